@@ -1,0 +1,22 @@
+//! The words of Better Compute: fleet documents, ids, state tables, node specs and diagnostics.
+//!
+//! Everything here is pure: no I/O, no clock but the trait, no async. Every other room depends on this one, and it
+//! depends on none of ours. Start reading at [`fleet`] (what people write), then [`node`] (what is known about a
+//! machine) and [`spec`] (what a machine is told to be).
+#![forbid(unsafe_code)]
+
+pub mod canonical;
+pub mod clock;
+pub mod diagnostic;
+pub mod digest;
+pub mod fleet;
+pub mod generation;
+pub mod id;
+pub mod inventory;
+pub mod name;
+pub mod node;
+pub mod object;
+pub mod report;
+pub mod shard;
+pub mod spec;
+pub mod time;
