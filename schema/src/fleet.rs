@@ -1,0 +1,33 @@
+//! The fleet language: what a person writes in the fleet repository, and what it means.
+//!
+//! ```text
+//! Sources → parse (per file) → decode (typed, every value with its place) → resolve (references, profile chains)
+//!         → render (templates) → check (the fleet as a whole) → Fleet
+//! ```
+//!
+//! One pass reports every problem of every file; a tree with an error yields no [`Fleet`] at all, so it can never be read
+//! as "those objects are gone". Nothing else in the project parses a fleet file. This module reads no directory and no
+//! repository: [`Sources`] are given.
+
+pub mod kind;
+
+mod fleet_object;
+mod host;
+mod load;
+mod located;
+mod quantity;
+mod resolve;
+mod sources;
+
+pub use fleet_object::{Fleet, ObjectEntry, Strategy};
+pub use host::{
+    AccessKeyTemplate, ComposeError, Composed, Content, FileTemplate, HostTemplate, NodeOverlay, UnitTemplate, compose,
+};
+pub use kind::{FleetDocument, Image, Node, Pool, Profile, Removed, Rollout, Site};
+pub use load::{Limits, Loaded, load, load_with};
+pub use located::Located;
+pub use quantity::{ByteSize, ParseQuantityError, Share};
+pub use resolve::{Layer, Provenance, ResolvedProfile};
+pub use sources::{SourceBlob, Sources};
+
+pub use crate::diagnostic::{Diagnostic, SourceMap, SourceRef};

@@ -1,0 +1,124 @@
+//! [`Fleet`]: a whole tree that was found to be right.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    FleetDocument, HostTemplate, Image, Node, NodeOverlay, Pool, Profile, Provenance, Removed, ResolvedProfile, Rollout, Site, resolve,
+};
+use crate::{
+    canonical,
+    diagnostic::SourceRef,
+    digest::Digest,
+    name::Name,
+    object::{Kind, ObjectRef},
+};
+
+/// How a pool's changes travel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "strategy")]
+pub enum Strategy {
+    /// All hosts at once.
+    Immediate {
+        /// The rollout that says so; `None` when neither the pool nor the fleet names one.
+        rollout: Option<Name>,
+    },
+}
+
+/// One object as it is stored and compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectEntry {
+    /// Its address.
+    pub object: ObjectRef,
+    /// Its document, with `kind` and `name`.
+    pub doc: Value,
+    /// The digest of its canonical JSON.
+    pub digest: Digest,
+    /// Where it is defined.
+    pub at: SourceRef,
+}
+
+/// A fleet: typed, resolved, rendered and checked. Only [`load`](super::load) makes one.
+#[derive(Debug, Clone)]
+pub struct Fleet {
+    /// The fleet's own document.
+    pub document: FleetDocument,
+    /// Sites by name.
+    pub sites: BTreeMap<Name, Site>,
+    /// Pools by name.
+    pub pools: BTreeMap<Name, Pool>,
+    /// Profiles by name, each one layer.
+    pub profiles: BTreeMap<Name, Profile>,
+    /// Images by name.
+    pub images: BTreeMap<Name, Image>,
+    /// Rollouts by name.
+    pub rollouts: BTreeMap<Name, Rollout>,
+    /// Declared machines by name.
+    pub nodes: BTreeMap<Name, Node>,
+    /// What is to go.
+    pub removed: Vec<Removed>,
+    pub(super) resolved: BTreeMap<Name, ResolvedProfile>,
+    pub(super) templates: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+impl Fleet {
+    /// Every object, ordered by address. `removed` lines are not objects.
+    pub fn objects(&self) -> impl Iterator<Item = ObjectEntry> + '_ {
+        let fleet = std::iter::once(entry(Kind::Fleet, &self.document.name, &self.document, &self.document.at));
+        fleet
+            .chain(self.sites.values().map(|site| entry(Kind::Site, &site.name, site, &site.at)))
+            .chain(self.pools.values().map(|pool| entry(Kind::Pool, &pool.name, pool, &pool.at)))
+            .chain(self.profiles.values().map(|profile| entry(Kind::Profile, &profile.name, profile, &profile.at)))
+            .chain(self.images.values().map(|image| entry(Kind::Image, &image.name, image, &image.at)))
+            .chain(self.rollouts.values().map(|rollout| entry(Kind::Rollout, &rollout.name, rollout, &rollout.at)))
+            .chain(self.nodes.values().map(|node| entry(Kind::Node, &node.name, node, &node.at)))
+    }
+
+    /// How a pool's changes travel.
+    #[must_use]
+    pub fn strategy(&self, pool: &Pool) -> Strategy {
+        let rollout = pool.rollout.as_ref().or(self.document.rollout.as_ref());
+        Strategy::Immediate { rollout: rollout.map(|name| name.value.clone()) }
+    }
+
+    /// A profile with everything that its chain says.
+    #[must_use]
+    pub fn resolved(&self, profile: &str) -> Option<&ResolvedProfile> {
+        self.resolved.get(profile)
+    }
+
+    /// What the hosts of a pool should be under a profile (the pool's own, or the one a node has instead). `None` when
+    /// there is no such pool or profile.
+    #[must_use]
+    pub fn host_template(&self, pool: &str, profile: &str) -> Option<HostTemplate> {
+        let pool = self.pools.get(pool)?;
+        let resolved = self.resolved.get(profile)?;
+        let site = self.sites.get(&pool.site.value)?;
+        Some(HostTemplate::new(&self.document, site, pool, resolved, &self.templates))
+    }
+
+    /// The words that a declared machine adds.
+    #[must_use]
+    pub fn overlay(&self, node: &str) -> Option<NodeOverlay> {
+        self.nodes.get(node).map(NodeOverlay::of)
+    }
+
+    /// Where the values of a declared machine come from: all of them, or those whose path is `path` or below it (for
+    /// example `host.sysctl` or `host.files./etc/motd.mode`). `None` when no document declares the machine.
+    #[must_use]
+    pub fn explain(&self, node: &str, path: Option<&str>) -> Option<Vec<Provenance>> {
+        resolve::explain(self, self.nodes.get(node)?, path)
+    }
+}
+
+fn entry(kind: Kind, name: &Name, document: &impl Serialize, at: &SourceRef) -> ObjectEntry {
+    let serialises = "a document holds no fractions and serialises";
+    let mut doc = serde_json::to_value(document).expect(serialises);
+    if let Value::Object(members) = &mut doc {
+        members.insert("kind".into(), kind.as_str().into());
+    }
+    let digest = canonical::digest(&doc).expect(serialises);
+    ObjectEntry { object: ObjectRef::new(kind, name.clone()), doc, digest, at: at.clone() }
+}
