@@ -1,0 +1,239 @@
+//! Every key of a control plane, and what each role gets of them.
+//!
+//! One document, sealed under a deployment secret. This module makes, seals and opens bytes; where they lie is the
+//! composition root's business. A gateway gets [`GatewayKeys`] and nothing else: no authority can be derived from them.
+
+use rustls_pki_types::CertificateDer;
+use schema::time::Timestamp;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use zeroize::Zeroizing;
+
+use crate::{
+    Realm,
+    anchor::Anchor,
+    encoding::{Base64, Secret},
+    issue::{Authority, AuthorityKind, IssueError, NodeIssuer, TlsIdentity},
+    provider::random,
+    realm::is_trust_domain,
+    sealed::JoinKey,
+    verify::{IdentityRefusal, NodeVerifier},
+    worker::CommandRoot,
+};
+
+mod envelope;
+
+pub use envelope::OpenError;
+
+/// The name under which every internal server answers.
+pub const INTERNAL_NAME: &str = "authority.internal";
+
+/// A text that cannot be a trust domain.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a trust domain (lower-case DNS labels)")]
+pub struct BadTrustDomain(pub String);
+
+/// All keys of one control plane.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Keys {
+    trust_domain: String,
+    root: Authority,
+    node: Authority,
+    serving: Authority,
+    internal: Authority,
+    command_root: CommandRoot,
+    join: JoinKey,
+    /// Signs checkpoints, manifests and audit checkpoints (Ed25519 seed).
+    checkpoint: Secret,
+    /// Encrypts the secret store (AES-256-GCM).
+    secret_store: Secret,
+}
+
+/// What a gateway process holds: its certificates, and whom it believes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GatewayKeys {
+    trust_domain: String,
+    /// Shown to nodes.
+    pub serving: TlsIdentity,
+    /// Shown to the control plane's internal service.
+    pub internal: TlsIdentity,
+    node_authorities: Vec<Base64>,
+    internal_authority: Base64,
+}
+
+impl Keys {
+    /// Fresh keys for a trust domain.
+    ///
+    /// # Errors
+    /// When the text cannot be a trust domain.
+    pub fn generate(trust_domain: &str, now: Timestamp) -> Result<Self, BadTrustDomain> {
+        if !is_trust_domain(trust_domain) {
+            return Err(BadTrustDomain(trust_domain.to_owned()));
+        }
+        let root = Authority::root(trust_domain, now);
+        Ok(Self {
+            trust_domain: trust_domain.to_owned(),
+            node: root.issuing(AuthorityKind::Node, trust_domain, now),
+            serving: root.issuing(AuthorityKind::Serving, trust_domain, now),
+            internal: root.issuing(AuthorityKind::Internal, trust_domain, now),
+            root,
+            command_root: CommandRoot::generate(),
+            join: JoinKey::generate(),
+            checkpoint: Secret(random::<32>().to_vec()),
+            secret_store: Secret(random::<32>().to_vec()),
+        })
+    }
+
+    /// The keys as bytes that only the deployment secret opens.
+    #[must_use]
+    pub fn seal(&self, secret: &[u8]) -> Vec<u8> {
+        seal(self, secret)
+    }
+
+    /// The keys in sealed bytes.
+    ///
+    /// # Errors
+    /// When the secret is another one, or the bytes were changed or are something else.
+    pub fn open(sealed: &[u8], secret: &[u8]) -> Result<Self, OpenError> {
+        let keys: Self = open(sealed, secret)?;
+        let authorities = [&keys.root, &keys.node, &keys.serving, &keys.internal];
+        if !authorities.into_iter().all(Authority::is_sound) || !keys.command_root.is_sound() {
+            return Err(OpenError::Malformed);
+        }
+        Ok(keys)
+    }
+
+    /// The trust domain of all certificates.
+    #[must_use]
+    pub fn trust_domain(&self) -> &str {
+        &self.trust_domain
+    }
+
+    /// What machines recognise this control plane by.
+    #[must_use]
+    pub fn anchor(&self, fleet_id: &str) -> Anchor {
+        let realm = Realm::new(&self.trust_domain, fleet_id);
+        Anchor::new(&realm, &[self.root.certificate()], vec![self.command_root.public()], self.join.public())
+    }
+
+    /// The root certificate, which API clients and nodes trust.
+    #[must_use]
+    pub fn root_certificate(&self) -> CertificateDer<'static> {
+        self.root.certificate()
+    }
+
+    /// The authority that certifies nodes.
+    #[must_use]
+    pub fn node_issuer(&self) -> NodeIssuer {
+        NodeIssuer { trust_domain: self.trust_domain.clone(), authority: self.node.clone() }
+    }
+
+    /// Judges node certificates.
+    #[must_use]
+    pub fn node_verifier(&self) -> NodeVerifier {
+        NodeVerifier::new(&self.trust_domain, &[self.node.certificate()]).expect("an own authority is a certificate")
+    }
+
+    /// The command-signing root.
+    #[must_use]
+    pub const fn command_root(&self) -> &CommandRoot {
+        &self.command_root
+    }
+
+    /// Opens sealed join tokens.
+    #[must_use]
+    pub const fn join_key(&self) -> &JoinKey {
+        &self.join
+    }
+
+    /// A serving certificate for these DNS names and addresses: for the API, or for a gateway in this process.
+    ///
+    /// # Errors
+    /// When a name cannot stand in a certificate.
+    pub fn issue_serving(&self, names: &[String], now: Timestamp) -> Result<TlsIdentity, IssueError> {
+        self.serving.issue_named("server", names, vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth], now)
+    }
+
+    /// A certificate for a control-plane process, as client and as server of the internal service.
+    ///
+    /// # Errors
+    /// When a name cannot stand in a certificate.
+    pub fn issue_internal(&self, process: &str, now: Timestamp) -> Result<TlsIdentity, IssueError> {
+        let usages = AuthorityKind::Internal.usages();
+        self.internal.issue_named(process, &[INTERNAL_NAME.to_owned()], usages, now)
+    }
+
+    /// The authority behind internal certificates.
+    #[must_use]
+    pub fn internal_authority(&self) -> CertificateDer<'static> {
+        self.internal.certificate()
+    }
+
+    /// What one gateway process is given.
+    ///
+    /// # Errors
+    /// When a name cannot stand in a certificate.
+    pub fn issue_gateway(&self, gateway: &str, names: &[String], now: Timestamp) -> Result<GatewayKeys, IssueError> {
+        Ok(GatewayKeys {
+            trust_domain: self.trust_domain.clone(),
+            serving: self.issue_serving(names, now)?,
+            internal: self.internal.issue_named(
+                gateway,
+                &[format!("{gateway}.gateway.internal")],
+                vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth],
+                now,
+            )?,
+            node_authorities: vec![Base64(self.node.certificate().to_vec())],
+            internal_authority: Base64(self.internal.certificate().to_vec()),
+        })
+    }
+}
+
+impl GatewayKeys {
+    /// The keys as bytes that only the deployment secret opens.
+    #[must_use]
+    pub fn seal(&self, secret: &[u8]) -> Vec<u8> {
+        seal(self, secret)
+    }
+
+    /// The keys in sealed bytes.
+    ///
+    /// # Errors
+    /// When the secret is another one, or the bytes were changed or are something else.
+    pub fn open(sealed: &[u8], secret: &[u8]) -> Result<Self, OpenError> {
+        open(sealed, secret)
+    }
+
+    /// Judges node certificates.
+    ///
+    /// # Errors
+    /// When a node authority in these keys is not a certificate.
+    pub fn node_verifier(&self) -> Result<NodeVerifier, IdentityRefusal> {
+        let authorities: Vec<_> =
+            self.node_authorities.iter().map(|Base64(der)| CertificateDer::from(der.clone())).collect();
+        NodeVerifier::new(&self.trust_domain, &authorities)
+    }
+
+    /// The authority behind the internal service's certificate.
+    #[must_use]
+    pub fn internal_authority(&self) -> CertificateDer<'static> {
+        CertificateDer::from(self.internal_authority.0.clone())
+    }
+}
+
+/// A fresh deployment secret, for a file with mode 0600.
+#[must_use]
+pub fn generate_secret() -> Zeroizing<String> {
+    Zeroizing::new(hex::encode(random::<32>()))
+}
+
+fn seal(document: &impl Serialize, secret: &[u8]) -> Vec<u8> {
+    let text = Zeroizing::new(serde_json::to_vec(document).expect("keys serialise"));
+    envelope::seal(&text, secret)
+}
+
+fn open<T: DeserializeOwned>(sealed: &[u8], secret: &[u8]) -> Result<T, OpenError> {
+    let text = envelope::open(sealed, secret)?;
+    serde_json::from_slice(&text).map_err(|_| OpenError::Malformed)
+}

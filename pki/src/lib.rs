@@ -1,0 +1,41 @@
+//! The only cryptography of Better Compute: issue, verify, sign, seal.
+//!
+//! Synchronous and pure: no I/O, no async, no SQL. Time is an argument; randomness comes from the one provider
+//! (aws-lc-rs). Reading and writing key files is the composition root's work, storing serials the control plane's.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`realm`], [`signed`] | who signs for whom, and the exact bytes under every signature |
+//! | [`csr`], [`issue`], [`verify`] | certificate requests, certificates, and who a peer is |
+//! | [`node_key`], [`report`] | the key that lives on a machine and what it signs |
+//! | [`worker`], [`statement`] | the command-signing root, its 24-hour workers, and what they sign |
+//! | [`anchor`], [`bundle`] | what a machine is told to trust, first by pin and later by signature |
+//! | [`token`], [`sealed`] | join and API tokens, and how a join token travels |
+//! | [`keys`] | every key of a control plane as one sealed document, and what each role gets of it |
+//! | [`hardware`] | which machine this is, from identifiers that are often lies |
+//! | [`tls`] | rustls configurations |
+#![forbid(unsafe_code)]
+
+pub mod anchor;
+pub mod bundle;
+pub mod csr;
+mod encoding;
+pub mod hardware;
+pub mod issue;
+pub mod keys;
+pub mod node_key;
+pub mod provider;
+pub mod realm;
+pub mod report;
+pub mod sealed;
+pub mod signed;
+pub mod statement;
+#[cfg(test)]
+mod testing;
+pub mod tls;
+pub mod token;
+pub mod verify;
+pub mod worker;
+
+pub use provider::install_provider;
+pub use realm::Realm;

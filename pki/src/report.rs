@@ -1,0 +1,73 @@
+//! What a node signs and the control plane checks: reports, and proofs that it holds its key.
+//!
+//! Reports travel as exact bytes. A gateway stores them as they came; whoever acts on one checks it against the key in
+//! the node's current certificate first.
+
+use schema::{digest::Digest, id::NodeId, report::ReportKind};
+
+use crate::{
+    Realm,
+    issue::Serial,
+    node_key::{BadNodeSignature, NodeKey, NodePublicKey},
+    signed::{Purpose, SignedBytes},
+};
+
+const fn purpose(kind: ReportKind) -> Purpose {
+    match kind {
+        ReportKind::Status => Purpose::StatusReport,
+        ReportKind::Inventory => Purpose::Inventory,
+    }
+}
+
+fn report(realm: &Realm, kind: ReportKind, node: NodeId, payload: &[u8]) -> SignedBytes {
+    SignedBytes::new(purpose(kind), realm).field(node.to_string()).field(payload)
+}
+
+fn possession(realm: &Realm, csr: Digest, serial: &Serial) -> SignedBytes {
+    SignedBytes::new(Purpose::CsrPossession, realm).field(csr.as_bytes()).field(serial.as_str())
+}
+
+impl NodeKey {
+    /// Signs a report of this node.
+    #[must_use]
+    pub fn sign_report(&self, realm: &Realm, kind: ReportKind, node: NodeId, payload: &[u8]) -> Vec<u8> {
+        self.sign(&report(realm, kind, node, payload))
+    }
+
+    /// Proves that the holder of the key in the certificate with this serial asks for another one by this request.
+    #[must_use]
+    pub fn sign_possession(&self, realm: &Realm, csr: Digest, serial: &Serial) -> Vec<u8> {
+        self.sign(&possession(realm, csr, serial))
+    }
+}
+
+impl NodePublicKey {
+    /// Checks a report: this kind, this node, these bytes.
+    ///
+    /// # Errors
+    /// When this node's key did not sign exactly that.
+    pub fn verify_report(
+        &self,
+        realm: &Realm,
+        kind: ReportKind,
+        node: NodeId,
+        payload: &[u8],
+        signature: &[u8],
+    ) -> Result<(), BadNodeSignature> {
+        self.verify(&report(realm, kind, node, payload), signature)
+    }
+
+    /// Checks a proof of possession.
+    ///
+    /// # Errors
+    /// When this node's key did not sign exactly that.
+    pub fn verify_possession(
+        &self,
+        realm: &Realm,
+        csr: Digest,
+        serial: &Serial,
+        signature: &[u8],
+    ) -> Result<(), BadNodeSignature> {
+        self.verify(&possession(realm, csr, serial), signature)
+    }
+}

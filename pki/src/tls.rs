@@ -1,0 +1,224 @@
+//! rustls configurations: who shows what to whom, and who believes it.
+//!
+//! | connection | server shows | client shows | client believes |
+//! |---|---|---|---|
+//! | first contact of `bcd join` | serving certificate | nothing | anything (the anchor is checked by its pin) |
+//! | join, renew | serving certificate | nothing | the anchor's roots |
+//! | session | serving certificate | node certificate | the trust bundle's roots |
+//! | API | serving certificate | nothing (a token later) | the root |
+//! | gateway to control plane | internal certificate | internal certificate | the internal authority |
+
+use std::sync::{Arc, RwLock};
+
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig,
+    client::{WebPkiServerVerifier, danger::ServerCertVerifier},
+    crypto::CryptoProvider,
+    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier},
+    sign::CertifiedKey,
+    time_provider::TimeProvider,
+    version::TLS13,
+};
+use rustls_pki_types::{CertificateDer, UnixTime};
+use schema::clock::SharedClock;
+
+use crate::{issue::TlsIdentity, provider::provider, verify::unix_time};
+
+mod accept;
+
+use accept::{AnyServer, JudgedLater, OpenTime};
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A certificate or a key cannot be used.
+    #[error("a certificate or its key cannot be used for TLS")]
+    Identity(#[source] rustls::Error),
+    /// A root cannot be trusted, or there is none.
+    #[error("a root certificate cannot be used")]
+    Root,
+}
+
+/// How a client judges the server's times.
+#[derive(Debug, Clone)]
+pub enum ServerTimes {
+    /// By this clock.
+    Clock(SharedClock),
+    /// Not at all: this machine does not know the time yet, and asks the server for signed time next.
+    Open,
+}
+
+/// A serving certificate that can be replaced while connections go on.
+#[derive(Debug)]
+pub struct ServingCertificate(RwLock<Arc<CertifiedKey>>);
+
+impl ServingCertificate {
+    /// Serves this identity.
+    ///
+    /// # Errors
+    /// When certificate and key do not fit.
+    pub fn new(identity: &TlsIdentity) -> Result<Arc<Self>, TlsError> {
+        Ok(Arc::new(Self(RwLock::new(certified(identity)?))))
+    }
+
+    /// Serves another identity from the next handshake on.
+    ///
+    /// # Errors
+    /// When certificate and key do not fit; the old one stays.
+    pub fn replace(&self, identity: &TlsIdentity) -> Result<(), TlsError> {
+        let next = certified(identity)?;
+        *self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner) = next;
+        Ok(())
+    }
+}
+
+impl ResolvesServerCert for ServingCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner)))
+    }
+}
+
+fn certified(identity: &TlsIdentity) -> Result<Arc<CertifiedKey>, TlsError> {
+    CertifiedKey::from_der(identity.chain().to_vec(), identity.key().clone_key(), &provider())
+        .map(Arc::new)
+        .map_err(TlsError::Identity)
+}
+
+#[derive(Debug)]
+struct ClockTime(SharedClock);
+
+impl TimeProvider for ClockTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(unix_time(self.0.now()))
+    }
+}
+
+/// A gateway: TLS 1.3, HTTP/2, client certificate optional.
+///
+/// The handshake proves that a client holds the key of the certificate that it shows, and **nothing about who issued
+/// it**: every connection must be judged by [`crate::verify::NodeVerifier::peer`] before a session is opened. A node
+/// that is refused there is told why, which a failed handshake cannot do.
+#[must_use]
+pub fn gateway_server(serving: Arc<ServingCertificate>, clock: SharedClock) -> ServerConfig {
+    let mut config = ServerConfig::builder_with_details(provider(), Arc::new(ClockTime(clock)))
+        .with_protocol_versions(&[&TLS13])
+        .expect("the provider speaks TLS 1.3")
+        .with_client_cert_verifier(Arc::new(JudgedLater::new(provider())))
+        .with_cert_resolver(serving);
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    // A resumed connection would carry a certificate that was judged another day.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    config
+}
+
+/// The API: no client certificate.
+#[must_use]
+pub fn api_server(serving: Arc<ServingCertificate>, clock: SharedClock) -> ServerConfig {
+    let mut config = ServerConfig::builder_with_details(provider(), Arc::new(ClockTime(clock)))
+        .with_safe_default_protocol_versions()
+        .expect("the provider speaks the default versions")
+        .with_no_client_auth()
+        .with_cert_resolver(serving);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config
+}
+
+/// The internal service: both sides are certified by the internal authority, checked in the handshake.
+///
+/// # Errors
+/// When the identity or the authority cannot be used.
+pub fn internal_server(
+    identity: &TlsIdentity,
+    internal_authority: &CertificateDer<'_>,
+    clock: SharedClock,
+) -> Result<ServerConfig, TlsError> {
+    let roots = Arc::new(root_store(std::slice::from_ref(internal_authority))?);
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(roots, provider()).build().map_err(|_| TlsError::Root)?;
+    let mut config = ServerConfig::builder_with_details(provider(), Arc::new(ClockTime(clock)))
+        .with_protocol_versions(&[&TLS13])
+        .expect("the provider speaks TLS 1.3")
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(ServingCertificate::new(identity)?);
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
+}
+
+/// A client of the internal service. It connects to the name [`crate::keys::INTERNAL_NAME`], wherever that is.
+///
+/// # Errors
+/// When the identity or the authority cannot be used.
+pub fn internal_client(
+    identity: &TlsIdentity,
+    internal_authority: &CertificateDer<'_>,
+    clock: SharedClock,
+) -> Result<ClientConfig, TlsError> {
+    client(std::slice::from_ref(internal_authority), Some(identity), ServerTimes::Clock(clock))
+}
+
+/// A node: TLS 1.3, HTTP/2, believes these roots, shows its certificate when it has one.
+///
+/// # Errors
+/// When a root or the identity cannot be used.
+pub fn agent_client(
+    roots: &[CertificateDer<'_>],
+    identity: Option<&TlsIdentity>,
+    times: ServerTimes,
+) -> Result<ClientConfig, TlsError> {
+    client(roots, identity, times)
+}
+
+/// **Believes any server whatsoever.** For one use only: to fetch the anchor, whose pin is checked next. Nothing secret
+/// may be sent over such a connection, and nothing received may be believed for any other reason.
+#[must_use]
+pub fn bootstrap_client_that_believes_any_server() -> ClientConfig {
+    let mut config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .expect("the provider speaks TLS 1.3")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyServer::new(provider())))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    config
+}
+
+fn client(
+    roots: &[CertificateDer<'_>],
+    identity: Option<&TlsIdentity>,
+    times: ServerTimes,
+) -> Result<ClientConfig, TlsError> {
+    let store = Arc::new(root_store(roots)?);
+    let webpki = WebPkiServerVerifier::builder_with_provider(store, provider()).build().map_err(|_| TlsError::Root)?;
+    let (verifier, builder): (Arc<dyn ServerCertVerifier>, _) = match times {
+        ServerTimes::Clock(clock) => {
+            (webpki, ClientConfig::builder_with_details(provider(), Arc::new(ClockTime(clock))))
+        }
+        ServerTimes::Open => (Arc::new(OpenTime::new(webpki)), ClientConfig::builder_with_provider(provider())),
+    };
+    let builder = builder
+        .with_protocol_versions(&[&TLS13])
+        .expect("the provider speaks TLS 1.3")
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => builder
+            .with_client_auth_cert(identity.chain().to_vec(), identity.key().clone_key())
+            .map_err(TlsError::Identity)?,
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.resumption = rustls::client::Resumption::disabled();
+    Ok(config)
+}
+
+fn root_store(roots: &[CertificateDer<'_>]) -> Result<RootCertStore, TlsError> {
+    let mut store = RootCertStore::empty();
+    for root in roots {
+        store.add(root.clone().into_owned()).map_err(|_| TlsError::Root)?;
+    }
+    if store.is_empty() { Err(TlsError::Root) } else { Ok(store) }
+}
+
+/// The provider, where a verifier needs only its algorithms.
+type Provider = Arc<CryptoProvider>;

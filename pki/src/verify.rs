@@ -1,0 +1,196 @@
+//! Who a peer is: a certificate chain judged against our node authorities.
+//!
+//! Strict on purpose: exactly one URI name, exactly the SPIFFE form, our trust domain, a client certificate, one of our
+//! node authorities. Every other answer has a typed reason.
+
+use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use schema::{id::NodeId, time::Timestamp};
+use serde::{Deserialize, Serialize};
+use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
+use x509_parser::extensions::GeneralName;
+
+use crate::{issue::Serial, node_key::NodePublicKey, provider::provider, realm::is_trust_domain};
+
+/// When something has to be valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Validity {
+    /// At this time.
+    At(Timestamp),
+    /// At any time at all: for a machine that does not know the time yet, and for what was verified when it came.
+    Open,
+}
+
+/// Why a peer is not one of our nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum IdentityRefusal {
+    /// No node authority of ours issued it.
+    #[error("the certificate was not issued by this control plane")]
+    ForeignCa,
+    /// It ended.
+    #[error("the certificate has expired")]
+    Expired,
+    /// It has not begun.
+    #[error("the certificate is not valid yet")]
+    NotYetValid,
+    /// It names another trust domain.
+    #[error("the certificate is of another trust domain")]
+    WrongTrustDomain,
+    /// It is ours, but names no node.
+    #[error("the certificate is not a node certificate")]
+    NotANode,
+    /// It is not a certificate.
+    #[error("the certificate is malformed")]
+    Malformed,
+}
+
+impl IdentityRefusal {
+    /// The stored word.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::ForeignCa => "foreign-ca",
+            Self::Expired => "expired",
+            Self::NotYetValid => "not-yet-valid",
+            Self::WrongTrustDomain => "wrong-trust-domain",
+            Self::NotANode => "not-a-node",
+            Self::Malformed => "malformed",
+        }
+    }
+}
+
+/// A node, as its certificate says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeIdentity {
+    /// Which node.
+    pub node_id: NodeId,
+    /// The certificate's serial number; the control plane knows the identity generation behind it.
+    pub serial: Serial,
+    /// The certified key.
+    pub public_key: NodePublicKey,
+    /// Valid from.
+    pub not_before: Timestamp,
+    /// Valid until.
+    pub not_after: Timestamp,
+}
+
+/// What a connection's other end is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Peer {
+    /// It showed no certificate: it may join, renew and ask for the anchor.
+    Anonymous,
+    /// One of our nodes.
+    Node(NodeIdentity),
+    /// It showed a certificate that is not good.
+    Refused(IdentityRefusal),
+}
+
+/// Judges node certificates.
+#[derive(Debug, Clone)]
+pub struct NodeVerifier {
+    trust_domain: String,
+    anchors: Vec<TrustAnchor<'static>>,
+}
+
+impl NodeVerifier {
+    /// A verifier that trusts these node authorities.
+    ///
+    /// # Errors
+    /// When one of them is not a certificate.
+    pub fn new(trust_domain: &str, authorities: &[CertificateDer<'_>]) -> Result<Self, IdentityRefusal> {
+        let anchors = authorities
+            .iter()
+            .map(|der| anchor_from_trusted_cert(der).map(|anchor| anchor.to_owned()))
+            .collect::<Result<_, _>>()
+            .map_err(|_| IdentityRefusal::Malformed)?;
+        Ok(Self { trust_domain: trust_domain.to_owned(), anchors })
+    }
+
+    /// Judges the chain that a TLS peer showed; the handshake itself proved that the peer holds the key.
+    #[must_use]
+    pub fn peer(&self, chain: Option<&[CertificateDer<'_>]>, now: Timestamp) -> Peer {
+        match chain {
+            None | Some([]) => Peer::Anonymous,
+            Some(chain) => match self.identify(chain, Validity::At(now)) {
+                Ok(identity) => Peer::Node(identity),
+                Err(refusal) => Peer::Refused(refusal),
+            },
+        }
+    }
+
+    /// The node that a chain (leaf first) identifies.
+    ///
+    /// # Errors
+    /// With the first reason against it.
+    pub fn identify(&self, chain: &[CertificateDer<'_>], validity: Validity) -> Result<NodeIdentity, IdentityRefusal> {
+        let (leaf, intermediates) = chain.split_first().ok_or(IdentityRefusal::Malformed)?;
+        let (rest, parsed) = x509_parser::parse_x509_certificate(leaf).map_err(|_| IdentityRefusal::Malformed)?;
+        if !rest.is_empty() {
+            return Err(IdentityRefusal::Malformed);
+        }
+        let time = |seconds| Timestamp::from_second(seconds).map_err(|_| IdentityRefusal::Malformed);
+        let not_before = time(parsed.validity().not_before.timestamp())?;
+        let not_after = time(parsed.validity().not_after.timestamp())?;
+
+        let at = match validity {
+            Validity::At(now) => now,
+            Validity::Open => not_after,
+        };
+        let certificate = EndEntityCert::try_from(leaf).map_err(|_| IdentityRefusal::Malformed)?;
+        certificate
+            .verify_for_usage(
+                provider().signature_verification_algorithms.all,
+                &self.anchors,
+                intermediates,
+                unix_time(at),
+                KeyUsage::client_auth(),
+                None,
+                None,
+            )
+            .map_err(|error| refusal(&error))?;
+
+        let node_id = self.node_id(&parsed)?;
+        Ok(NodeIdentity {
+            node_id,
+            serial: Serial::from_certificate(parsed.raw_serial()),
+            public_key: NodePublicKey(parsed.public_key().subject_public_key.data.to_vec()),
+            not_before,
+            not_after,
+        })
+    }
+
+    fn node_id(&self, certificate: &x509_parser::certificate::X509Certificate<'_>) -> Result<NodeId, IdentityRefusal> {
+        let names = certificate
+            .subject_alternative_name()
+            .map_err(|_| IdentityRefusal::Malformed)?
+            .ok_or(IdentityRefusal::NotANode)?;
+        let [GeneralName::URI(uri)] = names.value.general_names.as_slice() else {
+            return Err(IdentityRefusal::NotANode);
+        };
+        let (domain, path) =
+            uri.strip_prefix("spiffe://").and_then(|rest| rest.split_once('/')).ok_or(IdentityRefusal::NotANode)?;
+        if !is_trust_domain(domain) {
+            return Err(IdentityRefusal::NotANode);
+        }
+        if domain != self.trust_domain {
+            return Err(IdentityRefusal::WrongTrustDomain);
+        }
+        path.strip_prefix("node/").and_then(|id| id.parse().ok()).ok_or(IdentityRefusal::NotANode)
+    }
+}
+
+pub(crate) fn unix_time(time: Timestamp) -> UnixTime {
+    UnixTime::since_unix_epoch(std::time::Duration::from_secs(u64::try_from(time.as_second()).unwrap_or(0)))
+}
+
+const fn refusal(error: &webpki::Error) -> IdentityRefusal {
+    match error {
+        webpki::Error::CertExpired { .. } => IdentityRefusal::Expired,
+        webpki::Error::CertNotValidYet { .. } => IdentityRefusal::NotYetValid,
+        webpki::Error::RequiredEkuNotFoundContext(_) | webpki::Error::CaUsedAsEndEntity => IdentityRefusal::NotANode,
+        webpki::Error::BadDer | webpki::Error::BadDerTime | webpki::Error::TrailingData(_) => {
+            IdentityRefusal::Malformed
+        }
+        _ => IdentityRefusal::ForeignCa,
+    }
+}
