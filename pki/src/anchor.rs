@@ -128,3 +128,6 @@ impl Anchor {
         CommandVerifier::new(self.realm(), self.command_roots.clone())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -161,3 +161,6 @@ impl SignedBundle {
         Ok(bundle)
     }
 }
+
+#[cfg(test)]
+mod tests;

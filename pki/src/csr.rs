@@ -9,7 +9,7 @@ use rustls_pki_types::PrivatePkcs8KeyDer;
 use schema::digest::Digest;
 use x509_parser::{
     certification_request::X509CertificationRequest,
-    oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_SIG_ECDSA_WITH_SHA256},
+    oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY},
     prelude::FromDer as _,
 };
 
@@ -54,6 +54,10 @@ impl Csr {
             return Err(CsrRefusal::Malformed);
         }
         let info = &request.certification_request_info;
+        // The parser forgives what DER does not; outside the signed part only one spelling is taken.
+        if der != only_spelling(info.raw, request.signature_value.data.as_ref()) {
+            return Err(CsrRefusal::Malformed);
+        }
         let key = &info.subject_pki;
         let curve = key.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
         if key.algorithm.algorithm != OID_KEY_TYPE_EC_PUBLIC_KEY || curve.as_ref() != Some(&OID_EC_P256) {
@@ -62,9 +66,6 @@ impl Csr {
         let point = key.subject_public_key.data.as_ref();
         if point.len() != 65 || point[0] != 4 {
             return Err(CsrRefusal::WrongKey);
-        }
-        if request.signature_algorithm.algorithm != OID_SIG_ECDSA_WITH_SHA256 {
-            return Err(CsrRefusal::BadSignature);
         }
         UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, point)
             .verify(info.raw, request.signature_value.data.as_ref())
@@ -83,6 +84,25 @@ impl Csr {
     pub const fn public_key(&self) -> &NodePublicKey {
         &self.public_key
     }
+}
+
+/// A request of this signed part, signed with ECDSA and SHA-256.
+fn only_spelling(info: &[u8], signature: &[u8]) -> Vec<u8> {
+    const ECDSA_WITH_SHA256: &[u8] = &[0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
+    let bits = element(0x03, &[&[0], signature].concat());
+    element(0x30, &[info, ECDSA_WITH_SHA256, &bits].concat())
+}
+
+fn element(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = content.len().to_be_bytes();
+    let length = &length[length.iter().take_while(|byte| **byte == 0).count()..];
+    let mut der = vec![tag];
+    if content.len() >= 0x80 {
+        der.push(0x80 | u8::try_from(length.len()).expect("a length has at most eight bytes"));
+    }
+    der.extend_from_slice(length);
+    der.extend_from_slice(content);
+    der
 }
 
 /// The digest that stands for a request, before it was looked at.

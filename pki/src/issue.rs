@@ -54,8 +54,16 @@ impl Serial {
         (Self(hex::encode(bytes)), SerialNumber::from_slice(&bytes))
     }
 
-    pub(crate) fn from_certificate(raw: &[u8]) -> Self {
-        Self(hex::encode(raw))
+    /// The number in a column, or in a certificate.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self(hex::encode(bytes))
+    }
+
+    /// The number for a column.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        hex::decode(&self.0).unwrap_or_default()
     }
 
     /// The number in hexadecimal.

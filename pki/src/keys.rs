@@ -237,3 +237,6 @@ fn open<T: DeserializeOwned>(sealed: &[u8], secret: &[u8]) -> Result<T, OpenErro
     let text = envelope::open(sealed, secret)?;
     serde_json::from_slice(&text).map_err(|_| OpenError::Malformed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,3 +71,6 @@ impl NodePublicKey {
         self.verify(&possession(realm, csr, serial), signature)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -106,3 +106,6 @@ impl JoinKey {
         Token::parse(TokenKind::Join, text).map_err(|_| SealedTokenRefusal::NotAToken)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -135,3 +135,6 @@ impl CommandVerifier {
         Ok(identity)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -222,3 +222,6 @@ fn root_store(roots: &[CertificateDer<'_>]) -> Result<RootCertStore, TlsError> {
 
 /// The provider, where a verifier needs only its algorithms.
 type Provider = Arc<CryptoProvider>;
+
+#[cfg(test)]
+mod tests;

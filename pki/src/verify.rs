@@ -152,7 +152,7 @@ impl NodeVerifier {
         let node_id = self.node_id(&parsed)?;
         Ok(NodeIdentity {
             node_id,
-            serial: Serial::from_certificate(parsed.raw_serial()),
+            serial: Serial::from_bytes(parsed.raw_serial()),
             public_key: NodePublicKey(parsed.public_key().subject_public_key.data.to_vec()),
             not_before,
             not_after,
@@ -194,3 +194,6 @@ const fn refusal(error: &webpki::Error) -> IdentityRefusal {
         _ => IdentityRefusal::ForeignCa,
     }
 }
+
+#[cfg(test)]
+mod tests;

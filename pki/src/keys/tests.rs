@@ -1,0 +1,51 @@
+//! Facts about key files and what a gateway gets.
+
+use super::*;
+use crate::{
+    testing::{Node, keys, now},
+    verify::Validity,
+};
+
+#[test]
+fn opened_keys_are_the_same_keys() {
+    let keys = keys();
+    let opened = Keys::open(&keys.seal(b"secret"), b"secret").expect("opens");
+    assert_eq!(opened.anchor("fleet-one").pin(), keys.anchor("fleet-one").pin());
+    let node = Node::of(&opened);
+    assert!(keys.node_verifier().identify(&node.issued.chain, Validity::At(now())).is_ok());
+}
+
+#[test]
+fn a_gateway_gets_no_authority() {
+    let keys = keys();
+    let gateway =
+        keys.issue_gateway("gw-one", &["gw.example.org".to_owned(), "10.0.0.1".to_owned()], now()).expect("issued");
+    let text = serde_json::to_string(&gateway).expect("json");
+    let all = serde_json::to_value(&keys).expect("json");
+    for authority in ["root", "node", "serving", "internal"] {
+        let key = all[authority]["key"].as_str().expect("a key");
+        assert!(!text.contains(key), "{authority}");
+    }
+    let opened = GatewayKeys::open(&gateway.seal(b"secret"), b"secret").expect("opens");
+    let node = Node::of(&keys);
+    let verifier = opened.node_verifier().expect("verifier");
+    assert!(verifier.identify(&node.issued.chain, Validity::At(now())).is_ok());
+    assert!(Keys::open(&gateway.seal(b"secret"), b"secret").is_err());
+}
+
+#[test]
+fn what_is_no_trust_domain_gets_no_keys() {
+    assert!(Keys::generate("Not A Domain", now()).is_err());
+}
+
+#[test]
+fn what_is_no_name_gets_no_certificate() {
+    for name in ["", "a b", "*", "-", "é"] {
+        assert!(matches!(keys().issue_serving(&[name.to_owned()], now()), Err(IssueError::Name(_))), "{name:?}");
+    }
+}
+
+#[test]
+fn printed_keys_show_no_secret() {
+    assert!(format!("{:?}", keys()).contains("Secret(..)"));
+}
