@@ -54,10 +54,6 @@ impl Csr {
             return Err(CsrRefusal::Malformed);
         }
         let info = &request.certification_request_info;
-        // The parser forgives what DER does not; outside the signed part only one spelling is taken.
-        if der != only_spelling(info.raw, request.signature_value.data.as_ref()) {
-            return Err(CsrRefusal::Malformed);
-        }
         let key = &info.subject_pki;
         let curve = key.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
         if key.algorithm.algorithm != OID_KEY_TYPE_EC_PUBLIC_KEY || curve.as_ref() != Some(&OID_EC_P256) {
@@ -66,6 +62,10 @@ impl Csr {
         let point = key.subject_public_key.data.as_ref();
         if point.len() != 65 || point[0] != 4 {
             return Err(CsrRefusal::WrongKey);
+        }
+        // The parser forgives what DER does not; outside the signed part only one spelling is taken.
+        if der != only_spelling(info.raw, request.signature_value.data.as_ref()) {
+            return Err(CsrRefusal::Malformed);
         }
         UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, point)
             .verify(info.raw, request.signature_value.data.as_ref())
