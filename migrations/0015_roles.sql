@@ -1,0 +1,26 @@
+-- Database roles with no more rights than their process needs. Where the migrating user may not create roles they are
+-- left out, and an operator grants them by hand.
+DO $$
+BEGIN
+    BEGIN
+        CREATE ROLE bc_gateway NOLOGIN;
+    EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN NULL;
+    END;
+    BEGIN
+        CREATE ROLE bc_control NOLOGIN;
+    EXCEPTION WHEN duplicate_object OR unique_violation OR insufficient_privilege THEN NULL;
+    END;
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'bc_control') THEN
+        GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO bc_control;
+        GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO bc_control;
+    END IF;
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'bc_gateway') THEN
+        GRANT SELECT ON control_plane, nodes, node_certs, pools, sessions, leases TO bc_gateway;
+        GRANT INSERT, UPDATE ON sessions TO bc_gateway;
+        GRANT UPDATE (connectivity, connectivity_since, version, updated_at) ON nodes TO bc_gateway;
+        GRANT SELECT, INSERT ON node_reports TO bc_gateway;
+        GRANT SELECT, INSERT, UPDATE ON work_queue, workers TO bc_gateway;
+        GRANT DELETE ON workers TO bc_gateway;
+    END IF;
+END
+$$;

@@ -1,0 +1,92 @@
+//! Who this control plane is: one row, made when the database is created.
+
+use schema::{id::FleetId, time::Timestamp};
+
+use crate::{Db, DbError, Txn};
+
+/// The identity of the control plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControlPlane {
+    /// Random at creation; every signed thing names it.
+    pub fleet_id: FleetId,
+    /// The trust domain; `None` until a fleet was loaded.
+    pub trust_domain: Option<String>,
+    /// Described hardware is admitted. Fixed at creation.
+    pub dev: bool,
+    /// When the database was created.
+    pub created_at: Timestamp,
+}
+
+/// The fleet names another trust domain than the one its certificates were issued for.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustDomainError {
+    /// It was set before, to something else.
+    #[error("the trust domain is {stored:?} and cannot become {wanted:?}")]
+    Differs {
+        /// What is stored.
+        stored: String,
+        /// What was asked.
+        wanted: String,
+    },
+    /// There is no row yet.
+    #[error("the control plane was not initialised")]
+    Missing,
+    /// The statement failed.
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+/// Creates the row unless it exists, and answers what is stored: an earlier `dev` wins.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn ensure(txn: &mut Txn, dev: bool, trust_domain: Option<&str>) -> Result<ControlPlane, DbError> {
+    sqlx::query!(
+        "INSERT INTO control_plane (fleet_id, trust_domain, dev) VALUES ($1, $2, $3) ON CONFLICT (only_one) DO NOTHING",
+        FleetId::generate().as_uuid(),
+        trust_domain,
+        dev,
+    )
+    .execute(txn.conn())
+    .await?;
+    let row = sqlx::query_as!(Row, "SELECT fleet_id, trust_domain, dev, created_at FROM control_plane").fetch_one(txn.conn()).await?;
+    Ok(row.into())
+}
+
+/// What is stored; `None` before [`ensure`].
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find(db: &Db) -> Result<Option<ControlPlane>, DbError> {
+    let row = sqlx::query_as!(Row, "SELECT fleet_id, trust_domain, dev, created_at FROM control_plane").fetch_optional(db.pool()).await?;
+    Ok(row.map(ControlPlane::from))
+}
+
+/// Sets the trust domain once; the same one again is no error.
+///
+/// # Errors
+/// [`TrustDomainError::Differs`] when another one is stored.
+pub async fn set_trust_domain(txn: &mut Txn, wanted: &str) -> Result<(), TrustDomainError> {
+    let stored = sqlx::query_scalar!(
+        r#"UPDATE control_plane SET trust_domain = COALESCE(trust_domain, $1) RETURNING trust_domain AS "trust_domain!""#,
+        wanted,
+    )
+    .fetch_optional(txn.conn())
+    .await
+    .map_err(DbError::from)?
+    .ok_or(TrustDomainError::Missing)?;
+    if stored == wanted { Ok(()) } else { Err(TrustDomainError::Differs { stored, wanted: wanted.to_owned() }) }
+}
+
+struct Row {
+    fleet_id: uuid::Uuid,
+    trust_domain: Option<String>,
+    dev: bool,
+    created_at: jiff_sqlx::Timestamp,
+}
+
+impl From<Row> for ControlPlane {
+    fn from(row: Row) -> Self {
+        Self { fleet_id: FleetId::from_uuid(row.fleet_id), trust_domain: row.trust_domain, dev: row.dev, created_at: row.created_at.to_jiff() }
+    }
+}

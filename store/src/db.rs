@@ -1,0 +1,162 @@
+//! The connection pool and the transaction that every write goes through.
+
+use std::{collections::BTreeSet, str::FromStr, time::Duration};
+
+use schema::time::Timestamp;
+use sqlx::{
+    PgConnection, PgPool, Postgres, Transaction,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+
+use crate::{
+    DbError,
+    poke::{self, Poke},
+};
+
+/// Where PostgreSQL is and how many connections this process takes of it.
+#[derive(Debug, Clone)]
+pub struct DbConfig {
+    pub(crate) options: PgConnectOptions,
+    max_connections: u32,
+}
+
+impl DbConfig {
+    /// A server named by a URL, as in `DATABASE_URL`.
+    ///
+    /// # Errors
+    /// When the URL does not parse.
+    pub fn from_url(url: &str) -> Result<Self, DbError> {
+        let options = PgConnectOptions::from_str(url).map_err(|e| DbError::other(format!("the database URL is not usable: {e}")))?;
+        Ok(Self::from_options(options))
+    }
+
+    pub(crate) fn from_options(options: PgConnectOptions) -> Self {
+        Self { options: options.application_name("better-compute"), max_connections: 20 }
+    }
+
+    /// The same server with another number of connections.
+    #[must_use]
+    pub const fn with_max_connections(mut self, max_connections: u32) -> Self {
+        self.max_connections = max_connections;
+        self
+    }
+
+    /// The same server, another database.
+    #[must_use]
+    pub(crate) fn with_database(mut self, name: &str) -> Self {
+        self.options = self.options.database(name);
+        self
+    }
+}
+
+/// The database: a pool of connections. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Db {
+    pool: PgPool,
+    config: DbConfig,
+}
+
+impl Db {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses the user.
+    pub async fn connect(config: &DbConfig) -> Result<Self, DbError> {
+        let db = Self::lazy(config);
+        db.ping().await?;
+        Ok(db)
+    }
+
+    /// A pool that connects at its first use.
+    #[must_use]
+    pub fn lazy(config: &DbConfig) -> Self {
+        let pool = PgPoolOptions::new()
+            .max_connections(config.max_connections)
+            .acquire_timeout(Duration::from_secs(10))
+            .connect_lazy_with(config.options.clone());
+        Self { pool, config: config.clone() }
+    }
+
+    pub(crate) const fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    pub(crate) const fn config(&self) -> &DbConfig {
+        &self.config
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// When no connection is to be had.
+    pub async fn begin(&self) -> Result<Txn, DbError> {
+        Ok(Txn { inner: self.pool.begin().await?, pool: self.pool.clone(), pokes: BTreeSet::new() })
+    }
+
+    /// Asks whether the server answers.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn ping(&self) -> Result<(), DbError> {
+        sqlx::query_scalar!("SELECT 1").fetch_one(&self.pool).await?;
+        Ok(())
+    }
+
+    /// The database's time, the one that leases, tokens and deadlines are judged by.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub async fn now(&self) -> Result<Timestamp, DbError> {
+        let now = sqlx::query_scalar!(r#"SELECT compute_now() AS "now!""#).fetch_one(&self.pool).await?;
+        Ok(now.to_jiff())
+    }
+
+    /// Sends pokes outside a transaction. A lost poke costs time only, so a failure is not an error.
+    pub async fn poke(&self, pokes: impl IntoIterator<Item = Poke>) {
+        poke::send(&self.pool, pokes.into_iter().collect()).await;
+    }
+
+    /// Closes every connection after its current use.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+/// A transaction. Dropped without [`Txn::commit`] it changes nothing.
+#[must_use = "a transaction that is not committed changes nothing"]
+#[derive(Debug)]
+pub struct Txn {
+    inner: Transaction<'static, Postgres>,
+    pool: PgPool,
+    pokes: BTreeSet<Poke>,
+}
+
+impl Txn {
+    pub(crate) fn conn(&mut self) -> &mut PgConnection {
+        &mut self.inner
+    }
+
+    /// Remembers a poke; it is sent after the commit.
+    pub fn poke(&mut self, poke: Poke) {
+        self.pokes.insert(poke);
+    }
+
+    /// The database's time at this statement.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub async fn now(&mut self) -> Result<Timestamp, DbError> {
+        let now = sqlx::query_scalar!(r#"SELECT compute_now() AS "now!""#).fetch_one(self.conn()).await?;
+        Ok(now.to_jiff())
+    }
+
+    /// Makes everything permanent, then sends the pokes in one statement.
+    ///
+    /// # Errors
+    /// When the commit fails, or when its answer was lost: the caller cannot know then, and looks again.
+    pub async fn commit(self) -> Result<(), DbError> {
+        self.inner.commit().await?;
+        poke::send(&self.pool, self.pokes).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! What can go wrong between this process and PostgreSQL.
+//!
+//! Operations that can be refused have an enum of their own next to them; each of those wraps a [`DbError`] for the
+//! rest.
+
+/// What kind of failure a [`DbError`] is, for whoever decides whether to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DbErrorKind {
+    /// PostgreSQL cannot be reached or is shutting down. Waiting helps.
+    Unavailable,
+    /// Another transaction was in the way (deadlock, serialisation). Running the transaction again helps.
+    Contention,
+    /// A constraint of a table refused the row.
+    Constraint,
+    /// A stored value does not decode: the row was not written by this version.
+    Corrupt,
+    /// Anything else: a mistake in this program or in the server's set-up.
+    Other,
+}
+
+/// PostgreSQL did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct DbError {
+    kind: DbErrorKind,
+    constraint: Option<String>,
+    text: String,
+    #[source]
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl DbError {
+    /// What kind of failure it is.
+    #[must_use]
+    pub const fn kind(&self) -> DbErrorKind {
+        self.kind
+    }
+
+    /// Whether waiting for PostgreSQL helps.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        self.kind == DbErrorKind::Unavailable
+    }
+
+    /// Whether the constraint of this name refused a row.
+    #[must_use]
+    pub fn violates(&self, constraint: &str) -> bool {
+        self.constraint.as_deref() == Some(constraint)
+    }
+
+    /// A stored value that this version cannot read.
+    pub(crate) fn corrupt(what: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { kind: DbErrorKind::Corrupt, constraint: None, text: format!("the stored {what} is not readable"), source: Some(error.into()) }
+    }
+
+    /// A failure in words, without a cause from the driver.
+    pub(crate) const fn other(text: String) -> Self {
+        Self { kind: DbErrorKind::Other, constraint: None, text, source: None }
+    }
+}
+
+impl From<sqlx::Error> for DbError {
+    fn from(error: sqlx::Error) -> Self {
+        let kind = kind(&error);
+        let constraint = error.as_database_error().and_then(|e| e.constraint()).map(str::to_owned);
+        let text = match kind {
+            DbErrorKind::Unavailable => "postgresql is not reachable",
+            DbErrorKind::Contention => "another transaction was in the way",
+            DbErrorKind::Constraint => "a constraint refused the row",
+            DbErrorKind::Corrupt => "a stored value is not readable",
+            DbErrorKind::Other => "postgresql refused the statement",
+        };
+        Self { kind, constraint, text: text.to_owned(), source: Some(Box::new(error)) }
+    }
+}
+
+fn kind(error: &sqlx::Error) -> DbErrorKind {
+    match error {
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed => DbErrorKind::Unavailable,
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => DbErrorKind::Corrupt,
+        sqlx::Error::Database(error) => match error.code().as_deref() {
+            Some(code) if code.starts_with("08") || code.starts_with("57P") || code == "53300" => DbErrorKind::Unavailable,
+            Some("40001" | "40P01" | "55P03") => DbErrorKind::Contention,
+            Some(code) if code.starts_with("23") => DbErrorKind::Constraint,
+            _ => DbErrorKind::Other,
+        },
+        _ => DbErrorKind::Other,
+    }
+}

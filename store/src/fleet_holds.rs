@@ -1,0 +1,96 @@
+//! Holds that keep parts of a plan from going: what a gate stored about a target or a removal.
+
+use schema::{
+    id::HoldId,
+    node::{Hold, HoldSource},
+    time::Timestamp,
+};
+
+use crate::{Db, DbError, Txn, convert};
+
+/// A stored hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FleetHold {
+    /// What is held, as `kind/name` or a plan's step.
+    pub subject: String,
+    /// The gate that holds it, kebab-case and stable.
+    pub gate: String,
+    /// By whom, why, until when.
+    pub hold: Hold,
+    /// When it was placed.
+    pub created_at: Timestamp,
+}
+
+/// A hold to store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewFleetHold {
+    /// What is held.
+    pub subject: String,
+    /// By whom, why, until when. Its source is ignored: the call names it.
+    pub hold: Hold,
+}
+
+/// Makes the holds of one gate and source exactly these; one that stays keeps its time.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn replace(txn: &mut Txn, gate: &str, source: HoldSource, holds: &[NewFleetHold]) -> Result<(), DbError> {
+    let ids: Vec<uuid::Uuid> = holds.iter().map(|_| HoldId::generate().as_uuid()).collect();
+    let subjects: Vec<String> = holds.iter().map(|h| h.subject.clone()).collect();
+    let owners: Vec<String> = holds.iter().map(|h| h.hold.owner.clone()).collect();
+    let reasons: Vec<String> = holds.iter().map(|h| h.hold.reason.clone()).collect();
+    let places: Vec<Option<String>> = holds.iter().map(|h| h.hold.place.clone()).collect();
+    let untils: Vec<Option<jiff_sqlx::Timestamp>> = holds.iter().map(|h| convert::time_column(h.hold.until)).collect();
+    sqlx::query!("DELETE FROM holds WHERE gate = $1 AND source = $2 AND subject <> ALL ($3)", gate, source.as_str(), &subjects).execute(txn.conn()).await?;
+    sqlx::query!(
+        r#"INSERT INTO holds AS h (id, subject, gate, source, owner, reason, place, until)
+           SELECT id, subject, $7, $8, owner, reason, place, until
+           FROM UNNEST($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[])
+                AS n (id, subject, owner, reason, place, until)
+           ON CONFLICT (subject, gate, source) DO UPDATE
+           SET owner = EXCLUDED.owner, reason = EXCLUDED.reason, place = EXCLUDED.place, until = EXCLUDED.until
+           WHERE (h.owner, h.reason, h.place, h.until) IS DISTINCT FROM (EXCLUDED.owner, EXCLUDED.reason, EXCLUDED.place, EXCLUDED.until)"#,
+        &ids,
+        &subjects,
+        &owners,
+        &reasons,
+        &places as &[Option<String>],
+        &untils as _,
+        gate,
+        source.as_str(),
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
+/// Every hold whose end has not passed, by subject.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn list(db: &Db) -> Result<Vec<FleetHold>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT subject, gate, source, owner, reason, place, until, created_at
+           FROM holds
+           WHERE until IS NULL OR until > compute_now()
+           ORDER BY subject, gate, source"#,
+    )
+    .fetch_all(db.pool())
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            Ok(FleetHold {
+                subject: row.subject,
+                gate: row.gate,
+                hold: Hold {
+                    source: convert::word("hold source", &row.source)?,
+                    owner: row.owner,
+                    reason: row.reason,
+                    until: convert::time(row.until),
+                    place: row.place,
+                },
+                created_at: row.created_at.to_jiff(),
+            })
+        })
+        .collect()
+}

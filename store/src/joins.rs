@@ -1,0 +1,238 @@
+//! Attempts to join that people should see: waiting, held, refused, and what became of them.
+
+use std::{fmt, str::FromStr};
+
+use schema::{
+    digest::Digest,
+    id::{JoinId, JoinTokenId, NodeId},
+    time::Timestamp,
+};
+
+use crate::{Db, DbError, Txn, convert};
+
+/// What became of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum JoinState {
+    /// A document or a person must admit the machine.
+    Waiting,
+    /// The machine looks like another one; somebody must decide.
+    Held,
+    /// It was turned away.
+    Refused,
+    /// It is a node now.
+    Admitted,
+}
+
+impl JoinState {
+    /// Every state.
+    pub const ALL: [Self; 4] = [Self::Waiting, Self::Held, Self::Refused, Self::Admitted];
+
+    /// The stored word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Held => "held",
+            Self::Refused => "refused",
+            Self::Admitted => "admitted",
+        }
+    }
+}
+
+impl fmt::Display for JoinState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// No state has this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no state of a join")]
+pub struct UnknownJoinState(String);
+
+impl FromStr for JoinState {
+    type Err = UnknownJoinState;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| UnknownJoinState(text.chars().take(40).collect()))
+    }
+}
+
+/// An attempt, as the join service saw it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewJoin {
+    /// What became of it.
+    pub state: JoinState,
+    /// Why, kebab-case and stable.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+    /// The pool that the token names.
+    pub pool: Option<String>,
+    /// The token; `None` when it could not be opened.
+    pub token_id: Option<JoinTokenId>,
+    /// The digest of the certificate request: one row each.
+    pub csr_hash: Digest,
+    /// SHA-256 over the machine's normalised identifiers.
+    pub hardware_key: Option<Digest>,
+    /// What the machine claims to be, canonical JSON.
+    pub claims: serde_json::Value,
+    /// The node it became or asks to be.
+    pub node_id: Option<NodeId>,
+    /// The node that it collides with.
+    pub conflict_with: Option<NodeId>,
+    /// Where it called from.
+    pub peer: Option<String>,
+}
+
+/// A stored attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Join {
+    /// Its id.
+    pub id: JoinId,
+    /// What was seen last.
+    pub join: NewJoin,
+    /// How often the same request came.
+    pub attempts: u32,
+    /// When it came first.
+    pub created_at: Timestamp,
+    /// When it came last.
+    pub updated_at: Timestamp,
+}
+
+// The columns of a Row, once.
+macro_rules! select {
+    ($tail:literal $(, $arg:expr)* $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            r#"SELECT id, state, reason, message, pool, token_id, csr_hash, hardware_key, claims, node_id, conflict_with, peer,
+                      attempts, created_at, updated_at
+               FROM joins "# + $tail
+            $(, $arg)*
+        )
+    };
+}
+
+/// Stores an attempt, or what became of the same request since, and answers its id.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn upsert(txn: &mut Txn, join: &NewJoin) -> Result<JoinId, DbError> {
+    let id = sqlx::query_scalar!(
+        r#"INSERT INTO joins AS j (id, state, reason, message, pool, token_id, csr_hash, hardware_key, claims, node_id, conflict_with, peer)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+           ON CONFLICT (csr_hash) DO UPDATE
+           SET state = EXCLUDED.state, reason = EXCLUDED.reason, message = EXCLUDED.message, pool = EXCLUDED.pool,
+               token_id = EXCLUDED.token_id, hardware_key = EXCLUDED.hardware_key, claims = EXCLUDED.claims,
+               node_id = EXCLUDED.node_id, conflict_with = EXCLUDED.conflict_with, peer = EXCLUDED.peer,
+               attempts = j.attempts + 1, updated_at = compute_now()
+           RETURNING id"#,
+        JoinId::generate().as_uuid(),
+        join.state.as_str(),
+        join.reason,
+        join.message,
+        join.pool,
+        join.token_id.map(JoinTokenId::as_uuid),
+        convert::digest_column(&join.csr_hash),
+        join.hardware_key.as_ref().map(convert::digest_column),
+        join.claims,
+        join.node_id.map(NodeId::as_uuid),
+        join.conflict_with.map(NodeId::as_uuid),
+        join.peer,
+    )
+    .fetch_one(txn.conn())
+    .await?;
+    Ok(JoinId::from_uuid(id))
+}
+
+/// Changes what becomes of an attempt, as a person decided; `false` when there is none.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn set_state(txn: &mut Txn, id: JoinId, state: JoinState, reason: &str, message: &str) -> Result<bool, DbError> {
+    let done = sqlx::query!(
+        "UPDATE joins SET state = $2, reason = $3, message = $4, updated_at = compute_now() WHERE id = $1",
+        id.as_uuid(),
+        state.as_str(),
+        reason,
+        message,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// One attempt.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find(db: &Db, id: JoinId) -> Result<Option<Join>, DbError> {
+    select!("WHERE id = $1", id.as_uuid()).fetch_optional(db.pool()).await?.map(Row::read).transpose()
+}
+
+/// The attempt of one certificate request.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find_by_csr(db: &Db, csr_hash: &Digest) -> Result<Option<Join>, DbError> {
+    select!("WHERE csr_hash = $1", convert::digest_column(csr_hash)).fetch_optional(db.pool()).await?.map(Row::read).transpose()
+}
+
+/// Attempts, the latest first; of one state, or of all.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn list(db: &Db, state: Option<JoinState>, limit: u32) -> Result<Vec<Join>, DbError> {
+    select!(
+        "WHERE $1::text IS NULL OR state = $1 ORDER BY updated_at DESC, id DESC LIMIT $2",
+        state.map(JoinState::as_str),
+        i64::from(limit.clamp(1, crate::page::MAX_LIMIT)),
+    )
+    .fetch_all(db.pool())
+    .await?
+    .into_iter()
+    .map(Row::read)
+    .collect()
+}
+
+struct Row {
+    id: uuid::Uuid,
+    state: String,
+    reason: String,
+    message: String,
+    pool: Option<String>,
+    token_id: Option<uuid::Uuid>,
+    csr_hash: Vec<u8>,
+    hardware_key: Option<Vec<u8>>,
+    claims: serde_json::Value,
+    node_id: Option<uuid::Uuid>,
+    conflict_with: Option<uuid::Uuid>,
+    peer: Option<String>,
+    attempts: i32,
+    created_at: jiff_sqlx::Timestamp,
+    updated_at: jiff_sqlx::Timestamp,
+}
+
+impl Row {
+    fn read(self) -> Result<Join, DbError> {
+        Ok(Join {
+            id: JoinId::from_uuid(self.id),
+            join: NewJoin {
+                state: convert::word("join state", &self.state)?,
+                reason: self.reason,
+                message: self.message,
+                pool: self.pool,
+                token_id: self.token_id.map(JoinTokenId::from_uuid),
+                csr_hash: convert::digest(&self.csr_hash)?,
+                hardware_key: convert::maybe_digest(self.hardware_key)?,
+                claims: self.claims,
+                node_id: self.node_id.map(NodeId::from_uuid),
+                conflict_with: self.conflict_with.map(NodeId::from_uuid),
+                peer: self.peer,
+            },
+            attempts: convert::count(self.attempts),
+            created_at: self.created_at.to_jiff(),
+            updated_at: self.updated_at.to_jiff(),
+        })
+    }
+}

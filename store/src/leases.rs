@@ -1,0 +1,145 @@
+//! Leases: who may act for a shard or a singleton, and until when.
+//!
+//! A lease has an epoch that rises at each change of holder. Whoever acts under a lease names the epoch it got; a claim
+//! or a fenced transaction of an older epoch changes nothing. Times are the database's.
+
+use std::time::Duration;
+
+use schema::{generation::Epoch, id::WorkerId};
+
+use crate::{Db, DbError, Role, Txn, convert};
+
+/// A lease that somebody holds.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Lease {
+    /// Its name: [`shard`] or [`singleton`].
+    pub name: String,
+    /// The epoch of this holder.
+    pub epoch: Epoch,
+}
+
+/// The lease of one shard of a role.
+#[must_use]
+pub fn shard(role: Role, shard: u16) -> String {
+    match role {
+        Role::Controllers => format!("shard:{shard}"),
+        role => format!("{role}/shard:{shard}"),
+    }
+}
+
+/// The lease of a job that one process runs at a time.
+#[must_use]
+pub fn singleton(name: &str) -> String {
+    format!("singleton:{name}")
+}
+
+/// The fenced transaction's lease has another holder or epoch by now.
+#[derive(Debug, thiserror::Error)]
+pub enum FenceError {
+    /// Somebody else holds it; nothing may be written.
+    #[error("the lease {0} was taken over")]
+    Stale(String),
+    /// The statement failed.
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+/// Takes every one of `names` that is free, expired or already `holder`'s, for `ttl` from now. The answer holds those
+/// that `holder` has afterwards.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn acquire(db: &Db, holder: WorkerId, names: &[String], ttl: Duration) -> Result<Vec<Lease>, DbError> {
+    let mut names = names.to_vec();
+    names.sort_unstable();
+    names.dedup();
+    let rows = sqlx::query!(
+        r#"INSERT INTO leases AS l (name, epoch, holder, expires_at)
+           SELECT name, 1, $2, compute_now() + $3 * interval '1 millisecond'
+           FROM UNNEST($1::text[]) AS name
+           ON CONFLICT (name) DO UPDATE
+           SET epoch = CASE WHEN l.holder = EXCLUDED.holder THEN l.epoch ELSE l.epoch + 1 END,
+               holder = EXCLUDED.holder,
+               expires_at = EXCLUDED.expires_at
+           WHERE l.holder IS NULL OR l.holder = EXCLUDED.holder OR l.expires_at <= compute_now()
+           RETURNING name, epoch"#,
+        &names,
+        holder.as_uuid(),
+        convert::millis(ttl),
+    )
+    .fetch_all(db.pool())
+    .await?;
+    Ok(rows.into_iter().map(|row| Lease { name: row.name, epoch: Epoch::from_i64(row.epoch) }).collect())
+}
+
+/// Prolongs every lease of `holder` and answers which it still has. One that is missing was taken over.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn renew(db: &Db, holder: WorkerId, ttl: Duration) -> Result<Vec<Lease>, DbError> {
+    let rows = sqlx::query!(
+        r#"UPDATE leases
+           SET expires_at = compute_now() + $2 * interval '1 millisecond'
+           WHERE holder = $1
+           RETURNING name, epoch"#,
+        holder.as_uuid(),
+        convert::millis(ttl),
+    )
+    .fetch_all(db.pool())
+    .await?;
+    Ok(rows.into_iter().map(|row| Lease { name: row.name, epoch: Epoch::from_i64(row.epoch) }).collect())
+}
+
+/// Gives leases back, those that `holder` still has.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn release(db: &Db, holder: WorkerId, names: &[String]) -> Result<(), DbError> {
+    sqlx::query!(
+        "UPDATE leases SET holder = NULL, expires_at = compute_now() WHERE holder = $1 AND name = ANY($2)",
+        holder.as_uuid(),
+        names,
+    )
+    .execute(db.pool())
+    .await?;
+    Ok(())
+}
+
+/// The leases of a holder that have not expired.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn held(db: &Db, holder: WorkerId) -> Result<Vec<Lease>, DbError> {
+    let rows = sqlx::query!("SELECT name, epoch FROM leases WHERE holder = $1 AND expires_at > compute_now() ORDER BY name", holder.as_uuid())
+        .fetch_all(db.pool())
+        .await?;
+    Ok(rows.into_iter().map(|row| Lease { name: row.name, epoch: Epoch::from_i64(row.epoch) }).collect())
+}
+
+/// Who holds a lease now; `None` when nobody does.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn holder(db: &Db, name: &str) -> Result<Option<(WorkerId, Epoch)>, DbError> {
+    let row = sqlx::query!(r#"SELECT holder AS "holder!", epoch FROM leases WHERE name = $1 AND holder IS NOT NULL AND expires_at > compute_now()"#, name)
+        .fetch_optional(db.pool())
+        .await?;
+    Ok(row.map(|row| (WorkerId::from_uuid(row.holder), Epoch::from_i64(row.epoch))))
+}
+
+/// Makes the rest of this transaction conditional on the lease: nobody takes it over before the commit.
+///
+/// # Errors
+/// [`FenceError::Stale`] when the holder or the epoch is another one.
+pub async fn fence(txn: &mut Txn, holder: WorkerId, lease: &Lease) -> Result<(), FenceError> {
+    let row = sqlx::query_scalar!(
+        r#"SELECT true AS "held!" FROM leases WHERE name = $1 AND epoch = $2 AND holder = $3 FOR KEY SHARE"#,
+        lease.name,
+        lease.epoch.to_i64(),
+        holder.as_uuid(),
+    )
+    .fetch_optional(txn.conn())
+    .await
+    .map_err(DbError::from)?;
+    row.map(|_| ()).ok_or_else(|| FenceError::Stale(lease.name.clone()))
+}

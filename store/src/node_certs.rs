@@ -1,0 +1,155 @@
+//! Certificates that nodes were issued, by serial.
+
+use jiff_sqlx::ToSqlx;
+use schema::{generation::IdentityGeneration, id::NodeId, time::Timestamp};
+
+use crate::{Db, DbError, Txn, convert, poke::Poke};
+
+/// An issued certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeCert {
+    /// Its serial number, big endian.
+    pub serial: Vec<u8>,
+    /// Whose it is.
+    pub node_id: NodeId,
+    /// The public key, as the certificate has it (SubjectPublicKeyInfo).
+    pub public_key: Vec<u8>,
+    /// The identity it belongs to.
+    pub identity_generation: IdentityGeneration,
+    /// Valid from.
+    pub not_before: Timestamp,
+    /// Valid until.
+    pub not_after: Timestamp,
+    /// When it was revoked; `None` while it is not.
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// Stores a certificate.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn insert(txn: &mut Txn, cert: &NodeCert) -> Result<(), DbError> {
+    sqlx::query!(
+        r#"INSERT INTO node_certs (serial, node_id, public_key, identity_generation, not_before, not_after)
+           VALUES ($1, $2, $3, $4, $5, $6)"#,
+        cert.serial,
+        cert.node_id.as_uuid(),
+        cert.public_key,
+        cert.identity_generation.to_i64(),
+        cert.not_before.to_sqlx() as _,
+        cert.not_after.to_sqlx() as _,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
+/// One certificate.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find(db: &Db, serial: &[u8]) -> Result<Option<NodeCert>, DbError> {
+    let row = sqlx::query_as!(
+        Row,
+        "SELECT serial, node_id, public_key, identity_generation, not_before, not_after, revoked_at FROM node_certs WHERE serial = $1",
+        serial,
+    )
+    .fetch_optional(db.pool())
+    .await?;
+    Ok(row.map(NodeCert::from))
+}
+
+/// The newest certificate of a node's present identity that is not revoked.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find_current(db: &Db, id: NodeId) -> Result<Option<NodeCert>, DbError> {
+    let row = sqlx::query_as!(
+        Row,
+        r#"SELECT c.serial, c.node_id, c.public_key, c.identity_generation, c.not_before, c.not_after, c.revoked_at
+           FROM node_certs c
+           JOIN nodes n ON n.id = c.node_id AND n.identity_generation = c.identity_generation
+           WHERE c.node_id = $1 AND c.revoked_at IS NULL
+           ORDER BY c.not_after DESC
+           LIMIT 1"#,
+        id.as_uuid(),
+    )
+    .fetch_optional(db.pool())
+    .await?;
+    Ok(row.map(NodeCert::from))
+}
+
+/// The public keys that a node's reports may be signed with, newest first: those of certificates of its present identity
+/// that are not revoked. One that expired within the last 31 days still counts, because a report may have waited.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn keys(db: &Db, id: NodeId) -> Result<Vec<Vec<u8>>, DbError> {
+    let keys = sqlx::query_scalar!(
+        r#"SELECT c.public_key
+           FROM node_certs c
+           JOIN nodes n ON n.id = c.node_id AND n.identity_generation = c.identity_generation
+           WHERE c.node_id = $1 AND c.revoked_at IS NULL AND c.not_after > compute_now() - interval '31 days'
+           ORDER BY c.not_after DESC"#,
+        id.as_uuid(),
+    )
+    .fetch_all(db.pool())
+    .await?;
+    let mut distinct: Vec<Vec<u8>> = Vec::new();
+    for key in keys {
+        if !distinct.contains(&key) {
+            distinct.push(key);
+        }
+    }
+    Ok(distinct)
+}
+
+/// Revokes every certificate of a node and answers how many that were. A change of identity needs
+/// [`crate::nodes::bump_identity`] as well.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn revoke_all(txn: &mut Txn, id: NodeId, reason: &str) -> Result<u64, DbError> {
+    let done = sqlx::query!(
+        "UPDATE node_certs SET revoked_at = compute_now(), revoked_reason = $2 WHERE node_id = $1 AND revoked_at IS NULL",
+        id.as_uuid(),
+        reason,
+    )
+    .execute(txn.conn())
+    .await?;
+    txn.poke(Poke::Node(id));
+    Ok(done.rows_affected())
+}
+
+/// Forgets certificates that expired so long ago that nothing refers to them.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn prune(db: &Db) -> Result<u64, DbError> {
+    let done = sqlx::query!("DELETE FROM node_certs WHERE not_after < compute_now() - interval '90 days'").execute(db.pool()).await?;
+    Ok(done.rows_affected())
+}
+
+struct Row {
+    serial: Vec<u8>,
+    node_id: uuid::Uuid,
+    public_key: Vec<u8>,
+    identity_generation: i64,
+    not_before: jiff_sqlx::Timestamp,
+    not_after: jiff_sqlx::Timestamp,
+    revoked_at: Option<jiff_sqlx::Timestamp>,
+}
+
+impl From<Row> for NodeCert {
+    fn from(row: Row) -> Self {
+        Self {
+            serial: row.serial,
+            node_id: NodeId::from_uuid(row.node_id),
+            public_key: row.public_key,
+            identity_generation: IdentityGeneration::from_i64(row.identity_generation),
+            not_before: row.not_before.to_jiff(),
+            not_after: row.not_after.to_jiff(),
+            revoked_at: convert::time(row.revoked_at),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What documents say about machines, read and written for many at once by apply.
+
+use std::collections::BTreeMap;
+
+use schema::{
+    digest::Digest,
+    id::NodeId,
+    name::Name,
+    node::{Hold, HoldSource, Role},
+};
+
+use crate::{DbError, Txn, convert};
+
+/// What apply compares a node with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeclaredView {
+    /// The node.
+    pub id: NodeId,
+    /// Its name.
+    pub name: Name,
+    /// Its site.
+    pub site: Option<Name>,
+    /// Its pool.
+    pub pool: Option<Name>,
+    /// What it is to the platform.
+    pub role: Role,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// A `node` document names it.
+    pub declared: bool,
+    /// What it should be.
+    pub target: Option<Digest>,
+    /// The words that go with `target`.
+    pub target_overlay: String,
+    /// What it was last assigned.
+    pub assigned: Option<Digest>,
+    /// The words that go with `assigned`.
+    pub assigned_overlay: String,
+    /// The hold that its document places.
+    pub git_hold: Option<Hold>,
+}
+
+/// What documents say about one machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Declared {
+    /// The machine.
+    pub id: NodeId,
+    /// Its site.
+    pub site: Option<Name>,
+    /// Its pool.
+    pub pool: Option<Name>,
+    /// What it is to the platform, by its pool's class.
+    pub role: Role,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// A `node` document names it.
+    pub declared: bool,
+    /// What it should be.
+    pub target: Option<Digest>,
+    /// The node document's own words, canonical JSON.
+    pub target_overlay: String,
+    /// Assign it to `target` at once.
+    pub assign: bool,
+}
+
+/// Every node that is not retired, by name, as documents describe it.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn declared_view(txn: &mut Txn) -> Result<Vec<DeclaredView>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT n.id, n.name, n.site, n.pool, n.role, n.labels, n.declared,
+                  n.target_digest, n.target_overlay, n.assigned_digest, n.assigned_overlay,
+                  h.owner AS "owner?", h.reason AS "reason?", h.until, h.place
+           FROM nodes n
+           LEFT JOIN node_holds h ON h.node_id = n.id AND h.source = 'git'
+           WHERE n.provision_state <> 'retired'
+           ORDER BY n.name"#,
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            let name = |text: Option<String>| text.map(|text| convert::word::<Name>("name", &text)).transpose();
+            let git_hold = row.owner.zip(row.reason).map(|(owner, reason)| Hold {
+                source: HoldSource::Git,
+                owner,
+                reason,
+                until: convert::time(row.until),
+                place: row.place,
+            });
+            Ok(DeclaredView {
+                id: NodeId::from_uuid(row.id),
+                name: convert::word("name", &row.name)?,
+                site: name(row.site)?,
+                pool: name(row.pool)?,
+                role: convert::word("role", &row.role)?,
+                labels: serde_json::from_value(row.labels).map_err(|e| DbError::corrupt("labels", e))?,
+                declared: row.declared,
+                target: convert::maybe_digest(row.target_digest)?,
+                target_overlay: row.target_overlay,
+                assigned: convert::maybe_digest(row.assigned_digest)?,
+                assigned_overlay: row.assigned_overlay,
+                git_hold,
+            })
+        })
+        .collect()
+}
+
+/// Writes what documents say, for many nodes in one statement, and answers those whose assignment changed: the caller
+/// enqueues `nodespec` for them.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn declare(txn: &mut Txn, nodes: &[Declared]) -> Result<Vec<NodeId>, DbError> {
+    let ids: Vec<uuid::Uuid> = nodes.iter().map(|n| n.id.as_uuid()).collect();
+    let sites: Vec<Option<String>> = nodes.iter().map(|n| n.site.clone().map(String::from)).collect();
+    let pools: Vec<Option<String>> = nodes.iter().map(|n| n.pool.clone().map(String::from)).collect();
+    let roles: Vec<String> = nodes.iter().map(|n| n.role.to_string()).collect();
+    let labels: Vec<serde_json::Value> = nodes.iter().map(|n| serde_json::to_value(&n.labels).expect("text labels are JSON")).collect();
+    let declared: Vec<bool> = nodes.iter().map(|n| n.declared).collect();
+    let targets: Vec<Option<Vec<u8>>> = nodes.iter().map(|n| n.target.as_ref().map(convert::digest_column)).collect();
+    let overlays: Vec<String> = nodes.iter().map(|n| n.target_overlay.clone()).collect();
+    let assign: Vec<bool> = nodes.iter().map(|n| n.assign).collect();
+    let rows = sqlx::query!(
+        r#"WITH d AS (
+               SELECT d.*, n.assigned_digest AS old_digest, n.assigned_overlay AS old_overlay
+               FROM UNNEST($1::uuid[], $2::text[], $3::text[], $4::text[], $5::jsonb[], $6::bool[], $7::bytea[], $8::text[], $9::bool[])
+                    AS d (id, site, pool, role, labels, declared, target, overlay, assign)
+               JOIN nodes n ON n.id = d.id
+               ORDER BY d.id
+               FOR NO KEY UPDATE OF n
+           )
+           UPDATE nodes n
+           SET site = d.site, pool = d.pool, role = d.role, labels = d.labels, declared = d.declared,
+               target_digest = d.target, target_overlay = d.overlay,
+               assigned_digest = CASE WHEN d.assign THEN d.target ELSE n.assigned_digest END,
+               assigned_overlay = CASE WHEN d.assign THEN d.overlay ELSE n.assigned_overlay END,
+               version = n.version + 1, updated_at = compute_now()
+           FROM d
+           WHERE n.id = d.id
+           RETURNING n.id, (d.assign AND (d.old_digest, d.old_overlay) IS DISTINCT FROM (d.target, d.overlay)) AS "moved!""#,
+        &ids,
+        &sites as &[Option<String>],
+        &pools as &[Option<String>],
+        &roles,
+        &labels,
+        &declared,
+        &targets as &[Option<Vec<u8>>],
+        &overlays,
+        &assign,
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    Ok(rows.into_iter().filter(|row| row.moved).map(|row| NodeId::from_uuid(row.id)).collect())
+}

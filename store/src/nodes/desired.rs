@@ -1,0 +1,200 @@
+//! Targets, assignments, specs and what was observed of them.
+
+use schema::{
+    digest::Digest,
+    generation::Generation,
+    id::NodeId,
+    time::Timestamp,
+};
+
+use crate::{Db, DbError, Txn, convert, poke::Poke};
+
+/// What one node should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// The node.
+    pub id: NodeId,
+    /// The target's digest.
+    pub target: Digest,
+    /// The node document's own words, canonical JSON.
+    pub overlay: String,
+}
+
+/// The stored spec of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredSpec {
+    /// Its generation.
+    pub generation: Generation,
+    /// The canonical bytes that are signed and sent.
+    pub bytes: Vec<u8>,
+    /// Their digest.
+    pub digest: Digest,
+    /// The encoded signature over them.
+    pub signature: Vec<u8>,
+    /// When they were last signed.
+    pub signed_at: Timestamp,
+}
+
+/// Why a spec was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// Somebody else stored one in between, or the node is gone.
+    #[error("the node's generation is not {expected}")]
+    Moved {
+        /// What the caller composed against.
+        expected: Generation,
+    },
+    /// The generation would not rise.
+    #[error("generation {to} does not follow {expected}")]
+    NotForward {
+        /// What the caller composed against.
+        expected: Generation,
+        /// What it wanted to write.
+        to: Generation,
+    },
+    /// The statement failed.
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+/// Sets what nodes should be, without assigning it, and answers those that changed.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn set_targets(txn: &mut Txn, targets: &[Assignment]) -> Result<Vec<NodeId>, DbError> {
+    let (ids, digests, overlays) = columns(targets);
+    let changed = sqlx::query_scalar!(
+        r#"UPDATE nodes n
+           SET target_digest = t.digest, target_overlay = t.overlay, version = n.version + 1, updated_at = compute_now()
+           FROM UNNEST($1::uuid[], $2::bytea[], $3::text[]) AS t (id, digest, overlay)
+           WHERE n.id = t.id AND (n.target_digest, n.target_overlay) IS DISTINCT FROM (t.digest, t.overlay)
+           RETURNING n.id"#,
+        &ids,
+        &digests,
+        &overlays,
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    Ok(changed.into_iter().map(NodeId::from_uuid).collect())
+}
+
+/// Assigns nodes to what they should be, for many nodes in one statement, and answers those that changed. The caller
+/// enqueues `nodespec` for them.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn assign(txn: &mut Txn, assignments: &[Assignment]) -> Result<Vec<NodeId>, DbError> {
+    let (ids, digests, overlays) = columns(assignments);
+    let changed = sqlx::query_scalar!(
+        r#"UPDATE nodes n
+           SET assigned_digest = t.digest, assigned_overlay = t.overlay, version = n.version + 1, updated_at = compute_now()
+           FROM UNNEST($1::uuid[], $2::bytea[], $3::text[]) AS t (id, digest, overlay)
+           WHERE n.id = t.id AND (n.assigned_digest, n.assigned_overlay) IS DISTINCT FROM (t.digest, t.overlay)
+           RETURNING n.id"#,
+        &ids,
+        &digests,
+        &overlays,
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    Ok(changed.into_iter().map(NodeId::from_uuid).collect())
+}
+
+fn columns(assignments: &[Assignment]) -> (Vec<uuid::Uuid>, Vec<Vec<u8>>, Vec<String>) {
+    (
+        assignments.iter().map(|a| a.id.as_uuid()).collect(),
+        assignments.iter().map(|a| convert::digest_column(&a.target)).collect(),
+        assignments.iter().map(|a| a.overlay.clone()).collect(),
+    )
+}
+
+/// The stored spec; `None` before the first.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find_spec(db: &Db, id: NodeId) -> Result<Option<StoredSpec>, DbError> {
+    let row = sqlx::query!(
+        r#"SELECT generation, spec AS "spec!", spec_digest AS "digest!", spec_signature AS "signature!", spec_signed_at AS "signed_at!"
+           FROM nodes
+           WHERE id = $1 AND spec IS NOT NULL"#,
+        id.as_uuid(),
+    )
+    .fetch_optional(db.pool())
+    .await?;
+    row.map(|row| {
+        Ok(StoredSpec {
+            generation: Generation::from_i64(row.generation),
+            bytes: row.spec,
+            digest: convert::digest(&row.digest)?,
+            signature: row.signature,
+            signed_at: row.signed_at.to_jiff(),
+        })
+    })
+    .transpose()
+}
+
+/// Stores a new spec as generation `to`, which was composed and signed outside the transaction against `expected`, and
+/// pokes the node's gateway after the commit. `to` is the next generation, or past what a node reported that is ahead of
+/// a restored database.
+///
+/// # Errors
+/// [`SpecError::Moved`] when the node is at another generation by now: compose again.
+pub async fn set_spec(txn: &mut Txn, id: NodeId, expected: Generation, to: Generation, bytes: &[u8], signature: &[u8]) -> Result<(), SpecError> {
+    if to <= expected {
+        return Err(SpecError::NotForward { expected, to });
+    }
+    let done = sqlx::query!(
+        r#"UPDATE nodes
+           SET generation = $3, spec = $4, spec_digest = $5, spec_signature = $6,
+               spec_signed_at = compute_now(), spec_changed_at = compute_now(), updated_at = compute_now()
+           WHERE id = $1 AND generation = $2"#,
+        id.as_uuid(),
+        expected.to_i64(),
+        to.to_i64(),
+        bytes,
+        convert::digest_column(&Digest::of(bytes)),
+        signature,
+    )
+    .execute(txn.conn())
+    .await
+    .map_err(DbError::from)?;
+    if done.rows_affected() == 0 {
+        return Err(SpecError::Moved { expected });
+    }
+    txn.poke(Poke::Node(id));
+    Ok(())
+}
+
+/// Stores a fresh signature over the spec of `generation`, without a new generation. `false` when the spec moved.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn resign_spec(txn: &mut Txn, id: NodeId, generation: Generation, signature: &[u8]) -> Result<bool, DbError> {
+    let done = sqlx::query!(
+        "UPDATE nodes SET spec_signature = $3, spec_signed_at = compute_now() WHERE id = $1 AND generation = $2 AND spec IS NOT NULL",
+        id.as_uuid(),
+        generation.to_i64(),
+        signature,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Raises what a node applied and observed; never lowers either. The caller has verified the node's signature.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn observe(txn: &mut Txn, id: NodeId, applied: Generation, observed: Generation) -> Result<(), DbError> {
+    sqlx::query!(
+        r#"UPDATE nodes
+           SET applied_generation = GREATEST(applied_generation, $2), observed_generation = GREATEST(observed_generation, $3)
+           WHERE id = $1 AND (applied_generation < $2 OR observed_generation < $3)"#,
+        id.as_uuid(),
+        applied.to_i64(),
+        observed.to_i64(),
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}

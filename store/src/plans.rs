@@ -1,0 +1,181 @@
+//! Plans that were made, kept as they were shown.
+
+use schema::{digest::Digest, id::PlanId, time::Timestamp};
+
+use crate::{Db, DbError, Txn, convert};
+
+/// What became of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PlanState {
+    /// It waits for its gates, or to be applied.
+    Open,
+    /// It was carried out.
+    Applied,
+    /// A newer commit took its place.
+    Superseded,
+    /// It was refused.
+    Refused,
+}
+
+impl PlanState {
+    /// The stored word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Applied => "applied",
+            Self::Superseded => "superseded",
+            Self::Refused => "refused",
+        }
+    }
+
+    fn read(text: &str) -> Result<Self, DbError> {
+        match text {
+            "open" => Ok(Self::Open),
+            "applied" => Ok(Self::Applied),
+            "superseded" => Ok(Self::Superseded),
+            "refused" => Ok(Self::Refused),
+            other => Err(DbError::other(format!("{other:?} is no state of a plan"))),
+        }
+    }
+}
+
+/// A plan.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Its id.
+    pub id: PlanId,
+    /// The source.
+    pub source: String,
+    /// The commit it leads to.
+    pub commit: String,
+    /// The commit that was in force; `None` for the first.
+    pub base_commit: Option<String>,
+    /// The digest of `doc`.
+    pub digest: Digest,
+    /// What became of it.
+    pub state: PlanState,
+    /// The plan, canonical JSON.
+    pub doc: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// A plan without its document.
+#[derive(Debug, Clone)]
+pub struct NewPlan {
+    /// Its id.
+    pub id: PlanId,
+    /// The source.
+    pub source: String,
+    /// The commit it leads to.
+    pub commit: String,
+    /// The commit that was in force.
+    pub base_commit: Option<String>,
+    /// The digest of `doc`.
+    pub digest: Digest,
+    /// The plan, canonical JSON.
+    pub doc: String,
+}
+
+/// Stores a plan as open and marks the open ones of the source before it as superseded.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn insert(txn: &mut Txn, plan: &NewPlan) -> Result<(), DbError> {
+    sqlx::query!("UPDATE plans SET state = 'superseded' WHERE source = $1 AND state = 'open'", plan.source).execute(txn.conn()).await?;
+    sqlx::query!(
+        "INSERT INTO plans (id, source, commit, base_commit, digest, state, doc) VALUES ($1, $2, $3, $4, $5, 'open', $6)",
+        plan.id.as_uuid(),
+        plan.source,
+        plan.commit,
+        plan.base_commit,
+        convert::digest_column(&plan.digest),
+        plan.doc,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
+/// Says what became of a plan.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn set_state(txn: &mut Txn, id: PlanId, state: PlanState) -> Result<(), DbError> {
+    sqlx::query!("UPDATE plans SET state = $2 WHERE id = $1", id.as_uuid(), state.as_str()).execute(txn.conn()).await?;
+    Ok(())
+}
+
+/// One plan.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find(db: &Db, id: PlanId) -> Result<Option<Plan>, DbError> {
+    let row = sqlx::query_as!(Row, "SELECT id, source, commit, base_commit, digest, state, doc, created_at FROM plans WHERE id = $1", id.as_uuid())
+        .fetch_optional(db.pool())
+        .await?;
+    row.map(Row::read).transpose()
+}
+
+/// The newest plan of a commit.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find_by_commit(db: &Db, source: &str, commit: &str) -> Result<Option<Plan>, DbError> {
+    let row = sqlx::query_as!(
+        Row,
+        "SELECT id, source, commit, base_commit, digest, state, doc, created_at FROM plans WHERE source = $1 AND commit = $2 ORDER BY created_at DESC, id DESC LIMIT 1",
+        source,
+        commit,
+    )
+    .fetch_optional(db.pool())
+    .await?;
+    row.map(Row::read).transpose()
+}
+
+/// The newest plans, newest first; `before` continues a list after its last plan.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn list(db: &Db, before: Option<PlanId>, limit: u32) -> Result<Vec<Plan>, DbError> {
+    let rows = sqlx::query_as!(
+        Row,
+        r#"SELECT id, source, commit, base_commit, digest, state, doc, created_at
+           FROM plans
+           WHERE $1::uuid IS NULL OR id < $1
+           ORDER BY id DESC
+           LIMIT $2"#,
+        before.map(PlanId::as_uuid),
+        i64::from(limit.clamp(1, crate::page::MAX_LIMIT)),
+    )
+    .fetch_all(db.pool())
+    .await?;
+    rows.into_iter().map(Row::read).collect()
+}
+
+struct Row {
+    id: uuid::Uuid,
+    source: String,
+    commit: String,
+    base_commit: Option<String>,
+    digest: Vec<u8>,
+    state: String,
+    doc: String,
+    created_at: jiff_sqlx::Timestamp,
+}
+
+impl Row {
+    fn read(self) -> Result<Plan, DbError> {
+        Ok(Plan {
+            id: PlanId::from_uuid(self.id),
+            source: self.source,
+            commit: self.commit,
+            base_commit: self.base_commit,
+            digest: convert::digest(&self.digest)?,
+            state: PlanState::read(&self.state)?,
+            doc: self.doc,
+            created_at: self.created_at.to_jiff(),
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! Pokes: "look again" over LISTEN and NOTIFY. They carry no truth; a lost one costs time only.
+//!
+//! A poke is never sent inside the writing transaction (that would serialise all writers at commit): [`crate::Txn`]
+//! collects them and sends one statement afterwards.
+
+use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
+
+use schema::id::NodeId;
+use sqlx::{
+    PgPool,
+    postgres::{PgListener, PgPoolOptions},
+};
+
+use crate::{Db, DbError, Role};
+
+const CHANNEL: &str = "better_compute";
+
+/// What to look at again.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Poke {
+    /// The node's row changed in a way its gateway must see: a spec, a revocation.
+    Node(NodeId),
+    /// The work queue of a role has something due.
+    Work(Role),
+    /// A source should be fetched at once.
+    Source(String),
+}
+
+impl fmt::Display for Poke {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(id) => write!(f, "node:{id}"),
+            Self::Work(role) => write!(f, "work:{role}"),
+            Self::Source(name) => write!(f, "source:{name}"),
+        }
+    }
+}
+
+/// The payload is no poke of this version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no poke")]
+pub struct ParsePokeError(String);
+
+impl FromStr for Poke {
+    type Err = ParsePokeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let refuse = || ParsePokeError(text.chars().take(80).collect());
+        match text.split_once(':') {
+            Some(("node", id)) => id.parse().map(Self::Node).map_err(|_| refuse()),
+            Some(("work", role)) => role.parse().map(Self::Work).map_err(|_| refuse()),
+            Some(("source", name)) => Ok(Self::Source(name.to_owned())),
+            _ => Err(refuse()),
+        }
+    }
+}
+
+pub(crate) async fn send(pool: &PgPool, pokes: BTreeSet<Poke>) {
+    if pokes.is_empty() {
+        return;
+    }
+    let payloads: Vec<String> = pokes.iter().map(ToString::to_string).collect();
+    let sent = sqlx::query!(r#"SELECT count(pg_notify($1, payload)) AS "count!" FROM UNNEST($2::text[]) AS payload"#, CHANNEL, &payloads)
+        .fetch_one(pool)
+        .await;
+    if let Err(error) = sent {
+        tracing::debug!(%error, "a poke was lost");
+    }
+}
+
+/// What a listener heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// A poke.
+    Poke(Poke),
+    /// The connection was lost and is back: pokes may be missing, so look at everything once.
+    Reconnected,
+}
+
+/// Hears pokes on a connection of its own, and reconnects by itself.
+#[derive(Debug)]
+pub struct Listener {
+    // A pool of one, apart from the database's: closing that one must not wait for this connection.
+    pool: PgPool,
+    listener: Option<PgListener>,
+}
+
+impl Listener {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// When the server cannot be reached now.
+    pub async fn connect(db: &Db) -> Result<Self, DbError> {
+        let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(db.config().options.clone());
+        let mut this = Self { pool, listener: None };
+        this.listener = Some(this.listen().await?);
+        Ok(this)
+    }
+
+    async fn listen(&self) -> Result<PgListener, sqlx::Error> {
+        let mut listener = PgListener::connect_with(&self.pool).await?;
+        listener.listen(CHANNEL).await?;
+        Ok(listener)
+    }
+
+    /// Waits for the next poke. Safe to cancel; never fails, only waits longer while PostgreSQL is away.
+    pub async fn next(&mut self) -> Heard {
+        loop {
+            let Some(listener) = self.listener.as_mut() else {
+                match self.listen().await {
+                    Ok(listener) => {
+                        self.listener = Some(listener);
+                        return Heard::Reconnected;
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "pokes are not heard at the moment");
+                        tokio::time::sleep(Duration::from_millis(500)).await;
+                        continue;
+                    }
+                }
+            };
+            match listener.try_recv().await {
+                Ok(Some(notification)) => {
+                    if let Ok(poke) = notification.payload().parse() {
+                        return Heard::Poke(poke);
+                    }
+                }
+                Ok(None) | Err(_) => self.listener = None,
+            }
+        }
+    }
+}

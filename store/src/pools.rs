@@ -1,0 +1,274 @@
+//! Pools as the reconcilers need them, and the targets that their hosts are composed from.
+
+use std::collections::BTreeMap;
+
+use schema::{digest::Digest, id::RevisionId, name::Name, node::PoolClass, time::Timestamp};
+
+use crate::{Db, DbError, Txn, convert};
+
+/// A pool in force.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pool {
+    /// Its name.
+    pub name: Name,
+    /// Its site.
+    pub site: Name,
+    /// What its machines are booked as.
+    pub class: PoolClass,
+    /// The tenant it belongs to; `None` for the platform's.
+    pub owner_tenant: Option<String>,
+    /// The pool document's policy, canonical JSON.
+    pub policy: serde_json::Value,
+    /// What its hosts should be; `None` until a revision was applied.
+    pub target: Option<Digest>,
+    /// The target of each profile that a node may have instead.
+    pub profile_targets: BTreeMap<Name, Digest>,
+    /// The revision that wrote it last.
+    pub revision: Option<RevisionId>,
+    /// When that was.
+    pub updated_at: Timestamp,
+}
+
+/// A pool as a revision writes it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewPool {
+    /// Its name.
+    pub name: Name,
+    /// Its site.
+    pub site: Name,
+    /// What its machines are booked as.
+    pub class: PoolClass,
+    /// The tenant it belongs to.
+    pub owner_tenant: Option<String>,
+    /// The pool document's policy.
+    pub policy: serde_json::Value,
+    /// What its hosts should be. Stored before, with [`insert_targets`].
+    pub target: Option<Digest>,
+    /// The target of each profile that a node may have instead.
+    pub profile_targets: BTreeMap<Name, Digest>,
+}
+
+/// A whole host template, addressed by its digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The digest of `doc`.
+    pub digest: Digest,
+    /// The pool.
+    pub pool: Name,
+    /// The profile.
+    pub profile: Name,
+    /// The template, canonical JSON.
+    pub doc: String,
+}
+
+/// Stores targets; one that is there already stays as it is.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn insert_targets(txn: &mut Txn, targets: &[Target]) -> Result<(), DbError> {
+    let targets: BTreeMap<Digest, &Target> = targets.iter().map(|target| (target.digest, target)).collect();
+    let digests: Vec<Vec<u8>> = targets.keys().map(convert::digest_column).collect();
+    let column = |of: fn(&Target) -> String| targets.values().map(|target| of(target)).collect::<Vec<String>>();
+    sqlx::query!(
+        r#"INSERT INTO targets (digest, pool, profile, doc)
+           SELECT * FROM UNNEST($1::bytea[], $2::text[], $3::text[], $4::text[])
+           ON CONFLICT (digest) DO NOTHING"#,
+        &digests,
+        &column(|t| t.pool.to_string()),
+        &column(|t| t.profile.to_string()),
+        &column(|t| t.doc.clone()),
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
+/// One target.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find_target(db: &Db, digest: &Digest) -> Result<Option<Target>, DbError> {
+    let row = sqlx::query!("SELECT digest, pool, profile, doc FROM targets WHERE digest = $1", convert::digest_column(digest))
+        .fetch_optional(db.pool())
+        .await?;
+    row.map(|row| {
+        Ok(Target {
+            digest: convert::digest(&row.digest)?,
+            pool: convert::word("pool", &row.pool)?,
+            profile: convert::word("profile", &row.profile)?,
+            doc: row.doc,
+        })
+    })
+    .transpose()
+}
+
+/// Writes pools of a revision, new and changed ones.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn upsert(txn: &mut Txn, revision: RevisionId, pools: &[NewPool]) -> Result<(), DbError> {
+    let column = |of: fn(&NewPool) -> String| pools.iter().map(of).collect::<Vec<String>>();
+    let owners: Vec<Option<String>> = pools.iter().map(|p| p.owner_tenant.clone()).collect();
+    let policies: Vec<serde_json::Value> = pools.iter().map(|p| p.policy.clone()).collect();
+    let targets: Vec<Option<Vec<u8>>> = pools.iter().map(|p| p.target.as_ref().map(convert::digest_column)).collect();
+    let profiles: Vec<serde_json::Value> =
+        pools.iter().map(|p| serde_json::to_value(&p.profile_targets).expect("names and digests are JSON")).collect();
+    sqlx::query!(
+        r#"INSERT INTO pools (name, site, class, owner_tenant, policy, target_digest, profile_targets, revision)
+           SELECT name, site, class, owner_tenant, policy, target, profile_targets, $8
+           FROM UNNEST($1::text[], $2::text[], $3::text[], $4::text[], $5::jsonb[], $6::bytea[], $7::jsonb[])
+                AS p (name, site, class, owner_tenant, policy, target, profile_targets)
+           ON CONFLICT (name) DO UPDATE
+           SET site = EXCLUDED.site, class = EXCLUDED.class, owner_tenant = EXCLUDED.owner_tenant, policy = EXCLUDED.policy,
+               target_digest = EXCLUDED.target_digest, profile_targets = EXCLUDED.profile_targets, revision = EXCLUDED.revision, updated_at = compute_now()"#,
+        &column(|p| p.name.to_string()),
+        &column(|p| p.site.to_string()),
+        &column(|p| p.class.to_string()),
+        &owners as &[Option<String>],
+        &policies,
+        &targets as &[Option<Vec<u8>>],
+        &profiles,
+        revision.as_uuid(),
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
+/// Takes pools out.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn delete(txn: &mut Txn, names: &[Name]) -> Result<(), DbError> {
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    sqlx::query!("DELETE FROM pools WHERE name = ANY($1)", &names).execute(txn.conn()).await?;
+    Ok(())
+}
+
+// The columns of a Row, once.
+macro_rules! select {
+    ($tail:literal $(, $arg:expr)* $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            "SELECT name, site, class, owner_tenant, policy, target_digest, profile_targets, revision, updated_at FROM pools " + $tail
+            $(, $arg)*
+        )
+    };
+}
+
+/// One pool.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find(db: &Db, name: &str) -> Result<Option<Pool>, DbError> {
+    select!("WHERE name = $1", name).fetch_optional(db.pool()).await?.map(Row::read).transpose()
+}
+
+/// One pool, kept as it is until the end of the transaction: what a joining machine reads before its row is inserted, so
+/// that it is in order with an apply, which changes the pools first.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find_shared(txn: &mut Txn, name: &str) -> Result<Option<Pool>, DbError> {
+    select!("WHERE name = $1 FOR SHARE", name).fetch_optional(txn.conn()).await?.map(Row::read).transpose()
+}
+
+/// Every pool, by name.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn list(db: &Db) -> Result<Vec<Pool>, DbError> {
+    select!("ORDER BY name").fetch_all(db.pool()).await?.into_iter().map(Row::read).collect()
+}
+
+/// Locks every pool until the end of the transaction, by name: what an apply does first.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn lock_all(txn: &mut Txn) -> Result<Vec<Pool>, DbError> {
+    select!("ORDER BY name FOR UPDATE").fetch_all(txn.conn()).await?.into_iter().map(Row::read).collect()
+}
+
+/// How far a pool's machines are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// The pool.
+    pub pool: Name,
+    /// Its machines, retired ones left out.
+    pub total: u64,
+    /// Those with a session.
+    pub connected: u64,
+    /// Those assigned to the pool's target, or to the one of their own profile.
+    pub assigned: u64,
+    /// Those that receive a spec, are assigned to their target, observed their generation with no section failed, and wait
+    /// for no reboot.
+    pub converged: u64,
+    /// Those on which new work may be placed.
+    pub schedulable: u64,
+}
+
+/// The progress of every pool that exists or has machines, by name.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn progress(db: &Db) -> Result<Vec<Progress>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT COALESCE(p.name, n.pool) AS "pool!",
+                  count(n.id) AS "total!",
+                  count(*) FILTER (WHERE n.connectivity = 'connected') AS "connected!",
+                  count(*) FILTER (WHERE n.assigned_digest = n.target_digest AND n.assigned_overlay = n.target_overlay) AS "assigned!",
+                  count(*) FILTER (WHERE n.provision_state IN ('adopted', 'deployed')
+                                     AND n.assigned_digest = n.target_digest AND n.assigned_overlay = n.target_overlay
+                                     AND n.generation > 0 AND n.observed_generation >= n.generation
+                                     AND NOT n.conditions @> '[{"type": "RebootRequired", "status": "true"}]'
+                                     AND NOT EXISTS (SELECT FROM node_sections s WHERE s.node_id = n.id AND s.state = 'failed')) AS "converged!",
+                  count(*) FILTER (WHERE n.id IS NOT NULL AND node_bucket(n) = 'schedulable') AS "schedulable!"
+           FROM pools p
+           FULL JOIN (SELECT * FROM nodes WHERE pool IS NOT NULL AND provision_state <> 'retired') n ON n.pool = p.name
+           GROUP BY 1
+           ORDER BY 1"#,
+    )
+    .fetch_all(db.pool())
+    .await?;
+    let count = |value: i64| u64::try_from(value).unwrap_or(0);
+    rows.into_iter()
+        .map(|row| {
+            Ok(Progress {
+                pool: convert::word("pool", &row.pool)?,
+                total: count(row.total),
+                connected: count(row.connected),
+                assigned: count(row.assigned),
+                converged: count(row.converged),
+                schedulable: count(row.schedulable),
+            })
+        })
+        .collect()
+}
+
+struct Row {
+    name: String,
+    site: String,
+    class: String,
+    owner_tenant: Option<String>,
+    policy: serde_json::Value,
+    target_digest: Option<Vec<u8>>,
+    profile_targets: serde_json::Value,
+    revision: Option<uuid::Uuid>,
+    updated_at: jiff_sqlx::Timestamp,
+}
+
+impl Row {
+    fn read(self) -> Result<Pool, DbError> {
+        Ok(Pool {
+            name: convert::word("name", &self.name)?,
+            site: convert::word("site", &self.site)?,
+            class: convert::word("class", &self.class)?,
+            owner_tenant: self.owner_tenant,
+            policy: self.policy,
+            target: convert::maybe_digest(self.target_digest)?,
+            profile_targets: serde_json::from_value(self.profile_targets).map_err(|e| DbError::corrupt("profile targets", e))?,
+            revision: self.revision.map(RevisionId::from_uuid),
+            updated_at: self.updated_at.to_jiff(),
+        })
+    }
+}

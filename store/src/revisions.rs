@@ -1,0 +1,320 @@
+//! Applied revisions and the objects in force. A revision, its objects and what they cause are one transaction.
+
+use std::collections::BTreeMap;
+
+use jiff_sqlx::ToSqlx;
+use schema::{digest::Digest, id::RevisionId, object::ObjectRef, time::Timestamp};
+
+use crate::{Db, DbError, Txn, convert};
+
+/// A revision to store.
+#[derive(Debug, Clone)]
+pub struct NewRevision {
+    /// Its id.
+    pub id: RevisionId,
+    /// The source it came from.
+    pub source: String,
+    /// The commit, hexadecimal.
+    pub commit: String,
+    /// The commit's tree.
+    pub tree: String,
+    /// The branch.
+    pub branch: String,
+    /// The commit's author line.
+    pub author: String,
+    /// The commit's committer line.
+    pub committer: String,
+    /// The first line of the commit's message.
+    pub subject: String,
+    /// When it was committed, as the commit says.
+    pub committed_at: Timestamp,
+    /// Who applied it: `source`, or a person through the API.
+    pub applied_by: String,
+    /// The digest over every object's address and digest.
+    pub digest: Digest,
+    /// What changed, in counts.
+    pub summary: serde_json::Value,
+}
+
+/// A stored revision.
+#[derive(Debug, Clone)]
+pub struct Revision {
+    /// What was stored.
+    pub revision: NewRevision,
+    /// Its place in the order of application.
+    pub seq: u64,
+    /// When it was applied.
+    pub applied_at: Timestamp,
+}
+
+/// Whether an object is in force, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ObjectState {
+    /// A document of the applied commit says so.
+    Declared,
+    /// Its document is gone without `removed`; the last text stays in force.
+    Retained,
+    /// A `removed` document took it away.
+    Removed,
+}
+
+impl ObjectState {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Declared => "declared",
+            Self::Retained => "retained",
+            Self::Removed => "removed",
+        }
+    }
+
+    fn read(text: &str) -> Result<Self, DbError> {
+        match text {
+            "declared" => Ok(Self::Declared),
+            "retained" => Ok(Self::Retained),
+            "removed" => Ok(Self::Removed),
+            other => Err(DbError::other(format!("{other:?} is no state of an object"))),
+        }
+    }
+}
+
+/// An object that a revision changes: new, changed, moved in its file, retained or removed.
+#[derive(Debug, Clone)]
+pub struct ObjectChange {
+    /// The address.
+    pub object: ObjectRef,
+    /// The digest of `doc`.
+    pub digest: Digest,
+    /// The canonical document; for a retained or removed object, the last one.
+    pub doc: String,
+    /// Where it is written.
+    pub file: String,
+    /// The line there.
+    pub line: u32,
+    /// What it is after the revision.
+    pub state: ObjectState,
+}
+
+/// An object in force (or removed).
+#[derive(Debug, Clone)]
+pub struct StoredObject {
+    /// The address.
+    pub object: ObjectRef,
+    /// The digest of its document.
+    pub digest: Digest,
+    /// The canonical document.
+    pub doc: String,
+    /// Where it is, or was, written.
+    pub file: String,
+    /// The line there.
+    pub line: u32,
+    /// Whether it is in force, and why.
+    pub state: ObjectState,
+    /// The revision that made it so.
+    pub revision: RevisionId,
+}
+
+/// Stores a revision and what it changes, in a handful of statements however many objects there are.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn insert(txn: &mut Txn, revision: &NewRevision, changes: &[ObjectChange]) -> Result<(), DbError> {
+    sqlx::query!(
+        r#"INSERT INTO revisions (id, source, commit, tree, branch, author, committer, subject, committed_at, applied_by, digest, summary)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"#,
+        revision.id.as_uuid(),
+        revision.source,
+        revision.commit,
+        revision.tree,
+        revision.branch,
+        revision.author,
+        revision.committer,
+        revision.subject,
+        revision.committed_at.to_sqlx() as _,
+        revision.applied_by,
+        convert::digest_column(&revision.digest),
+        revision.summary,
+    )
+    .execute(txn.conn())
+    .await?;
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let documents: BTreeMap<Digest, &str> = changes.iter().map(|change| (change.digest, change.doc.as_str())).collect();
+    let digests: Vec<Vec<u8>> = documents.keys().map(convert::digest_column).collect();
+    let docs: Vec<String> = documents.values().map(|doc| (*doc).to_owned()).collect();
+    sqlx::query!(
+        "INSERT INTO documents (digest, doc) SELECT * FROM UNNEST($1::bytea[], $2::text[]) ON CONFLICT (digest) DO NOTHING",
+        &digests,
+        &docs,
+    )
+    .execute(txn.conn())
+    .await?;
+    let kinds: Vec<String> = changes.iter().map(|c| c.object.kind.as_str().to_owned()).collect();
+    let names: Vec<String> = changes.iter().map(|c| c.object.name.to_string()).collect();
+    let digests: Vec<Vec<u8>> = changes.iter().map(|c| convert::digest_column(&c.digest)).collect();
+    let files: Vec<String> = changes.iter().map(|c| c.file.clone()).collect();
+    let lines: Vec<i32> = changes.iter().map(|c| convert::int(c.line)).collect();
+    let states: Vec<String> = changes.iter().map(|c| c.state.as_str().to_owned()).collect();
+    sqlx::query!(
+        r#"INSERT INTO objects (kind, name, digest, file, line, state, revision)
+           SELECT kind, name, digest, file, line, state, $7
+           FROM UNNEST($1::text[], $2::text[], $3::bytea[], $4::text[], $5::int[], $6::text[])
+                AS c (kind, name, digest, file, line, state)
+           ON CONFLICT (kind, name) DO UPDATE
+           SET digest = EXCLUDED.digest, file = EXCLUDED.file, line = EXCLUDED.line,
+               state = EXCLUDED.state, revision = EXCLUDED.revision"#,
+        &kinds,
+        &names,
+        &digests,
+        &files,
+        &lines,
+        &states,
+        revision.id.as_uuid(),
+    )
+    .execute(txn.conn())
+    .await?;
+    sqlx::query!(
+        r#"INSERT INTO revision_objects (revision, kind, name, digest, file, line, state)
+           SELECT $7, kind, name, digest, file, line, state
+           FROM UNNEST($1::text[], $2::text[], $3::bytea[], $4::text[], $5::int[], $6::text[])
+                AS c (kind, name, digest, file, line, state)"#,
+        &kinds,
+        &names,
+        &digests,
+        &files,
+        &lines,
+        &states,
+        revision.id.as_uuid(),
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
+/// The newest revision; `None` before the first.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn latest(db: &Db) -> Result<Option<Revision>, DbError> {
+    Ok(list(db, None, 1).await?.pop())
+}
+
+/// Revisions, newest first, before a sequence number.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn list(db: &Db, before: Option<u64>, limit: u32) -> Result<Vec<Revision>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT id, seq, source, commit, tree, branch, author, committer, subject, committed_at, applied_at, applied_by, digest, summary
+           FROM revisions
+           WHERE $1::bigint IS NULL OR seq < $1
+           ORDER BY seq DESC
+           LIMIT $2"#,
+        before.map(|seq| i64::try_from(seq).unwrap_or(i64::MAX)),
+        i64::from(limit),
+    )
+    .fetch_all(db.pool())
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            Ok(Revision {
+                revision: NewRevision {
+                    id: RevisionId::from_uuid(row.id),
+                    source: row.source,
+                    commit: row.commit,
+                    tree: row.tree,
+                    branch: row.branch,
+                    author: row.author,
+                    committer: row.committer,
+                    subject: row.subject,
+                    committed_at: row.committed_at.to_jiff(),
+                    applied_by: row.applied_by,
+                    digest: convert::digest(&row.digest)?,
+                    summary: row.summary,
+                },
+                seq: u64::try_from(row.seq).unwrap_or(0),
+                applied_at: row.applied_at.to_jiff(),
+            })
+        })
+        .collect()
+}
+
+/// Every object, removed ones included, by kind and name.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn objects(db: &Db) -> Result<Vec<StoredObject>, DbError> {
+    let rows = sqlx::query_as!(
+        ObjectRow,
+        r#"SELECT o.kind, o.name, o.digest, d.doc, o.file, o.line, o.state, o.revision
+           FROM objects o
+           JOIN documents d ON d.digest = o.digest
+           ORDER BY o.kind, o.name"#,
+    )
+    .fetch_all(db.pool())
+    .await?;
+    rows.into_iter().map(ObjectRow::read).collect()
+}
+
+/// The objects of one kind, removed ones included, by name.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn objects_of(db: &Db, kind: schema::object::Kind) -> Result<Vec<StoredObject>, DbError> {
+    let rows = sqlx::query_as!(
+        ObjectRow,
+        r#"SELECT o.kind, o.name, o.digest, d.doc, o.file, o.line, o.state, o.revision
+           FROM objects o
+           JOIN documents d ON d.digest = o.digest
+           WHERE o.kind = $1
+           ORDER BY o.name"#,
+        kind.as_str(),
+    )
+    .fetch_all(db.pool())
+    .await?;
+    rows.into_iter().map(ObjectRow::read).collect()
+}
+
+/// One object.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find_object(db: &Db, object: &ObjectRef) -> Result<Option<StoredObject>, DbError> {
+    let row = sqlx::query_as!(
+        ObjectRow,
+        r#"SELECT o.kind, o.name, o.digest, d.doc, o.file, o.line, o.state, o.revision
+           FROM objects o
+           JOIN documents d ON d.digest = o.digest
+           WHERE o.kind = $1 AND o.name = $2"#,
+        object.kind.as_str(),
+        object.name.as_str(),
+    )
+    .fetch_optional(db.pool())
+    .await?;
+    row.map(ObjectRow::read).transpose()
+}
+
+struct ObjectRow {
+    kind: String,
+    name: String,
+    digest: Vec<u8>,
+    doc: String,
+    file: String,
+    line: i32,
+    state: String,
+    revision: uuid::Uuid,
+}
+
+impl ObjectRow {
+    fn read(self) -> Result<StoredObject, DbError> {
+        Ok(StoredObject {
+            object: ObjectRef::new(convert::word("kind", &self.kind)?, convert::word("name", &self.name)?),
+            digest: convert::digest(&self.digest)?,
+            doc: self.doc,
+            file: self.file,
+            line: convert::count(self.line),
+            state: ObjectState::read(&self.state)?,
+            revision: RevisionId::from_uuid(self.revision),
+        })
+    }
+}

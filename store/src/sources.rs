@@ -1,0 +1,262 @@
+//! How far each repository was followed: remote, verified, planned, applied.
+
+use schema::time::Timestamp;
+
+use crate::{Db, DbError, Txn, convert, poke::Poke};
+
+// The columns of a Row, once.
+macro_rules! select {
+    ($tail:literal $(, $arg:expr)* $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            r#"SELECT name, url, branch, path, remote_commit, remote_at, verified_commit, verified_at, planned_commit, planned_at,
+                      applied_commit, applied_at, accepted_commit, state, reason, detail, since, checked_at
+               FROM sources "# + $tail
+            $(, $arg)*
+        )
+    };
+}
+
+/// A commit, and since when the stage is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At {
+    /// The commit id, hexadecimal.
+    pub commit: String,
+    /// When the stage got there.
+    pub at: Timestamp,
+}
+
+/// The state of one source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// Its name; `fleet` for the fleet repository.
+    pub name: String,
+    /// Where it is fetched from.
+    pub url: String,
+    /// The branch that is followed.
+    pub branch: String,
+    /// The folder that holds the fleet, empty for the root.
+    pub path: String,
+    /// The tip of the remote branch.
+    pub remote: Option<At>,
+    /// The last commit that was verified.
+    pub verified: Option<At>,
+    /// The last commit that a plan was made for.
+    pub planned: Option<At>,
+    /// The commit that is in force.
+    pub applied: Option<At>,
+    /// A commit that a person accepted although it does not follow the verified one.
+    pub accepted: Option<String>,
+    /// What it does or why it does not, kebab-case and stable.
+    pub state: String,
+    /// The state for people.
+    pub reason: Option<String>,
+    /// The diagnostics of the state; `None` when all is well.
+    pub detail: Option<serde_json::Value>,
+    /// Since when the state holds.
+    pub since: Timestamp,
+    /// When the remote was last looked at.
+    pub checked_at: Option<Timestamp>,
+}
+
+/// The stages that follow a repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Seen at the remote.
+    Remote,
+    /// Verified along the first-parent chain.
+    Verified,
+    /// Planned.
+    Planned,
+    /// In force.
+    Applied,
+}
+
+/// Why a stage did not move.
+#[derive(Debug, thiserror::Error)]
+pub enum AdvanceError {
+    /// The stage is at another commit than the caller believed.
+    #[error("the {stage:?} commit is {found:?}, not {expected:?}")]
+    Moved {
+        /// The stage.
+        stage: Stage,
+        /// What the caller believed.
+        expected: Option<String>,
+        /// What is stored.
+        found: Option<String>,
+    },
+    /// There is no such source.
+    #[error("there is no source {0:?}")]
+    Missing(String),
+    /// The statement failed.
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+/// Creates the source or changes where it points, and answers its state. A changed URL or branch keeps the commits: the
+/// verified one must still be on the new branch.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn ensure(txn: &mut Txn, name: &str, url: &str, branch: &str, path: &str) -> Result<Source, DbError> {
+    sqlx::query!(
+        r#"INSERT INTO sources (name, url, branch, path, state)
+           VALUES ($1, $2, $3, $4, 'starting')
+           ON CONFLICT (name) DO UPDATE
+           SET url = EXCLUDED.url, branch = EXCLUDED.branch, path = EXCLUDED.path
+           WHERE (sources.url, sources.branch, sources.path) IS DISTINCT FROM (EXCLUDED.url, EXCLUDED.branch, EXCLUDED.path)"#,
+        name,
+        url,
+        branch,
+        path,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(select!("WHERE name = $1", name).fetch_one(txn.conn()).await?.into())
+}
+
+/// One source.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find(db: &Db, name: &str) -> Result<Option<Source>, DbError> {
+    Ok(select!("WHERE name = $1", name).fetch_optional(db.pool()).await?.map(Source::from))
+}
+
+/// Every source, by name.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn list(db: &Db) -> Result<Vec<Source>, DbError> {
+    let rows = select!("ORDER BY name").fetch_all(db.pool()).await?;
+    Ok(rows.into_iter().map(Source::from).collect())
+}
+
+/// Moves one stage from `expected` to `commit`; the time moves with it, and stays when the commit does.
+///
+/// # Errors
+/// [`AdvanceError::Moved`] when the stage is elsewhere.
+pub async fn advance(txn: &mut Txn, name: &str, stage: Stage, expected: Option<&str>, commit: &str) -> Result<(), AdvanceError> {
+    let stored = sqlx::query!("SELECT remote_commit, verified_commit, planned_commit, applied_commit FROM sources WHERE name = $1 FOR UPDATE", name)
+        .fetch_optional(txn.conn())
+        .await
+        .map_err(DbError::from)?
+        .ok_or_else(|| AdvanceError::Missing(name.to_owned()))?;
+    let found = match stage {
+        Stage::Remote => stored.remote_commit,
+        Stage::Verified => stored.verified_commit,
+        Stage::Planned => stored.planned_commit,
+        Stage::Applied => stored.applied_commit,
+    };
+    if found.as_deref() != expected {
+        return Err(AdvanceError::Moved { stage, expected: expected.map(str::to_owned), found });
+    }
+    if found.as_deref() == Some(commit) {
+        return Ok(());
+    }
+    let done = match stage {
+        Stage::Remote => sqlx::query!("UPDATE sources SET remote_commit = $2, remote_at = compute_now() WHERE name = $1", name, commit).execute(txn.conn()).await,
+        Stage::Verified => sqlx::query!("UPDATE sources SET verified_commit = $2, verified_at = compute_now() WHERE name = $1", name, commit).execute(txn.conn()).await,
+        Stage::Planned => sqlx::query!("UPDATE sources SET planned_commit = $2, planned_at = compute_now() WHERE name = $1", name, commit).execute(txn.conn()).await,
+        Stage::Applied => sqlx::query!("UPDATE sources SET applied_commit = $2, applied_at = compute_now() WHERE name = $1", name, commit).execute(txn.conn()).await,
+    };
+    done.map_err(DbError::from)?;
+    Ok(())
+}
+
+/// Stores the state; `since` moves when the state or the reason does. Nothing is written when nothing changed.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn set_state(txn: &mut Txn, name: &str, state: &str, reason: Option<&str>, detail: Option<&serde_json::Value>) -> Result<(), DbError> {
+    sqlx::query!(
+        r#"UPDATE sources
+           SET since = CASE WHEN (state, reason) IS NOT DISTINCT FROM ($2, $3) THEN since ELSE compute_now() END,
+               state = $2, reason = $3, detail = $4
+           WHERE name = $1 AND (state, reason, detail) IS DISTINCT FROM ($2, $3, $4)"#,
+        name,
+        state,
+        reason,
+        detail,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
+/// Stores the branch once the remote's own default is known.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn set_branch(txn: &mut Txn, name: &str, branch: &str) -> Result<(), DbError> {
+    sqlx::query!("UPDATE sources SET branch = $2 WHERE name = $1 AND branch <> $2", name, branch).execute(txn.conn()).await?;
+    Ok(())
+}
+
+/// Notes that a person accepts a commit that does not follow the verified one; `None` takes it back.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn accept(txn: &mut Txn, name: &str, commit: Option<&str>) -> Result<(), DbError> {
+    sqlx::query!("UPDATE sources SET accepted_commit = $2 WHERE name = $1 AND accepted_commit IS DISTINCT FROM $2", name, commit).execute(txn.conn()).await?;
+    txn.poke(Poke::Source(name.to_owned()));
+    Ok(())
+}
+
+/// Notes that the remote was looked at. At most one write a minute.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn touch_checked(txn: &mut Txn, name: &str) -> Result<(), DbError> {
+    sqlx::query!(
+        r#"UPDATE sources SET checked_at = compute_now()
+           WHERE name = $1 AND (checked_at IS NULL OR checked_at < compute_now() - interval '1 minute')"#,
+        name,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
+struct Row {
+    name: String,
+    url: String,
+    branch: String,
+    path: String,
+    remote_commit: Option<String>,
+    remote_at: Option<jiff_sqlx::Timestamp>,
+    verified_commit: Option<String>,
+    verified_at: Option<jiff_sqlx::Timestamp>,
+    planned_commit: Option<String>,
+    planned_at: Option<jiff_sqlx::Timestamp>,
+    applied_commit: Option<String>,
+    applied_at: Option<jiff_sqlx::Timestamp>,
+    accepted_commit: Option<String>,
+    state: String,
+    reason: Option<String>,
+    detail: Option<serde_json::Value>,
+    since: jiff_sqlx::Timestamp,
+    checked_at: Option<jiff_sqlx::Timestamp>,
+}
+
+impl From<Row> for Source {
+    fn from(row: Row) -> Self {
+        let at = |commit: Option<String>, at: Option<jiff_sqlx::Timestamp>| Some(At { commit: commit?, at: at?.to_jiff() });
+        Self {
+            name: row.name,
+            url: row.url,
+            branch: row.branch,
+            path: row.path,
+            remote: at(row.remote_commit, row.remote_at),
+            verified: at(row.verified_commit, row.verified_at),
+            planned: at(row.planned_commit, row.planned_at),
+            applied: at(row.applied_commit, row.applied_at),
+            accepted: row.accepted_commit,
+            state: row.state,
+            reason: row.reason,
+            detail: row.detail,
+            since: row.since.to_jiff(),
+            checked_at: convert::time(row.checked_at),
+        }
+    }
+}
