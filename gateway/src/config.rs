@@ -1,0 +1,114 @@
+//! What a gateway is given, and the numbers that it keeps to.
+
+use std::sync::Arc;
+
+use pki::{tls::ServingCertificate, verify::NodeVerifier};
+use schema::{clock::SharedClock, id::GatewayId, time::Duration};
+use store::Db;
+
+use crate::authority::ControlPlane;
+
+/// What a gateway is given.
+pub struct Config {
+    /// This process; a new one for every start.
+    pub gateway_id: GatewayId,
+    /// The bound port.
+    pub listener: std::net::TcpListener,
+    /// What nodes are shown; replace it while the gateway runs.
+    pub serving: Arc<ServingCertificate>,
+    /// Judges node certificates.
+    pub verifier: NodeVerifier,
+    /// Machines described by a file are admitted.
+    pub dev: bool,
+    /// The database.
+    pub db: Db,
+    /// Who has authority.
+    pub control_plane: Arc<dyn ControlPlane>,
+    /// The clock.
+    pub clock: SharedClock,
+    /// How much of everything.
+    pub limits: Limits,
+    /// How often and how long.
+    pub timing: Timing,
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config")
+            .field("gateway_id", &self.gateway_id)
+            .field("listener", &self.listener)
+            .field("dev", &self.dev)
+            .field("limits", &self.limits)
+            .field("timing", &self.timing)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How much of everything.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// TLS connections, handshakes included.
+    pub connections: usize,
+    /// TLS handshakes in flight.
+    pub handshakes: usize,
+    /// Session streams.
+    pub sessions: usize,
+    /// Sessions whose row is being opened.
+    pub opens: usize,
+    /// Streams of one connection.
+    pub streams_per_connection: u32,
+    /// All headers of one call, in bytes.
+    pub header_bytes: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 30_000,
+            handshakes: 1_024,
+            sessions: 20_000,
+            opens: 12,
+            streams_per_connection: 16,
+            header_bytes: 16 * 1024,
+        }
+    }
+}
+
+/// How often and how long.
+#[derive(Debug, Clone)]
+pub struct Timing {
+    /// How long a TLS handshake may take.
+    pub handshake: Duration,
+    /// How long a connection may be open without a session or a call.
+    pub idle: Duration,
+    /// How long Hello may take.
+    pub hello_within: Duration,
+    /// How long opening the row may take.
+    pub open_within: Duration,
+    /// How often a node says that it is there.
+    pub heartbeat: Duration,
+    /// How often heartbeats are written.
+    pub liveness: Duration,
+    /// How often all sessions are compared with the database. Lost pokes, a revocation among them, cost at most this.
+    pub check: Duration,
+    /// Within which time nodes connect again when the gateway goes away.
+    pub reconnect_within: Duration,
+    /// How long the gateway takes to go away.
+    pub drain: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(5),
+            idle: Duration::from_secs(30),
+            hello_within: Duration::from_secs(10),
+            open_within: Duration::from_secs(20),
+            heartbeat: Duration::from_secs(15),
+            liveness: Duration::from_secs(5),
+            check: Duration::from_secs(3),
+            reconnect_within: Duration::from_secs(5),
+            drain: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What the database says about the nodes that have a session here: on a poke at once, and for all of them every few
+//! seconds, so that a lost poke costs time only.
+//!
+//! One statement asks for every node that is in question. What is news reaches the session, which decides.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use proto::agent::v1 as pb;
+use prost::Message as _;
+use schema::id::NodeId;
+use store::{
+    Db, DbError, nodes,
+    poke::{Heard, Listener, Poke},
+    sessions,
+};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    refusal::Refusal,
+    registry::{Registry, Seat},
+    session::{Facts, Input},
+};
+
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Nodes to look at again, and nodes whose spec is wanted.
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    waiting: Mutex<Waiting>,
+    wake_facts: Notify,
+    wake_specs: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    facts: HashSet<NodeId>,
+    specs: HashSet<NodeId>,
+}
+
+impl Questions {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at a node again.
+    pub(crate) fn look(&self, node_id: NodeId) {
+        self.lock().facts.insert(node_id);
+        self.wake_facts.notify_one();
+    }
+
+    /// Fetches the stored spec of a node for its session.
+    pub(crate) fn fetch_spec(&self, node_id: NodeId) {
+        self.lock().specs.insert(node_id);
+        self.wake_specs.notify_one();
+    }
+
+    /// Hears pokes until it is cancelled.
+    pub(crate) async fn listen(&self, db: &Db, registry: &Registry, cancel: CancellationToken) {
+        let heard = async {
+            let mut listener = loop {
+                match Listener::connect(db).await {
+                    Ok(listener) => break listener,
+                    Err(error) => {
+                        tracing::warn!(?error, "pokes are not heard at the moment");
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+            };
+            loop {
+                match listener.next().await {
+                    Heard::Poke(Poke::Node(node_id)) if registry.find(node_id).is_some() => self.look(node_id),
+                    Heard::Poke(_) => {}
+                    Heard::Reconnected => registry.all().iter().for_each(|seat| self.look(seat.node_id)),
+                }
+            }
+        };
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = heard => {}
+        }
+    }
+
+    /// Answers questions until it is cancelled, and asks about everybody every `period`.
+    pub(crate) async fn answer_facts(&self, db: &Db, registry: &Registry, period: Duration, cancel: CancellationToken) {
+        let mut everybody = tokio::time::interval(period);
+        everybody.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let seats = tokio::select! {
+                () = cancel.cancelled() => return,
+                _ = everybody.tick() => {
+                    self.lock().facts.clear();
+                    registry.all()
+                }
+                () = self.wake_facts.notified() => {
+                    let asked = std::mem::take(&mut self.lock().facts);
+                    asked.into_iter().filter_map(|node_id| registry.find(node_id)).collect()
+                }
+            };
+            // What is missed while PostgreSQL is away is seen by the next look at everybody.
+            if let Err(error) = look(db, registry, &seats).await {
+                tracing::warn!(sessions = seats.len(), ?error, "sessions could not be checked");
+            }
+        }
+    }
+
+    /// Fetches specs until it is cancelled.
+    pub(crate) async fn answer_specs(&self, db: &Db, registry: &Registry, cancel: CancellationToken) {
+        loop {
+            let next = {
+                let mut waiting = self.lock();
+                let next = waiting.specs.iter().next().copied();
+                next.inspect(|node_id| _ = waiting.specs.remove(node_id))
+            };
+            let Some(node_id) = next else {
+                tokio::select! {
+                    () = cancel.cancelled() => return,
+                    () = self.wake_specs.notified() => continue,
+                }
+            };
+            let Some(seat) = registry.find(node_id) else { continue };
+            if let Err(error) = send_spec(db, &seat).await {
+                tracing::warn!(%node_id, epoch = %seat.epoch, ?error, "a spec could not be read");
+                self.lock().specs.insert(node_id);
+                tokio::select! {
+                    () = cancel.cancelled() => return,
+                    () = tokio::time::sleep(PAUSE) => {}
+                }
+            }
+        }
+    }
+}
+
+async fn look(db: &Db, registry: &Registry, seats: &[std::sync::Arc<Seat>]) -> Result<(), DbError> {
+    if seats.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<(NodeId, Vec<u8>)> = seats.iter().map(|seat| (seat.node_id, seat.serial.to_bytes())).collect();
+    let mut facts: HashMap<NodeId, Facts> =
+        sessions::check(db, &rows).await?.into_iter().map(|row| (row.node_id, Facts::from(row))).collect();
+    for seat in seats {
+        match facts.remove(&seat.node_id) {
+            Some(facts) => registry.tell(seat.node_id, facts),
+            None => registry.end(seat.node_id, seat.epoch, Refusal::NodeGone),
+        }
+    }
+    Ok(())
+}
+
+impl From<sessions::SessionFacts> for Facts {
+    fn from(row: sessions::SessionFacts) -> Self {
+        Self {
+            epoch: row.epoch,
+            identity_generation: row.identity_generation,
+            revoked: row.revoked,
+            generation: row.generation,
+            inventory_wanted: row.inventory_wanted,
+        }
+    }
+}
+
+async fn send_spec(db: &Db, seat: &Seat) -> Result<(), DbError> {
+    let Some(stored) = nodes::find_spec(db, seat.node_id).await? else { return Ok(()) };
+    match pb::Signature::decode(stored.signature.as_slice()) {
+        Ok(signature) => seat.mailbox.put(Input::Spec(Box::new(pb::DesiredState {
+            generation: stored.generation.0,
+            spec: stored.bytes,
+            signature: Some(signature),
+        }))),
+        Err(error) => {
+            tracing::error!(node_id = %seat.node_id, generation = %stored.generation, %error, "a stored signature is not readable");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! The calls that need no client certificate: bounded here, answered by the control plane.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use proto::agent::v1::{self as pb, join_server::Join};
+use schema::{clock::SharedClock, time::Timestamp};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tonic::{Request, Response, Status};
+
+use crate::{
+    authority::{CODE_METADATA, ControlPlane},
+    connection::PeerInfo,
+    limit::{Keyed, Rate},
+};
+
+/// The largest request of these calls, in bytes.
+pub(crate) const MAX_REQUEST_BYTES: usize = 512 * 1024;
+
+/// Per address, so that one machine cannot take the whole service; a site behind one address still joins.
+const PER_ADDRESS: Rate = Rate { burst: 64, per_minute: 600 };
+const MOST_ADDRESSES: usize = 10_000;
+const IN_FLIGHT: usize = 64;
+
+/// Forwards anchor, join and renewal.
+pub(crate) struct JoinForwarder {
+    control_plane: Arc<dyn ControlPlane>,
+    clock: SharedClock,
+    addresses: Mutex<Keyed<IpAddr>>,
+    in_flight: Semaphore,
+}
+
+impl JoinForwarder {
+    pub(crate) fn new(control_plane: Arc<dyn ControlPlane>, clock: SharedClock) -> Self {
+        let addresses = Mutex::new(Keyed::new(PER_ADDRESS, MOST_ADDRESSES, clock.now()));
+        Self { control_plane, clock, addresses, in_flight: Semaphore::new(IN_FLIGHT) }
+    }
+
+    fn enter<T>(&self, request: &Request<T>) -> Result<(SocketAddr, SemaphorePermit<'_>), Status> {
+        let info = request.extensions().get::<PeerInfo>().expect("every connection carries its peer");
+        info.activity.call();
+        if !self.take(info.address.ip(), self.clock.now()) {
+            return Err(Status::resource_exhausted("too many calls from this address: try again in a minute"));
+        }
+        let permit = self
+            .in_flight
+            .try_acquire()
+            .map_err(|_| Status::resource_exhausted("too many machines join at the same time: try again in a moment"))?;
+        Ok((info.address, permit))
+    }
+
+    fn take(&self, address: IpAddr, now: Timestamp) -> bool {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).take(address, now)
+    }
+}
+
+#[tonic::async_trait]
+impl Join for JoinForwarder {
+    async fn get_anchor(&self, request: Request<pb::GetAnchorRequest>) -> Result<Response<pb::GetAnchorResponse>, Status> {
+        let (peer, _permit) = self.enter(&request)?;
+        told("anchor", peer, self.control_plane.anchor().await)
+    }
+
+    async fn join(&self, request: Request<pb::JoinRequest>) -> Result<Response<pb::JoinResponse>, Status> {
+        let (peer, _permit) = self.enter(&request)?;
+        told("join", peer, self.control_plane.join(request.into_inner(), peer).await)
+    }
+
+    async fn renew(&self, request: Request<pb::RenewRequest>) -> Result<Response<pb::RenewResponse>, Status> {
+        let (peer, _permit) = self.enter(&request)?;
+        told("renew", peer, self.control_plane.renew(request.into_inner(), peer).await)
+    }
+}
+
+fn told<T>(call: &str, peer: SocketAddr, answer: Result<T, Status>) -> Result<Response<T>, Status> {
+    if let Err(status) = &answer {
+        let code = status.metadata().get(CODE_METADATA).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        tracing::info!(call, %peer, code, message = status.message(), "a machine was refused");
+    }
+    answer.map(Response::new)
+}

@@ -1,0 +1,128 @@
+//! Refused sessions, stored where people look: as the outcome `session` of the node.
+//!
+//! What cannot be blamed on a node (a foreign certificate, none at all) goes to one row for all of them, so that whoever
+//! knocks at the port costs one row. It is cleared when nobody knocked for a while.
+
+use std::{
+    collections::HashMap,
+    panic::Location,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use schema::{
+    id::NodeId,
+    time::{Duration as Span, Timestamp},
+};
+use store::{
+    Db, DbError,
+    outcomes::{self, Record, Verdict},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::refusal::Refusal;
+
+/// The kind of these outcomes.
+pub const OUTCOME_KIND: &str = "session";
+/// The key of the row for peers that are no nodes.
+pub const STRANGERS: &str = "unidentified";
+
+const PERIOD: Duration = Duration::from_millis(500);
+const QUIET: Span = Span::from_secs(15 * 60);
+
+/// Outcomes on their way to the database, the newest per key.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    rows: HashMap<String, (Verdict, String)>,
+    last_stranger: Option<Timestamp>,
+}
+
+impl Recorder {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node's session was refused or ended for a reason.
+    #[track_caller]
+    pub(crate) fn refused(&self, node_id: NodeId, refusal: &Refusal) {
+        if refusal.is_recorded() {
+            self.put(node_id.to_string(), refusal, refusal.to_string());
+        }
+    }
+
+    /// Somebody who is no node of ours wanted a session.
+    #[track_caller]
+    pub(crate) fn stranger(&self, peer: std::net::IpAddr, refusal: &Refusal, now: Timestamp) {
+        self.put(STRANGERS.to_owned(), refusal, format!("{peer}: {refusal}"));
+        self.lock().last_stranger = Some(now);
+    }
+
+    /// A node's session opened: whatever was against it is over.
+    #[track_caller]
+    pub(crate) fn opened(&self, node_id: NodeId) {
+        self.lock().rows.insert(node_id.to_string(), (Verdict::Done, place()));
+    }
+
+    #[track_caller]
+    fn put(&self, key: String, refusal: &Refusal, message: String) {
+        let verdict = Verdict::Failed { reason: refusal.code().to_owned(), message };
+        self.lock().rows.insert(key, (verdict, place()));
+    }
+
+    /// Writes what comes until it is cancelled.
+    pub(crate) async fn run(&self, db: &Db, clock: &dyn schema::clock::Clock, cancel: CancellationToken) {
+        let mut period = tokio::time::interval(PERIOD);
+        period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                _ = period.tick() => {
+                    self.forget_strangers(clock.now());
+                    self.flush(db).await;
+                }
+            }
+        }
+    }
+
+    fn forget_strangers(&self, now: Timestamp) {
+        let mut waiting = self.lock();
+        if waiting.last_stranger.is_some_and(|last| Span::between(last, now) >= QUIET) {
+            waiting.last_stranger = None;
+            waiting.rows.insert(STRANGERS.to_owned(), (Verdict::Done, place()));
+        }
+    }
+
+    /// Writes what waits, once.
+    pub(crate) async fn flush(&self, db: &Db) {
+        let rows = std::mem::take(&mut self.lock().rows);
+        if rows.is_empty() {
+            return;
+        }
+        if let Err(error) = write(db, &rows).await {
+            tracing::warn!(outcomes = rows.len(), ?error, "session outcomes wait for PostgreSQL");
+            let mut waiting = self.lock();
+            for (key, row) in rows {
+                waiting.rows.entry(key).or_insert(row);
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn place() -> String {
+    let here = Location::caller();
+    format!("{}:{}", here.file(), here.line())
+}
+
+async fn write(db: &Db, rows: &HashMap<String, (Verdict, String)>) -> Result<(), DbError> {
+    let mut records: Vec<Record<'_>> =
+        rows.iter().map(|(key, (verdict, place))| Record { kind: OUTCOME_KIND, key, verdict, place }).collect();
+    // The same order in every gateway, so that two of them do not wait for each other.
+    records.sort_unstable_by_key(|record| record.key);
+    let mut txn = db.begin().await?;
+    outcomes::record(&mut txn, &records).await?;
+    txn.commit().await
+}

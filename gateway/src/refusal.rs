@@ -1,0 +1,121 @@
+//! Why a session does not open, or ends. A closed list: the code is stable, the message is for the node's own log.
+
+use pki::verify::IdentityRefusal;
+
+/// Why a session does not open, or ends.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The connection has no client certificate.
+    #[error("no client certificate was shown: join first, then connect with the node's certificate")]
+    CertificateRequired,
+    /// The certificate is not one of a node of this control plane.
+    #[error("{0}")]
+    Certificate(IdentityRefusal),
+    /// The certificate ended, perhaps in the middle of the session.
+    #[error("the node's certificate has ended: renew it and connect again")]
+    CertificateEnded,
+    /// The control plane does not know the certificate.
+    #[error("the control plane has no record of this certificate: join again")]
+    UnknownCertificate,
+    /// The certificate was revoked.
+    #[error("the node's certificate was revoked")]
+    CertificateRevoked,
+    /// The certificate belongs to an identity that was replaced.
+    #[error("the node's identity was replaced since this certificate was issued: join again")]
+    IdentityReplaced,
+    /// There is no such node any more.
+    #[error("this node was removed from the fleet")]
+    NodeGone,
+    /// Hello or a report names another node than the certificate does.
+    #[error("the certificate is {certified}'s and does not speak for {claimed:?}")]
+    WrongNode {
+        /// The certified node.
+        certified: schema::id::NodeId,
+        /// The one that was named, shortened.
+        claimed: String,
+    },
+    /// The machine is described by a file, and the control plane takes real ones only.
+    #[error("this machine is described by a file, which only a control plane started with --dev admits")]
+    DescribedHardware,
+    /// The first frame was no Hello.
+    #[error("the first frame of a session is Hello")]
+    HelloExpected,
+    /// Hello did not come.
+    #[error("Hello did not come in time")]
+    HelloLate,
+    /// A second Hello.
+    #[error("Hello is said once in a session")]
+    HelloTwice,
+    /// A value of Hello that cannot be.
+    #[error("Hello is malformed: {0}")]
+    HelloMalformed(&'static str),
+    /// A frame that does not decode.
+    #[error("a frame is malformed: {0}")]
+    FrameMalformed(&'static str),
+    /// A frame or a report above its limit.
+    #[error("a frame is larger than the gateway takes")]
+    FrameTooLarge,
+    /// A frame of a kind that this gateway does not know.
+    #[error("a frame is of a kind that this gateway does not know")]
+    FrameUnknown,
+    /// Too many frames, or too many sessions in a short time.
+    #[error("too many {0} in a short time")]
+    RateLimited(&'static str),
+    /// A newer session of the same node.
+    #[error("a newer session of this node is open")]
+    Superseded,
+    /// The gateway or the node's identity has all the sessions that it may have.
+    #[error("{0}: try again later, or another gateway")]
+    TooManySessions(&'static str),
+    /// The node does not read what is sent to it.
+    #[error("the node does not read its frames")]
+    SlowReader,
+    /// Something that a session needs is not reachable.
+    #[error("{0}: try again")]
+    Unavailable(&'static str),
+}
+
+impl Refusal {
+    /// The stable word on the wire and in the database.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::CertificateRequired => "CERTIFICATE_REQUIRED",
+            Self::Certificate(IdentityRefusal::ForeignCa) => "FOREIGN_CA",
+            Self::Certificate(IdentityRefusal::Expired) | Self::CertificateEnded => "CERTIFICATE_EXPIRED",
+            Self::Certificate(IdentityRefusal::NotYetValid) => "CERTIFICATE_NOT_YET_VALID",
+            Self::Certificate(IdentityRefusal::WrongTrustDomain) => "WRONG_TRUST_DOMAIN",
+            Self::Certificate(IdentityRefusal::NotANode) => "NOT_A_NODE",
+            Self::Certificate(IdentityRefusal::Malformed) => "CERTIFICATE_MALFORMED",
+            Self::UnknownCertificate => "UNKNOWN_CERTIFICATE",
+            Self::CertificateRevoked => "CERTIFICATE_REVOKED",
+            Self::IdentityReplaced => "IDENTITY_REPLACED",
+            Self::NodeGone => "NODE_GONE",
+            Self::WrongNode { .. } => "WRONG_NODE",
+            Self::DescribedHardware => "DESCRIBED_HARDWARE",
+            Self::HelloExpected => "HELLO_EXPECTED",
+            Self::HelloLate => "HELLO_LATE",
+            Self::HelloTwice => "HELLO_TWICE",
+            Self::HelloMalformed(_) => "HELLO_MALFORMED",
+            Self::FrameMalformed(_) => "FRAME_MALFORMED",
+            Self::FrameTooLarge => "FRAME_TOO_LARGE",
+            Self::FrameUnknown => "FRAME_UNKNOWN",
+            Self::RateLimited(_) => "RATE_LIMITED",
+            Self::Superseded => "SUPERSEDED",
+            Self::TooManySessions(_) => "TOO_MANY_SESSIONS",
+            Self::SlowReader => "SLOW_READER",
+            Self::Unavailable(_) => "UNAVAILABLE",
+        }
+    }
+
+    /// Whether it says something about the node that people should see. The others pass by themselves, or are no fault.
+    #[must_use]
+    pub const fn is_recorded(&self) -> bool {
+        !matches!(self, Self::Superseded | Self::Unavailable(_) | Self::TooManySessions(_) | Self::CertificateEnded)
+    }
+}
+
+/// A claimed id, short enough for logs and messages.
+pub(crate) fn shortened(claimed: &str) -> String {
+    claimed.chars().take(64).collect()
+}

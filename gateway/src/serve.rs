@@ -1,0 +1,169 @@
+//! The gateway as a whole: its tasks, how they start, and how they end.
+//!
+//! ```text
+//! listener ─▶ accept (TLS) ─▶ tonic ─▶ join ──────────────▶ control plane
+//!                                 └──▶ session ─▶ registry ◀── facts ◀── pokes
+//!                                        └──▶ reports, liveness, recorder ──▶ PostgreSQL
+//! ```
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use pki::tls::gateway_server;
+use proto::agent::v1::{join_server::JoinServer, session_server::SessionServer};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, mpsc},
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic::transport::Server;
+
+use crate::{
+    accept::{AcceptLimits, Acceptor},
+    config::{Config, Limits},
+    facts::Questions,
+    join::{JoinForwarder, MAX_REQUEST_BYTES},
+    liveness::Liveness,
+    recorder::Recorder,
+    registry::Registry,
+    reports::Reports,
+    session::SessionService,
+    shared::Shared,
+};
+
+const KEEPALIVE: Duration = Duration::from_secs(20);
+/// How much a peer may send on one stream before it is read.
+const WINDOW: u32 = 64 * 1024;
+/// How much of its own fault a connection may have before it is closed: streams that it reset before they were accepted,
+/// and streams that were reset because of it.
+const RESETS: usize = 32;
+/// A handshake that takes longer than this makes room when all places are taken.
+const FAIR_TIME: Duration = Duration::from_millis(500);
+
+/// Why a gateway stopped by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// The port cannot be listened on.
+    #[error("the gateway cannot listen on its port")]
+    Listen(#[source] std::io::Error),
+    /// The server ended.
+    #[error("the gateway's server ended")]
+    Serve(#[source] tonic::transport::Error),
+}
+
+/// Runs a gateway until it is cancelled, and then drains it: every node is told to connect again, reports and heartbeats
+/// are written, and the sessions' rows are closed under their own epochs.
+///
+/// # Errors
+/// When it cannot listen, or stops by itself.
+pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), GatewayError> {
+    let Config { gateway_id, listener, serving, verifier, dev, db, control_plane, clock, limits, timing } = config;
+    listener.set_nonblocking(true).map_err(GatewayError::Listen)?;
+    let address: SocketAddr = listener.local_addr().map_err(GatewayError::Listen)?;
+    let listener = TcpListener::from_std(listener).map_err(GatewayError::Listen)?;
+    let acceptor = Acceptor {
+        tls: TlsAcceptor::from(Arc::new(gateway_server(serving, Arc::clone(&clock)))),
+        verifier,
+        clock: Arc::clone(&clock),
+        limits: AcceptLimits {
+            connections: limits.connections,
+            handshakes: limits.handshakes,
+            handshake_timeout: timing.handshake.to_std(),
+            fair_time: FAIR_TIME,
+            idle_after: timing.idle.to_std(),
+        },
+    };
+    let shared = Arc::new(Shared {
+        gateway_id,
+        dev,
+        registry: Arc::new(Registry::new(limits.sessions, clock.now())),
+        reports: Reports::default(),
+        liveness: Liveness::default(),
+        questions: Questions::default(),
+        recorder: Recorder::default(),
+        opens: Semaphore::new(limits.opens),
+        tasks: TaskTracker::new(),
+        draining: cancel.child_token(),
+        db,
+        control_plane,
+        clock,
+        timing,
+    });
+    tracing::info!(%gateway_id, %address, dev, "the gateway listens");
+
+    let stop_writers = CancellationToken::new();
+    let mut writers = spawn_writers(&shared, &stop_writers);
+    let (connections, incoming) = mpsc::channel(64);
+    let accepting = tokio::spawn(acceptor.run(listener, connections, cancel.clone()));
+    let server = router(&shared, &limits)
+        .serve_with_incoming_shutdown(ReceiverStream::new(incoming), cancel.clone().cancelled_owned());
+    let mut server = tokio::spawn(server);
+
+    let ended = tokio::select! {
+        () = cancel.cancelled() => None,
+        ended = &mut server => Some(ended),
+    };
+    shared.draining.cancel();
+    accepting.abort();
+    shared.tasks.close();
+    if timeout(shared.timing.drain.to_std(), shared.tasks.wait()).await.is_err() {
+        tracing::warn!("sessions were still open when the gateway's time was over");
+    }
+    stop_writers.cancel();
+    while writers.join_next().await.is_some() {}
+    let flush = async {
+        shared.reports.flush(&shared.db, &shared.registry).await;
+        shared.liveness.flush(&shared.db, &shared.registry).await;
+        shared.recorder.flush(&shared.db).await;
+    };
+    if timeout(shared.timing.drain.to_std(), flush).await.is_err() {
+        tracing::warn!("PostgreSQL did not take the last reports and heartbeats in time");
+    }
+    tracing::info!(%gateway_id, "the gateway has ended");
+    let Some(ended) = ended else {
+        // Connections that linger have no session any more.
+        server.abort();
+        return Ok(());
+    };
+    ended.map_or(Ok(()), |result| result.map_err(GatewayError::Serve))
+}
+
+fn router(shared: &Arc<Shared>, limits: &Limits) -> tonic::transport::server::Router {
+    let join = JoinServer::new(JoinForwarder::new(Arc::clone(&shared.control_plane), Arc::clone(&shared.clock)))
+        .max_decoding_message_size(MAX_REQUEST_BYTES);
+    let session = SessionServer::new(SessionService::new(Arc::clone(shared)))
+        .max_decoding_message_size(proto::MAX_FRAME_BYTES)
+        .max_encoding_message_size(proto::MAX_FRAME_BYTES);
+    Server::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .http2_max_pending_accept_reset_streams(Some(RESETS))
+        .http2_max_local_error_reset_streams(Some(RESETS))
+        .http2_max_header_list_size(limits.header_bytes)
+        .max_concurrent_streams(limits.streams_per_connection)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(2 * WINDOW)
+        .add_service(join)
+        .add_service(session)
+}
+
+fn spawn_writers(shared: &Arc<Shared>, stop: &CancellationToken) -> JoinSet<()> {
+    let mut writers = JoinSet::new();
+    let part = || (Arc::clone(shared), stop.clone());
+    let (this, stop) = part();
+    writers.spawn(async move { this.reports.run(&this.db, &this.registry, stop).await });
+    let (this, stop) = part();
+    writers.spawn(async move { this.liveness.run(&this.db, &this.registry, this.timing.liveness.to_std(), stop).await });
+    let (this, stop) = part();
+    writers.spawn(async move { this.questions.listen(&this.db, &this.registry, stop).await });
+    let (this, stop) = part();
+    writers.spawn(async move { this.questions.answer_facts(&this.db, &this.registry, this.timing.check.to_std(), stop).await });
+    let (this, stop) = part();
+    writers.spawn(async move { this.questions.answer_specs(&this.db, &this.registry, stop).await });
+    let (this, stop) = part();
+    writers.spawn(async move { this.recorder.run(&this.db, &*this.clock, stop).await });
+    writers
+}

@@ -1,0 +1,24 @@
+//! Sessions: a pure core that decides, and a driver that owns the stream and carries out what the core decided.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`core`] | the state machine: inputs and time in, effects out |
+//! | [`effects`] | its vocabulary |
+//! | `hello`, `report` | what a node says, checked |
+//! | `open` | certificate record, signed time, the session's row |
+//! | `driver` | one task per stream |
+
+pub mod core;
+pub mod effects;
+
+mod driver;
+mod hello;
+mod open;
+mod report;
+mod service;
+#[cfg(test)]
+mod tests;
+
+pub use self::core::{Rules, SessionCore};
+pub use effects::{Effect, Ending, Facts, Input, OpenRequest, Opened, Report};
+pub(crate) use service::SessionService;

@@ -1,0 +1,324 @@
+//! One session as a pure state machine: inputs and time in, effects out.
+//!
+//! ```text
+//! AwaitHello ── Hello ──▶ Opening ── Opened ──▶ Open ──▶ Closed
+//!     │                      │                             ▲
+//!     └── late, not Hello ───┴── not opened, late ─────────┘
+//! ```
+//!
+//! Welcome goes out once; the generation that is sent never falls; nothing comes after Close.
+
+use proto::agent::v1::{
+    self as pb,
+    gateway_frame::Frame as Down,
+    node_frame::Frame as Up,
+};
+use schema::{
+    generation::{Epoch, Generation, IdentityGeneration},
+    id::{GatewayId, JournalId, NodeId},
+    report::ReportKind,
+    time::{Duration, Timestamp},
+};
+
+use super::{
+    Effect, Ending, Facts, Input, Opened, Report,
+    hello::{self, CheckedHello},
+    report,
+};
+use crate::{
+    limit::{Bucket, Rate},
+    refusal::Refusal,
+};
+
+/// What a session is held to.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// The node that the certificate names.
+    pub node_id: NodeId,
+    /// When that certificate ends, and the session with it.
+    pub certificate_ends: Timestamp,
+    /// This gateway.
+    pub gateway_id: GatewayId,
+    /// Described machines are admitted.
+    pub dev: bool,
+    /// How long Hello may take.
+    pub hello_within: Duration,
+    /// How long opening the row may take.
+    pub open_within: Duration,
+    /// How often the node should say that it is there.
+    pub heartbeat: Duration,
+    /// Within which time a node connects again when the gateway goes away.
+    pub reconnect_within: Duration,
+}
+
+const HEARTBEATS: Rate = Rate { burst: 30, per_minute: 60 };
+const STATUSES: Rate = Rate { burst: 16, per_minute: 240 };
+const INVENTORIES: Rate = Rate { burst: 16, per_minute: 60 };
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+
+/// One session.
+#[derive(Debug)]
+pub struct SessionCore {
+    rules: Rules,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    AwaitHello { until: Timestamp },
+    Opening { hello: Box<CheckedHello>, until: Timestamp },
+    Open(Box<Open>),
+    Closed,
+}
+
+#[derive(Debug)]
+struct Open {
+    epoch: Epoch,
+    identity_generation: IdentityGeneration,
+    journal_id: JournalId,
+    // The newest generation that the node has or was sent.
+    sent: Generation,
+    last_status: u64,
+    last_inventory: u64,
+    waiting_status: Option<Report>,
+    // The inventory sections that were last asked for, and when the same may be asked for again.
+    asked: Vec<String>,
+    ask_again: Timestamp,
+    heartbeats: Bucket,
+    statuses: Bucket,
+    inventories: Bucket,
+}
+
+impl SessionCore {
+    /// A session whose stream was opened at `now`.
+    #[must_use]
+    pub fn new(rules: Rules, now: Timestamp) -> Self {
+        let until = rules.hello_within.after(now);
+        Self { rules, state: State::AwaitHello { until } }
+    }
+
+    /// The epoch, while the session is open.
+    #[must_use]
+    pub const fn epoch(&self) -> Option<Epoch> {
+        match &self.state {
+            State::Open(open) => Some(open.epoch),
+            _ => None,
+        }
+    }
+
+    /// The newest generation that the node has or was sent, while the session is open.
+    #[must_use]
+    pub const fn sent(&self) -> Option<Generation> {
+        match &self.state {
+            State::Open(open) => Some(open.sent),
+            _ => None,
+        }
+    }
+
+    /// Whether it is over.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    /// When [`tick`](Self::tick) has something to do, if nothing happens before.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        match &self.state {
+            State::AwaitHello { until } | State::Opening { until, .. } => Some(*until),
+            State::Open(open) => {
+                let status = open.waiting_status.as_ref().map(|_| open.statuses.next());
+                Some(status.map_or(self.rules.certificate_ends, |at| at.min(self.rules.certificate_ends)))
+            }
+            State::Closed => None,
+        }
+    }
+
+    /// Time passed.
+    pub fn tick(&mut self, now: Timestamp) -> Vec<Effect> {
+        match &mut self.state {
+            State::AwaitHello { until } if now >= *until => self.refuse(Refusal::HelloLate),
+            State::Opening { until, .. } if now >= *until => {
+                self.refuse(Refusal::Unavailable("the control plane did not open the session in time"))
+            }
+            State::Open(_) if now >= self.rules.certificate_ends => self.refuse(Refusal::CertificateEnded),
+            State::Open(open) => {
+                let due = open.waiting_status.is_some() && open.statuses.take(now);
+                due.then(|| open.waiting_status.take()).flatten().map(Effect::Store).into_iter().collect()
+            }
+            State::AwaitHello { .. } | State::Opening { .. } | State::Closed => Vec::new(),
+        }
+    }
+
+    /// Something happened.
+    pub fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Effect> {
+        if self.is_closed() {
+            return Vec::new();
+        }
+        match input {
+            Input::Frame(frame) => self.frame(frame, now),
+            Input::BadFrame(refusal) | Input::NotOpened(refusal) | Input::End(refusal) => self.refuse(refusal),
+            Input::Opened(opened) => self.opened(*opened, now),
+            Input::Facts(facts) => self.facts(&facts, now),
+            Input::Spec(spec) => self.spec(*spec),
+            Input::Drain => self.drain(),
+            Input::Gone => self.close(Ending::Gone),
+        }
+    }
+
+    fn frame(&mut self, frame: pb::NodeFrame, now: Timestamp) -> Vec<Effect> {
+        let Some(frame) = frame.frame else {
+            return self.refuse(Refusal::FrameUnknown);
+        };
+        match (&mut self.state, frame) {
+            (State::AwaitHello { .. }, Up::Hello(hello)) => match hello::check(hello, &self.rules) {
+                Err(refusal) => self.refuse(refusal),
+                Ok(hello) => {
+                    let request = Box::new(hello.open.clone());
+                    let until = self.rules.open_within.after(now);
+                    self.state = State::Opening { hello: Box::new(hello), until };
+                    vec![Effect::Open(request)]
+                }
+            },
+            (State::AwaitHello { .. }, _) => self.refuse(Refusal::HelloExpected),
+            (_, Up::Hello(_)) => self.refuse(Refusal::HelloTwice),
+            (State::Open(open), Up::Heartbeat(beat)) => {
+                if !open.heartbeats.take(now) {
+                    return self.refuse(Refusal::RateLimited("heartbeats"));
+                }
+                vec![Effect::Beat, send(Down::HeartbeatAck(pb::HeartbeatAck { sequence: beat.sequence }))]
+            }
+            (State::Open(_), Up::Status(report)) => self.report(ReportKind::Status, report, now),
+            (State::Open(_), Up::Inventory(report)) => self.report(ReportKind::Inventory, report, now),
+            (State::Opening { .. } | State::Closed, _) => {
+                self.refuse(Refusal::FrameMalformed("nothing is sent between Hello and Welcome"))
+            }
+        }
+    }
+
+    fn report(&mut self, kind: ReportKind, report: pb::NodeReport, now: Timestamp) -> Vec<Effect> {
+        let State::Open(open) = &mut self.state else { return Vec::new() };
+        let report = match report::check(kind, report, self.rules.node_id, open.journal_id) {
+            Ok(report) => report,
+            Err(refusal) => return self.refuse(refusal),
+        };
+        let (last, bucket) = match kind {
+            ReportKind::Status => (&mut open.last_status, &mut open.statuses),
+            ReportKind::Inventory => (&mut open.last_inventory, &mut open.inventories),
+        };
+        if report.seq <= *last {
+            return vec![Effect::Beat];
+        }
+        *last = report.seq;
+        if bucket.take(now) {
+            if kind == ReportKind::Status {
+                open.waiting_status = None;
+            }
+            return vec![Effect::Beat, Effect::Store(report)];
+        }
+        match kind {
+            // A status says everything, so only the newest has to arrive.
+            ReportKind::Status => {
+                open.waiting_status = Some(report);
+                vec![Effect::Beat]
+            }
+            ReportKind::Inventory => self.refuse(Refusal::RateLimited("inventory reports")),
+        }
+    }
+
+    fn opened(&mut self, opened: Opened, now: Timestamp) -> Vec<Effect> {
+        let State::Opening { hello, .. } = &self.state else { return Vec::new() };
+        let mut effects = vec![send(Down::Welcome(pb::Welcome {
+            epoch: opened.epoch.0,
+            server_time: Some(opened.time),
+            trust_bundle: Some(opened.bundle),
+            heartbeat_seconds: u32::try_from(self.rules.heartbeat.as_secs()).unwrap_or(u32::MAX),
+            gateway_id: self.rules.gateway_id.to_string(),
+        }))];
+        if let Some(sections) = hello::wanted(&hello.inventory, &opened.inventory) {
+            effects.push(send(Down::InventoryWanted(pb::InventoryWanted { sections })));
+        }
+        if opened.generation > hello.applied {
+            effects.push(Effect::FetchSpec);
+        }
+        self.state = State::Open(Box::new(Open {
+            epoch: opened.epoch,
+            identity_generation: opened.identity_generation,
+            journal_id: hello.open.journal_id,
+            sent: hello.applied,
+            last_status: 0,
+            last_inventory: 0,
+            waiting_status: None,
+            asked: Vec::new(),
+            ask_again: now,
+            heartbeats: Bucket::new(HEARTBEATS, now),
+            statuses: Bucket::new(STATUSES, now),
+            inventories: Bucket::new(INVENTORIES, now),
+        }));
+        effects
+    }
+
+    fn facts(&mut self, facts: &Facts, now: Timestamp) -> Vec<Effect> {
+        let State::Open(open) = &mut self.state else { return Vec::new() };
+        if facts.identity_generation > open.identity_generation {
+            return self.refuse(Refusal::IdentityReplaced);
+        }
+        if facts.revoked {
+            return self.refuse(Refusal::CertificateRevoked);
+        }
+        if facts.epoch > open.epoch {
+            return self.refuse(Refusal::Superseded);
+        }
+        let mut effects = Vec::new();
+        if facts.generation > open.sent {
+            effects.push(Effect::FetchSpec);
+        }
+        let wanted: Vec<String> = facts.inventory_wanted.iter().map(ToString::to_string).collect();
+        if !wanted.is_empty() && (wanted != open.asked || now >= open.ask_again) {
+            open.ask_again = ASK_AGAIN.after(now);
+            open.asked.clone_from(&wanted);
+            effects.push(send(Down::InventoryWanted(pb::InventoryWanted { sections: wanted })));
+        }
+        effects
+    }
+
+    fn spec(&mut self, spec: pb::DesiredState) -> Vec<Effect> {
+        match &mut self.state {
+            State::Open(open) if spec.generation > open.sent.0 => {
+                open.sent = Generation(spec.generation);
+                vec![send(Down::DesiredState(spec))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn drain(&mut self) -> Vec<Effect> {
+        let State::Open(open) = &mut self.state else {
+            return self.refuse(Refusal::Unavailable("this gateway is going away"));
+        };
+        let mut effects: Vec<Effect> = open.waiting_status.take().map(Effect::Store).into_iter().collect();
+        let seconds = u32::try_from(self.rules.reconnect_within.as_secs()).unwrap_or(u32::MAX);
+        effects.push(send(Down::Goodbye(pb::Goodbye { reconnect_within_seconds: seconds })));
+        effects.extend(self.close(Ending::Goodbye));
+        effects
+    }
+
+    fn refuse(&mut self, refusal: Refusal) -> Vec<Effect> {
+        let frame = pb::Refused { code: refusal.code().to_owned(), message: refusal.to_string() };
+        let mut effects = vec![send(Down::Refused(frame))];
+        effects.extend(self.close(Ending::Refused(refusal)));
+        effects
+    }
+
+    fn close(&mut self, ending: Ending) -> Vec<Effect> {
+        let last = match std::mem::replace(&mut self.state, State::Closed) {
+            State::Open(open) if !matches!(ending, Ending::Refused(_)) => open.waiting_status,
+            _ => None,
+        };
+        last.map(Effect::Store).into_iter().chain([Effect::Close(ending)]).collect()
+    }
+}
+
+fn send(frame: Down) -> Effect {
+    Effect::Send(Box::new(frame))
+}

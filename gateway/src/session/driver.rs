@@ -1,0 +1,195 @@
+//! One task per stream: feeds the core and carries out its effects. It waits for nothing but the next input, so a
+//! database that is away costs a session nothing.
+
+use std::sync::Arc;
+
+use pki::verify::NodeIdentity;
+use proto::agent::v1::{self as pb, gateway_frame::Frame};
+use schema::{generation::Epoch, time::Timestamp};
+use tokio::{sync::mpsc, task::JoinHandle};
+use tonic::{Code, Status, Streaming};
+
+use super::{Effect, Ending, Input, Opened, SessionCore, open};
+use crate::{refusal::Refusal, registry::Seat, reports::Pending, shared::Shared};
+
+type Opening = JoinHandle<Result<Opened, Refusal>>;
+
+/// One session.
+pub(super) struct Driver {
+    shared: Arc<Shared>,
+    identity: NodeIdentity,
+    core: SessionCore,
+    out: mpsc::Sender<Result<pb::GatewayFrame, Status>>,
+    opening: Option<Opening>,
+    seat: Option<Arc<Seat>>,
+    ending: Option<Ending>,
+}
+
+enum Event {
+    Input(Input),
+    Opened(Result<Opened, Refusal>),
+    Time,
+}
+
+impl Driver {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        identity: NodeIdentity,
+        out: mpsc::Sender<Result<pb::GatewayFrame, Status>>,
+        now: Timestamp,
+    ) -> Self {
+        let core = SessionCore::new(shared.rules(identity.node_id, identity.not_after), now);
+        Self { shared, identity, core, out, opening: None, seat: None, ending: None }
+    }
+
+    pub(super) async fn run(mut self, mut frames: Streaming<pb::NodeFrame>) {
+        while self.ending.is_none() {
+            let event = self.next(&mut frames).await;
+            let now = self.shared.clock.now();
+            let effects = match event {
+                Event::Time => self.core.tick(now),
+                Event::Input(input) => self.core.handle(input, now),
+                Event::Opened(Err(refusal)) => self.core.handle(Input::NotOpened(refusal), now),
+                Event::Opened(Ok(opened)) => {
+                    let (epoch, identity_generation) = (opened.epoch, opened.identity_generation);
+                    let serial = self.identity.serial.clone();
+                    let seat = Seat::new(self.identity.node_id, epoch, identity_generation, serial);
+                    let effects = self.core.handle(Input::Opened(Box::new(opened)), now);
+                    self.sit(seat);
+                    effects
+                }
+            };
+            self.carry_out(effects, now);
+        }
+        self.finish().await;
+    }
+
+    fn sit(&mut self, seat: Arc<Seat>) {
+        tracing::info!(node_id = %seat.node_id, epoch = %seat.epoch, "a session opened");
+        self.shared.recorder.opened(seat.node_id);
+        self.shared.registry.seat(&seat);
+        // What changed since the row was opened, and what the control plane wants to know.
+        self.shared.questions.look(seat.node_id);
+        self.seat = Some(seat);
+    }
+
+    async fn next(&mut self, frames: &mut Streaming<pb::NodeFrame>) -> Event {
+        let deadline = wait(self.core.next_deadline(), self.shared.clock.now());
+        let (seat, out, draining) = (self.seat.clone(), &self.out, &self.shared.draining);
+        tokio::select! {
+            biased;
+            () = out.closed() => Event::Input(Input::Gone),
+            () = draining.cancelled() => Event::Input(Input::Drain),
+            input = mail(seat.as_deref()) => Event::Input(input),
+            opened = finished(&mut self.opening) => Event::Opened(opened),
+            () = deadline => Event::Time,
+            // Nothing is read while the row is being opened: the stream's own flow control holds the node back.
+            frame = frames.message(), if self.opening.is_none() => Event::Input(read(frame)),
+        }
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>, now: Timestamp) {
+        for effect in effects {
+            match effect {
+                Effect::Open(request) => {
+                    let opening = open::open(Arc::clone(&self.shared), self.identity.clone(), *request);
+                    self.opening = Some(tokio::spawn(opening));
+                }
+                Effect::Send(frame) => self.send(*frame, now),
+                Effect::Beat => self.seat.iter().for_each(|seat| seat.hear()),
+                Effect::Store(report) => {
+                    let Some(seat) = &self.seat else { continue };
+                    let pending = Pending { node_id: seat.node_id, epoch: seat.epoch, report };
+                    if !self.shared.reports.put(pending) {
+                        let full = Refusal::Unavailable("the gateway has no room for more reports");
+                        seat.mailbox.put(Input::End(full));
+                    }
+                }
+                Effect::FetchSpec => self.shared.questions.fetch_spec(self.identity.node_id),
+                Effect::Close(ending) => self.ending = Some(self.ending.take().unwrap_or(ending)),
+            }
+        }
+        if let (Some(seat), Some(sent)) = (&self.seat, self.core.sent()) {
+            seat.has(sent);
+        }
+    }
+
+    fn send(&mut self, frame: Frame, now: Timestamp) {
+        let full = self.out.try_send(Ok(pb::GatewayFrame { frame: Some(frame) }));
+        if let Err(mpsc::error::TrySendError::Full(_)) = full
+            && !self.core.is_closed()
+        {
+            // There is no room for telling the node either.
+            let refusal = Refusal::SlowReader;
+            self.core.handle(Input::End(refusal.clone()), now);
+            self.ending = Some(Ending::Refused(refusal));
+        }
+    }
+
+    async fn finish(self) {
+        let node_id = self.identity.node_id;
+        let epoch = self.seat.as_ref().map(|seat| seat.epoch);
+        match self.ending {
+            Some(Ending::Refused(refusal)) => {
+                let code = refusal.code();
+                tracing::info!(%node_id, epoch = epoch.map(|Epoch(epoch)| epoch), code, %refusal, "a session was refused or ended");
+                self.shared.recorder.refused(node_id, &refusal);
+            }
+            ending => tracing::info!(%node_id, epoch = epoch.map(|Epoch(epoch)| epoch), ?ending, "a session ended"),
+        }
+        drop(self.out);
+        if let Some(seat) = self.seat {
+            self.shared.registry.unseat(&seat);
+            self.shared.liveness.close(node_id, seat.epoch);
+        }
+        // A row that opens after its session ended is closed again.
+        if let Some(opening) = self.opening
+            && let Ok(Ok(opened)) = opening.await
+        {
+            self.shared.liveness.close(node_id, opened.epoch);
+        }
+    }
+}
+
+async fn mail(seat: Option<&Seat>) -> Input {
+    match seat {
+        Some(seat) => seat.mailbox.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn finished(opening: &mut Option<Opening>) -> Result<Opened, Refusal> {
+    match opening {
+        Some(handle) => {
+            let result = handle.await;
+            *opening = None;
+            result.unwrap_or(Err(Refusal::Unavailable("the gateway could not open the session")))
+        }
+        None => std::future::pending().await,
+    }
+}
+
+async fn wait(deadline: Option<Timestamp>, now: Timestamp) {
+    match deadline {
+        Some(deadline) => {
+            let left = deadline.as_millisecond().saturating_sub(now.as_millisecond());
+            tokio::time::sleep(std::time::Duration::from_millis(u64::try_from(left).unwrap_or(0))).await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+fn read(frame: Result<Option<pb::NodeFrame>, Status>) -> Input {
+    match frame {
+        Ok(Some(frame)) => Input::Frame(frame),
+        Ok(None) => Input::Gone,
+        Err(status) => match status.code() {
+            Code::OutOfRange | Code::ResourceExhausted => Input::BadFrame(Refusal::FrameTooLarge),
+            Code::Unimplemented => Input::BadFrame(Refusal::FrameMalformed("compressed frames are not taken")),
+            Code::Internal if std::error::Error::source(&status).is_none() => {
+                Input::BadFrame(Refusal::FrameMalformed("it does not decode"))
+            }
+            _ => Input::Gone,
+        },
+    }
+}

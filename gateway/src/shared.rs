@@ -1,0 +1,52 @@
+//! What every session of a gateway shares.
+
+use std::sync::Arc;
+
+use schema::{
+    clock::SharedClock,
+    id::{GatewayId, NodeId},
+    time::Timestamp,
+};
+use store::Db;
+use tokio::sync::Semaphore;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    authority::ControlPlane, config::Timing, facts::Questions, liveness::Liveness, recorder::Recorder, registry::Registry,
+    reports::Reports, session::Rules,
+};
+
+/// The parts that sessions use.
+pub(crate) struct Shared {
+    pub(crate) gateway_id: GatewayId,
+    pub(crate) dev: bool,
+    pub(crate) timing: Timing,
+    pub(crate) db: Db,
+    pub(crate) control_plane: Arc<dyn ControlPlane>,
+    pub(crate) clock: SharedClock,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) reports: Reports,
+    pub(crate) liveness: Liveness,
+    pub(crate) questions: Questions,
+    pub(crate) recorder: Recorder,
+    /// How many sessions open at the same time: fewer than there are connections to the database.
+    pub(crate) opens: Semaphore,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) draining: CancellationToken,
+}
+
+impl Shared {
+    /// What a session of this node is held to.
+    pub(crate) fn rules(&self, node_id: NodeId, certificate_ends: Timestamp) -> Rules {
+        Rules {
+            node_id,
+            certificate_ends,
+            gateway_id: self.gateway_id,
+            dev: self.dev,
+            hello_within: self.timing.hello_within,
+            open_within: self.timing.open_within,
+            heartbeat: self.timing.heartbeat,
+            reconnect_within: self.timing.reconnect_within,
+        }
+    }
+}
