@@ -14,6 +14,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use codes::Code;
+pub(crate) use source::Lines;
 pub use source::{SourceMap, SourceRef, Span};
 
 /// How much a diagnostic weighs.

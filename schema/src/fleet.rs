@@ -11,14 +11,23 @@
 
 pub mod kind;
 
+mod check;
+mod decode;
+mod doc;
+mod explain;
 mod fleet_object;
+mod glob;
 mod host;
 mod load;
 mod located;
+mod parse;
 mod quantity;
 mod resolve;
 mod sources;
+mod suggest;
+mod template;
 
+pub use explain::Provenance;
 pub use fleet_object::{Fleet, ObjectEntry, Strategy};
 pub use host::{
     AccessKeyTemplate, ComposeError, Composed, Content, FileTemplate, HostTemplate, NodeOverlay, UnitTemplate, compose,
@@ -27,7 +36,10 @@ pub use kind::{FleetDocument, Image, Node, Pool, Profile, Removed, Rollout, Site
 pub use load::{Limits, Loaded, load, load_with};
 pub use located::Located;
 pub use quantity::{ByteSize, ParseQuantityError, Share};
-pub use resolve::{Layer, Provenance, ResolvedProfile};
+pub use resolve::{Layer, ResolvedProfile};
 pub use sources::{SourceBlob, Sources};
 
 pub use crate::diagnostic::{Diagnostic, SourceMap, SourceRef};
+
+#[cfg(test)]
+mod tests;

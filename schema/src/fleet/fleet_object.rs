@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    FleetDocument, HostTemplate, Image, Node, NodeOverlay, Pool, Profile, Provenance, Removed, ResolvedProfile, Rollout, Site, resolve,
+    FleetDocument, HostTemplate, Image, Node, NodeOverlay, Pool, Profile, Provenance, Removed, ResolvedProfile, Rollout, Site, explain,
 };
 use crate::{
     canonical,
@@ -109,7 +109,7 @@ impl Fleet {
     /// example `host.sysctl` or `host.files./etc/motd.mode`). `None` when no document declares the machine.
     #[must_use]
     pub fn explain(&self, node: &str, path: Option<&str>) -> Option<Vec<Provenance>> {
-        resolve::explain(self, self.nodes.get(node)?, path)
+        Some(explain::explain(self, self.nodes.get(node)?, path))
     }
 }
 

@@ -4,17 +4,24 @@
 //! A template is self-contained: it is stored under its digest and composed from later, when the repository may have
 //! moved on or be away. It holds no places, so moving a line moves no target.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{FleetDocument, Node, Pool, ResolvedProfile, Site};
+use super::{
+    ByteSize, FleetDocument, Layer, Located, Node, Pool, ResolvedProfile, Site,
+    kind::{AccessKeyEntry, FileEntry, Module, UnitEntry},
+    template::{self, RenderError, Renderer},
+};
 use crate::{
     canonical,
     digest::Digest,
     name::Name,
-    spec::{AccessSection, HostSection, Hugepages, KernelModule, PackagePin},
+    spec::{AccessKey, AccessSection, HostFile, HostSection, Hugepages, KernelModule, PackagePin, Unit},
     time::Timestamp,
 };
 
@@ -151,19 +158,177 @@ pub struct ComposeError {
 
 impl HostTemplate {
     pub(super) fn new(
-        _fleet: &FleetDocument,
-        _site: &Site,
-        _pool: &Pool,
-        _profile: &ResolvedProfile,
-        _templates: &BTreeMap<Arc<str>, Arc<str>>,
+        fleet: &FleetDocument,
+        site: &Site,
+        pool: &Pool,
+        profile: &ResolvedProfile,
+        templates: &BTreeMap<Arc<str>, Arc<str>>,
     ) -> Self {
-        todo!()
+        let files: Vec<FileTemplate> = profile.files.iter().map(|(path, layer)| FileTemplate::of(path, layer)).collect();
+        let units: Vec<UnitTemplate> = profile.units.iter().map(|(name, layer)| UnitTemplate::of(name, layer)).collect();
+        let roots = files.iter().map(|file| Some(&file.content)).chain(units.iter().map(|unit| unit.content.as_ref()));
+        let templates = closure(roots.flatten().filter_map(Content::template), templates);
+        let values = values(fleet, site, pool, profile, &templates);
+        let mut access: Vec<AccessKeyTemplate> = profile.access.iter().map(|(name, layer)| AccessKeyTemplate::of(name, layer)).collect();
+        access.sort_by(|a, b| (&a.account, &a.principal, &a.key).cmp(&(&b.account, &b.principal, &b.key)));
+        Self {
+            pool: pool.name.clone(),
+            profile: profile.name.clone(),
+            sysctl: profile.sysctl.iter().map(|(key, layer)| (key.clone(), layer.value.value.clone())).collect(),
+            modules: profile.modules.iter().map(|(name, layer)| module(name, layer)).collect(),
+            kernel_args: profile.kernel_args.iter().map(|layer| layer.value.value.clone()).collect(),
+            hugepages: hugepages(profile),
+            files,
+            units,
+            packages: profile
+                .packages
+                .iter()
+                .map(|(name, layer)| PackagePin { name: name.clone(), version: layer.value.value.clone() })
+                .collect(),
+            access,
+            templates,
+            values,
+        }
     }
 
     /// The digest of its canonical JSON: the target of a pool.
     #[must_use]
     pub fn digest(&self) -> Digest {
         canonical::digest(self).expect("a template holds no fractions and serialises")
+    }
+
+    /// A template that was stored.
+    ///
+    /// # Errors
+    /// When the document is not one that this version wrote.
+    pub fn from_value(document: Value) -> Result<Self, serde_json::Error> {
+        serde_json::from_value(document)
+    }
+}
+
+impl Content {
+    fn template(&self) -> Option<&str> {
+        match self {
+            Self::Template(name) => Some(name),
+            Self::Text(_) => None,
+        }
+    }
+
+    fn of(content: Option<&Located<String>>, template: Option<&Located<String>>) -> Option<Self> {
+        let template = template.map(|template| Self::Template(template.value.clone()));
+        template.or_else(|| content.map(|content| Self::Text(content.value.clone())))
+    }
+}
+
+impl FileTemplate {
+    fn of(path: &str, layer: &Layer<FileEntry>) -> Self {
+        let file = &layer.value.value;
+        let word = |value: &Option<Located<String>>, default: &str| value.as_ref().map_or_else(|| default.to_owned(), |value| value.value.clone());
+        Self {
+            path: path.to_owned(),
+            content: Content::of(file.content.as_ref(), file.template.as_ref()).unwrap_or(Content::Text(String::new())),
+            owner: word(&file.owner, "root"),
+            group: word(&file.group, "root"),
+            mode: word(&file.mode, "0644"),
+        }
+    }
+}
+
+impl UnitTemplate {
+    fn of(name: &str, layer: &Layer<UnitEntry>) -> Self {
+        let unit = &layer.value.value;
+        Self {
+            name: name.to_owned(),
+            content: Content::of(unit.content.as_ref(), unit.template.as_ref()),
+            enabled: unit.enable.as_ref().map(|enable| enable.value),
+            active: unit.state.as_ref().map(|state| state.value == "started"),
+        }
+    }
+}
+
+impl AccessKeyTemplate {
+    fn of(name: &str, layer: &Layer<AccessKeyEntry>) -> Self {
+        let key = &layer.value.value;
+        let word = |value: &Option<Located<String>>, default: &str| value.as_ref().map_or_else(|| default.to_owned(), |value| value.value.clone());
+        Self {
+            principal: word(&key.principal, name),
+            account: word(&key.account, "root"),
+            key: key.key.value.clone(),
+            until: key.until.as_ref().map(|until| until.value),
+        }
+    }
+}
+
+fn module(name: &str, layer: &Layer<Module>) -> KernelModule {
+    let module = &layer.value.value;
+    KernelModule {
+        name: name.to_owned(),
+        options: module.options.as_ref().map(|options| options.value.clone()).unwrap_or_default(),
+        blacklist: module.blacklist.as_ref().is_some_and(|blacklist| blacklist.value),
+    }
+}
+
+fn hugepages(profile: &ResolvedProfile) -> Vec<Hugepages> {
+    let mut pages: Vec<Hugepages> = profile
+        .hugepages
+        .iter()
+        .filter_map(|(size, layer)| {
+            let size_kib = u32::try_from(size.parse::<ByteSize>().ok()?.0 >> 10).ok()?;
+            Some(Hugepages { size_kib, count: layer.value.value })
+        })
+        .collect();
+    pages.sort_by_key(|pages| pages.size_kib);
+    pages
+}
+
+/// The named templates and everything that these include.
+fn closure<'n>(roots: impl Iterator<Item = &'n str>, all: &BTreeMap<Arc<str>, Arc<str>>) -> BTreeMap<String, String> {
+    let mut wanted: Vec<String> = roots.map(str::to_owned).collect();
+    let mut found = BTreeMap::new();
+    while let Some(name) = wanted.pop() {
+        let Some(text) = all.get(name.as_str()) else { continue };
+        if !found.contains_key(&name) {
+            wanted.extend(template::includes(text).into_iter().map(str::to_owned));
+            found.insert(name, text.to_string());
+        }
+    }
+    found
+}
+
+/// What templates see, cut to the roots that they name, so that what nobody reads moves no target.
+fn values(
+    fleet: &FleetDocument,
+    site: &Site,
+    pool: &Pool,
+    profile: &ResolvedProfile,
+    templates: &BTreeMap<String, String>,
+) -> BTreeMap<String, Value> {
+    let texts = templates.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+    let Ok(renderer) = Renderer::new(texts) else { return BTreeMap::new() };
+    let named: BTreeSet<String> = templates.keys().flat_map(|name| renderer.inputs(name)).collect();
+    let sysctl: BTreeMap<&str, &str> = profile.sysctl.iter().map(|(key, layer)| (key.as_str(), layer.value.value.as_str())).collect();
+    let all = [
+        ("fleet", json!({ "name": fleet.name, "trust_domain": fleet.trust_domain })),
+        (
+            "site",
+            json!({ "name": site.name, "region": site.region, "labels": site.labels, "gateway": site.gateway, "network": site.network }),
+        ),
+        (
+            "pool",
+            json!({ "name": pool.name, "site": pool.site, "class": pool.class, "profile": pool.profile, "labels": pool.labels, "hardware": pool.hardware }),
+        ),
+        ("profile", json!({ "name": profile.name, "chain": profile.chain, "sysctl": sysctl })),
+    ];
+    all.into_iter().filter(|(root, _)| named.contains(*root)).map(|(root, value)| (root.to_owned(), without_null(value))).collect()
+}
+
+/// A value that nobody declared does not exist, rather than being null.
+fn without_null(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            Value::Object(members.into_iter().filter(|(_, member)| !member.is_null()).map(|(key, member)| (key, without_null(member))).collect())
+        }
+        other => other,
     }
 }
 
@@ -182,6 +347,76 @@ impl NodeOverlay {
 ///
 /// # Errors
 /// When a template uses a value that this machine does not have, or does too much.
-pub fn compose(_template: &HostTemplate, _overlay: &NodeOverlay, _node: &str) -> Result<Composed, ComposeError> {
-    todo!()
+pub fn compose(template: &HostTemplate, overlay: &NodeOverlay, node: &str) -> Result<Composed, ComposeError> {
+    Ok(Composer::new(template)?.compose(overlay, node)?)
+}
+
+/// A template whose texts were parsed once, to compose for many machines.
+pub(super) struct Composer<'t> {
+    template: &'t HostTemplate,
+    renderer: Renderer<'t>,
+}
+
+impl<'t> Composer<'t> {
+    pub(super) fn new(template: &'t HostTemplate) -> Result<Self, RenderError> {
+        let texts = template.templates.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        Ok(Self { template, renderer: Renderer::new(texts)? })
+    }
+
+    pub(super) fn compose(&self, overlay: &NodeOverlay, node: &str) -> Result<Composed, RenderError> {
+        let template = self.template;
+        let mut values = template.values.clone();
+        values.insert("node".to_owned(), json!({ "name": node, "pool": template.pool, "labels": overlay.labels }));
+        let values = minijinja::Value::from(minijinja::value::Serde(&values));
+        let text = |content: &Content| match content {
+            Content::Text(text) => Ok(ended(text.clone())),
+            Content::Template(name) => self.renderer.render(name, &values).map(ended),
+        };
+        let mut host = HostSection {
+            sysctl: template.sysctl.clone(),
+            modules: template.modules.clone(),
+            kernel_args: template.kernel_args.clone(),
+            hugepages: template.hugepages.clone(),
+            packages: template.packages.clone(),
+            ..HostSection::default()
+        };
+        for file in &template.files {
+            host.files.push(HostFile {
+                path: file.path.clone(),
+                content: text(&file.content)?,
+                mode: file.mode.clone(),
+                owner: file.owner.clone(),
+                group: file.group.clone(),
+            });
+        }
+        for unit in &template.units {
+            host.units.push(Unit {
+                name: unit.name.clone(),
+                content: unit.content.as_ref().map(text).transpose()?.unwrap_or_default(),
+                enabled: unit.enabled,
+                active: unit.active,
+            });
+        }
+        let keys = template.access.iter().map(|key| AccessKey {
+            principal: key.principal.clone(),
+            account: key.account.clone(),
+            key: key.key.clone(),
+            until: key.until,
+        });
+        Ok(Composed { host, access: AccessSection { keys: keys.collect() } })
+    }
+}
+
+/// A file on a host ends with a line end, however its text was written.
+fn ended(mut text: String) -> String {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
+impl From<RenderError> for ComposeError {
+    fn from(error: RenderError) -> Self {
+        Self { template: error.template, line: u32::try_from(error.line).unwrap_or(u32::MAX), message: error.message }
+    }
 }

@@ -1,7 +1,18 @@
-//! [`load`]: from blobs to a fleet or to everything that is wrong with them.
+//! [`load`]: from blobs to a fleet, or to everything that is wrong with them.
 
-use super::{Fleet, Sources};
-use crate::diagnostic::{Diagnostic, SourceMap};
+mod objects;
+mod tree;
+
+use std::{collections::BTreeMap, num::NonZero, sync::Arc, thread};
+
+use super::{
+    Fleet, Sources, check,
+    doc::Parsed,
+    parse::{self, Syntax},
+};
+use crate::diagnostic::{self, Diagnostic, SourceMap, SourceRef, codes};
+
+pub(super) use objects::Objects;
 
 /// What a tree turned out to be.
 #[derive(Debug, Clone)]
@@ -12,6 +23,14 @@ pub struct Loaded {
     pub diagnostics: Vec<Diagnostic>,
     /// The texts, for quoting.
     pub sources: SourceMap,
+}
+
+impl Loaded {
+    /// How many errors there are.
+    #[must_use]
+    pub fn errors(&self) -> usize {
+        self.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count()
+    }
 }
 
 /// Bounds on a tree, looked at before anything is parsed.
@@ -31,6 +50,19 @@ impl Default for Limits {
     }
 }
 
+/// Stack of a parsing thread: the parser recurses, and the guard in front of it counts on this much.
+const STACK: usize = 16 << 20;
+
+/// Findings of one file that are shown; a file in another format would drown the rest.
+const SHOWN_PER_FILE: usize = 100;
+
+/// A file that was parsed.
+pub(super) struct ParsedFile {
+    pub(super) path: Arc<str>,
+    pub(super) syntax: Syntax,
+    pub(super) parsed: Parsed,
+}
+
 /// Reads a tree.
 #[must_use]
 pub fn load(sources: &Sources) -> Loaded {
@@ -39,6 +71,74 @@ pub fn load(sources: &Sources) -> Loaded {
 
 /// Reads a tree within bounds.
 #[must_use]
-pub fn load_with(_sources: &Sources, _limits: Limits) -> Loaded {
-    Loaded { fleet: None, diagnostics: Vec::new(), sources: SourceMap::default() }
+pub fn load_with(sources: &Sources, limits: Limits) -> Loaded {
+    let mut found = Vec::new();
+    let mut map = SourceMap::default();
+    let files = tree::files(sources, limits, &mut found);
+    for file in &files {
+        found.extend(file.parsed.attach(&file.path));
+        map.insert(Arc::clone(&file.path), file.parsed.text.as_str());
+    }
+    let mut fleet = None;
+    if !files.is_empty() {
+        let objects = Objects::decode(&files, limits.objects, &mut found);
+        fleet = check::check(objects, &files, &mut found);
+    }
+    diagnostic::sort(&mut found);
+    let errors = found.iter().any(Diagnostic::is_error);
+    shorten(&mut found);
+    Loaded { fleet: fleet.filter(|_| !errors), diagnostics: found, sources: map }
+}
+
+/// Parses files side by side on threads whose stack is known.
+pub(super) fn parse_all(files: &[(Arc<str>, Syntax, Arc<[u8]>)]) -> Vec<ParsedFile> {
+    let workers = thread::available_parallelism().map_or(1, NonZero::get).min(8).min(files.len().div_ceil(16)).max(1);
+    let share = files.len().div_ceil(workers).max(1);
+    let each = |chunk: &[(Arc<str>, Syntax, Arc<[u8]>)]| -> Vec<ParsedFile> {
+        let one = |(path, syntax, bytes): &(Arc<str>, Syntax, Arc<[u8]>)| ParsedFile {
+            path: Arc::clone(path),
+            syntax: *syntax,
+            parsed: parse::parse(bytes, *syntax),
+        };
+        chunk.iter().map(one).collect()
+    };
+    thread::scope(|scope| {
+        let running: Vec<_> = files
+            .chunks(share)
+            .map(|chunk| {
+                let thread = thread::Builder::new().name("fleet-parse".to_owned()).stack_size(STACK);
+                thread.spawn_scoped(scope, move || each(chunk)).expect("the system has room for a thread")
+            })
+            .collect();
+        running.into_iter().flat_map(|thread| thread.join().expect("parsing does not panic")).collect()
+    })
+}
+
+fn shorten(found: &mut Vec<Diagnostic>) {
+    let mut counts: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+    for diagnostic in found.iter() {
+        *counts.entry(Arc::clone(&diagnostic.file)).or_default() += 1;
+    }
+    let mut seen: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+    found.retain_mut(|diagnostic| {
+        let seen = seen.entry(Arc::clone(&diagnostic.file)).or_default();
+        *seen += 1;
+        let total = counts[&diagnostic.file];
+        if total > SHOWN_PER_FILE && *seen == SHOWN_PER_FILE {
+            let more = format!("{} more findings in this file are not shown", total - SHOWN_PER_FILE);
+            diagnostic.labels.push(diagnostic::Label { at: SourceRef::start_of(Arc::clone(&diagnostic.file)), text: more });
+        }
+        *seen <= SHOWN_PER_FILE
+    });
+}
+
+/// A finding about a whole file.
+fn about(path: &Arc<str>, code: diagnostic::Code, message: impl Into<String>) -> Diagnostic {
+    Diagnostic::new(code, &SourceRef::start_of(Arc::clone(path)), message)
+}
+
+/// The tree has no fleet file at its root.
+fn no_root() -> Diagnostic {
+    about(&Arc::from("fleet.kdl"), codes::NO_ROOT, "there is no fleet.kdl (or fleet.yaml) at the root, so this is not a fleet")
+        .help("write fleet.kdl, or name the folder that has it: --fleet URL#branch:path")
 }

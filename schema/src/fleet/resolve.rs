@@ -1,4 +1,4 @@
-//! Resolving: what a profile's chain says in all, and where each value of a host comes from.
+//! Resolving: what a profile's chain says in all.
 //!
 //! Layers are merged from the root of the chain to its tip. Mappings merge by key and named things (files, units,
 //! modules, packages, keys) by name: a later layer's value takes the place of the earlier one as a whole. Plain lists
@@ -6,10 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
 use super::{
-    Fleet, Located, Node,
+    Located, Profile,
     kind::{AccessKeyEntry, FileEntry, Module, Setting, UnitEntry},
 };
 use crate::{diagnostic::SourceRef, name::Name};
@@ -56,26 +54,102 @@ pub struct ResolvedProfile {
     pub image: Option<Layer<Name>>,
 }
 
-/// Where one value of a host comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Provenance {
-    /// The value's path in the node spec, for example `host.sysctl.vm.swappiness`.
-    pub path: String,
-    /// The value, shortened for people.
-    pub value: String,
-    /// The layer that won, as an address: `profile/gpu-host`, `node/fra1-r12`.
-    pub layer: String,
-    /// Where it is written.
-    pub at: SourceRef,
-    /// The template that makes it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub template: Option<SourceRef>,
-    /// Layers that said something else, nearest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub beaten: Vec<SourceRef>,
+/// Merges every profile's chain. Profiles whose chain is broken (a parent that does not exist, a circle) are left out;
+/// circles are returned, each once, as the profiles on them.
+pub(super) fn resolve(profiles: &BTreeMap<Name, Profile>) -> (BTreeMap<Name, ResolvedProfile>, Vec<Vec<Name>>) {
+    let mut resolved = BTreeMap::new();
+    let mut circles: Vec<Vec<Name>> = Vec::new();
+    for tip in profiles.values() {
+        match chain(tip, profiles) {
+            Ok(layers) => {
+                resolved.insert(tip.name.clone(), merge(&layers));
+            }
+            Err(Broken::Circle(mut names)) => {
+                let first = names.iter().enumerate().min_by_key(|(_, name)| *name).map_or(0, |(index, _)| index);
+                names.rotate_left(first);
+                if !circles.contains(&names) {
+                    circles.push(names);
+                }
+            }
+            Err(Broken::Missing) => {}
+        }
+    }
+    (resolved, circles)
 }
 
-pub(super) fn explain(_fleet: &Fleet, _node: &Node, _path: Option<&str>) -> Option<Vec<Provenance>> {
-    None
+enum Broken {
+    Missing,
+    Circle(Vec<Name>),
+}
+
+/// The layers of a profile, root first.
+fn chain<'p>(tip: &'p Profile, profiles: &'p BTreeMap<Name, Profile>) -> Result<Vec<&'p Profile>, Broken> {
+    let mut layers = vec![tip];
+    let mut seen = BTreeMap::from([(&tip.name, 0)]);
+    let mut here = tip;
+    while let Some(parent) = &here.extends {
+        here = profiles.get(&parent.value).ok_or(Broken::Missing)?;
+        if let Some(start) = seen.insert(&here.name, layers.len()) {
+            return Err(Broken::Circle(layers[start..].iter().map(|layer| layer.name.clone()).collect()));
+        }
+        layers.push(here);
+    }
+    layers.reverse();
+    Ok(layers)
+}
+
+fn merge(layers: &[&Profile]) -> ResolvedProfile {
+    let tip = layers.last().expect("a chain has a tip");
+    let mut all = ResolvedProfile {
+        name: tip.name.clone(),
+        chain: layers.iter().map(|layer| layer.name.clone()).collect(),
+        sysctl: BTreeMap::new(),
+        modules: BTreeMap::new(),
+        kernel_args: Vec::new(),
+        hugepages: BTreeMap::new(),
+        files: BTreeMap::new(),
+        units: BTreeMap::new(),
+        packages: BTreeMap::new(),
+        access: BTreeMap::new(),
+        daemon: BTreeMap::new(),
+        telemetry: BTreeMap::new(),
+        image: None,
+    };
+    for layer in layers {
+        let name = &layer.name;
+        overlay(&mut all.sysctl, &layer.sysctl, name);
+        overlay(&mut all.modules, &layer.kernel.module, name);
+        overlay(&mut all.hugepages, &layer.hugepages, name);
+        overlay(&mut all.files, &layer.file, name);
+        overlay(&mut all.units, &layer.unit, name);
+        overlay(&mut all.packages, &layer.package, name);
+        overlay(&mut all.access, &layer.access.key, name);
+        overlay(&mut all.daemon, &layer.daemon, name);
+        overlay(&mut all.telemetry, &layer.telemetry, name);
+        for arg in &layer.kernel.args {
+            if !all.kernel_args.iter().any(|other| other.value.value == arg.value) {
+                all.kernel_args.push(Layer { value: arg.clone(), profile: name.clone(), beaten: Vec::new() });
+            }
+        }
+        if let Some(image) = &layer.image {
+            all.image = Some(won(all.image.take(), image, name));
+        }
+    }
+    all
+}
+
+fn overlay<T: Clone>(base: &mut BTreeMap<String, Layer<T>>, layer: &BTreeMap<String, Located<T>>, profile: &Name) {
+    for (key, value) in layer {
+        let before = base.remove(key);
+        base.insert(key.clone(), won(before, value, profile));
+    }
+}
+
+fn won<T: Clone>(before: Option<Layer<T>>, value: &Located<T>, profile: &Name) -> Layer<T> {
+    let mut beaten = Vec::new();
+    if let Some(before) = before {
+        beaten.push((before.profile, before.value.at));
+        beaten.extend(before.beaten);
+    }
+    Layer { value: value.clone(), profile: profile.clone(), beaten }
 }

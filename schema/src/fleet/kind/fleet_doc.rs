@@ -2,9 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::form;
 use crate::{
-    diagnostic::SourceRef,
-    fleet::{Located, Share},
+    diagnostic::{SourceRef, codes},
+    fleet::{
+        Located, Share,
+        decode::{Fields, Findings, Subject},
+    },
     name::Name,
     node::words,
 };
@@ -64,4 +68,40 @@ pub struct FleetDocument {
     /// Paths that are left alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignore: Vec<Located<String>>,
+}
+
+pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<FleetDocument> {
+    let fields = &mut subject.fields;
+    let format = fields.integer("format", (0, u32::MAX), findings);
+    let format = fields.require("format", format, findings);
+    if let Some(format) = format.as_ref().filter(|format| format.value != 1) {
+        let diagnostic = findings.at(codes::BAD_VALUE, format.at.span, format!("this version reads format 1, not {}", format.value));
+        findings.push(diagnostic);
+    }
+    let trust_domain = form::keep(fields.text("trust-domain", findings), "a domain name such as acme.example", form::domain, findings);
+    let trust_domain = fields.require("trust-domain", trust_domain, findings);
+    let admission = fields.word("admission", &["token", "strict"], findings);
+    let prune = fields.record("prune", None, findings, |prune, findings| Some(decode_prune(prune, findings)));
+    let rollout = fields.name("rollout", findings);
+    let ignore = fields.texts("ignore", findings);
+    for later in ["freeze", "apply", "drift", "policy"] {
+        fields.later(later, "it comes with plans that bind and hold", findings);
+    }
+    Some(FleetDocument {
+        name: subject.name.clone(),
+        at: subject.at.clone(),
+        format: format?,
+        trust_domain: trust_domain?,
+        admission,
+        prune: prune.map(|prune| prune.value).unwrap_or_default(),
+        rollout,
+        ignore,
+    })
+}
+
+fn decode_prune(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Prune {
+    Prune {
+        max_objects: fields.integer("max-objects", (0, u32::MAX), findings),
+        max_nodes_percent: fields.share("max-nodes-percent", findings),
+    }
 }

@@ -2,10 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::form;
 use crate::{
     diagnostic::SourceRef,
     digest::Digest,
-    fleet::{ByteSize, Located},
+    fleet::{
+        ByteSize, Located,
+        decode::{Findings, Subject},
+    },
     name::Name,
     node::words,
 };
@@ -56,4 +60,25 @@ pub struct Image {
     /// What they are for.
     #[serde(rename = "use", default, skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<Located<ImageUse>>,
+}
+
+pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Image> {
+    let fields = &mut subject.fields;
+    let url = form::keep(fields.text("url", findings), "an https:// address", form::url, findings);
+    let url = fields.require("url", url, findings);
+    let digest = fields.parse("digest", "sha256: and 64 hexadecimal digits", findings);
+    let digest = fields.require("digest", digest, findings);
+    let arch = fields.word("arch", &["amd64", "arm64"], findings);
+    let arch = fields.require("arch", arch, findings);
+    let image = Image {
+        name: subject.name.clone(),
+        at: subject.at.clone(),
+        size: fields.parse("size", "a size such as 2GiB", findings),
+        signed_by: fields.texts("signed-by", findings),
+        uses: fields.words("use", &["os", "ramdisk", "instance"], findings),
+        url: url?,
+        digest: digest?,
+        arch: arch?,
+    };
+    Some(image)
 }

@@ -4,7 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{diagnostic::SourceRef, fleet::Located, name::Name, time::Timestamp};
+use super::{form, labels};
+use crate::{
+    diagnostic::{SourceRef, codes},
+    fleet::{
+        Located,
+        decode::{Fields, Findings, Subject},
+    },
+    name::Name,
+    time::Timestamp,
+};
 
 /// A wish that nothing new is placed on a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,4 +58,39 @@ pub struct Node {
     /// Whether new work is kept away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordon: Option<Located<Cordon>>,
+}
+
+pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Node> {
+    let fields = &mut subject.fields;
+    fields.later("pin", "a node moves with its pool", findings);
+    fields.later("taint", "nothing is placed on nodes yet", findings);
+    let macs = fields.texts("mac", findings);
+    Some(Node {
+        name: subject.name.clone(),
+        at: subject.at.clone(),
+        pool: fields.name("pool", findings),
+        profile: fields.name("profile", findings),
+        labels: labels(fields, findings),
+        serial: form::keep(fields.text("serial", findings), "a serial number", form::line, findings),
+        board_serial: form::keep(fields.text("board-serial", findings), "a serial number", form::line, findings),
+        mac: macs.into_iter().filter_map(|mac| decode_mac(&mac, findings)).collect(),
+        cordon: fields.record("cordon", Some("reason"), findings, cordon),
+    })
+}
+
+fn decode_mac(mac: &Located<String>, findings: &mut Findings<'_>) -> Option<Located<String>> {
+    let lower = form::mac(mac);
+    if lower.is_none() {
+        form::refuse(codes::BAD_VALUE, mac, "a MAC address such as 3c:ec:ef:00:00:01", findings);
+    }
+    lower.map(|lower| Located::new(lower, mac.at.clone()))
+}
+
+fn cordon(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Cordon> {
+    let reason = form::keep(fields.text("reason", findings), "a text on one line", form::line, findings);
+    let reason = fields.require("reason", reason, findings);
+    let owner = form::keep(fields.text("owner", findings), "a text on one line", form::line, findings);
+    let owner = fields.require("owner", owner, findings);
+    let until = fields.parse("until", "a time such as 2026-11-30T12:00:00Z", findings);
+    Some(Cordon { reason: reason?, owner: owner?, until })
 }

@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::{form, labels};
 use crate::{
-    diagnostic::SourceRef,
-    fleet::{ByteSize, Located},
+    diagnostic::{SourceRef, codes},
+    fleet::{
+        ByteSize, Located,
+        decode::{Fields, Findings, Subject},
+    },
     name::Name,
     node::{PoolClass, words},
     time::Duration,
@@ -141,4 +145,75 @@ pub struct Pool {
     /// How it is run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Located<Policy>>,
+}
+
+pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Pool> {
+    let fields = &mut subject.fields;
+    let site = fields.name("site", findings);
+    let site = fields.require("site", site, findings);
+    let profile = fields.name("profile", findings);
+    let profile = fields.require("profile", profile, findings);
+    let pool = Pool {
+        name: subject.name.clone(),
+        at: subject.at.clone(),
+        class: fields.word("class", &["metal-host", "metal-dedicated", "vps-host", "provider"], findings),
+        rollout: fields.name("rollout", findings),
+        labels: labels(fields, findings),
+        hardware: fields.record("hardware", None, findings, |fields, findings| Some(hardware(fields, findings))),
+        policy: fields.record("policy", None, findings, |fields, findings| Some(policy(fields, findings))),
+        site: site?,
+        profile: profile?,
+    };
+    Some(pool)
+}
+
+fn hardware(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Hardware {
+    Hardware {
+        gpus: fields.record("gpus", Some("count"), findings, gpus),
+        cpu: fields.record("cpu", Some("model"), findings, |fields, findings| {
+            Some(Cpu {
+                model: form::keep(fields.text("model", findings), "a text on one line", form::line, findings),
+                sockets: fields.integer("sockets", (1, 64), findings),
+                cores: fields.integer("cores", (1, 65_536), findings),
+            })
+        }),
+        memory: fields.parse("memory", "a size such as 2TiB", findings),
+    }
+}
+
+fn gpus(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Gpus> {
+    let count = fields.integer("count", (0, 1024), findings);
+    let gpus = Gpus {
+        model: form::keep(fields.text("model", findings), "a text on one line", form::line, findings),
+        memory: fields.parse("memory", "a size such as 80GiB", findings),
+        count: fields.require("count", count, findings)?,
+    };
+    Some(gpus)
+}
+
+fn policy(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Policy {
+    for later in ["acceptance", "tenants"] {
+        fields.later(later, "a pool without it admits and books without that check", findings);
+    }
+    for recorded in ["disruption-budget", "placement", "host-reserve"] {
+        fields.recorded(recorded, findings);
+    }
+    let gpu_sharing = fields.word("gpu-sharing", &["none", "mig", "timeslice", "mps"], findings);
+    if let Some(sharing) = gpu_sharing.as_ref().filter(|sharing| sharing.value != GpuSharing::None) {
+        let message = format!("this version does not carry gpu-sharing `{}`: GPUs are whole", sharing.value);
+        let diagnostic = findings.at(codes::LATER_KEY, sharing.at.span, message);
+        findings.push(diagnostic);
+    }
+    Policy {
+        disruption_budget: fields.count_or_share("disruption-budget", findings),
+        placement: fields.word("placement", &["pack", "spread"], findings),
+        gpu_sharing,
+        host_reserve: fields.record("host-reserve", None, findings, |fields, findings| {
+            Some(HostReserve {
+                cores: fields.integer("cores", (0, 65_536), findings),
+                memory: fields.parse("memory", "a size such as 16GiB", findings),
+            })
+        }),
+        lost_after: fields.parse("lost-after", "a duration such as 15m", findings),
+    }
 }

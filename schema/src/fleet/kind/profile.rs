@@ -4,7 +4,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{diagnostic::SourceRef, fleet::Located, name::Name, time::Timestamp};
+use super::form;
+use crate::{
+    diagnostic::{SourceRef, codes},
+    fleet::{
+        ByteSize, Located,
+        decode::{Fields, Findings, Subject, lone, text},
+        doc::{Entry, Scalar},
+    },
+    name::Name,
+    time::Timestamp,
+};
 
 /// A kernel module.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +104,23 @@ pub struct AccessKeyEntry {
     pub until: Option<Located<Timestamp>>,
 }
 
+/// Who may log in when everything else fails.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Access {
+    /// SSH keys, each by a name of its own.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub key: BTreeMap<String, Located<AccessKeyEntry>>,
+}
+
+impl Access {
+    /// Whether nothing is said.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.key.is_empty()
+    }
+}
+
 /// A setting of a kind that this version records without acting on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -138,9 +165,9 @@ pub struct Profile {
     /// Package versions by package.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub package: BTreeMap<String, Located<String>>,
-    /// Break-glass SSH keys by a name of their own.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub access: BTreeMap<String, Located<AccessKeyEntry>>,
+    /// Break-glass access.
+    #[serde(default, skip_serializing_if = "Access::is_empty")]
+    pub access: Access,
     /// Settings of the node daemon; recorded.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub daemon: BTreeMap<String, Located<Setting>>,
@@ -150,4 +177,202 @@ pub struct Profile {
     /// What is put on the disk of a new machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Located<Name>>,
+}
+
+pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Profile> {
+    let fields = &mut subject.fields;
+    for recorded in ["daemon", "telemetry", "image"] {
+        fields.recorded(recorded, findings);
+    }
+    for later in ["drift", "sysfs", "mount", "user"] {
+        fields.later(later, "use `file` and `unit` for what they can do", findings);
+    }
+    Some(Profile {
+        name: subject.name.clone(),
+        at: subject.at.clone(),
+        extends: fields.name("extends", findings),
+        sysctl: fields.table("sysctl", findings, sysctl),
+        kernel: fields.record("kernel", None, findings, |fields, findings| Some(kernel(fields, findings))).map(|kernel| kernel.value).unwrap_or_default(),
+        hugepages: hugepages(fields, findings),
+        file: fields.named("file", ("path", None), findings, file),
+        unit: fields.named("unit", ("name", None), findings, unit),
+        package: packages(fields, findings),
+        access: fields.record("access", None, findings, |fields, findings| Some(access(fields, findings))).map(|access| access.value).unwrap_or_default(),
+        daemon: fields.table("daemon", findings, setting),
+        telemetry: fields.table("telemetry", findings, setting),
+        image: fields.name("image", findings),
+    })
+}
+
+fn sysctl(entry: &Entry, findings: &mut Findings<'_>) -> Option<Located<String>> {
+    let key = findings.located(entry.key.clone(), entry.span);
+    form::keep(Some(key), "a kernel parameter such as net.core.somaxconn", form::sysctl_key, findings)?;
+    let arg = lone(entry, "a number or a text", findings)?;
+    match &arg.value {
+        Scalar::Int(number) => Some(findings.located(number.to_string(), arg.span)),
+        Scalar::Bool(flag) => {
+            let help = format!("write {}", i32::from(*flag));
+            let diagnostic = findings.at(codes::WRONG_TYPE, arg.span, "a kernel parameter is a number or a text, and this is a boolean").help(help);
+            findings.push(diagnostic);
+            None
+        }
+        Scalar::Text(_) | Scalar::Float => form::keep(text(arg, findings), "a text on one line", form::line, findings),
+    }
+}
+
+fn kernel(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Kernel {
+    let mut module = fields.named("module", ("name", Some("options")), findings, |_, fields, findings| {
+        Some(Module {
+            options: form::keep(fields.text("options", findings), "module options on one line", form::line, findings),
+            blacklist: fields.boolean("blacklist", findings).filter(|blacklist| blacklist.value),
+        })
+    });
+    let lists = [("modules", false), ("blacklist", true)];
+    for (key, blacklist) in lists {
+        for name in fields.texts(key, findings) {
+            let blacklist = blacklist.then(|| Located::new(true, name.at.clone()));
+            if let Some(first) = module.get(&name.value) {
+                let diagnostic = findings
+                    .at(codes::DUPLICATE_KEY, name.at.span, format!("module {:?} is written twice", name.value))
+                    .label("the second")
+                    .also(&first.at, "the first");
+                findings.push(diagnostic);
+                continue;
+            }
+            module.insert(name.value, Located::new(Module { options: None, blacklist }, name.at));
+        }
+    }
+    for (name, entry) in &module {
+        let name = Located::new(name.clone(), entry.at.clone());
+        form::keep(Some(name), "the name of a kernel module", form::module, findings);
+    }
+    let args = fields.texts("args", findings);
+    let args = args.into_iter().filter_map(|arg| form::keep(Some(arg), "one kernel argument without spaces", form::kernel_arg, findings)).collect();
+    Kernel { module, args }
+}
+
+fn hugepages(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> BTreeMap<String, Located<u32>> {
+    let table = fields.table("hugepages", findings, |entry, findings| {
+        let size = entry.key.parse::<ByteSize>().ok().filter(|size| matches!(size.0 >> 10, 2048 | 1_048_576));
+        if size.is_none() {
+            let size = findings.located(entry.key.clone(), entry.span);
+            form::refuse(codes::BAD_VALUE, &size, "a page size, 2MiB or 1GiB", findings);
+        }
+        let count = Fields::integer_of(entry, (0, 1 << 24), findings);
+        count.filter(|_| size.is_some())
+    });
+    table.into_iter().map(|(size, count)| (size.parse::<ByteSize>().map_or(size, |size| size.to_string()), count)).collect()
+}
+
+fn file(path: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<FileEntry> {
+    let at = fields.place(findings);
+    if !form::path(path) {
+        let name = Located::new(path.to_owned(), at);
+        form::refuse(codes::BAD_HOST, &name, "an absolute path without . and ..", findings);
+    } else if !form::manageable(path) {
+        let name = Located::new(path.to_owned(), at);
+        form::refuse(codes::BAD_HOST, &name, "a path where a file may be managed: it belongs to the kernel or to the node daemon", findings);
+    }
+    let mode = fields.text("mode", findings).and_then(|mode| {
+        let digits = form::mode(&mode);
+        if digits.is_none() {
+            form::refuse(codes::BAD_VALUE, &mode, "a file mode such as \"0644\"", findings);
+        }
+        digits.map(|digits| Located::new(digits, mode.at))
+    });
+    let entry = FileEntry {
+        content: fields.text("content", findings),
+        template: fields.text("template", findings),
+        owner: form::keep(fields.text("owner", findings), "a user", form::account, findings),
+        group: form::keep(fields.text("group", findings), "a group", form::account, findings),
+        mode,
+    };
+    exclusive(entry.content.as_ref(), entry.template.as_ref(), findings);
+    if entry.template.is_none() && entry.content.is_none() {
+        fields.require::<()>("content", None, findings);
+    }
+    Some(entry)
+}
+
+fn exclusive(content: Option<&Located<String>>, template: Option<&Located<String>>, findings: &mut Findings<'_>) {
+    if let (Some(content), Some(template)) = (content, template) {
+        let diagnostic = findings
+            .at(codes::CONFLICT, template.at.span, "`content` and `template` exclude each other")
+            .also(&content.at, "the content");
+        findings.push(diagnostic);
+    }
+}
+
+fn unit(name: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<UnitEntry> {
+    let at = fields.place(findings);
+    let name = Located::new(name.to_owned(), at);
+    form::keep(Some(name), "a unit with its suffix, such as chrony.service", form::unit, findings);
+    let entry = UnitEntry {
+        content: fields.text("content", findings),
+        template: fields.text("template", findings),
+        enable: fields.boolean("enable", findings),
+        state: fields.choice("state", &["started", "stopped"], findings),
+    };
+    exclusive(entry.content.as_ref(), entry.template.as_ref(), findings);
+    let enabled = entry.enable.as_ref().filter(|enable| enable.value);
+    if let (Some(content), Some(enable)) = (&entry.content, enabled)
+        && !content.lines().any(|line| line.trim() == "[Install]")
+    {
+        let diagnostic = findings
+            .at(codes::BAD_HOST, enable.at.span, "the unit cannot be enabled: its content has no [Install] section")
+            .help("add [Install] with WantedBy=multi-user.target, or leave `enable` out");
+        findings.push(diagnostic);
+    }
+    Some(entry)
+}
+
+fn packages(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> BTreeMap<String, Located<String>> {
+    let packages = fields.named("package", ("name", Some("version")), findings, |name, fields, findings| {
+        let name = Located::new(name.to_owned(), fields.place(findings));
+        form::keep(Some(name), "the name of a package", form::package, findings);
+        let version = form::keep(fields.text("version", findings), "a version such as 570.86.15-1 or 570.*", form::version, findings);
+        fields.require("version", version, findings)
+    });
+    packages.into_iter().map(|(name, version)| (name, version.value)).collect()
+}
+
+fn access(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Access {
+    let key = fields.named("key", ("name", None), findings, |_, fields, findings| {
+        let key = fields.text("key", findings).and_then(|key| {
+            let bare = form::ssh_key(&key);
+            if bare.is_none() {
+                form::refuse(codes::BAD_VALUE, &key, "an SSH public key: type and base64", findings);
+            }
+            bare.map(|bare| Located::new(bare, key.at))
+        });
+        let entry = AccessKeyEntry {
+            principal: form::keep(fields.text("principal", findings), "a text on one line", form::line, findings),
+            account: form::keep(fields.text("account", findings), "a user", form::account, findings),
+            until: fields.parse("until", "a time such as 2026-11-30T12:00:00Z", findings),
+            key: fields.require("key", key, findings)?,
+        };
+        Some(entry)
+    });
+    Access { key }
+}
+
+fn setting(entry: &Entry, findings: &mut Findings<'_>) -> Option<Located<Setting>> {
+    if entry.args.len() > 1 || entry.form == crate::fleet::doc::Form::List {
+        let texts: Option<Vec<String>> = entry.args.iter().map(|arg| text(arg, findings).map(|text| text.value)).collect();
+        return texts.map(|texts| findings.located(Setting::List(texts), entry.span));
+    }
+    let arg = lone(entry, "a value", findings)?;
+    let value = match &arg.value {
+        Scalar::Bool(flag) => Setting::Bool(*flag),
+        Scalar::Int(number) => match i64::try_from(*number) {
+            Ok(number) => Setting::Int(number),
+            Err(_) => {
+                let diagnostic = findings.at(codes::OUT_OF_RANGE, arg.span, "the number does not fit 64 bits");
+                findings.push(diagnostic);
+                return None;
+            }
+        },
+        Scalar::Text(_) | Scalar::Float => Setting::Text(text(arg, findings)?.value),
+    };
+    Some(findings.located(value, arg.span))
 }

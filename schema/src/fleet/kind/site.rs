@@ -4,7 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{diagnostic::SourceRef, fleet::Located, name::Name};
+use super::{form, labels};
+use crate::{
+    diagnostic::SourceRef,
+    fleet::{
+        Located,
+        decode::{Fields, Findings, Subject},
+    },
+    name::Name,
+};
 
 /// A network of a site.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,4 +52,34 @@ pub struct Site {
     /// Its networks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub network: BTreeMap<String, Located<Network>>,
+}
+
+pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Site> {
+    let fields = &mut subject.fields;
+    let gateways = fields.texts("gateway", findings);
+    for later in ["boot", "bmc"] {
+        fields.later(later, "it comes with provisioning", findings);
+    }
+    Some(Site {
+        name: subject.name.clone(),
+        at: subject.at.clone(),
+        region: form::keep(fields.text("region", findings), "a text on one line", form::line, findings),
+        labels: labels(fields, findings),
+        gateway: gateways
+            .into_iter()
+            .filter_map(|gateway| form::keep(Some(gateway), "host:port", form::endpoint, findings))
+            .collect(),
+        network: fields.named("network", ("name", Some("cidr")), findings, |_, fields, findings| network(fields, findings)),
+    })
+}
+
+fn network(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Network> {
+    let cidr = form::keep(fields.text("cidr", findings), "an address range such as 10.20.0.0/16", form::cidr, findings);
+    let network = Network {
+        router: form::keep(fields.text("router", findings), "an address", form::address, findings),
+        vlan: fields.integer("vlan", (1, 4094), findings),
+        mtu: fields.integer("mtu", (576, 65_535), findings),
+        cidr: fields.require("cidr", cidr, findings)?,
+    };
+    Some(network)
 }

@@ -1,0 +1,58 @@
+//! Two documents that a single machine could match.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    diagnostic::{Diagnostic, codes},
+    fleet::{Located, Node},
+    name::Name,
+};
+
+/// Reports machines that two documents claim by MAC address, board serial or serial.
+pub(super) fn machines(nodes: &BTreeMap<Name, Node>, found: &mut Vec<Diagnostic>) {
+    let mut macs = BTreeMap::new();
+    let mut boards = BTreeMap::new();
+    let mut serials: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
+    for node in nodes.values() {
+        for mac in &node.mac {
+            claim("MAC address", mac, node, &mut macs, found);
+        }
+        if let Some(board) = &node.board_serial {
+            claim("board serial", board, node, &mut boards, found);
+        }
+        let Some(serial) = &node.serial else { continue };
+        let others = serials.entry(&serial.value).or_default();
+        // Blades share the serial of their chassis and are told apart by their boards.
+        if let Some(other) = others.iter().find(|other| other.board_serial.is_none() || node.board_serial.is_none()) {
+            let first = other.serial.as_ref().map_or(&other.at, |serial| &serial.at);
+            let diagnostic = twice("serial", serial, node, (other, first))
+                .help("machines that share a chassis serial are told apart by `board-serial`");
+            found.push(diagnostic);
+        }
+        others.push(node);
+    }
+}
+
+fn claim<'n>(
+    what: &str,
+    value: &'n Located<String>,
+    node: &'n Node,
+    claims: &mut BTreeMap<&'n str, (&'n Located<String>, &'n Node)>,
+    found: &mut Vec<Diagnostic>,
+) {
+    match claims.get(value.value.as_str()) {
+        Some((first, other)) => found.push(twice(what, value, node, (other, &first.at))),
+        None => {
+            claims.insert(&value.value, (value, node));
+        }
+    }
+}
+
+fn twice(what: &str, value: &Located<String>, node: &Node, (other, first): (&Node, &crate::diagnostic::SourceRef)) -> Diagnostic {
+    let message = if node.name == other.name {
+        format!("node/{} names the {what} {} twice", node.name, value.value)
+    } else {
+        format!("node/{} and node/{} both claim the machine with the {what} {}", other.name, node.name, value.value)
+    };
+    Diagnostic::new(codes::DUPLICATE_MACHINE, &value.at, message).label("the second").also(first, "the first")
+}

@@ -1,0 +1,122 @@
+//! Whether every template parses and every host that the documents describe can be rendered: each declared machine, and
+//! for every pool that admits others one machine without a document.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::hosts as groups;
+use crate::{
+    diagnostic::{Diagnostic, Lines, SourceRef, codes},
+    fleet::{
+        Fleet, Located, NodeOverlay, Profile, ResolvedProfile,
+        host::Composer,
+        kind::Admission,
+        suggest::similar,
+        template::{RenderError, Renderer, includes},
+    },
+    name::Name,
+};
+
+/// Checks the templates themselves, and that the named ones exist.
+pub(super) fn templates(templates: &BTreeMap<Arc<str>, Arc<str>>, profiles: &BTreeMap<Name, Profile>, found: &mut Vec<Diagnostic>) {
+    for (name, text) in templates {
+        if let Err(error) = Renderer::new([(&**name, &**text)]) {
+            found.push(diagnostic(&error, templates));
+            continue;
+        }
+        for include in includes(text).into_iter().filter(|include| !templates.contains_key(*include)) {
+            let start = text.find(include).unwrap_or(0);
+            let at = SourceRef::new(Arc::clone(name), Lines::new(text).span(start, start + include.len()));
+            found.push(missing(include, &at, templates));
+        }
+    }
+    for profile in profiles.values() {
+        let files = profile.file.values().filter_map(|file| file.template.as_ref());
+        let units = profile.unit.values().filter_map(|unit| unit.template.as_ref());
+        for template in files.chain(units).filter(|template| !templates.contains_key(template.value.as_str())) {
+            found.push(missing(template, &template.at, templates));
+        }
+    }
+}
+
+fn missing(name: &str, at: &SourceRef, templates: &BTreeMap<Arc<str>, Arc<str>>) -> Diagnostic {
+    let last = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    let moved = templates.keys().find(|path| last(path) == last(name)).map(|path| &**path);
+    let near = moved.or_else(|| similar(name, templates.keys().map(|path| &**path)));
+    let help = match near {
+        Some(near) => format!("did you mean {near:?}? templates are named by their path from the fleet's root"),
+        None => "templates are *.j2 files, named by their path from the fleet's root".to_owned(),
+    };
+    let shown: String = name.chars().take(100).collect();
+    Diagnostic::new(codes::TEMPLATE_MISSING, at, format!("there is no template {shown:?}")).label("not in the repository").help(help)
+}
+
+/// Renders every host. What goes wrong in many of them is said once.
+pub(super) fn hosts(fleet: &Fleet, found: &mut Vec<Diagnostic>) {
+    let mut said: BTreeSet<(String, usize, String)> = BTreeSet::new();
+    let strict = fleet.document.admission.as_ref().is_some_and(|admission| admission.value == Admission::Strict);
+    for (pool, profile, nodes) in groups(fleet) {
+        let Some(template) = fleet.host_template(&pool.name, profile) else { continue };
+        let Some(resolved) = fleet.resolved(profile) else { continue };
+        if template.templates.is_empty() || !complete(&template.templates, resolved) {
+            continue;
+        }
+        let Ok(composer) = Composer::new(&template) else { continue };
+        let undeclared = *profile == pool.profile.value && !strict;
+        let sample = undeclared.then(|| (format!("{}-00000000", pool.name), NodeOverlay::default(), None));
+        let declared = nodes.iter().map(|node| (node.name.to_string(), NodeOverlay::of(node), Some(&node.at)));
+        for (name, overlay, at) in declared.chain(sample) {
+            let Err(error) = composer.compose(&overlay, &name) else { continue };
+            if !said.insert((error.template.clone(), error.line, error.message.clone())) {
+                continue;
+            }
+            let mut diagnostic = diagnostic(&error, &fleet.templates);
+            diagnostic = match at {
+                Some(at) => diagnostic.also(at, format!("rendered for node/{name}, pool/{}, profile/{profile}", pool.name)),
+                None => diagnostic.also(&pool.at, format!("rendered for a machine of pool/{} that has no node document", pool.name)),
+            };
+            if let Some(user) = user(resolved, &template.templates, &error.template) {
+                diagnostic = diagnostic.also(&user.at, "the template is used here");
+            }
+            found.push(diagnostic);
+        }
+    }
+}
+
+/// Whether all templates of a profile, and what they include, are there; what is missing was reported.
+fn complete(templates: &BTreeMap<String, String>, resolved: &ResolvedProfile) -> bool {
+    let named = |name: &str| templates.contains_key(name);
+    used(resolved).all(|template| named(&template.value)) && templates.values().all(|text| includes(text).into_iter().all(named))
+}
+
+fn used(resolved: &ResolvedProfile) -> impl Iterator<Item = &Located<String>> {
+    let files = resolved.files.values().filter_map(|file| file.value.value.template.as_ref());
+    files.chain(resolved.units.values().filter_map(|unit| unit.value.value.template.as_ref()))
+}
+
+/// Where a profile names a template, or one that includes it.
+fn user<'r>(resolved: &'r ResolvedProfile, templates: &BTreeMap<String, String>, name: &str) -> Option<&'r Located<String>> {
+    let direct = used(resolved).find(|template| template.value == name);
+    direct.or_else(|| used(resolved).find(|template| templates.get(&template.value).is_some_and(|text| includes(text).contains(name))))
+}
+
+fn diagnostic(error: &RenderError, templates: &BTreeMap<Arc<str>, Arc<str>>) -> Diagnostic {
+    let (file, text) = templates.get_key_value(error.template.as_str()).map_or((Arc::from(error.template.as_str()), ""), |(file, text)| (Arc::clone(file), &**text));
+    let lines = Lines::new(text);
+    let span = match &error.range {
+        Some(range) => lines.span(range.start, range.end),
+        None => {
+            let start: usize = text.split_inclusive('\n').take(error.line.saturating_sub(1)).map(str::len).sum();
+            lines.span(start, start + text[start..].lines().next().unwrap_or("").len())
+        }
+    };
+    let help = match error.code {
+        codes::TEMPLATE_UNDEFINED => Some(
+            "templates see node, pool, site, profile and fleet, and of those only what the documents declare; {{ x | default(\"y\") }} says what to write without it",
+        ),
+        _ => None,
+    };
+    Diagnostic::new(error.code, &SourceRef::new(file, span), error.message.clone()).maybe_help(help.map(str::to_owned))
+}

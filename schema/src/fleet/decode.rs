@@ -1,0 +1,78 @@
+//! Decoding: entries of the document model into typed values, with everything that is wrong reported in one pass.
+//!
+//! [`Fields`] is how every kind reads its keys. It remembers which keys were asked for, so that what is left at the end
+//! is unknown and the known ones can be suggested. A getter returns `None` both when a key is absent and when its value
+//! is wrong; the latter was reported.
+
+mod fields;
+mod value;
+
+use std::sync::Arc;
+
+pub(super) use fields::{Fields, lone};
+pub(super) use value::text;
+
+use super::{
+    Located,
+    doc::{Arg, Entry, Object},
+};
+use crate::{
+    diagnostic::{Code, Diagnostic, SourceRef, Span},
+    name::Name,
+};
+
+/// Where findings of one file go.
+#[derive(Debug)]
+pub(super) struct Findings<'f> {
+    pub(super) file: Arc<str>,
+    pub(super) found: &'f mut Vec<Diagnostic>,
+}
+
+impl Findings<'_> {
+    pub(super) fn place(&self, span: Span) -> SourceRef {
+        SourceRef::new(Arc::clone(&self.file), span)
+    }
+
+    /// A finding to complete and to [`Findings::push`].
+    pub(super) fn at(&self, code: Code, span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(code, &self.place(span), message)
+    }
+
+    pub(super) fn push(&mut self, diagnostic: Diagnostic) {
+        self.found.push(diagnostic);
+    }
+
+    pub(super) fn located<T>(&self, value: T, span: Span) -> Located<T> {
+        Located::new(value, self.place(span))
+    }
+
+    /// The errors so far.
+    pub(super) fn errors(&self) -> usize {
+        self.found.iter().filter(|diagnostic| diagnostic.is_error()).count()
+    }
+}
+
+/// An object whose kind is known and whose keys are about to be read.
+pub(super) struct Subject<'o> {
+    pub(super) name: Name,
+    pub(super) at: SourceRef,
+    pub(super) fields: Fields<'o>,
+}
+
+/// The name of an object, checked.
+pub(super) fn name_of(object: &Object, findings: &mut Findings<'_>) -> Option<Name> {
+    let kind = &object.kind.0;
+    let Some(arg) = &object.name else {
+        let diagnostic = findings
+            .at(crate::diagnostic::codes::NO_IDENTITY, object.span, format!("this {kind} has no name"))
+            .help(format!("in KDL: {kind} \"name\" {{ … }}; in YAML: kind: {kind}, name: …"));
+        findings.push(diagnostic);
+        return None;
+    };
+    value::name(arg, findings).map(|name| name.value)
+}
+
+/// An entry that stands for one of its own arguments or fields.
+fn single(key: &str, arg: &Arg) -> Entry {
+    Entry { key: key.to_owned(), span: arg.span, args: vec![arg.clone()], fields: Vec::new(), form: super::doc::Form::Single }
+}

@@ -1,0 +1,362 @@
+//! [`Fields`]: the keys of one object or block.
+
+use std::{collections::BTreeMap, fmt::Display, str::FromStr};
+
+use super::{Findings, single, value};
+use crate::{
+    diagnostic::{SourceRef, Span, codes},
+    fleet::{
+        Located, Share,
+        doc::{Arg, Entry, Form, Scalar},
+        suggest::similar,
+    },
+    name::Name,
+};
+
+/// The keys of one object or block, being read.
+pub(in crate::fleet) struct Fields<'o> {
+    /// What the block is, for messages: `profile`, `hardware`.
+    what: String,
+    /// The object's or block's own place.
+    span: Span,
+    entries: &'o [Entry],
+    known: Vec<&'static str>,
+}
+
+impl<'o> Fields<'o> {
+    pub(in crate::fleet) fn new(what: impl Into<String>, span: Span, entries: &'o [Entry]) -> Self {
+        Self { what: what.into(), span, entries, known: Vec::new() }
+    }
+
+    /// All entries of a key.
+    pub(in crate::fleet) fn all(&mut self, key: &'static str) -> impl Iterator<Item = &'o Entry> + use<'o> {
+        self.known.push(key);
+        self.entries.iter().filter(move |entry| entry.key == key)
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key == key)
+    }
+
+    /// The one entry of a key that may be written once.
+    pub(in crate::fleet) fn one(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Option<&'o Entry> {
+        let mut entries = self.all(key);
+        let first = entries.next()?;
+        for second in entries {
+            let at = findings.place(first.span);
+            let diagnostic =
+                findings.at(codes::DUPLICATE_KEY, second.span, format!("`{key}` is written twice")).label("the second").also(&at, "the first");
+            findings.push(diagnostic);
+        }
+        Some(first)
+    }
+
+    fn scalar(&mut self, key: &'static str, expected: &str, findings: &mut Findings<'_>) -> Option<&'o Arg> {
+        let entry = self.one(key, findings)?;
+        lone(entry, expected, findings)
+    }
+
+    pub(in crate::fleet) fn text(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Option<Located<String>> {
+        self.scalar(key, "a text", findings).and_then(|arg| value::text(arg, findings))
+    }
+
+    pub(in crate::fleet) fn name(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Option<Located<Name>> {
+        self.scalar(key, "a name", findings).and_then(|arg| value::name(arg, findings))
+    }
+
+    pub(in crate::fleet) fn parse<T: FromStr>(&mut self, key: &'static str, expected: &str, findings: &mut Findings<'_>) -> Option<Located<T>> {
+        self.scalar(key, expected, findings).and_then(|arg| value::parse(arg, expected, findings))
+    }
+
+    pub(in crate::fleet) fn word<T: FromStr + Copy>(&mut self, key: &'static str, words: &[&str], findings: &mut Findings<'_>) -> Option<Located<T>> {
+        self.scalar(key, "a word", findings).and_then(|arg| value::word(arg, words, findings))
+    }
+
+    pub(in crate::fleet) fn boolean(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Option<Located<bool>> {
+        let entry = self.one(key, findings)?;
+        // A KDL node without anything after it is a flag: `rollout "x" { immediate }`.
+        if entry.form == Form::Node && entry.args.is_empty() && entry.fields.is_empty() {
+            return Some(findings.located(true, entry.span));
+        }
+        lone(entry, "a boolean", findings).and_then(|arg| value::boolean(arg, findings))
+    }
+
+    pub(in crate::fleet) fn integer<T>(&mut self, key: &'static str, bounds: (T, T), findings: &mut Findings<'_>) -> Option<Located<T>>
+    where
+        T: TryFrom<i128> + Into<i128> + Display + Copy,
+    {
+        self.scalar(key, "a whole number", findings).and_then(|arg| value::integer(arg, bounds, findings))
+    }
+
+    /// A whole number that is the value of a free key.
+    pub(in crate::fleet) fn integer_of<T>(entry: &Entry, bounds: (T, T), findings: &mut Findings<'_>) -> Option<Located<T>>
+    where
+        T: TryFrom<i128> + Into<i128> + Display + Copy,
+    {
+        lone(entry, "a whole number", findings).and_then(|arg| value::integer(arg, bounds, findings))
+    }
+
+    /// A share: `5%`, or the number 5 under a key that says percent.
+    pub(in crate::fleet) fn share(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Option<Located<Share>> {
+        let arg = self.scalar(key, "a share such as 5%", findings)?;
+        if matches!(arg.value, Scalar::Int(_)) {
+            let percent = value::integer(arg, (0_u8, 100), findings)?;
+            return Share::percent(percent.value).map(|share| findings.located(share, arg.span));
+        }
+        value::parse(arg, "a share such as 5%", findings)
+    }
+
+    /// A whole number or a share, kept as its text.
+    pub(in crate::fleet) fn count_or_share(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Option<Located<String>> {
+        let arg = self.scalar(key, "a number or a share such as 5%", findings)?;
+        if matches!(arg.value, Scalar::Int(_)) {
+            return value::integer(arg, (0_u32, u32::MAX), findings).map(|number| number.map(|number| number.to_string()));
+        }
+        value::parse::<Share>(arg, "a number or a share such as 5%", findings).map(|share| share.map(|share| share.to_string()))
+    }
+
+    /// One of a few words, kept as its text.
+    pub(in crate::fleet) fn choice(&mut self, key: &'static str, words: &[&str], findings: &mut Findings<'_>) -> Option<Located<String>> {
+        let arg = self.scalar(key, "a word", findings)?;
+        value::choice(arg, words, findings)
+    }
+
+    /// The block's own place.
+    pub(in crate::fleet) fn place(&self, findings: &Findings<'_>) -> SourceRef {
+        findings.place(self.span)
+    }
+
+    /// The values of a list: arguments of one or several KDL nodes, or one YAML list.
+    pub(in crate::fleet) fn args(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Vec<&'o Arg> {
+        let mut args = Vec::new();
+        for entry in self.all(key) {
+            if let Some(field) = entry.fields.first() {
+                let diagnostic = findings.at(codes::WRONG_TYPE, field.span, format!("`{key}` is a list of values without keys of their own"));
+                findings.push(diagnostic);
+            }
+            args.extend(&entry.args);
+        }
+        args
+    }
+
+    pub(in crate::fleet) fn texts(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Vec<Located<String>> {
+        self.args(key, findings).into_iter().filter_map(|arg| value::text(arg, findings)).collect()
+    }
+
+    pub(in crate::fleet) fn words<T: FromStr + Copy>(&mut self, key: &'static str, words: &[&str], findings: &mut Findings<'_>) -> Vec<Located<T>> {
+        self.args(key, findings).into_iter().filter_map(|arg| value::word(arg, words, findings)).collect()
+    }
+
+    /// A mapping of free keys to values: `sysctl { vm.swappiness 10 }`.
+    pub(in crate::fleet) fn table<T>(
+        &mut self,
+        key: &'static str,
+        findings: &mut Findings<'_>,
+        mut each: impl FnMut(&'o Entry, &mut Findings<'_>) -> Option<Located<T>>,
+    ) -> BTreeMap<String, Located<T>> {
+        let mut table = BTreeMap::new();
+        let Some(entry) = self.one(key, findings) else { return table };
+        block(entry, findings);
+        let mut places: BTreeMap<&str, Span> = BTreeMap::new();
+        for field in &entry.fields {
+            if let Some(first) = places.insert(&field.key, field.span) {
+                let at = findings.place(first);
+                let diagnostic = findings
+                    .at(codes::DUPLICATE_KEY, field.span, format!("`{}` is written twice", field.key))
+                    .label("the second")
+                    .also(&at, "the first");
+                findings.push(diagnostic);
+                continue;
+            }
+            if let Some(value) = each(field, findings) {
+                table.insert(field.key.clone(), value);
+            }
+        }
+        table
+    }
+
+    /// A mapping of free keys to texts.
+    pub(in crate::fleet) fn text_table(&mut self, key: &'static str, findings: &mut Findings<'_>) -> BTreeMap<String, Located<String>> {
+        self.table(key, findings, |entry, findings| lone(entry, "a text", findings).and_then(|arg| value::text(arg, findings)))
+    }
+
+    /// A block with keys of its own: `hardware { … }`. An argument stands for the key `positional`.
+    pub(in crate::fleet) fn record<T>(
+        &mut self,
+        key: &'static str,
+        positional: Option<&'static str>,
+        findings: &mut Findings<'_>,
+        each: impl FnOnce(&mut Fields<'_>, &mut Findings<'_>) -> Option<T>,
+    ) -> Option<Located<T>> {
+        let entry = self.one(key, findings)?;
+        if entry.form == Form::Item {
+            let diagnostic = findings.at(codes::WRONG_TYPE, entry.span, format!("`{key}` is one mapping, not a list"));
+            findings.push(diagnostic);
+        }
+        record(key, entry, &entry.args, positional, findings, each)
+    }
+
+    /// Things with a name each: `file "/etc/motd" mode="0644"` as often as needed; in YAML a mapping by name, or a list
+    /// of mappings that have `id`. A second argument, or a value in place of a mapping, stands for the key `short`.
+    pub(in crate::fleet) fn named<T>(
+        &mut self,
+        key: &'static str,
+        (id, short): (&'static str, Option<&'static str>),
+        findings: &mut Findings<'_>,
+        mut each: impl FnMut(&str, &mut Fields<'_>, &mut Findings<'_>) -> Option<T>,
+    ) -> BTreeMap<String, Located<T>> {
+        let mut things: BTreeMap<String, Located<T>> = BTreeMap::new();
+        let mut places: BTreeMap<String, SourceRef> = BTreeMap::new();
+        let mut add = |name: String, span: Span, (entry, args): (&Entry, &[Arg]), findings: &mut Findings<'_>| {
+            let at = findings.place(span);
+            if let Some(first) = places.get(&name) {
+                let diagnostic = findings
+                    .at(codes::DUPLICATE_KEY, span, format!("{key} {name:?} is written twice"))
+                    .label("the second")
+                    .also(first, "the first");
+                findings.push(diagnostic);
+                return;
+            }
+            places.insert(name.clone(), at.clone());
+            let value = record(key, entry, args, short, findings, |fields, findings| {
+                fields.known.push(id);
+                each(&name, fields, findings)
+            });
+            if let Some(value) = value {
+                things.insert(name, Located::new(value.value, at));
+            }
+        };
+        for entry in self.all(key) {
+            let own = entry.fields.iter().find(|field| field.key == id);
+            if entry.form == Form::Node && !entry.args.is_empty() {
+                if let Some(name) = value::text(&entry.args[0], findings) {
+                    add(name.value, entry.args[0].span, (entry, &entry.args[1..]), findings);
+                }
+            } else if let Some(own) = own {
+                let name = lone(own, "a text", findings).and_then(|arg| value::text(arg, findings));
+                if let Some(name) = name {
+                    add(name.value, name.at.span, (entry, &[]), findings);
+                }
+            } else if entry.form == Form::Map || (entry.form == Form::Node && !entry.fields.is_empty()) {
+                for field in &entry.fields {
+                    add(field.key.clone(), field.span, (field, &field.args), findings);
+                }
+            } else {
+                let diagnostic = findings.at(codes::WRONG_TYPE, entry.span, format!("every {key} has a name")).help(format!(
+                    "in KDL: {key} \"name\" {{ … }}; in YAML a mapping by name, or a list of mappings that have `{id}`"
+                ));
+                findings.push(diagnostic);
+            }
+        }
+        things
+    }
+
+    /// Reports a key that a later version reads.
+    pub(in crate::fleet) fn later(&mut self, key: &'static str, why: &str, findings: &mut Findings<'_>) {
+        for entry in self.all(key) {
+            let diagnostic = findings.at(codes::LATER_KEY, entry.span, format!("this version does not carry `{key}`: {why}"));
+            findings.push(diagnostic);
+        }
+    }
+
+    /// Notes a key that is kept without effect.
+    pub(in crate::fleet) fn recorded(&self, key: &str, findings: &mut Findings<'_>) {
+        if let Some(entry) = self.entries.iter().find(|entry| entry.key == key) {
+            let message = format!("`{key}` is recorded; nothing in this version acts on it");
+            let diagnostic = findings.at(codes::RECORDED_ONLY, entry.span, message);
+            findings.push(diagnostic);
+        }
+    }
+
+    /// Insists on a key. A value that was wrong has been reported and is not missed a second time.
+    pub(in crate::fleet) fn require<T>(&self, key: &str, value: Option<T>, findings: &mut Findings<'_>) -> Option<T> {
+        if value.is_none() && !self.has(key) {
+            let mut diagnostic = findings.at(codes::MISSING_KEY, self.span, format!("{} needs `{key}`", self.what));
+            let unknown = self.entries.iter().map(|entry| entry.key.as_str()).filter(|other| !self.known.contains(other));
+            if let Some(near) = similar(key, unknown) {
+                diagnostic = diagnostic.help(format!("was `{near}` meant to be `{key}`?"));
+            }
+            findings.push(diagnostic);
+        }
+        value
+    }
+
+    /// Reports every key that nobody asked for.
+    pub(in crate::fleet) fn finish(&self, findings: &mut Findings<'_>) {
+        for entry in self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str())) {
+            let shown: String = entry.key.chars().take(60).collect();
+            let near = similar(&entry.key, self.known.iter().copied());
+            let help = near.map_or_else(|| format!("the keys are: {}", self.list()), |near| format!("did you mean `{near}`?"));
+            let diagnostic = findings
+                .at(codes::UNKNOWN_KEY, entry.span, format!("{} has no key `{shown}`", self.what))
+                .label("unknown key")
+                .help(help);
+            findings.push(diagnostic);
+        }
+    }
+
+    fn list(&self) -> String {
+        let mut known = self.known.clone();
+        known.sort_unstable();
+        known.dedup();
+        known.join(", ")
+    }
+}
+
+/// The only argument of an entry that takes one value.
+pub(in crate::fleet) fn lone<'o>(entry: &'o Entry, expected: &str, findings: &mut Findings<'_>) -> Option<&'o Arg> {
+    let found = match (entry.form, entry.args.as_slice(), entry.fields.is_empty()) {
+        (Form::Node | Form::Single, [arg], true) => return Some(arg),
+        (Form::List, ..) => "a list",
+        (_, [], true) => "no value",
+        (_, _, false) => "a block with keys",
+        (_, [_, second, ..], true) => {
+            let diagnostic =
+                findings.at(codes::WRONG_TYPE, second.span, format!("`{}` takes one value, {expected}", entry.key)).label("a second value");
+            findings.push(diagnostic);
+            return None;
+        }
+        (Form::Map | Form::Item, ..) => "a mapping",
+    };
+    let diagnostic = findings.at(codes::WRONG_TYPE, entry.span, format!("`{}` takes {expected}, and this is {found}", entry.key));
+    findings.push(diagnostic);
+    None
+}
+
+fn block(entry: &Entry, findings: &mut Findings<'_>) {
+    if let Some(arg) = entry.args.first() {
+        let diagnostic = findings
+            .at(codes::WRONG_TYPE, arg.span, format!("`{}` takes keys with values, and this is a value", entry.key))
+            .help(format!("in KDL: {} {{ key value }}; in YAML: {}: {{key: value}}", entry.key, entry.key));
+        findings.push(diagnostic);
+    }
+}
+
+fn record<T>(
+    what: &'static str,
+    entry: &Entry,
+    args: &[Arg],
+    positional: Option<&'static str>,
+    findings: &mut Findings<'_>,
+    each: impl FnOnce(&mut Fields<'_>, &mut Findings<'_>) -> Option<T>,
+) -> Option<Located<T>> {
+    let mut own = Vec::new();
+    let rest = match (positional, args) {
+        (Some(key), [arg, rest @ ..]) => {
+            own.push(single(key, arg));
+            rest
+        }
+        _ => args,
+    };
+    if let Some(extra) = rest.first() {
+        let diagnostic = findings
+            .at(codes::WRONG_TYPE, extra.span, format!("`{what}` takes keys with values, and this is a value without a key"))
+            .help("write key=value, or put keys in a block: { key \"value\" }");
+        findings.push(diagnostic);
+    }
+    own.extend(entry.fields.iter().cloned());
+    let mut fields = Fields::new(what, entry.span, &own);
+    let value = each(&mut fields, findings);
+    fields.finish(findings);
+    value.map(|value| findings.located(value, entry.span))
+}

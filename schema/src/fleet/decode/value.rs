@@ -1,0 +1,147 @@
+//! Single values: what was expected, what was found, and what to write.
+
+use std::{fmt::Display, str::FromStr};
+
+use super::Findings;
+use crate::{
+    diagnostic::codes,
+    fleet::{
+        Located,
+        doc::{Arg, Scalar},
+        suggest::similar,
+    },
+    name::Name,
+};
+
+/// A text; a number or boolean says "quote it".
+pub(in crate::fleet) fn text(arg: &Arg, findings: &mut Findings<'_>) -> Option<Located<String>> {
+    let (what, written) = match &arg.value {
+        Scalar::Text(text) => return Some(findings.located(text.clone(), arg.span)),
+        Scalar::Bool(flag) => ("boolean", Some(flag.to_string())),
+        Scalar::Int(number) => ("number", Some(number.to_string())),
+        Scalar::Float => ("number", None),
+    };
+    let help = match written {
+        Some(written) => format!("quote it: \"{written}\""),
+        None => "quote it, exactly as it should be read: \"…\"".to_owned(),
+    };
+    let diagnostic = findings
+        .at(codes::QUOTE_IT, arg.span, format!("a text is expected here, and this is a {what}"))
+        .label(format!("a {what}"))
+        .help(help);
+    findings.push(diagnostic);
+    None
+}
+
+/// A boolean.
+pub(super) fn boolean(arg: &Arg, findings: &mut Findings<'_>) -> Option<Located<bool>> {
+    if let Scalar::Bool(flag) = arg.value {
+        return Some(findings.located(flag, arg.span));
+    }
+    let mut diagnostic = wrong(arg, findings, "a boolean");
+    diagnostic.help = match &arg.value {
+        Scalar::Text(text) => {
+            let flag = match text.to_ascii_lowercase().as_str() {
+                "yes" | "on" | "y" | "true" => Some("true"),
+                "no" | "off" | "n" | "false" => Some("false"),
+                _ => None,
+            };
+            flag.map(|flag| format!("write {flag} in YAML, #{flag} in KDL"))
+        }
+        Scalar::Int(_) | Scalar::Float | Scalar::Bool(_) => None,
+    };
+    diagnostic.help.get_or_insert_with(|| "write true or false in YAML, #true or #false in KDL".to_owned());
+    findings.push(diagnostic);
+    None
+}
+
+/// A whole number within bounds.
+pub(super) fn integer<T: TryFrom<i128> + Display>(arg: &Arg, (low, high): (T, T), findings: &mut Findings<'_>) -> Option<Located<T>>
+where
+    T: Into<i128> + Copy,
+{
+    let Scalar::Int(number) = arg.value else {
+        let mut diagnostic = wrong(arg, findings, "a whole number");
+        if matches!(&arg.value, Scalar::Text(text) if text.parse::<i128>().is_ok()) {
+            diagnostic.help = Some("write the number without quotes".to_owned());
+        }
+        findings.push(diagnostic);
+        return None;
+    };
+    let fits = number >= low.into() && number <= high.into();
+    match T::try_from(number) {
+        Ok(value) if fits => Some(findings.located(value, arg.span)),
+        Ok(_) | Err(_) => {
+            let diagnostic = findings.at(codes::OUT_OF_RANGE, arg.span, format!("{number} is not between {low} and {high}"));
+            findings.push(diagnostic);
+            None
+        }
+    }
+}
+
+/// A name.
+pub(super) fn name(arg: &Arg, findings: &mut Findings<'_>) -> Option<Located<Name>> {
+    let text = text(arg, findings)?;
+    match Name::new(text.value.clone()) {
+        Ok(name) => Some(Located::new(name, text.at)),
+        Err(error) => {
+            let mut diagnostic = findings.at(codes::BAD_NAME, arg.span, error.to_string());
+            let mended: String = text.to_lowercase().chars().map(|c| if matches!(c, 'a'..='z' | '0'..='9') { c } else { '-' }).take(63).collect();
+            let mended = mended.trim_matches('-');
+            if Name::new(mended).is_ok() {
+                diagnostic = diagnostic.help(format!("for example \"{mended}\""));
+            }
+            findings.push(diagnostic);
+            None
+        }
+    }
+}
+
+/// A text of a form: a duration, a size, a time.
+pub(super) fn parse<T: FromStr>(arg: &Arg, expected: &str, findings: &mut Findings<'_>) -> Option<Located<T>> {
+    let text = text(arg, findings)?;
+    match text.parse() {
+        Ok(value) => Some(findings.located(value, arg.span)),
+        Err(_) => {
+            let shown: String = text.chars().take(60).collect();
+            let diagnostic = findings.at(codes::BAD_VALUE, arg.span, format!("{shown:?} is not {expected}")).label(format!("expected {expected}"));
+            findings.push(diagnostic);
+            None
+        }
+    }
+}
+
+/// One of a few words.
+pub(super) fn word<T: FromStr>(arg: &Arg, words: &[&str], findings: &mut Findings<'_>) -> Option<Located<T>> {
+    let text = choice(arg, words, findings)?;
+    let value = text.value.parse().ok().expect("the words of a key are those of its type");
+    Some(Located::new(value, text.at))
+}
+
+/// One of a few words, as a text.
+pub(super) fn choice(arg: &Arg, words: &[&str], findings: &mut Findings<'_>) -> Option<Located<String>> {
+    let text = text(arg, findings)?;
+    if words.contains(&text.value.as_str()) {
+        return Some(text);
+    }
+    let shown: String = text.chars().take(60).collect();
+    let possible = words.join(", ");
+    let help = match similar(&text, words.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`? the words are: {possible}"),
+        None => format!("the words are: {possible}"),
+    };
+    let diagnostic = findings.at(codes::UNKNOWN_WORD, arg.span, format!("{shown:?} is none of the words that are possible here")).help(help);
+    findings.push(diagnostic);
+    None
+}
+
+/// "X is expected, and this is Y".
+pub(super) fn wrong(arg: &Arg, findings: &Findings<'_>, expected: &str) -> crate::diagnostic::Diagnostic {
+    let found = match &arg.value {
+        Scalar::Bool(_) => "a boolean",
+        Scalar::Int(_) => "a number",
+        Scalar::Float => "a number with a fraction",
+        Scalar::Text(_) => "a text",
+    };
+    findings.at(codes::WRONG_TYPE, arg.span, format!("{expected} is expected here, and this is {found}")).label(found)
+}

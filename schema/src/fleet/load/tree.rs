@@ -1,0 +1,141 @@
+//! Which files of a tree are the fleet's: the root file, what it ignores, and what cannot be read.
+
+use std::sync::Arc;
+
+use super::{Limits, ParsedFile, about, no_root, parse_all};
+use crate::{
+    diagnostic::{Diagnostic, codes},
+    fleet::{
+        Sources,
+        doc::{Parsed, Scalar},
+        glob,
+        parse::Syntax,
+        sources::SourceBlob,
+    },
+};
+
+const ROOTS: [&str; 3] = ["fleet.kdl", "fleet.yaml", "fleet.yml"];
+const MAX_PATH: usize = 512;
+const MAX_COMPONENT: usize = 128;
+
+/// The fleet's files, parsed. Empty when there is no fleet to read.
+pub(super) fn files(sources: &Sources, limits: Limits, found: &mut Vec<Diagnostic>) -> Vec<ParsedFile> {
+    let mut roots = sources.iter().filter(|(path, _)| ROOTS.contains(&&***path));
+    let Some((root, blob)) = roots.next() else {
+        found.push(no_root());
+        return Vec::new();
+    };
+    if let Some((second, _)) = roots.next() {
+        found.push(about(second, codes::SECOND_ROOT, format!("{root} is there too: a fleet has one fleet file")));
+        return Vec::new();
+    }
+    let Some(bytes) = bytes(root, blob, found) else { return Vec::new() };
+    let syntax = Syntax::of(root).expect("the root's names have an ending that is known");
+    let mut parsed = parse_all(&[(Arc::clone(root), syntax, bytes)]);
+    let ignore = ignore(&parsed[0].parsed);
+    let mut rest = Vec::new();
+    let mut total = 0_u64;
+    for (path, blob) in sources.iter().filter(|(path, _)| *path != root) {
+        let hidden = path.split('/').any(|part| part.starts_with('.') && part != "." && part != "..");
+        if hidden || ignore.iter().any(|pattern| glob::covers(pattern, path)) {
+            continue;
+        }
+        let Some((syntax, bytes)) = one(path, blob, root, found) else { continue };
+        total += bytes.len() as u64;
+        if rest.len() >= limits.files || total > limits.bytes {
+            let message = format!("the tree is too large for one fleet: at most {} files and {} MiB", limits.files, limits.bytes >> 20);
+            found.push(about(path, codes::TOO_MANY, message));
+            return Vec::new();
+        }
+        rest.push((Arc::clone(path), syntax, bytes));
+    }
+    parsed.extend(parse_all(&rest));
+    parsed
+}
+
+/// The file at a path, when it is the fleet's and can be read.
+fn one(path: &Arc<str>, blob: &SourceBlob, root: &str, found: &mut Vec<Diagnostic>) -> Option<(Syntax, Arc<[u8]>)> {
+    let syntax = Syntax::of(path);
+    let name = path.rsplit('/').next().unwrap_or(path);
+    match blob {
+        SourceBlob::Submodule => {
+            let diagnostic = about(path, codes::SUBMODULE, "a submodule inside the fleet is not read")
+                .help("copy its files, or list its path under `ignore` in the fleet file");
+            found.push(diagnostic);
+            return None;
+        }
+        // A link without an ending may stand for a folder of fleet files.
+        SourceBlob::Symlink if syntax.is_some() || !name.contains('.') => {
+            let diagnostic = about(path, codes::SYMLINK, "a symbolic link is not followed")
+                .help("put the file itself here, or list its path under `ignore` in the fleet file");
+            found.push(diagnostic);
+            return None;
+        }
+        SourceBlob::BadPath => {
+            found.push(about(path, codes::BAD_PATH, "the path is not UTF-8"));
+            return None;
+        }
+        SourceBlob::Symlink | SourceBlob::Bytes(_) | SourceBlob::TooLarge { .. } | SourceBlob::Unreadable { .. } => {}
+    }
+    if name.ends_with(".cedar") || path.starts_with("trust/") {
+        let diagnostic = about(path, codes::LEFT_ALONE, "this version does not read trust policies and access policies: the file has no effect");
+        found.push(diagnostic);
+        return None;
+    }
+    let syntax = syntax?;
+    if let Some(why) = unusable(path) {
+        found.push(about(path, codes::BAD_PATH, format!("the path {why}")));
+        return None;
+    }
+    if ROOTS.contains(&name) {
+        let diagnostic = about(path, codes::SECOND_ROOT, format!("{root} is the fleet file; a second one below it is not read"))
+            .help("rename the file, or list its folder under `ignore` in the fleet file");
+        found.push(diagnostic);
+        return None;
+    }
+    bytes(path, blob, found).map(|bytes| (syntax, bytes))
+}
+
+fn bytes(path: &Arc<str>, blob: &SourceBlob, found: &mut Vec<Diagnostic>) -> Option<Arc<[u8]>> {
+    let diagnostic = match blob {
+        SourceBlob::Bytes(bytes) if bytes.len() as u64 <= Sources::MAX_FILE_BYTES => return Some(Arc::clone(bytes)),
+        SourceBlob::Bytes(bytes) => too_large(path, bytes.len() as u64),
+        SourceBlob::TooLarge { bytes } => too_large(path, *bytes),
+        SourceBlob::Unreadable { reason } => about(path, codes::UNREADABLE, format!("the file cannot be read: {reason}")),
+        SourceBlob::Symlink => about(path, codes::SYMLINK, "a symbolic link is not followed"),
+        SourceBlob::Submodule => about(path, codes::SUBMODULE, "a submodule is not read"),
+        SourceBlob::BadPath => about(path, codes::BAD_PATH, "the path is not UTF-8"),
+    };
+    found.push(diagnostic);
+    None
+}
+
+fn too_large(path: &Arc<str>, bytes: u64) -> Diagnostic {
+    let most = Sources::MAX_FILE_BYTES >> 10;
+    about(path, codes::FILE_TOO_LARGE, format!("the file has {} KiB, and at most {most} KiB are read", bytes.div_ceil(1024)))
+        .help("spread the objects over several files")
+}
+
+fn unusable(path: &str) -> Option<&'static str> {
+    if path.len() > MAX_PATH {
+        return Some("is longer than 512 bytes");
+    }
+    if path.chars().any(|letter| letter.is_control() || letter == '\\' || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')) {
+        return Some("holds a control character or a backslash");
+    }
+    if path.split('/').any(|part| part.is_empty() || part == "." || part == "..") {
+        return Some("is not a plain path below the root");
+    }
+    path.split('/').any(|part| part.len() > MAX_COMPONENT).then_some("has a component of more than 128 bytes")
+}
+
+/// What the root file lists under `ignore`, read before it is decoded.
+fn ignore(root: &Parsed) -> Vec<String> {
+    let fields = root.objects.iter().filter(|object| object.kind.0 == "fleet").flat_map(|object| &object.fields);
+    let args = fields.filter(|field| field.key == "ignore").flat_map(|field| &field.args);
+    args.filter_map(|arg| match &arg.value {
+        Scalar::Text(pattern) => Some(pattern.clone()),
+        Scalar::Bool(_) | Scalar::Int(_) | Scalar::Float => None,
+    })
+    .collect()
+}

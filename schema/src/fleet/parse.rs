@@ -1,0 +1,56 @@
+//! Parsing one file: bytes in, objects of the shared document model out. Nothing here knows a kind or another file.
+
+mod guard;
+mod kdl;
+mod text;
+mod yaml;
+
+use super::doc::{Parsed, problem};
+use crate::diagnostic::{Diagnostic, Span, codes};
+
+/// Levels of blocks, lists or comments that a document may nest.
+pub(super) const MAX_DEPTH: usize = 32;
+
+/// The syntax that a path's ending names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Syntax {
+    Kdl,
+    Yaml,
+    Template,
+}
+
+impl Syntax {
+    pub(super) fn of(path: &str) -> Option<Self> {
+        match path.rsplit_once('.')?.1 {
+            "kdl" => Some(Self::Kdl),
+            "yaml" | "yml" => Some(Self::Yaml),
+            "j2" => Some(Self::Template),
+            _ => None,
+        }
+    }
+}
+
+/// Parses a file. A template is only checked as text.
+pub(super) fn parse(bytes: &[u8], syntax: Syntax) -> Parsed {
+    let mut parsed = Parsed { whole: true, ..Parsed::default() };
+    match text::check(bytes, &mut parsed.problems) {
+        Some(text) => parsed.text = text,
+        None => {
+            parsed.whole = false;
+            return parsed;
+        }
+    }
+    match syntax {
+        Syntax::Kdl => kdl::parse(&mut parsed),
+        Syntax::Yaml => yaml::parse(&mut parsed),
+        Syntax::Template => {}
+    }
+    parsed
+}
+
+/// A null, in either syntax.
+fn null(span: Span) -> Diagnostic {
+    problem(codes::NULL, span, "null means nothing here")
+        .label("null")
+        .help("leave the key out; an empty text is \"\", in YAML an empty list is [] and an empty mapping {}")
+}

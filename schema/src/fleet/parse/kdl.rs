@@ -1,0 +1,171 @@
+//! KDL version 2 into the document model.
+
+use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
+
+use super::guard;
+use crate::{
+    diagnostic::{Diagnostic, Lines, Span, codes},
+    fleet::doc::{Arg, Entry, Form, Object, Parsed, Scalar, problem},
+};
+
+/// Parses `parsed.text`.
+pub(super) fn parse(parsed: &mut Parsed) {
+    let lines = Lines::new(&parsed.text);
+    let mut reader = Reader { lines: &lines, problems: Vec::new() };
+    match guard::scan(lines.text()) {
+        Err(deep) => {
+            let message = format!("{} are nested too deeply: at most {} levels", deep.what, super::MAX_DEPTH);
+            reader.problems.push(problem(codes::TOO_DEEP, lines.span(deep.at, deep.at + 1), message).label("the limit is passed here"));
+            parsed.whole = false;
+        }
+        Ok(seen) => match KdlDocument::parse_v2(lines.text()) {
+            Ok(document) => {
+                parsed.objects = document.nodes().iter().filter_map(|node| reader.object(node)).collect();
+            }
+            Err(error) => {
+                parsed.whole = false;
+                reader.syntax(&error, seen.v1);
+            }
+        },
+    }
+    parsed.problems.append(&mut reader.problems);
+}
+
+struct Reader<'t> {
+    lines: &'t Lines<'t>,
+    problems: Vec<Diagnostic>,
+}
+
+impl Reader<'_> {
+    fn syntax(&mut self, error: &kdl::KdlError, v1: Option<(usize, usize)>) {
+        if let Some((start, end)) = v1 {
+            let word = &self.lines.text()[start..end];
+            let (message, help) = if word == "r" {
+                ("raw strings of KDL version 1 are not read".to_owned(), "version 2 writes a raw string as #\"…\"#".to_owned())
+            } else {
+                (format!("a bare `{word}` belongs to KDL version 1"), format!("version 2 writes #{word}; a text is quoted: \"{word}\""))
+            };
+            self.problems.push(problem(codes::KDL_V1, self.lines.span(start, end), message).label("written in KDL version 1").help(help));
+            return;
+        }
+        for found in &error.diagnostics {
+            let span = self.trim(found.span.offset(), found.span.offset() + found.span.len());
+            let message = match found.message.as_deref().map(|text| text.trim_end_matches('.')) {
+                Some(text) if !text.is_empty() => format!("not valid KDL: {}", lower(text)),
+                Some(_) | None => "not valid KDL".to_owned(),
+            };
+            let mut diagnostic = problem(codes::KDL_SYNTAX, span, message);
+            diagnostic.label = found.label.clone();
+            diagnostic.help = found.help.clone();
+            self.problems.push(diagnostic);
+        }
+        if error.diagnostics.is_empty() {
+            self.problems.push(problem(codes::KDL_SYNTAX, Span::START, "not valid KDL"));
+        }
+    }
+
+    /// The range without white space at its ends.
+    fn trim(&self, start: usize, end: usize) -> Span {
+        let text = self.lines.text();
+        let end = end.min(text.len());
+        match text.get(start..end) {
+            Some(range) if !range.trim().is_empty() => {
+                let lead = range.len() - range.trim_start().len();
+                self.lines.span(start + lead, start + lead + range.trim().len())
+            }
+            _ => self.lines.span(start, end),
+        }
+    }
+
+    fn annotation(&mut self, present: bool, span: Span) {
+        if present {
+            let message = "type annotations have no meaning in a fleet file";
+            self.problems.push(problem(codes::TYPE_ANNOTATION, span, message).help("delete the part in parentheses"));
+        }
+    }
+
+    fn object(&mut self, node: &KdlNode) -> Option<Object> {
+        let entry = self.node(node)?;
+        let mut args = entry.args.into_iter();
+        let name = args.next();
+        if let Some(extra) = args.next() {
+            let message = format!("{} has one name, then its keys", article(&entry.key));
+            self.problems.push(
+                problem(codes::WRONG_TYPE, extra.span, message).label("a second value").help("write key=value, or put keys in a block: { key \"value\" }"),
+            );
+        }
+        Some(Object { kind: (entry.key, entry.span), name, fields: entry.fields, span: entry.span })
+    }
+
+    fn node(&mut self, node: &KdlNode) -> Option<Entry> {
+        let name = node.name();
+        let span = self.trim(name.span().offset(), name.span().offset() + name.span().len());
+        self.annotation(node.ty().is_some(), span);
+        let mut entry = Entry { key: name.value().to_owned(), span, args: Vec::new(), fields: Vec::new(), form: Form::Node };
+        for item in node.entries() {
+            let Some(arg) = self.arg(item) else { continue };
+            let Some(key) = item.name() else {
+                entry.args.push(arg);
+                continue;
+            };
+            let span = self.trim(key.span().offset(), key.span().offset() + key.span().len());
+            let field = Entry { key: key.value().to_owned(), span, args: vec![arg], fields: Vec::new(), form: Form::Single };
+            match entry.fields.iter().find(|other| other.key == field.key) {
+                Some(first) => self.problems.push(twice(&field.key, first.span, field.span)),
+                None => entry.fields.push(field),
+            }
+        }
+        if let Some(children) = node.children() {
+            entry.fields.extend(children.nodes().iter().filter_map(|child| self.node(child)));
+        }
+        Some(entry)
+    }
+
+    fn arg(&mut self, entry: &KdlEntry) -> Option<Arg> {
+        let (start, length) = (entry.span().offset(), entry.span().len());
+        let whole = self.trim(start, start + length);
+        let text = self.lines.text().get(whole.start as usize..whole.end as usize).unwrap_or("");
+        let repr = entry.format().map_or("", |format| format.value_repr.as_str());
+        // The span of a property covers its key; the value's text is its end.
+        let span = match text.rfind(repr) {
+            Some(index) if !repr.is_empty() => {
+                let start = whole.start as usize + index;
+                self.lines.span(start, start + repr.len())
+            }
+            _ => whole,
+        };
+        self.annotation(entry.ty().is_some(), span);
+        let value = match entry.value() {
+            KdlValue::String(text) => Scalar::Text(text.clone()),
+            KdlValue::Integer(number) => Scalar::Int(*number),
+            KdlValue::Float(_) => Scalar::Float,
+            KdlValue::Bool(flag) => Scalar::Bool(*flag),
+            KdlValue::Null => {
+                self.problems.push(super::null(span));
+                return None;
+            }
+        };
+        Some(Arg { value, span })
+    }
+}
+
+pub(super) fn twice(key: &str, first: Span, second: Span) -> Diagnostic {
+    let mut diagnostic = problem(codes::DUPLICATE_KEY, second, format!("`{key}` is written twice")).label("the second");
+    let mut at = diagnostic.at();
+    at.span = first;
+    diagnostic = diagnostic.also(&at, "the first");
+    diagnostic
+}
+
+fn article(kind: &str) -> String {
+    let vowel = kind.starts_with(['a', 'e', 'i', 'o', 'u']);
+    format!("{} {kind}", if vowel { "an" } else { "a" })
+}
+
+fn lower(text: &str) -> String {
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) => first.to_lowercase().chain(letters).collect(),
+        None => String::new(),
+    }
+}

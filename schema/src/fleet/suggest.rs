@@ -1,0 +1,51 @@
+//! "Did you mean": the most similar word.
+
+/// The most similar candidate, when one is similar enough to be meant.
+pub(super) fn similar<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    let word: String = word.chars().take(64).collect::<String>().to_lowercase();
+    let allowed = (word.chars().count() / 3).clamp(1, 3);
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(&word, &candidate.to_lowercase()), candidate))
+        .filter(|(distance, candidate)| *distance <= allowed || prefixes(&word, candidate))
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+fn prefixes(word: &str, candidate: &str) -> bool {
+    word.len() >= 3 && candidate.len() >= 3 && (candidate.starts_with(word) || word.starts_with(candidate))
+}
+
+/// Edits (insert, delete, replace, swap of neighbours) from one word to another.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().take(128).collect());
+    let mut rows: [Vec<usize>; 3] = [vec![0; b.len() + 1], (0..=b.len()).collect(), vec![0; b.len() + 1]];
+    for i in 1..=a.len() {
+        rows[2][0] = i;
+        for j in 1..=b.len() {
+            let replace = rows[1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replace.min(rows[1][j] + 1).min(rows[2][j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[0][j - 2] + 1);
+            }
+            rows[2][j] = best;
+        }
+        rows.rotate_left(1);
+    }
+    rows[1][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_words_are_found_and_far_ones_are_not() {
+        let keys = ["sysctl", "kernel", "hugepages", "file", "unit"];
+        assert_eq!(similar("sysctls", keys), Some("sysctl"));
+        assert_eq!(similar("kernal", keys), Some("kernel"));
+        assert_eq!(similar("flie", keys), Some("file"));
+        assert_eq!(similar("files", keys), Some("file"));
+        assert_eq!(similar("gpu", keys), None);
+    }
+}

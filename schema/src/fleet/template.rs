@@ -1,0 +1,205 @@
+//! Templates: minijinja with everything bounded. Rendering is a pure function of the texts and the values; there is no
+//! environment, clock, network or file to reach.
+
+use std::{borrow::Cow, collections::BTreeSet, io, ops::Range};
+
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, syntax::SyntaxConfig};
+
+use crate::diagnostic::{Code, codes};
+
+/// Instructions that one rendering may take.
+const FUEL: u64 = 50_000;
+/// Includes, macros and loops that may nest.
+const RECURSION: usize = 32;
+/// Bytes that one rendering may write.
+const OUTPUT: usize = 1 << 20;
+
+/// What is wrong in a template, and where in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RenderError {
+    pub(super) code: Code,
+    /// The template it is in, which may be an included one.
+    pub(super) template: String,
+    pub(super) line: usize,
+    pub(super) range: Option<Range<usize>>,
+    pub(super) message: String,
+}
+
+/// Templates that were parsed.
+pub(super) struct Renderer<'t> {
+    environment: Environment<'t>,
+}
+
+impl<'t> Renderer<'t> {
+    /// Parses templates.
+    pub(super) fn new(templates: impl IntoIterator<Item = (&'t str, &'t str)>) -> Result<Self, RenderError> {
+        let mut environment = Environment::new();
+        // Lines are kept as they are, nothing is escaped, and what does not exist is an error.
+        let syntax = SyntaxConfig::builder().keep_trailing_newline(true).trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.expect("the default delimiters are valid"));
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.set_fuel(Some(FUEL));
+        environment.set_recursion_limit(RECURSION);
+        environment.set_debug(false);
+        environment.remove_global("debug");
+        environment.add_filter("json", |value: minijinja::Value| {
+            serde_json::to_string(&value).map_err(|_| Error::new(ErrorKind::BadSerialization, "the value has no JSON"))
+        });
+        let mut renderer = Self { environment };
+        for (name, text) in templates {
+            renderer.environment.add_template(name, text).map_err(|error| describe(&error, name, text))?;
+        }
+        Ok(renderer)
+    }
+
+    /// Renders one template.
+    pub(super) fn render(&self, name: &str, values: &minijinja::Value) -> Result<String, RenderError> {
+        let missing = |error: &Error| describe(error, name, "");
+        let template = self.environment.get_template(name).map_err(|error| missing(&error))?;
+        let mut output = Bounded::default();
+        match template.render_captured_to(values, &mut output) {
+            Ok(_) => Ok(String::from_utf8(output.bytes).expect("templates write text")),
+            Err(error) => {
+                let inner = innermost(&error);
+                let within = inner.name().unwrap_or(name);
+                let text = self.environment.get_template(within).ok().map(|template| template.source().to_owned());
+                let mut found = describe(inner, name, text.as_deref().unwrap_or(""));
+                if output.full {
+                    found.code = codes::TEMPLATE_LIMIT;
+                    found.message = format!("the template writes more than {} KiB", OUTPUT >> 10);
+                }
+                Err(found)
+            }
+        }
+    }
+
+    /// The names that a template takes from outside.
+    pub(super) fn inputs(&self, name: &str) -> BTreeSet<String> {
+        let template = self.environment.get_template(name);
+        template.map(|template| template.undeclared_variables(false).into_iter().collect()).unwrap_or_default()
+    }
+}
+
+/// The templates that a text includes, imports or extends by a literal name.
+pub(super) fn includes(text: &str) -> BTreeSet<&str> {
+    let mut names = BTreeSet::new();
+    for tag in text.split("{%").skip(1) {
+        let tag = tag.split("%}").next().unwrap_or("");
+        let word = tag.trim_start_matches(['-', '+']).trim_start();
+        if !["include", "import", "from", "extends"].iter().any(|keyword| word.starts_with(keyword)) {
+            continue;
+        }
+        for quote in ['"', '\''] {
+            names.extend(word.split(quote).skip(1).step_by(2));
+        }
+    }
+    names
+}
+
+fn innermost(error: &Error) -> &Error {
+    let mut inner = error;
+    let mut source = std::error::Error::source(error);
+    while let Some(next) = source {
+        if let Some(found) = next.downcast_ref::<Error>() {
+            inner = found;
+        }
+        source = next.source();
+    }
+    inner
+}
+
+fn describe(error: &Error, name: &str, text: &str) -> RenderError {
+    let detail = error.detail().map_or(Cow::Borrowed(""), Cow::Borrowed);
+    let quoted = error.range().and_then(|range| text.get(range)).map(str::trim).filter(|text| !text.is_empty() && text.len() <= 80);
+    let (code, message) = match error.kind() {
+        ErrorKind::SyntaxError => (codes::TEMPLATE_SYNTAX, format!("not a valid template: {detail}")),
+        ErrorKind::UndefinedError => match quoted {
+            Some(expression) => (codes::TEMPLATE_UNDEFINED, format!("`{expression}` does not exist")),
+            None => (codes::TEMPLATE_UNDEFINED, format!("the template uses a value that does not exist: {detail}")),
+        },
+        ErrorKind::OutOfFuel => (codes::TEMPLATE_LIMIT, "the template runs for too long".to_owned()),
+        ErrorKind::InvalidOperation if detail.contains("recursion") || detail.contains("too large") || detail.contains("limit") => {
+            (codes::TEMPLATE_LIMIT, format!("the template does too much: {detail}"))
+        }
+        ErrorKind::TemplateNotFound => (codes::TEMPLATE_MISSING, format!("the template names another that is not in the repository: {detail}")),
+        ErrorKind::UnknownFilter | ErrorKind::UnknownTest | ErrorKind::UnknownFunction | ErrorKind::UnknownMethod => {
+            (codes::TEMPLATE_FAILED, format!("the template uses what does not exist: {detail}"))
+        }
+        kind if detail.is_empty() => (codes::TEMPLATE_FAILED, format!("the template cannot be rendered: {kind}")),
+        _ => (codes::TEMPLATE_FAILED, format!("the template cannot be rendered: {detail}")),
+    };
+    RenderError { code, template: error.name().unwrap_or(name).to_owned(), line: error.line().unwrap_or(1), range: error.range(), message }
+}
+
+/// A writer that refuses to grow beyond its bound.
+#[derive(Default)]
+struct Bounded {
+    bytes: Vec<u8>,
+    full: bool,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > OUTPUT {
+            self.full = true;
+            return Err(io::Error::other("the output is full"));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn render(text: &str) -> Result<String, RenderError> {
+        let values = minijinja::Value::from(minijinja::value::Serde(serde_json::json!({"node": {"name": "n1", "labels": {"a": "b"}}})));
+        Renderer::new([("t.j2", text)])?.render("t.j2", &values)
+    }
+
+    #[test]
+    fn lines_stay_as_they_are_and_tags_leave_none() {
+        assert_eq!(render("a {{ node.name }}\n{% if true %}\nb < \"c\"\n{% endif %}\n"), Ok("a n1\nb < \"c\"\n".to_owned()));
+    }
+
+    #[test]
+    fn what_does_not_exist_is_an_error_with_its_place() {
+        let error = render("ok\nx {{ node.labels.role }}\n").expect_err("undefined");
+        assert_eq!((error.code, error.line), (codes::TEMPLATE_UNDEFINED, 2));
+        assert!(error.message.contains("node.labels.role"), "{}", error.message);
+        assert_eq!(render("{{ node.labels.role | default('x') }}"), Ok("x".to_owned()));
+    }
+
+    #[test]
+    fn bombs_are_stopped() {
+        for text in [
+            "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}",
+            "{% set s = 'aaaaaaaaaaaaaaaa' %}{% for a in range(100) %}{% set s = s ~ s %}{{ s }}{% endfor %}{{ 'a' * 1000000000 }}",
+            "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+            "{% include 't.j2' %}",
+        ] {
+            assert!(render(text).is_err(), "{text}");
+        }
+        let deep = format!("{}1{}", "{{ ".to_owned() + &"(".repeat(5000), ")".repeat(5000) + " }}");
+        assert_eq!(render(&deep).map_err(|error| error.code), Err(codes::TEMPLATE_SYNTAX));
+    }
+
+    #[test]
+    fn nothing_outside_is_reachable() {
+        for text in ["{{ debug() }}", "{% include '/etc/passwd' %}", "{{ env.HOME }}", "{{ now() }}"] {
+            assert!(render(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn literal_includes_are_found() {
+        let text = "{% include 'a.j2' %}{%- import \"b.j2\" as b %}{% if 'c.j2' %}{% endif %}{% from 'd.j2' import x %}";
+        assert_eq!(includes(text), BTreeSet::from(["a.j2", "b.j2", "d.j2"]));
+    }
+}

@@ -1,0 +1,5 @@
+//! The language as a whole: the example fleet, every diagnostic, both syntaxes, and hostile input.
+
+mod support;
+
+mod example;
