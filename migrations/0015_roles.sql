@@ -19,6 +19,7 @@ BEGIN
         GRANT INSERT, UPDATE ON sessions TO bc_gateway;
         GRANT UPDATE (connectivity, connectivity_since, version, updated_at) ON nodes TO bc_gateway;
         GRANT SELECT, INSERT ON node_reports TO bc_gateway;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON outcomes TO bc_gateway;
         GRANT SELECT, INSERT, UPDATE ON work_queue, workers TO bc_gateway;
         GRANT DELETE ON workers TO bc_gateway;
     END IF;

@@ -86,6 +86,11 @@ async fn applied(conn: &mut PgConnection) -> Result<Vec<i64>, DbError> {
     Ok(sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success").fetch_all(conn).await?)
 }
 
+/// A text that differs when any migration does.
+pub(crate) fn fingerprint() -> Vec<u8> {
+    MIGRATOR.iter().flat_map(|migration| migration.checksum.to_vec()).collect()
+}
+
 /// Creates a database, for the private server and for tests.
 pub(crate) async fn create_database(conn: &mut PgConnection, name: &str, template: Option<&str>) -> Result<(), DbError> {
     let statement = template.map_or_else(|| format!("CREATE DATABASE {name}"), |template| format!("CREATE DATABASE {name} TEMPLATE {template}"));

@@ -1,0 +1,109 @@
+//! Leases and membership.
+
+use std::time::Duration;
+
+use schema::{generation::Epoch, id::WorkerId};
+use store::{
+    Role,
+    leases::{self, FenceError, Lease},
+    testing::TestDb,
+    workers,
+};
+
+const TTL: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_lease_has_one_holder_and_the_epoch_rises_when_it_changes() {
+    let test = TestDb::create().await;
+    let (a, b) = (WorkerId::generate(), WorkerId::generate());
+    let names = vec![leases::shard(Role::Controllers, 1), leases::singleton("source")];
+    assert_eq!(names, ["shard:1", "singleton:source"]);
+
+    let held = leases::acquire(test.db(), a, &names, TTL).await.expect("acquire");
+    assert_eq!(held.len(), 2);
+    assert!(held.iter().all(|lease| lease.epoch == Epoch(1)));
+    assert!(leases::acquire(test.db(), b, &names, TTL).await.expect("acquire").is_empty());
+
+    test.advance(Duration::from_secs(31)).await;
+    assert_eq!(leases::holder(test.db(), "shard:1").await.expect("holder"), None);
+    let taken = leases::acquire(test.db(), b, &names, TTL).await.expect("acquire");
+    assert!(taken.iter().all(|lease| lease.epoch == Epoch(2)));
+    assert!(leases::renew(test.db(), a, TTL).await.expect("renew").is_empty());
+    assert_eq!(leases::holder(test.db(), "shard:1").await.expect("holder"), Some((b, Epoch(2))));
+}
+
+#[tokio::test]
+async fn renewing_or_taking_again_keeps_the_epoch() {
+    let test = TestDb::create().await;
+    let a = WorkerId::generate();
+    let names = vec!["shard:1".to_owned()];
+    leases::acquire(test.db(), a, &names, TTL).await.expect("acquire");
+    assert_eq!(leases::renew(test.db(), a, TTL).await.expect("renew"), vec![Lease { name: names[0].clone(), epoch: Epoch(1) }]);
+    assert_eq!(leases::acquire(test.db(), a, &names, TTL).await.expect("acquire")[0].epoch, Epoch(1));
+}
+
+#[tokio::test]
+async fn a_released_lease_goes_to_the_next_under_a_new_epoch() {
+    let test = TestDb::create().await;
+    let (a, b) = (WorkerId::generate(), WorkerId::generate());
+    let names = vec!["shard:1".to_owned()];
+    leases::acquire(test.db(), a, &names, TTL).await.expect("acquire");
+    leases::release(test.db(), b, &names).await.expect("release");
+    assert!(leases::acquire(test.db(), b, &names, TTL).await.expect("acquire").is_empty(), "only the holder releases");
+    leases::release(test.db(), a, &names).await.expect("release");
+    assert_eq!(leases::acquire(test.db(), b, &names, TTL).await.expect("acquire")[0].epoch, Epoch(2));
+}
+
+#[tokio::test]
+async fn a_stale_fence_lets_nothing_through() {
+    let test = TestDb::create().await;
+    let (a, b) = (WorkerId::generate(), WorkerId::generate());
+    let names = vec!["singleton:source".to_owned()];
+    let lease = leases::acquire(test.db(), a, &names, TTL).await.expect("acquire").remove(0);
+    let mut txn = test.db().begin().await.expect("begin");
+    leases::fence(&mut txn, a, &lease).await.expect("the holder passes");
+    drop(txn);
+    test.advance(Duration::from_secs(31)).await;
+    leases::acquire(test.db(), b, &names, TTL).await.expect("acquire");
+    let mut txn = test.db().begin().await.expect("begin");
+    assert!(matches!(leases::fence(&mut txn, a, &lease).await, Err(FenceError::Stale(_))));
+}
+
+#[tokio::test]
+async fn a_fenced_transaction_holds_off_a_takeover_and_not_a_renewal() {
+    let test = TestDb::create().await;
+    let (a, b) = (WorkerId::generate(), WorkerId::generate());
+    let names = vec!["singleton:source".to_owned()];
+    let lease = leases::acquire(test.db(), a, &names, Duration::ZERO).await.expect("acquire").remove(0);
+    let mut txn = test.db().begin().await.expect("begin");
+    leases::fence(&mut txn, a, &lease).await.expect("nobody took it yet");
+
+    assert_eq!(leases::renew(test.db(), a, Duration::ZERO).await.expect("renew").len(), 1, "a renewal does not wait");
+    let db = test.db().clone();
+    let wanted = names.clone();
+    let takeover = tokio::spawn(async move { leases::acquire(&db, b, &wanted, TTL).await.expect("acquire") });
+    tokio::task::yield_now().await;
+    leases::fence(&mut txn, a, &lease).await.expect("the takeover waits for this transaction");
+    txn.commit().await.expect("commit");
+    assert_eq!(takeover.await.expect("takeover")[0].epoch, Epoch(2));
+}
+
+#[tokio::test]
+async fn members_live_while_they_say_so() {
+    let test = TestDb::create().await;
+    let (a, b) = (WorkerId::generate(), WorkerId::generate());
+    workers::join(test.db(), a, Role::Controllers, "one", 10, TTL).await.expect("join");
+    workers::join(test.db(), b, Role::Gateway, "two", 11, TTL).await.expect("join");
+    let ids = |workers: Vec<workers::Worker>| workers.into_iter().map(|worker| worker.id).collect::<Vec<_>>();
+    assert_eq!(ids(workers::live(test.db(), Some(Role::Controllers)).await.expect("live")), [a]);
+    assert_eq!(workers::live(test.db(), None).await.expect("live").len(), 2);
+
+    test.advance(Duration::from_secs(20)).await;
+    assert!(workers::heartbeat(test.db(), a, TTL).await.expect("heartbeat"));
+    test.advance(Duration::from_secs(20)).await;
+    assert_eq!(ids(workers::live(test.db(), None).await.expect("live")), [a]);
+    assert_eq!(workers::prune(test.db()).await.expect("prune"), 1);
+    assert!(!workers::heartbeat(test.db(), b, TTL).await.expect("heartbeat"));
+    workers::leave(test.db(), a).await.expect("leave");
+    assert!(workers::live(test.db(), None).await.expect("live").is_empty());
+}
