@@ -1,0 +1,270 @@
+//! The transaction.
+
+use std::collections::BTreeMap;
+
+use schema::{
+    digest::Digest,
+    id::{NodeId, PlanId, RevisionId, WorkerId},
+    node::{Hold, HoldSource},
+    object::ObjectRef,
+};
+use serde_json::json;
+use store::{
+    Db, DbError, Txn, audit,
+    control_plane::{self, TrustDomainError},
+    fleet_holds,
+    leases::{self, FenceError, Lease},
+    node_holds, nodes, plans, pools, queue, revisions,
+    sources::{self, AdvanceError, Stage},
+};
+
+use super::observe::{ObserveError, machines};
+use crate::{
+    plan::{Delta, Observed, ObjectStanding, Planned, Wait},
+    source::CommitInfo,
+};
+
+/// What is applied, and by whom.
+#[derive(Debug)]
+pub struct Target<'a> {
+    /// The source that the commit came from.
+    pub source: &'a str,
+    /// The branch it is on.
+    pub branch: &'a str,
+    /// The commit.
+    pub commit: &'a CommitInfo,
+    /// The commits since the one in force, oldest first.
+    pub since: &'a [CommitInfo],
+    /// The stored plan that this carries out.
+    pub plan: Option<PlanId>,
+    /// The fleet's trust domain.
+    pub trust_domain: &'a str,
+    /// A person accepted the commit although it does not follow the one in force.
+    pub accepted: bool,
+    /// Who applies it.
+    pub worker: WorkerId,
+    /// The lease of the source.
+    pub lease: &'a Lease,
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The new revision; `None` when only machines were brought in line, or nothing had to be done.
+    pub revision: Option<RevisionId>,
+    /// Machines whose assignment changed.
+    pub assigned: Vec<NodeId>,
+}
+
+/// Why nothing was applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// A fact that the plan was made of changed since: plan again.
+    #[error("what the plan was made of has changed; it has to be made again")]
+    Stale,
+    /// The fleet names another trust domain than its certificates.
+    #[error("the fleet says trust-domain {wanted:?}, and its certificates were issued for {stored:?}")]
+    TrustDomain {
+        /// What is in force.
+        stored: String,
+        /// What the document says.
+        wanted: String,
+    },
+    /// Somebody else has the lease of the source.
+    #[error(transparent)]
+    Fenced(#[from] FenceError),
+    /// The commit in force is another one by now.
+    #[error(transparent)]
+    Moved(#[from] AdvanceError),
+    /// A stored document does not decode.
+    #[error(transparent)]
+    Corrupt(#[from] ObserveError),
+    /// PostgreSQL did not do what was asked.
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+impl From<TrustDomainError> for ApplyError {
+    fn from(error: TrustDomainError) -> Self {
+        match error {
+            TrustDomainError::Differs { stored, wanted } => Self::TrustDomain { stored, wanted },
+            TrustDomainError::Db(error) => Self::Db(error),
+            TrustDomainError::Missing => Self::Stale,
+        }
+    }
+}
+
+/// Brings a plan into force. `observed` is what the plan was made of.
+///
+/// # Errors
+/// See [`ApplyError`]; nothing is written then.
+pub async fn apply(db: &Db, planned: &Planned, observed: &Observed, target: &Target<'_>) -> Result<Applied, ApplyError> {
+    let delta = &planned.delta;
+    let mut txn = db.begin().await?;
+    leases::fence(&mut txn, target.worker, target.lease).await?;
+    sources::advance(&mut txn, target.source, Stage::Applied, observed.commit.as_deref(), &target.commit.id).await?;
+    // From here on nobody joins a pool until the commit: a join reads its pool's row under a shared lock.
+    pools::lock_all(&mut txn).await?;
+    if machines(&mut txn).await? != observed.nodes {
+        return Err(ApplyError::Stale);
+    }
+    control_plane::set_trust_domain(&mut txn, target.trust_domain).await?;
+
+    let moves_on = observed.commit.as_deref() != Some(target.commit.id.as_str());
+    let revision = (moves_on || !delta.objects.is_empty() || !delta.pools.is_empty()).then(RevisionId::generate);
+    if let Some(revision) = revision {
+        write_revision(&mut txn, revision, planned, observed, target).await?;
+    }
+    let assigned = write_machines(&mut txn, delta, observed).await?;
+    write_holds(&mut txn, delta).await?;
+    if let Some(plan) = target.plan {
+        plans::set_state(&mut txn, plan, plans::PlanState::Applied).await?;
+    }
+    sources::set_state(&mut txn, target.source, crate::source::SourceState::Ok.as_str(), None, None).await?;
+    if target.accepted {
+        sources::accept(&mut txn, target.source, None).await?;
+    }
+    if revision.is_some() || !delta.is_empty() {
+        let detail = json!({
+            "commit": target.commit.id,
+            "base": observed.commit,
+            "plan": target.plan,
+            "revision": revision,
+            "counts": planned.plan.counts,
+            "assigned": assigned.len(),
+        });
+        audit::append(&mut txn, "source", "fleet.apply", target.source, &detail).await?;
+    }
+    txn.commit().await?;
+    Ok(Applied { revision, assigned })
+}
+
+async fn write_revision(txn: &mut Txn, revision: RevisionId, planned: &Planned, observed: &Observed, target: &Target<'_>) -> Result<(), DbError> {
+    let delta = &planned.delta;
+    let commit = target.commit;
+    let new = revisions::NewRevision {
+        id: revision,
+        source: target.source.to_owned(),
+        commit: commit.id.clone(),
+        tree: commit.tree.clone(),
+        branch: target.branch.to_owned(),
+        author: commit.author.clone(),
+        committer: commit.committer.clone(),
+        subject: commit.subject.clone(),
+        committed_at: commit.committed_at,
+        applied_by: "source".to_owned(),
+        digest: in_force(delta, observed),
+        summary: json!({
+            "base": observed.commit,
+            "counts": planned.plan.counts,
+            "since": target.since.iter().rev().take(100).collect::<Vec<_>>(),
+        }),
+    };
+    let changes: Vec<revisions::ObjectChange> = delta
+        .objects
+        .iter()
+        .map(|row| revisions::ObjectChange {
+            object: row.object.clone(),
+            digest: row.digest,
+            doc: row.doc.clone(),
+            file: row.file.clone(),
+            line: row.line,
+            state: match row.standing {
+                ObjectStanding::Declared => revisions::ObjectState::Declared,
+                ObjectStanding::Retained => revisions::ObjectState::Retained,
+                ObjectStanding::Removed => revisions::ObjectState::Removed,
+            },
+        })
+        .collect();
+    revisions::insert(txn, &new, &changes).await?;
+    let targets: Vec<pools::Target> = delta
+        .targets
+        .iter()
+        .map(|(digest, row)| pools::Target { digest: *digest, pool: row.pool.clone(), profile: row.profile.clone(), doc: row.doc.clone() })
+        .collect();
+    pools::insert_targets(txn, &targets).await?;
+    let rows: Vec<pools::NewPool> = delta
+        .pools
+        .iter()
+        .map(|row| pools::NewPool {
+            name: row.name.clone(),
+            site: row.site.clone(),
+            class: row.class,
+            owner_tenant: None,
+            policy: row.policy.clone(),
+            target: Some(row.target),
+            profile_targets: row.profile_targets.clone(),
+        })
+        .collect();
+    pools::upsert(txn, revision, &rows).await?;
+    pools::delete(txn, &delta.removed_pools).await
+}
+
+/// The digest over the address and the digest of every object that is in force afterwards.
+fn in_force(delta: &Delta, observed: &Observed) -> Digest {
+    let mut objects: BTreeMap<&ObjectRef, Digest> = observed.objects.iter().map(|(object, held)| (object, held.digest)).collect();
+    for row in &delta.objects {
+        match row.standing {
+            ObjectStanding::Removed => objects.remove(&row.object),
+            ObjectStanding::Declared | ObjectStanding::Retained => objects.insert(&row.object, row.digest),
+        };
+    }
+    let objects: BTreeMap<String, Digest> = objects.into_iter().map(|(object, digest)| (object.to_string(), digest)).collect();
+    schema::canonical::digest(&objects).expect("digests serialise")
+}
+
+/// Writes what documents say about machines and wakes their reconcilers.
+async fn write_machines(txn: &mut Txn, delta: &Delta, observed: &Observed) -> Result<Vec<NodeId>, DbError> {
+    let rows: Vec<nodes::Declared> = delta
+        .nodes
+        .iter()
+        .map(|row| nodes::Declared {
+            id: row.id,
+            site: row.site.clone(),
+            pool: row.pool.clone(),
+            role: row.role,
+            labels: row.labels.clone(),
+            declared: row.declared,
+            target: row.target,
+            target_overlay: row.overlay.clone(),
+            assign: row.assign,
+        })
+        .collect();
+    let assigned = if rows.is_empty() { Vec::new() } else { nodes::declare(txn, &rows).await? };
+    let holds: Vec<(NodeId, Option<Hold>)> = delta.nodes.iter().filter(|row| row.hold_changes).map(|row| (row.id, row.hold.clone())).collect();
+    if !holds.is_empty() {
+        node_holds::replace_git(txn, &holds).await?;
+    }
+    queue::enqueue(txn, &queue::NODESPEC, assigned.iter()).await?;
+    let changed = |node: &&crate::plan::ObservedNode| {
+        node.pool.as_ref().is_some_and(|pool| delta.pools.iter().any(|row| row.document_changes && row.name == *pool))
+    };
+    let judged = delta.nodes.iter().map(|row| row.id).chain(observed.nodes.iter().filter(changed).filter_map(|node| node.id));
+    queue::enqueue(txn, &queue::NODE, judged).await?;
+    Ok(assigned)
+}
+
+async fn write_holds(txn: &mut Txn, delta: &Delta) -> Result<(), DbError> {
+    if !delta.holds_change {
+        return Ok(());
+    }
+    for gate in Wait::GATES {
+        let holds: Vec<fleet_holds::NewFleetHold> = delta
+            .holds
+            .iter()
+            .filter(|hold| hold.gate == gate)
+            .map(|hold| fleet_holds::NewFleetHold {
+                subject: hold.subject.to_string(),
+                hold: Hold {
+                    source: HoldSource::Git,
+                    owner: "source".to_owned(),
+                    reason: hold.reason.clone(),
+                    until: None,
+                    place: Some(hold.place.clone()),
+                },
+            })
+            .collect();
+        fleet_holds::replace(txn, gate, HoldSource::Git, &holds).await?;
+    }
+    Ok(())
+}

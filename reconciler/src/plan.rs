@@ -1,0 +1,108 @@
+//! The plan: what a commit would change, computed and never guessed.
+//!
+//! [`plan`] is a pure function of a [`Fleet`], of what is [`Observed`] and of the time: no database, no clock, no
+//! network, and the same input gives the same bytes. The offline `plan --base A --head B` and the live one differ in
+//! nothing but where [`Observed`] comes from. Only `schema::fleet::load` makes a [`Fleet`], and only for a tree without
+//! an error, so a broken tree cannot be planned, let alone be read as "those objects are gone".
+//!
+//! A [`Plan`] is what people and machines look at. [`Planned`] carries with it the exact rows that `apply` writes, so
+//! that what is done is what was shown.
+
+mod delta;
+mod diff;
+mod gates;
+mod machines;
+mod objects;
+mod observed;
+mod render;
+mod types;
+
+pub use delta::{Delta, HoldRow, NodeRow, ObjectRow, ObjectStanding, PoolRow, TargetRow};
+pub use diff::{FieldChange, diff};
+pub use observed::{Machines, Observed, ObservedHold, ObservedNode, ObservedObject, ObservedPool, ObservedTarget};
+pub use render::{RenderOptions, render};
+pub use types::{Change, Counts, Gate, HoldChange, MoveReason, NodeMove, ObjectChange, Plan, PoolPlan, TargetChange, Verification, Wait, Warning};
+
+use schema::{canonical, digest::Digest, fleet::Fleet, object::ObjectRef, time::Timestamp};
+
+/// A plan and the rows that carry it out. Only [`plan`] makes one.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// What is shown.
+    pub plan: Plan,
+    pub(crate) delta: Delta,
+}
+
+impl Planned {
+    /// Names the commit that the plan leads to.
+    #[must_use]
+    pub fn at_commit(mut self, commit: &str) -> Self {
+        self.plan.commit = Some(commit.to_owned());
+        self
+    }
+
+    /// Whether carrying it out would write nothing but the commit itself.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.delta.is_empty()
+    }
+}
+
+impl Plan {
+    /// The canonical bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        canonical::to_vec(self).expect("a plan holds no fractions and serialises")
+    }
+
+    /// The digest of the canonical bytes.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.to_bytes())
+    }
+}
+
+/// Computes what has to change so that the fleet is in force. `now` decides which holds have ended.
+#[must_use]
+pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
+    let mut delta = Delta::default();
+    let removals = gates::judge(fleet, observed);
+    let objects = objects::compare(fleet, observed, &removals, &mut delta);
+    let machines = machines::compare(fleet, observed, &removals, now, &mut delta);
+    delta.holds = removals.holds();
+    let held: Vec<(&ObjectRef, &str, &str)> = delta.holds.iter().map(|hold| (&hold.subject, hold.gate, hold.reason.as_str())).collect();
+    let stored: Vec<(&ObjectRef, &str, &str)> = observed.holds.iter().map(|hold| (&hold.subject, hold.gate.as_str(), hold.reason.as_str())).collect();
+    delta.holds_change = held != stored;
+
+    let count = |change: Change| objects.changes.iter().filter(|object| object.change == change).count();
+    let counts = Counts {
+        create: count(Change::Create),
+        update: count(Change::Update),
+        restore: count(Change::Restore),
+        remove: count(Change::Remove),
+        retain: count(Change::Retain),
+        held: count(Change::Hold),
+        unchanged: objects.unchanged,
+        machines: machines.total,
+        moves: machines.moves.len(),
+        undeclared: machines.undeclared,
+        awaited: machines.awaited,
+    };
+    Planned {
+        plan: Plan {
+            format: 1,
+            base: observed.commit.clone(),
+            commit: None,
+            verification: Verification::Unverified,
+            counts,
+            objects: objects.changes,
+            targets: machines.targets,
+            pools: machines.pools,
+            nodes: machines.moves,
+            holds: machines.holds,
+            gates: removals.gates,
+            warnings: machines.warnings,
+        },
+        delta,
+    }
+}

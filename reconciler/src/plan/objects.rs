@@ -1,0 +1,119 @@
+//! Objects: what is new, changed, retained, held or gone.
+
+use std::collections::BTreeSet;
+
+use schema::{fleet::Fleet, object::ObjectRef};
+use serde_json::Value;
+
+use super::{
+    Change, Delta, ObjectChange, ObjectRow, ObjectStanding, Observed, ObservedObject,
+    diff::{FieldChange, diff},
+    gates::Removals,
+    observed::text,
+};
+
+pub(super) struct Objects {
+    pub(super) changes: Vec<ObjectChange>,
+    pub(super) unchanged: usize,
+}
+
+pub(super) fn compare(fleet: &Fleet, observed: &Observed, removals: &Removals<'_>, delta: &mut Delta) -> Objects {
+    let mut out = Objects { changes: Vec::new(), unchanged: 0 };
+    let mut declared = BTreeSet::new();
+    for entry in fleet.objects() {
+        let (file, line) = (entry.at.file.to_string(), entry.at.line());
+        let held = observed.objects.get(&entry.object);
+        let (change, fields) = match held {
+            None => (Some(Change::Create), Vec::new()),
+            Some(held) if held.digest != entry.digest => {
+                let mut fields = diff(&held.doc, &entry.doc);
+                fields.iter_mut().filter(|field| field.after.is_some()).for_each(|field| field.place = Some(format!("{file}:{line}")));
+                (Some(Change::Update), fields)
+            }
+            Some(held) if held.retained => (Some(Change::Restore), Vec::new()),
+            Some(_) => (None, Vec::<FieldChange>::new()),
+        };
+        let moved = held.is_some_and(|held| held.file != file || held.line != line);
+        if change.is_some() || moved {
+            delta.objects.push(ObjectRow {
+                object: entry.object.clone(),
+                digest: entry.digest,
+                doc: text(&entry.doc),
+                file: file.clone(),
+                line,
+                standing: ObjectStanding::Declared,
+            });
+        }
+        match change {
+            Some(change) => {
+                out.changes.push(ObjectChange { object: entry.object.clone(), change, file, line, fields, reason: None, paste: None });
+            }
+            None => out.unchanged += 1,
+        }
+        declared.insert(entry.object);
+    }
+    for (object, held) in observed.objects.iter().filter(|(object, _)| !declared.contains(*object)) {
+        out.changes.push(absent(object, held, removals, delta));
+    }
+    out.changes.sort_by(|a, b| a.object.cmp(&b.object));
+    out
+}
+
+/// An object whose document is gone.
+fn absent(object: &ObjectRef, held: &ObservedObject, removals: &Removals<'_>, delta: &mut Delta) -> ObjectChange {
+    let mut row = |standing: ObjectStanding| {
+        delta.objects.push(ObjectRow {
+            object: object.clone(),
+            digest: held.digest,
+            doc: text(&held.doc),
+            file: held.file.clone(),
+            line: held.line,
+            standing,
+        });
+    };
+    if let Some(removed) = removals.granted.get(object) {
+        row(ObjectStanding::Removed);
+        return ObjectChange {
+            object: object.clone(),
+            change: Change::Remove,
+            file: removed.at.file.to_string(),
+            line: removed.at.line(),
+            fields: Vec::new(),
+            reason: Some(removed.reason.value.clone()),
+            paste: None,
+        };
+    }
+    if !held.retained {
+        row(ObjectStanding::Retained);
+    }
+    if let Some((removed, _)) = removals.held.get(object) {
+        return ObjectChange {
+            object: object.clone(),
+            change: Change::Hold,
+            file: removed.at.file.to_string(),
+            line: removed.at.line(),
+            fields: Vec::new(),
+            reason: Some(removed.reason.value.clone()),
+            paste: None,
+        };
+    }
+    ObjectChange {
+        object: object.clone(),
+        change: Change::Retain,
+        file: held.file.clone(),
+        line: held.line,
+        fields: Vec::new(),
+        reason: None,
+        paste: Some(paste(object, &held.file)),
+    }
+}
+
+/// The line that lets an object go, in the syntax of the file it was in.
+fn paste(object: &ObjectRef, file: &str) -> String {
+    if file.ends_with(".kdl") {
+        format!("removed \"{object}\" {{ reason \"why it goes\" }}")
+    } else {
+        let value = Value::from(object.to_string());
+        format!("{{ kind: removed, name: {value}, reason: \"why it goes\" }}")
+    }
+}

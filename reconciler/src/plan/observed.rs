@@ -1,0 +1,181 @@
+//! What a fleet is compared with: the objects in force, what hosts should be, and the machines.
+//!
+//! Live it is read from the database (`apply::observe`); offline it is another fleet, whose machines are the declared
+//! ones.
+
+use std::collections::BTreeMap;
+
+use schema::{
+    canonical,
+    digest::Digest,
+    fleet::{Fleet, HostTemplate, NodeOverlay},
+    id::NodeId,
+    name::Name,
+    node::{Hold, Role},
+    object::ObjectRef,
+};
+use serde_json::Value;
+
+use super::machines;
+
+/// Which machines an observation knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Machines {
+    /// Those that joined.
+    #[default]
+    Joined,
+    /// Those that documents declare: an offline plan takes each of them for a machine.
+    Declared,
+}
+
+/// An object in force.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ObservedObject {
+    /// The digest of its document.
+    pub digest: Digest,
+    /// Its document.
+    pub doc: Value,
+    /// Where it is written, or was.
+    pub file: String,
+    /// The line there.
+    pub line: u32,
+    /// Its document is gone and its last text in force.
+    pub retained: bool,
+}
+
+/// A pool in force.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ObservedPool {
+    /// What its hosts should be.
+    pub target: Option<Digest>,
+    /// The same per profile.
+    pub profile_targets: BTreeMap<Name, Digest>,
+}
+
+/// A host template in force.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ObservedTarget {
+    /// The document.
+    pub doc: Value,
+}
+
+/// A removal that a gate holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedHold {
+    /// What is held.
+    pub subject: ObjectRef,
+    /// The gate's word.
+    pub gate: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// A machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ObservedNode {
+    /// Its id; `None` offline.
+    pub id: Option<NodeId>,
+    /// Its name.
+    pub name: Name,
+    /// Its site.
+    pub site: Option<Name>,
+    /// Its pool.
+    pub pool: Option<Name>,
+    /// What it is to the platform.
+    pub role: Role,
+    /// A document names it.
+    pub declared: bool,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// What it should be.
+    pub target: Option<Digest>,
+    /// Its own words that go with `target`.
+    pub target_overlay: NodeOverlay,
+    /// What it was last assigned.
+    pub assigned: Option<Digest>,
+    /// Its own words that go with `assigned`.
+    pub assigned_overlay: NodeOverlay,
+    /// Its cordon by document.
+    pub hold: Option<Hold>,
+}
+
+/// What is known.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Observed {
+    /// The commit in force.
+    pub commit: Option<String>,
+    /// Objects in force, retained ones included.
+    pub objects: BTreeMap<ObjectRef, ObservedObject>,
+    /// Pools in force.
+    pub pools: BTreeMap<Name, ObservedPool>,
+    /// Host templates that pools name, for showing what differs.
+    pub targets: BTreeMap<Digest, ObservedTarget>,
+    /// Machines, by name, retired ones left out.
+    pub nodes: Vec<ObservedNode>,
+    /// Removals that gates hold, by object.
+    pub holds: Vec<ObservedHold>,
+    /// Which machines `nodes` has.
+    pub machines: Machines,
+}
+
+impl Observed {
+    /// Nothing is in force, and no machine has joined.
+    #[must_use]
+    pub fn nothing(machines: Machines) -> Self {
+        Self { machines, ..Self::default() }
+    }
+
+    /// What is known when a fleet is taken to be in force: its documents, and its declared machines as converged.
+    #[must_use]
+    pub fn from_fleet(fleet: &Fleet) -> Self {
+        let objects = fleet
+            .objects()
+            .map(|entry| {
+                let (file, line) = (entry.at.file.to_string(), entry.at.line());
+                (entry.object, ObservedObject { digest: entry.digest, doc: entry.doc, file, line, retained: false })
+            })
+            .collect();
+        let mut this = Self { objects, machines: Machines::Declared, ..Self::default() };
+        let mut templates = machines::Templates::new(fleet);
+        for pool in fleet.pools.values() {
+            let profile_targets = templates.of_pool(pool);
+            this.pools.insert(pool.name.clone(), ObservedPool { target: profile_targets.get(&pool.profile.value).copied(), profile_targets });
+        }
+        this.targets = templates.all().map(|(digest, template)| (digest, ObservedTarget { doc: document(template) })).collect();
+        for node in fleet.nodes.values() {
+            let overlay = NodeOverlay::of(node);
+            let pool = node.pool.as_ref().and_then(|pool| fleet.pools.get(&pool.value));
+            let target = pool.and_then(|pool| templates.digest(pool, overlay.profile.as_ref().unwrap_or(&pool.profile.value)));
+            this.nodes.push(ObservedNode {
+                id: None,
+                name: node.name.clone(),
+                site: pool.map(|pool| pool.site.value.clone()),
+                role: pool.map_or(Role::Unassigned, |pool| machines::class(pool).role()),
+                pool: pool.map(|pool| pool.name.clone()),
+                declared: true,
+                labels: overlay.labels.clone(),
+                target,
+                target_overlay: overlay.clone(),
+                assigned: target,
+                assigned_overlay: overlay,
+                hold: machines::cordon(node, None),
+            });
+        }
+        this
+    }
+
+    /// Names the commit in force.
+    #[must_use]
+    pub fn at_commit(mut self, commit: &str) -> Self {
+        self.commit = Some(commit.to_owned());
+        self
+    }
+}
+
+pub(super) fn document(template: &HostTemplate) -> Value {
+    serde_json::to_value(template).expect("a template serialises")
+}
+
+pub(super) fn text(value: &impl serde::Serialize) -> String {
+    String::from_utf8(canonical::to_vec(value).expect("a document holds no fractions and serialises")).expect("canonical JSON is UTF-8")
+}

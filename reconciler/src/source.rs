@@ -1,0 +1,33 @@
+//! The fleet repository: from a remote branch to one commit whose files are read, planned and applied.
+//!
+//! ```text
+//! notice (watch, poll, poke) → look (fetch or open) → judge (first-parent chain) → read (blobs of one commit)
+//!                            → load (schema::fleet) → plan → apply
+//! ```
+//!
+//! Git is only read, by gix, with an isolated configuration: a remote is fetched into a bare repository of our own, a
+//! local one is opened where it is, and no work tree ever exists. Every object is hashed again when it is read. Whatever
+//! goes wrong is a [`SourceState`] with a reason; the last good revision then stays in force and nothing is removed.
+//! [`run`] does all of it under the lease `singleton:source`; [`read_tree`] is the part that `plan --base A --head B`
+//! uses without a database.
+
+mod config;
+mod fetch;
+mod git;
+mod history;
+mod pass;
+mod run;
+mod state;
+mod tree;
+mod watch;
+
+pub use config::{GitAccess, ParseSourceError, Place, SourceConfig};
+pub use git::{GitError, Repo};
+pub use history::{CommitInfo, Verdict};
+pub use pass::{AcceptError, Pass, PassError, Passed, Step, accept};
+pub use run::{SourcePoke, SourceRole, Timing, run};
+pub use state::{SourceState, Trouble};
+pub use tree::{read_tree, resolve};
+
+/// The name of the fleet repository among the sources.
+pub const FLEET: &str = "fleet";

@@ -1,0 +1,252 @@
+//! Reading git objects: open with an isolated configuration, check the size before loading, hash again after.
+//!
+//! Hooks, filters, replace refs, grafts, alternates, the user's and the system's configuration and the environment have
+//! no effect or are refused here.
+
+use std::path::{Path, PathBuf};
+
+use gix::{
+    ObjectId,
+    bstr::ByteSlice as _,
+    objs::{CommitRef, Kind, TreeRef, compute_hash},
+};
+
+use super::{SourceState, Trouble, config::GitAccess};
+
+/// The largest commit that is read.
+pub(super) const MAX_COMMIT_BYTES: u64 = 1 << 20;
+/// The largest tree object that is read.
+pub(super) const MAX_TREE_BYTES: u64 = 16 << 20;
+
+/// What can go wrong while git is read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GitError {
+    /// There is no repository, or it cannot be opened.
+    #[error("{place} is not a git repository that can be read: {reason}")]
+    Open {
+        /// Where.
+        place: String,
+        /// What the open said.
+        reason: String,
+    },
+    /// The repository uses something that is never followed.
+    #[error("{0}")]
+    Refused(String),
+    /// The repository has no commit.
+    #[error("the repository has no commit yet")]
+    Empty,
+    /// The branch is not there.
+    #[error("{0}")]
+    BranchMissing(String),
+    /// An object is missing or damaged.
+    #[error("the object {id} {what}")]
+    Broken {
+        /// The object.
+        id: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The remote cannot be reached.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The remote refuses the credentials.
+    #[error("{0}")]
+    AuthFailed(String),
+    /// Somebody asked to stop, or the deadline passed.
+    #[error("reading was interrupted")]
+    Interrupted,
+}
+
+impl From<GitError> for Trouble {
+    fn from(error: GitError) -> Self {
+        let state = match &error {
+            GitError::Open { .. } | GitError::Unreachable(_) | GitError::Interrupted => SourceState::Unreachable,
+            GitError::Refused(_) => SourceState::Refused,
+            GitError::Empty => SourceState::RepositoryEmpty,
+            GitError::BranchMissing(_) => SourceState::BranchMissing,
+            GitError::Broken { .. } => SourceState::ObjectBroken,
+            GitError::AuthFailed(_) => SourceState::AuthFailed,
+        };
+        Self::new(state, error.to_string())
+    }
+}
+
+/// A repository that is open for reading.
+pub struct Repo {
+    pub(super) inner: gix::Repository,
+}
+
+impl std::fmt::Debug for Repo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Repo").field(&self.inner.git_dir()).finish()
+    }
+}
+
+/// Options under which neither the machine nor the repository can change what is read.
+pub(super) fn options(access: &GitAccess) -> gix::open::Options {
+    let mut overrides = vec!["core.useReplaceRefs=false".to_owned(), "core.commitGraph=false".to_owned(), "gc.auto=0".to_owned()];
+    if let Some(command) = &access.ssh_command {
+        overrides.push(format!("core.sshCommand={command}"));
+    } else {
+        overrides.push("core.sshCommand=ssh -oBatchMode=yes -oConnectTimeout=15 -oServerAliveInterval=15 -oServerAliveCountMax=4".to_owned());
+    }
+    gix::open::Options::isolated().config_overrides(overrides)
+}
+
+/// The repository that holds `dir`, and the folder of it that `dir` is (empty for its root).
+///
+/// # Errors
+/// When neither the directory nor one above it is a repository.
+pub(super) fn locate(dir: &Path) -> Result<(PathBuf, String), GitError> {
+    if !dir.exists() {
+        return Err(GitError::Open { place: dir.display().to_string(), reason: "there is no such directory".to_owned() });
+    }
+    for above in dir.ancestors() {
+        let bare = above.join("HEAD").is_file() && above.join("objects").is_dir();
+        if bare || above.join(".git").exists() {
+            let folder = dir.strip_prefix(above).expect("an ancestor is a prefix");
+            return Ok((above.to_owned(), folder.to_string_lossy().into_owned()));
+        }
+    }
+    let reason = "no .git is there or above; commit the fleet first (git init && git add . && git commit)".to_owned();
+    Err(GitError::Open { place: dir.display().to_string(), reason })
+}
+
+impl Repo {
+    /// Opens the repository that holds a directory, and says which folder of it that is (empty for its root).
+    ///
+    /// # Errors
+    /// When neither the directory nor one above it is a repository.
+    pub fn discover(dir: &Path) -> Result<(Self, String), GitError> {
+        let absolute = std::path::absolute(dir).map_err(|error| GitError::Open { place: dir.display().to_string(), reason: chain(&error) })?;
+        let (root, folder) = locate(&absolute)?;
+        Ok((Self::open(&root)?, folder))
+    }
+
+    /// Opens a repository where it is.
+    ///
+    /// # Errors
+    /// When it is none, or relies on alternates or grafts.
+    pub fn open(dir: &Path) -> Result<Self, GitError> {
+        Self::open_with(dir, &GitAccess::default())
+    }
+
+    pub(super) fn open_with(dir: &Path, access: &GitAccess) -> Result<Self, GitError> {
+        let inner = gix::open_opts(dir, options(access))
+            .map_err(|error| GitError::Open { place: dir.display().to_string(), reason: chain(&error) })?;
+        let common = inner.common_dir();
+        for (file, what) in [("objects/info/alternates", "borrows objects from another repository (alternates)"), ("info/grafts", "rewrites history by grafts")] {
+            if std::fs::metadata(common.join(file)).is_ok_and(|meta| meta.len() > 0) {
+                return Err(GitError::Refused(format!("{} {what}, which is refused", dir.display())));
+            }
+        }
+        Ok(Self { inner })
+    }
+
+    /// Reads an object of a known kind, at most `max` bytes of it, and proves that it is what its name says.
+    pub(super) fn object(&self, id: ObjectId, kind: Kind, max: u64) -> Result<Object, GitError> {
+        let broken = |what: String| GitError::Broken { id: id.to_string(), what };
+        let header = self.inner.find_header(id).map_err(|error| {
+            broken(if error.is_not_found() { "is missing".to_owned() } else { format!("cannot be read: {}", chain(&error)) })
+        })?;
+        if header.kind() != kind {
+            return Err(broken(format!("is a {}, not a {kind}", header.kind())));
+        }
+        if header.size() > max {
+            return Ok(Object::TooLarge(header.size()));
+        }
+        let object = self.inner.find_object(id).map_err(|error| broken(format!("cannot be read: {}", chain(&error))))?.detach();
+        let hash = compute_hash(id.kind(), kind, &object.data).map_err(|error| broken(format!("cannot be hashed: {}", chain(&error))))?;
+        if hash != id {
+            return Err(broken(format!("has the content of {hash}")));
+        }
+        Ok(Object::Data(object.data))
+    }
+
+    /// Reads a commit: its tree, parents and the lines for people.
+    pub(super) fn commit(&self, id: ObjectId) -> Result<super::CommitInfo, GitError> {
+        let broken = |what: String| GitError::Broken { id: id.to_string(), what };
+        let Object::Data(data) = self.object(id, Kind::Commit, MAX_COMMIT_BYTES)? else {
+            return Err(GitError::Refused(format!("the commit {id} is larger than {MAX_COMMIT_BYTES} bytes")));
+        };
+        let commit = CommitRef::from_bytes(&data, id.kind()).map_err(|error| broken(format!("is no commit: {}", chain(&error))))?;
+        let author = commit.author().map_err(|error| broken(format!("has no author: {}", chain(&error))))?;
+        let committer = commit.committer().map_err(|error| broken(format!("has no committer: {}", chain(&error))))?;
+        let person = |signature: gix::actor::SignatureRef<'_>| {
+            let signature = signature.trim();
+            clean(&format!("{} <{}>", signature.name.to_str_lossy(), signature.email.to_str_lossy()), 200)
+        };
+        Ok(super::CommitInfo {
+            id: id.to_string(),
+            tree: commit.tree().to_string(),
+            parents: commit.parents().map(|parent| parent.to_string()).collect(),
+            author: person(author),
+            committer: person(committer),
+            subject: clean(&commit.message.lines().next().unwrap_or_default().to_str_lossy(), 200),
+            committed_at: jiff::Timestamp::from_second(committer.seconds()).unwrap_or_default(),
+        })
+    }
+
+    /// Reads a tree's entries.
+    pub(super) fn tree(&self, id: ObjectId) -> Result<Vec<TreeEntry>, GitError> {
+        let broken = |what: String| GitError::Broken { id: id.to_string(), what };
+        let Object::Data(data) = self.object(id, Kind::Tree, MAX_TREE_BYTES)? else {
+            return Err(GitError::Refused(format!("the tree {id} is larger than {MAX_TREE_BYTES} bytes")));
+        };
+        let tree = TreeRef::from_bytes(&data, id.kind()).map_err(|error| broken(format!("is no tree: {}", chain(&error))))?;
+        let mut entries: Vec<TreeEntry> = Vec::with_capacity(tree.entries.len());
+        for entry in &tree.entries {
+            let name = entry.filename.to_vec();
+            if name.is_empty() || name.contains(&b'/') || matches!(name.as_slice(), b"." | b"..") || name.eq_ignore_ascii_case(b".git") {
+                return Err(broken(format!("has an entry named {:?}", entry.filename)));
+            }
+            entries.push(TreeEntry { name, mode: entry.mode, id: entry.oid.to_owned() });
+        }
+        let mut names: Vec<&[u8]> = entries.iter().map(|entry| entry.name.as_slice()).collect();
+        names.sort_unstable();
+        if names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(broken("names an entry twice".to_owned()));
+        }
+        Ok(entries)
+    }
+
+    /// Whether the history before a commit was left out on purpose.
+    pub(super) fn is_shallow_at(&self, id: ObjectId) -> bool {
+        self.inner.shallow_commits().ok().flatten().is_some_and(|commits| commits.iter().any(|commit| *commit == id))
+    }
+}
+
+/// An object's bytes, or why they were not loaded.
+pub(super) enum Object {
+    Data(Vec<u8>),
+    TooLarge(u64),
+}
+
+/// One entry of a tree.
+pub(super) struct TreeEntry {
+    pub(super) name: Vec<u8>,
+    pub(super) mode: gix::objs::tree::EntryMode,
+    pub(super) id: ObjectId,
+}
+
+/// An error and its causes in one line, short enough for a status page.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    clean(&text, 400)
+}
+
+/// A text for a terminal: one line, no control characters, no bidirectional overrides, bounded.
+pub(super) fn clean(text: &str, max: usize) -> String {
+    let hidden = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
+    let line: String = text.chars().filter(|c| !hidden(*c)).map(|c| if c.is_control() { ' ' } else { c }).take(max).collect();
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}

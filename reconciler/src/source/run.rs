@@ -1,0 +1,208 @@
+//! The role `source`: one process at a time follows the fleet repository.
+//!
+//! A pass is due when the watch saw a change, when somebody poked (a webhook, a machine that joined), and from time to
+//! time in any case. Polling is the truth; everything else only makes it sooner.
+
+use std::{path::PathBuf, sync::{Arc, atomic::Ordering}, time::Duration};
+
+use schema::id::WorkerId;
+use store::{
+    Db, Role,
+    leases::{self, Lease},
+    poke::{Heard, Listener, Poke},
+    workers,
+};
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{FLEET, GitAccess, Pass, Passed, Place, SourceConfig, watch::Watch};
+
+/// How long a membership and a lease last without renewal.
+const TTL: Duration = Duration::from_secs(15);
+/// How often they are renewed.
+const RENEW: Duration = Duration::from_secs(5);
+/// A burst of changes is one change: how long to wait for its end.
+const DEBOUNCE: Duration = Duration::from_millis(40);
+
+/// How often the repository is looked at without being asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// A local repository.
+    pub local: Duration,
+    /// A remote one.
+    pub remote: Duration,
+    /// How often machines are compared although the commit is the same.
+    pub resync: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self { local: Duration::from_secs(5), remote: Duration::from_secs(60), resync: Duration::from_secs(600) }
+    }
+}
+
+/// What the role needs.
+#[derive(Debug, Clone)]
+pub struct SourceRole {
+    /// The database.
+    pub db: Db,
+    /// Where the fleet is.
+    pub config: SourceConfig,
+    /// How it is reached.
+    pub access: GitAccess,
+    /// Where a remote repository is kept.
+    pub data: PathBuf,
+    /// The name of this machine, for `status`.
+    pub host: String,
+    /// How often to look.
+    pub timing: Timing,
+}
+
+/// Asks for a look at the fleet repository, from any process. Carries no truth.
+#[derive(Debug, Clone)]
+pub struct SourcePoke {
+    db: Db,
+}
+
+impl SourcePoke {
+    /// Pokes through this database.
+    #[must_use]
+    pub const fn new(db: Db) -> Self {
+        Self { db }
+    }
+
+    /// Pokes.
+    pub async fn poke(&self) {
+        self.db.poke([Poke::Source(FLEET.to_owned())]).await;
+    }
+}
+
+/// Follows the fleet repository until cancelled. Whatever fails is tried again.
+pub async fn run(role: SourceRole, cancel: CancellationToken) {
+    let mut back_off = Duration::from_secs(1);
+    while !cancel.is_cancelled() {
+        let began = Instant::now();
+        if let Err(error) = member(&role, &cancel).await {
+            tracing::warn!(error = %super::git::chain(&error), "the source has to start over");
+        }
+        if began.elapsed() > Duration::from_secs(60) {
+            back_off = Duration::from_secs(1);
+        }
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = tokio::time::sleep(back_off) => back_off = (back_off * 2).min(Duration::from_secs(30)),
+        }
+    }
+}
+
+/// One membership: from joining until it is lost or the end.
+async fn member(role: &SourceRole, cancel: &CancellationToken) -> Result<(), store::DbError> {
+    let worker = WorkerId::generate();
+    workers::join(&role.db, worker, Role::Source, &role.host, std::process::id(), TTL).await?;
+    let ended = follow(role, worker, cancel).await;
+    // Gives the lease back at once, so that the next process need not wait for its end.
+    let lease = [leases::singleton("source")];
+    let _ = tokio::time::timeout(Duration::from_secs(2), async {
+        leases::release(&role.db, worker, &lease).await.ok();
+        workers::leave(&role.db, worker).await.ok();
+    })
+    .await;
+    ended
+}
+
+async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken) -> Result<(), store::DbError> {
+    let mut pass = Pass::new(role.db.clone(), FLEET, role.config.clone(), role.access.clone(), role.data.clone(), worker);
+    let stop = pass.stopper();
+    let changed = Arc::new(Notify::new());
+    let mut listener = Listener::connect(&role.db).await?;
+    let mut watch: Option<Watch> = None;
+    let mut lease: Option<Lease> = None;
+    let mut renew = tokio::time::interval(RENEW);
+    let mut next_look = Instant::now();
+    let mut next_resync = Instant::now();
+    let mut failures = 0_u32;
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => {
+                stop.store(true, Ordering::Relaxed);
+                return Ok(());
+            }
+            _ = renew.tick() => {
+                if !workers::heartbeat(&role.db, worker, TTL).await? {
+                    return Ok(());
+                }
+                let held = leases::acquire(&role.db, worker, &[leases::singleton("source")], TTL).await?.pop();
+                if held.is_some() && held != lease {
+                    tracing::info!(source = %role.config, "this process follows the fleet repository");
+                    next_look = Instant::now();
+                    next_resync = Instant::now();
+                }
+                lease = held;
+                continue;
+            }
+            heard = listener.next() => match heard {
+                Heard::Poke(Poke::Source(name)) if name == FLEET => next_resync = Instant::now(),
+                Heard::Reconnected => next_resync = Instant::now(),
+                Heard::Poke(_) => continue,
+            },
+            () = changed.notified() => tokio::time::sleep(DEBOUNCE).await,
+            () = tokio::time::sleep_until(next_look), if lease.is_some() => {}
+        }
+        let Some(held) = lease.clone() else { continue };
+        if watch.is_none()
+            && let Place::Local(dir) = &role.config.place
+        {
+            watch = Watch::start(dir, Arc::clone(&changed)).inspect_err(|error| tracing::debug!(%error, "not watched; polled only")).ok();
+        }
+        let resync = Instant::now() >= next_resync;
+        match one(&mut pass, &held, resync, role, worker, cancel).await {
+            Some(Ok(passed)) => {
+                failures = 0;
+                if resync {
+                    next_resync = Instant::now() + jitter(role.timing.resync);
+                }
+                if matches!(&passed, Passed::Held(trouble) if trouble.state == super::SourceState::Unreachable) {
+                    // The repository may be another one when it is back.
+                    watch = None;
+                }
+            }
+            Some(Err(error)) => {
+                failures = failures.saturating_add(1);
+                tracing::warn!(error = %super::git::chain(&error), failures, "a pass over the fleet repository failed and is tried again");
+                if error.is_fenced() {
+                    lease = None;
+                }
+                next_resync = Instant::now();
+            }
+            None => return Ok(()),
+        }
+        let every = if matches!(role.config.place, Place::Local(_)) { role.timing.local } else { role.timing.remote };
+        next_look = Instant::now() + if failures == 0 { jitter(every) } else { Duration::from_secs(1 << failures.min(6)).min(jitter(every).max(Duration::from_secs(2))) };
+    }
+}
+
+/// One pass, during which the lease is kept. `None` when the end came in between.
+async fn one(pass: &mut Pass, lease: &Lease, resync: bool, role: &SourceRole, worker: WorkerId, cancel: &CancellationToken) -> Option<Result<Passed, super::PassError>> {
+    let stop = pass.stopper();
+    let keep = async {
+        loop {
+            tokio::time::sleep(RENEW).await;
+            // A lost lease shows at the next fenced write.
+            workers::heartbeat(&role.db, worker, TTL).await.ok();
+            leases::renew(&role.db, worker, TTL).await.ok();
+        }
+    };
+    tokio::select! {
+        passed = pass.run(lease, resync) => Some(passed),
+        () = cancel.cancelled() => {
+            stop.store(true, Ordering::Relaxed);
+            None
+        }
+        () = keep => None,
+    }
+}
+
+/// A fifth more or less, so that many fleets do not ask one host at the same moment.
+fn jitter(every: Duration) -> Duration {
+    every.mul_f64(0.8 + 0.4 * rand::random::<f64>())
+}
