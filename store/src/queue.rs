@@ -206,6 +206,7 @@ pub async fn settle(txn: &mut Txn, settlements: &[Settlement<'_>]) -> Result<usi
            USING UNNEST($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::float8[]) AS s (kind, key, generation, epoch, rest)
            WHERE q.kind = s.kind AND q.key = s.key
              AND q.claimed_by = $1 AND q.claim_epoch = s.epoch
+             AND EXISTS (SELECT FROM leases l WHERE l.name = q.lease AND l.holder = $1 AND l.epoch = s.epoch)
              AND s.rest IS NULL AND q.generation = s.generation
            RETURNING q.kind, q.key"#,
         worker,
@@ -230,6 +231,7 @@ pub async fn settle(txn: &mut Txn, settlements: &[Settlement<'_>]) -> Result<usi
                 AS s (kind, key, generation, epoch, rest, failed)
            WHERE q.kind = s.kind AND q.key = s.key
              AND q.claimed_by = $1 AND q.claim_epoch = s.epoch
+             AND EXISTS (SELECT FROM leases l WHERE l.name = q.lease AND l.holder = $1 AND l.epoch = s.epoch)
            RETURNING q.kind, q.key"#,
         worker,
         &kinds,

@@ -59,7 +59,9 @@ pub enum ObjectState {
 }
 
 impl ObjectState {
-    const fn as_str(self) -> &'static str {
+    /// The stored word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Declared => "declared",
             Self::Retained => "retained",
