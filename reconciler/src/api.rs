@@ -1,0 +1,72 @@
+//! The HTTP API: where people and programs look, and the few things they may change by hand.
+//!
+//! ```text
+//! POST /api/compute/{group}/{method} ─▶ token ─▶ authorize ─▶ decode ─▶ handler ─▶ answer
+//!                                                                │
+//!                              a mutation: one transaction with its idempotency row and its audit row
+//! ```
+//!
+//! [`table`] has every method once: routing, OpenAPI, the reference page and the scopes are read from it, and a new method
+//! is a new row. Desired state is not changed here but in the fleet repository; a hold of git is not lifted here either.
+//! An answer never shows SQL or a stack: the cause of an internal error is logged once, under the request's id.
+
+pub mod auth;
+pub mod dispatch;
+pub mod error;
+pub mod openapi;
+pub mod reference;
+pub mod serve;
+pub mod table;
+pub mod tokens;
+
+mod groups;
+mod idempotency;
+#[cfg(test)]
+mod tests;
+mod text;
+mod webhook;
+
+use std::sync::Arc;
+
+use schema::digest::Digest;
+use store::Db;
+use tokio_util::sync::CancellationToken;
+
+pub use error::{ApiError, Code};
+pub use webhook::Webhook;
+
+/// What the API serves, and where.
+#[derive(Debug)]
+pub struct Config {
+    /// Where it listens; bound already.
+    pub listener: tokio::net::TcpListener,
+    /// The serving certificate.
+    pub tls: Arc<rustls::ServerConfig>,
+    /// What the handlers use.
+    pub app: App,
+}
+
+/// What the handlers use.
+#[derive(Debug, Clone)]
+pub struct App {
+    /// The database.
+    pub db: Db,
+    /// Where machines dial, as URLs; shown with a join token.
+    pub gateways: Vec<String>,
+    /// What a machine that joins holds the control plane against.
+    pub pin: Digest,
+    /// Who may poke the source over HTTP; `None` answers such calls with NOT_FOUND.
+    pub webhook: Option<Webhook>,
+}
+
+/// Serves until `cancel`, then lets open requests end.
+///
+/// # Errors
+/// When the listener breaks.
+pub async fn run(config: Config, cancel: CancellationToken) -> std::io::Result<()> {
+    let address = config.listener.local_addr()?;
+    tracing::info!(%address, "the API listens");
+    serve::serve(config.listener, config.tls, dispatch::router(config.app), cancel).await;
+    tracing::info!("the API stopped");
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! The router: from a request to a row of the table and back to an answer.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{Path, Request, State},
+    http::{HeaderValue, StatusCode, Uri},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use schema::id::RequestId;
+use serde_json::{Value, json};
+use tower_http::limit::RequestBodyLimitLayer;
+
+use super::{
+    ApiError, App, Code, auth, idempotency, openapi,
+    table::{self, Handler, Method},
+    text, webhook,
+};
+
+/// The longest request body.
+pub const MAX_BODY: usize = 1024 * 1024;
+/// How long a request may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The routes of the API.
+pub fn router(app: App) -> Router {
+    Router::new()
+        .route("/api/compute/{group}/{method}", post(call).fallback(only_post))
+        .route("/api/openapi.json", get(|| async { Json(openapi::document()) }))
+        .route("/healthz", get(health))
+        .route("/hooks/source", post(webhook::receive).fallback(only_post))
+        .fallback(unknown_path)
+        .layer(RequestBodyLimitLayer::new(MAX_BODY))
+        .with_state(Arc::new(app))
+}
+
+/// An id that the answer, the log and the caller share.
+pub(super) fn request_id() -> String {
+    RequestId::generate().to_string()
+}
+
+async fn health(State(app): State<Arc<App>>) -> Response {
+    match app.db.ping().await {
+        Ok(()) => Json(json!({ "status": "ok" })).into_response(),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "status": "the database is away" }))).into_response(),
+    }
+}
+
+async fn only_post() -> Response {
+    ApiError::new(Code::InvalidInput, "this takes POST").into_response(&request_id())
+}
+
+async fn unknown_path(uri: Uri) -> Response {
+    let path: String = uri.path().chars().take(200).collect();
+    ApiError::not_found(format!("path {path}"))
+        .why("methods are at /api/compute/{group}/{method}, their description at /api/openapi.json")
+        .into_response(&request_id())
+}
+
+async fn call(State(app): State<Arc<App>>, Path((group, name)): Path<(String, String)>, request: Request) -> Response {
+    let id = request_id();
+    let result = match tokio::time::timeout(LIMIT, answer(&app, &group, &name, request)).await {
+        Ok(result) => result,
+        Err(_) => Err(ApiError::new(Code::Unavailable, "the answer took too long; try again")),
+    };
+    let mut response = match result {
+        Ok(value) => Json(value).into_response(),
+        Err(error) => error.into_response(&id),
+    };
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert("x-request-id", value);
+    }
+    response
+}
+
+async fn answer(app: &App, group: &str, name: &str, request: Request) -> Result<Value, ApiError> {
+    let (parts, body) = request.into_parts();
+    let caller = auth::identify(&app.db, &parts.headers).await?;
+    let method = table::find(group, name).ok_or_else(|| unknown_method(group, name))?;
+    auth::authorize(&caller, method.scope, &method.full_name())?;
+    let input = read(body).await?;
+    match &method.handler {
+        Handler::Query(query) => query(app, input).await,
+        Handler::Mutation(change) => idempotency::once(app, method, &caller, input, change).await,
+    }
+}
+
+async fn read(body: Body) -> Result<Value, ApiError> {
+    let too_long = || ApiError::new(Code::InvalidInput, format!("a request has at most {MAX_BODY} bytes"));
+    let bytes = axum::body::to_bytes(body, MAX_BODY).await.map_err(|_| too_long())?;
+    if bytes.is_empty() {
+        return Ok(json!({}));
+    }
+    let value: Value = serde_json::from_slice(&bytes)
+        .map_err(|e| ApiError::new(Code::InvalidInput, "the request is not JSON").why(e.to_string()))?;
+    if !value.is_object() {
+        return Err(ApiError::new(Code::InvalidInput, "the request is not a JSON object"));
+    }
+    Ok(value)
+}
+
+fn unknown_method(group: &str, name: &str) -> ApiError {
+    let wanted: String = format!("{group}.{name}").chars().take(100).collect();
+    let names: Vec<String> = table::METHODS.iter().map(Method::full_name).collect();
+    let error = ApiError::not_found(format!("method {wanted}"));
+    match text::closest(&wanted, names.iter().map(String::as_str)) {
+        Some(closest) => error.why(format!("did you mean {closest}?")),
+        None => error.why(format!("the methods are {}", names.join(", "))),
+    }
+}

@@ -1,0 +1,95 @@
+//! The handlers, one file per group, and the words that they share.
+
+pub(super) mod fleet;
+pub(super) mod joins;
+pub(super) mod nodes;
+pub(super) mod plans;
+pub(super) mod pools;
+pub(super) mod sites;
+pub(super) mod tokens;
+
+use schema::time::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::ApiError;
+
+/// Nothing is asked.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Nothing {}
+
+/// An object by its name.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Named {
+    /// The name.
+    pub(super) name: String,
+}
+
+/// A thing by its id.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ById {
+    /// The id.
+    pub(super) id: String,
+}
+
+/// An instant, RFC 3339 in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct At(#[schemars(with = "String")] pub(super) Timestamp);
+
+/// A page.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PageOf<T> {
+    /// The items.
+    pub(super) items: Vec<T>,
+    /// Pass it as `after` for the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) next: Option<String>,
+}
+
+/// A document of the fleet repository, as it was applied.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DocumentView {
+    /// The file.
+    pub(super) file: String,
+    /// The line in it.
+    pub(super) line: u32,
+    /// `declared`, or `retained` when the repository no longer has it and nothing removed it.
+    pub(super) state: String,
+    /// The document, canonical.
+    pub(super) document: Value,
+}
+
+impl DocumentView {
+    fn of(object: &store::revisions::StoredObject) -> Result<Self, ApiError> {
+        Ok(Self {
+            file: object.file.clone(),
+            line: object.line,
+            state: object.state.as_str().to_owned(),
+            document: serde_json::from_str(&object.doc).map_err(ApiError::internal)?,
+        })
+    }
+}
+
+/// How many items a page has when nobody says.
+const PAGE: u32 = 100;
+
+fn limit(asked: Option<u32>) -> Result<u32, ApiError> {
+    match asked.unwrap_or(PAGE) {
+        limit @ 1..=1_000 => Ok(limit),
+        _ => Err(ApiError::field("limit", "a page has 1 to 1000 items")),
+    }
+}
+
+fn parse<T: std::str::FromStr>(field: &str, text: &str) -> Result<T, ApiError>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|e: T::Err| ApiError::field(field, e.to_string()))
+}

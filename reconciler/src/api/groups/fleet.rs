@@ -1,0 +1,246 @@
+//! `fleet.status`: one look at everything.
+
+use std::collections::BTreeMap;
+
+use schema::{id::NodeId, node::Connectivity};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use store::{control_plane, joins::JoinState, nodes, outcomes, queue, sessions, sources};
+
+use super::{
+    At, Nothing,
+    joins::{self, JoinView},
+    pools::{self, PoolView},
+};
+use crate::api::{ApiError, App};
+
+/// How many problems and joins a status shows.
+const WORST: u32 = 50;
+/// How many refused joins it shows.
+const REFUSED: u32 = 10;
+
+/// A commit, and when it was reached.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct CommitView {
+    /// The commit.
+    commit: String,
+    /// When.
+    at: At,
+}
+
+impl CommitView {
+    fn of(at: &sources::At) -> Self {
+        Self { commit: at.commit.clone(), at: At(at.at) }
+    }
+}
+
+/// A source, and how far it was followed. A commit that is null was never reached.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct SourceView {
+    /// Its name.
+    name: String,
+    /// Where it is.
+    url: String,
+    /// The branch that is followed.
+    branch: String,
+    /// The folder in it.
+    path: String,
+    /// What it does or why it stands.
+    state: String,
+    /// Why, for people.
+    reason: Option<String>,
+    /// What is wrong with the files, when that is why.
+    diagnostics: Option<Value>,
+    /// Since when.
+    since: At,
+    /// When it was last asked.
+    checked_at: Option<At>,
+    /// The newest commit that was seen.
+    remote: Option<CommitView>,
+    /// The newest that passed verification.
+    verified: Option<CommitView>,
+    /// The newest that was planned.
+    planned: Option<CommitView>,
+    /// The one in force.
+    applied: Option<CommitView>,
+}
+
+impl SourceView {
+    fn of(source: &sources::Source) -> Self {
+        let commit = |at: &Option<sources::At>| at.as_ref().map(CommitView::of);
+        Self {
+            name: source.name.clone(),
+            url: source.url.clone(),
+            branch: source.branch.clone(),
+            path: source.path.clone(),
+            state: source.state.clone(),
+            reason: source.reason.clone(),
+            diagnostics: source.detail.clone(),
+            since: At(source.since),
+            checked_at: source.checked_at.map(At),
+            remote: commit(&source.remote),
+            verified: commit(&source.verified),
+            planned: commit(&source.planned),
+            applied: commit(&source.applied),
+        }
+    }
+}
+
+/// Nodes by connectivity.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct NodeCounts {
+    total: u64,
+    connected: u64,
+    disconnected: u64,
+    unreachable: u64,
+    lost: u64,
+}
+
+impl NodeCounts {
+    fn of(counts: &BTreeMap<Connectivity, u64>) -> Self {
+        let count = |state| counts.get(&state).copied().unwrap_or(0);
+        Self {
+            total: counts.values().sum(),
+            connected: count(Connectivity::Connected),
+            disconnected: count(Connectivity::Disconnected),
+            unreachable: count(Connectivity::Unreachable),
+            lost: count(Connectivity::Lost),
+        }
+    }
+}
+
+/// Keys that wait for a reconciler or run.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct QueueView {
+    /// The reconciler.
+    reconciler: String,
+    /// How many keys.
+    waiting: u64,
+}
+
+/// What is not done, why, since when, and where the code said so.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct Problem {
+    /// Who says so.
+    reconciler: String,
+    /// About what.
+    key: String,
+    /// The node's name, when it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+    /// `wait`, `again` or `error`.
+    state: String,
+    /// Why, stable.
+    reason: String,
+    /// Why, for people.
+    message: String,
+    /// Since when.
+    since: At,
+    /// The place in the code.
+    place: String,
+}
+
+impl Problem {
+    pub(super) fn of(outcome: &outcomes::Outcome) -> Self {
+        Self {
+            reconciler: outcome.kind.clone(),
+            key: outcome.key.clone(),
+            node: None,
+            state: outcome.state.clone(),
+            reason: outcome.reason.clone(),
+            message: outcome.message.clone(),
+            since: At(outcome.since),
+            place: outcome.place.clone(),
+        }
+    }
+}
+
+/// Machines that are not in, the latest first.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Joins {
+    /// Those that wait for somebody.
+    waiting: Vec<JoinView>,
+    /// Those that were turned away.
+    refused: Vec<JoinView>,
+}
+
+/// Where the fleet stands.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct Status {
+    /// The fleet.
+    fleet_id: String,
+    /// Its trust domain; null until a fleet was loaded.
+    trust_domain: Option<String>,
+    /// The control plane admits described hardware.
+    dev: bool,
+    /// How commits are verified: `unverified` while the fleet has no trust policy.
+    verification: String,
+    /// The control plane's version.
+    version: String,
+    /// The database's time.
+    now: At,
+    /// Where machines dial.
+    gateways: Vec<String>,
+    /// What they hold the control plane against.
+    pin: String,
+    /// The sources.
+    sources: Vec<SourceView>,
+    /// The pools.
+    pools: Vec<PoolView>,
+    /// The nodes.
+    nodes: NodeCounts,
+    /// The work queue.
+    queue: Vec<QueueView>,
+    /// Machines that are not in.
+    joins: Joins,
+    /// What is not done, the longest first: errors, then what waits.
+    problems: Vec<Problem>,
+}
+
+pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Status, ApiError> {
+    let db = &app.db;
+    let plane =
+        control_plane::find(db).await?.ok_or_else(|| ApiError::internal("the database has no control plane row"))?;
+    let depth = queue::depth(db).await?;
+    Ok(Status {
+        fleet_id: plane.fleet_id.to_string(),
+        trust_domain: plane.trust_domain,
+        dev: plane.dev,
+        verification: "unverified".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        now: At(db.now().await?),
+        gateways: app.gateways.clone(),
+        pin: app.pin.to_string(),
+        sources: sources::list(db).await?.iter().map(SourceView::of).collect(),
+        pools: pools::all(app).await?,
+        nodes: NodeCounts::of(&sessions::count_by_connectivity(db).await?),
+        queue: depth.into_iter().map(|(reconciler, waiting)| QueueView { reconciler, waiting }).collect(),
+        joins: Joins {
+            waiting: joins::latest(app, &[JoinState::Waiting, JoinState::Held], WORST).await?,
+            refused: joins::latest(app, &[JoinState::Refused], REFUSED).await?,
+        },
+        problems: problems(app).await?,
+    })
+}
+
+async fn problems(app: &App) -> Result<Vec<Problem>, ApiError> {
+    let mut open = outcomes::list_open(&app.db, None, WORST).await?.items;
+    open.sort_by_key(|outcome| (outcome.state != "error", outcome.since));
+    let mut problems = Vec::new();
+    for outcome in &open {
+        let node = match outcome.key.parse::<NodeId>() {
+            Ok(id) => nodes::find(&app.db, id).await?.map(|node| node.name.to_string()),
+            Err(_) => None,
+        };
+        problems.push(Problem { node, ..Problem::of(outcome) });
+    }
+    Ok(problems)
+}

@@ -1,0 +1,228 @@
+//! What an answer shows of a node.
+
+use std::collections::BTreeMap;
+
+use schema::node::{
+    Condition, Facts, Hold,
+    condition::{ConditionStatus, REBOOT_REQUIRED, SECTION_FAILED},
+    schedulable::schedulable,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use store::{node_holds, node_inventory, node_sections, nodes, outcomes, sessions};
+
+use crate::api::{
+    ApiError, App,
+    groups::{At, fleet::Problem},
+};
+
+/// A node.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct NodeView {
+    /// Its id.
+    id: String,
+    /// Its name.
+    name: String,
+    /// Its site.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    site: Option<String>,
+    /// Its pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<String>,
+    /// What it is to the platform.
+    role: String,
+    /// Who controls it.
+    trust: String,
+    /// A document in the fleet repository names it.
+    declared: bool,
+    /// Its labels.
+    labels: BTreeMap<String, String>,
+    /// How far it is.
+    provision: String,
+    /// Whether its session is there.
+    connectivity: String,
+    /// Since when.
+    connectivity_since: At,
+    /// Any hold exists.
+    cordoned: bool,
+    /// Work on it failed or somebody stopped it.
+    maintenance: bool,
+    /// The newest spec.
+    generation: u64,
+    /// The newest spec that it attempted.
+    applied: u64,
+    /// The newest spec that it observed, by its own signature.
+    observed: u64,
+    /// It observed its newest spec, no section failed, and nothing waits for a boot.
+    converged: bool,
+    /// New work may be placed on it.
+    schedulable: bool,
+    /// The first check that keeps new work away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bucket: Option<String>,
+    /// Every reason not to schedule.
+    no_schedule_reasons: Vec<String>,
+    /// Typed facts.
+    conditions: Vec<Condition>,
+    /// What it should be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    /// What it was last assigned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    assigned: Option<String>,
+    /// Pass it to a mutation to be told about changes in between.
+    version: u64,
+    /// When it was adopted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adopted_at: Option<At>,
+}
+
+impl NodeView {
+    pub(super) fn of(node: &nodes::Node) -> Self {
+        let verdict = schedulable(&Facts {
+            role: node.role,
+            trust: node.trust,
+            // Only the pool's row knows; a tenant's machine is shown as its owner's pool would.
+            in_owners_pool: true,
+            maintenance: node.maintenance,
+            cordoned: node.cordoned,
+            provision: node.provision,
+            observed: node.observed,
+            connectivity: node.connectivity,
+            no_schedule: node.no_schedule.clone(),
+        });
+        let holds = |kind: &str| {
+            node.conditions.iter().any(|condition| condition.kind == kind && condition.status == ConditionStatus::True)
+        };
+        Self {
+            id: node.id.to_string(),
+            name: node.name.to_string(),
+            site: node.site.as_ref().map(ToString::to_string),
+            pool: node.pool.as_ref().map(ToString::to_string),
+            role: node.role.to_string(),
+            trust: node.trust.to_string(),
+            declared: node.declared,
+            labels: node.labels.clone(),
+            provision: node.provision.to_string(),
+            connectivity: node.connectivity.to_string(),
+            connectivity_since: At(node.connectivity_since),
+            cordoned: node.cordoned,
+            maintenance: node.maintenance,
+            generation: node.generation.0,
+            applied: node.applied.0,
+            observed: node.observed.0,
+            converged: node.generation.0 > 0
+                && node.observed >= node.generation
+                && !holds(SECTION_FAILED)
+                && !holds(REBOOT_REQUIRED),
+            schedulable: verdict.is_ok(),
+            bucket: verdict.err().map(|bucket| bucket.to_string()),
+            no_schedule_reasons: node.no_schedule.iter().map(ToString::to_string).collect(),
+            conditions: node.conditions.clone(),
+            target: node.target.as_ref().map(ToString::to_string),
+            assigned: node.assigned.as_ref().map(ToString::to_string),
+            version: node.version.0,
+            adopted_at: node.adopted_at.map(At),
+        }
+    }
+}
+
+/// How a section of the spec ended.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct SectionView {
+    /// The section.
+    section: String,
+    /// `converged` or `failed`.
+    state: String,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+    /// At which generation.
+    generation: u64,
+    /// Since when.
+    since: At,
+}
+
+/// The latest session.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct SessionView {
+    /// Its epoch.
+    epoch: u64,
+    /// The gateway that holds or held it.
+    gateway_id: String,
+    /// The daemon's version.
+    version: String,
+    /// The machine is described by a file and not real.
+    described: bool,
+    /// When it opened.
+    connected_at: At,
+    /// When it closed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disconnected_at: Option<At>,
+    /// When the node was last heard.
+    last_seen: At,
+}
+
+/// A node with everything that hangs off it.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct NodeDetail {
+    /// The node.
+    node: NodeView,
+    /// What keeps new work away on purpose.
+    holds: Vec<Hold>,
+    /// How the sections of its spec ended.
+    sections: Vec<SectionView>,
+    /// What it is made of, by section.
+    inventory: BTreeMap<String, Value>,
+    /// Sections of the inventory that were asked for and have not come.
+    inventory_wanted: Vec<String>,
+    /// Its latest session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<SessionView>,
+    /// What it waits for, by reconciler.
+    waits: Vec<Problem>,
+}
+
+pub(super) async fn detail(app: &App, node: &nodes::Node) -> Result<NodeDetail, ApiError> {
+    let id = node.id;
+    let holds = node_holds::list(&app.db, id).await?;
+    let sections = node_sections::list(&app.db, id).await?;
+    let inventory = node_inventory::list(&app.db, id).await?;
+    let session = sessions::find(&app.db, id).await?;
+    let outcomes = outcomes::of_key(&app.db, &id.to_string()).await?;
+    let document = |doc: &str| serde_json::from_str(doc).map_err(ApiError::internal);
+    Ok(NodeDetail {
+        node: NodeView::of(node),
+        holds: holds.into_iter().map(|stored| stored.hold).collect(),
+        sections: sections
+            .into_iter()
+            .map(|section| SectionView {
+                section: section.section.to_string(),
+                state: section.status.state.to_string(),
+                reason: section.status.reason,
+                generation: section.generation.0,
+                since: At(section.since),
+            })
+            .collect(),
+        inventory: inventory
+            .iter()
+            .map(|(name, section)| Ok((name.to_string(), document(&section.doc)?)))
+            .collect::<Result<_, ApiError>>()?,
+        inventory_wanted: node.inventory_wanted.iter().map(ToString::to_string).collect(),
+        session: session.map(|session| SessionView {
+            epoch: session.epoch.0,
+            gateway_id: session.gateway_id.to_string(),
+            version: session.version,
+            described: session.described,
+            connected_at: At(session.connected_at),
+            disconnected_at: session.disconnected_at.map(At),
+            last_seen: At(session.last_seen),
+        }),
+        waits: outcomes.iter().filter(|outcome| outcome.state != "done").map(Problem::of).collect(),
+    })
+}

@@ -1,0 +1,98 @@
+//! `plans`: what was shown before it happened.
+
+use schema::id::PlanId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use store::plans;
+
+use super::{At, PageOf};
+use crate::api::{ApiError, App};
+
+/// Which plan.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::api) struct Which {
+    /// The plan's id.
+    id: Option<String>,
+    /// The commit it was made for; the newest plan of it is meant.
+    commit: Option<String>,
+}
+
+/// Which page.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::api) struct Before {
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// How many items.
+    limit: Option<u32>,
+}
+
+/// A plan without its document.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct PlanView {
+    /// Its id.
+    id: String,
+    /// The source.
+    source: String,
+    /// The commit it leads to.
+    commit: String,
+    /// The commit it starts from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base_commit: Option<String>,
+    /// The digest of its document.
+    digest: String,
+    /// `open`, `applied`, `superseded` or `refused`.
+    state: String,
+    /// When it was made.
+    created_at: At,
+}
+
+/// A plan.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct PlanDetail {
+    /// The plan.
+    plan: PlanView,
+    /// Everything it would do.
+    document: Value,
+}
+
+fn view(plan: &plans::Plan) -> PlanView {
+    PlanView {
+        id: plan.id.to_string(),
+        source: plan.source.clone(),
+        commit: plan.commit.clone(),
+        base_commit: plan.base_commit.clone(),
+        digest: plan.digest.to_string(),
+        state: plan.state.as_str().to_owned(),
+        created_at: At(plan.created_at),
+    }
+}
+
+pub(in crate::api) async fn list(app: &App, input: Before) -> Result<PageOf<PlanView>, ApiError> {
+    let limit = super::limit(input.limit)?;
+    let before = input.after.map(|after| super::parse::<PlanId>("after", &after)).transpose()?;
+    let plans = plans::list(&app.db, before, limit).await?;
+    let full = plans.len() == limit as usize;
+    let next = plans.last().filter(|_| full).map(|plan| plan.id.to_string());
+    Ok(PageOf { items: plans.iter().map(view).collect(), next })
+}
+
+pub(in crate::api) async fn get(app: &App, input: Which) -> Result<PlanDetail, ApiError> {
+    let (plan, what) = match (input.id, input.commit) {
+        (Some(id), None) => (plans::find(&app.db, super::parse("id", &id)?).await?, format!("plan {id}")),
+        (None, Some(commit)) => {
+            let mut found = None;
+            for source in store::sources::list(&app.db).await? {
+                found = found.or(plans::find_by_commit(&app.db, &source.name, &commit).await?);
+            }
+            (found, format!("plan of commit {commit}"))
+        }
+        _ => return Err(ApiError::field("id", "name the plan by its id or by its commit, one of the two")),
+    };
+    let plan = plan.ok_or_else(|| ApiError::not_found(what))?;
+    Ok(PlanDetail { document: serde_json::from_str(&plan.doc).map_err(ApiError::internal)?, plan: view(&plan) })
+}

@@ -1,0 +1,270 @@
+//! `tokens`: join tokens, which let machines in, and API tokens, which let people and programs call this API.
+
+use pki::token::{Token, TokenKind};
+use schema::{
+    id::{ApiTokenId, JoinTokenId},
+    time::Duration,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use store::{api_tokens, join_tokens, pools};
+
+use super::{At, ById, Nothing, PageOf};
+use crate::api::{ApiError, App, Code, auth, table::Mutation, text};
+
+const DAY: Duration = Duration::from_secs(86_400);
+const LONGEST: Duration = Duration::from_secs(30 * 86_400);
+
+/// What a join token is for.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::api) struct NewJoin {
+    /// The pool that machines join.
+    pool: String,
+    /// How many machines it lets in; 1 when it is absent.
+    uses: Option<u32>,
+    /// How long it is good for, such as `24h`; a day when it is absent, 30 days at most.
+    expires: Option<Duration>,
+    /// A known machine may take its node back with it.
+    #[serde(default)]
+    reclaim: bool,
+}
+
+/// A new join token.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct CreatedJoin {
+    /// Its id.
+    id: String,
+    /// The token. It is shown once: null when the call was a repeat.
+    token: Option<String>,
+    /// The pool.
+    pool: String,
+    /// How many machines it lets in.
+    uses: u32,
+    /// Until when.
+    expires_at: At,
+    /// Where machines dial.
+    gateways: Vec<String>,
+    /// What they hold the control plane against.
+    pin: String,
+    /// The line to run on the machine, with the token in `BCD_JOIN_TOKEN`.
+    command: String,
+}
+
+/// A join token without its secret.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct JoinTokenView {
+    /// Its id.
+    id: String,
+    /// The pool.
+    pool: String,
+    /// How many machines it lets in.
+    uses: u32,
+    /// How many more.
+    uses_left: u32,
+    /// A known machine may take its node back with it.
+    reclaim: bool,
+    /// Until when.
+    expires_at: At,
+    /// When it was revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revoked_at: Option<At>,
+    /// Who made it.
+    created_by: String,
+    /// When.
+    created_at: At,
+}
+
+/// What an API token is for.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::api) struct NewApi {
+    /// What it is for, for people.
+    name: String,
+    /// What it may do, such as `nodes:read`; no more than the caller may.
+    scopes: Vec<String>,
+    /// How long it is good for, such as `7d`; until it is revoked when it is absent.
+    expires: Option<Duration>,
+}
+
+/// A new API token.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct CreatedApi {
+    /// Its id.
+    id: String,
+    /// The token. It is shown once: null when the call was a repeat.
+    token: Option<String>,
+    /// What it is for.
+    name: String,
+    /// What it may do.
+    scopes: Vec<String>,
+    /// Until when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<At>,
+}
+
+/// An API token without its secret.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct ApiTokenView {
+    /// Its id.
+    id: String,
+    /// What it is for.
+    name: String,
+    /// What it may do.
+    scopes: Vec<String>,
+    /// Until when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<At>,
+    /// When it was revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revoked_at: Option<At>,
+    /// When it was last used, to the minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_used_at: Option<At>,
+    /// Who made it.
+    created_by: String,
+    /// When.
+    created_at: At,
+}
+
+/// What was revoked.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct Revoked {
+    /// Its id.
+    id: String,
+}
+
+pub(in crate::api) async fn create(mutation: Mutation<'_>, input: NewJoin) -> Result<CreatedJoin, ApiError> {
+    let Mutation { app, txn, caller } = mutation;
+    let uses = input.uses.unwrap_or(1);
+    if !(1..=10_000).contains(&uses) {
+        return Err(ApiError::field("uses", "a token lets 1 to 10000 machines in"));
+    }
+    let expires = input.expires.unwrap_or(DAY);
+    if expires == Duration::ZERO || expires > LONGEST {
+        return Err(ApiError::field("expires", "a join token is good for at most 30d"));
+    }
+    let known = pools::list(&app.db).await?;
+    let Some(pool) = known.iter().find(|pool| pool.name.as_str() == input.pool) else {
+        let error = ApiError::not_found(format!("pool {}", input.pool));
+        let names = known.iter().map(|pool| pool.name.as_str());
+        return Err(match text::closest(&input.pool, names) {
+            Some(closest) => error.why(format!("did you mean {closest}?")),
+            None => error.why("no applied revision has it"),
+        });
+    };
+    let id = JoinTokenId::generate();
+    let token = Token::mint(TokenKind::Join, bare(&id.to_string(), JoinTokenId::PREFIX));
+    let expires_at = expires.after(txn.now().await?);
+    let new = join_tokens::NewJoinToken {
+        id,
+        hash: token.hash(),
+        pool: pool.name.clone(),
+        uses,
+        expires_at,
+        expect: serde_json::json!({}),
+        reclaim: input.reclaim,
+        created_by: caller.identity.clone(),
+    };
+    join_tokens::create(txn, &new).await?;
+    let gateway = app.gateways.first().map_or("https://GATEWAY", String::as_str);
+    Ok(CreatedJoin {
+        id: id.to_string(),
+        token: Some(token.reveal().to_string()),
+        pool: input.pool,
+        uses,
+        expires_at: At(expires_at),
+        gateways: app.gateways.clone(),
+        pin: app.pin.to_string(),
+        command: format!("bcd join {gateway} --pin {}", app.pin),
+    })
+}
+
+pub(in crate::api) async fn list(app: &App, _: Nothing) -> Result<PageOf<JoinTokenView>, ApiError> {
+    let items = join_tokens::list(&app.db).await?.into_iter().map(|stored| JoinTokenView {
+        id: stored.token.id.to_string(),
+        pool: stored.token.pool.to_string(),
+        uses: stored.token.uses,
+        uses_left: stored.uses_left,
+        reclaim: stored.token.reclaim,
+        expires_at: At(stored.token.expires_at),
+        revoked_at: stored.revoked_at.map(At),
+        created_by: stored.token.created_by,
+        created_at: At(stored.created_at),
+    });
+    Ok(PageOf { items: items.collect(), next: None })
+}
+
+pub(in crate::api) async fn revoke(mutation: Mutation<'_>, input: ById) -> Result<Revoked, ApiError> {
+    let id: JoinTokenId = super::parse("id", &input.id)?;
+    revoked(join_tokens::revoke(mutation.txn, id).await?, "join token", input.id)
+}
+
+pub(in crate::api) async fn create_api(mutation: Mutation<'_>, input: NewApi) -> Result<CreatedApi, ApiError> {
+    let Mutation { txn, caller, .. } = mutation;
+    if input.name.is_empty() || input.name.len() > 100 {
+        return Err(ApiError::field("name", "a name has 1 to 100 bytes"));
+    }
+    if input.scopes.is_empty() {
+        return Err(ApiError::field("scopes", "a token without a scope is good for nothing"));
+    }
+    for (index, scope) in input.scopes.iter().enumerate() {
+        if !auth::is_scope(scope) {
+            return Err(ApiError::field(
+                format!("scopes[{index}]"),
+                "a scope is *, GROUP:*, GROUP:read or GROUP:write",
+            ));
+        }
+        auth::authorize(caller, scope, &format!("a token with the scope {scope}"))?;
+    }
+    let expires_at = match input.expires {
+        Some(expires) => Some(expires.after(txn.now().await?)),
+        None => None,
+    };
+    let new = crate::api::tokens::mint(input.name, input.scopes, expires_at, &caller.identity);
+    api_tokens::create(txn, &new.row).await?;
+    Ok(CreatedApi {
+        id: new.row.id.to_string(),
+        token: Some(new.text.to_string()),
+        name: new.row.name,
+        scopes: new.row.scopes,
+        expires_at: expires_at.map(At),
+    })
+}
+
+pub(in crate::api) async fn list_api(app: &App, _: Nothing) -> Result<PageOf<ApiTokenView>, ApiError> {
+    let items = api_tokens::list(&app.db).await?.into_iter().map(|stored| ApiTokenView {
+        id: stored.token.id.to_string(),
+        name: stored.token.name,
+        scopes: stored.token.scopes,
+        expires_at: stored.token.expires_at.map(At),
+        revoked_at: stored.revoked_at.map(At),
+        last_used_at: stored.last_used_at.map(At),
+        created_by: stored.token.created_by,
+        created_at: At(stored.created_at),
+    });
+    Ok(PageOf { items: items.collect(), next: None })
+}
+
+pub(in crate::api) async fn revoke_api(mutation: Mutation<'_>, input: ById) -> Result<Revoked, ApiError> {
+    let id: ApiTokenId = super::parse("id", &input.id)?;
+    revoked(api_tokens::revoke(mutation.txn, id).await?, "API token", input.id)
+}
+
+fn revoked(done: bool, what: &str, id: String) -> Result<Revoked, ApiError> {
+    if done {
+        Ok(Revoked { id })
+    } else {
+        Err(ApiError::new(Code::NotFound, format!("there is no {what} {id} to revoke")))
+    }
+}
+
+/// An id's text without its prefix, as it stands in a token.
+pub(in crate::api) fn bare<'a>(id: &'a str, prefix: &str) -> &'a str {
+    id.strip_prefix(prefix).unwrap_or(id)
+}

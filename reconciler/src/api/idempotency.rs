@@ -1,0 +1,83 @@
+//! Mutations happen once: the change, its idempotency row and its audit row are one transaction.
+//!
+//! A key is scoped to the caller's identity. The same key with the same request replays the stored answer; with another
+//! request it is CONFLICT. Members of an answer that are secrets are not stored, so a replay has `null` there.
+
+use schema::{canonical, digest::Digest};
+use serde_json::{Value, json};
+use store::{audit, idempotency};
+
+use super::{
+    ApiError, App, Code,
+    auth::Caller,
+    table::{Method, Mutation},
+};
+
+const KEY: &str = "idempotencyKey";
+const MAX_KEY: usize = 200;
+
+type Change = Box<
+    dyn for<'a> Fn(Mutation<'a>, Value) -> std::pin::Pin<Box<dyn Future<Output = Result<Value, ApiError>> + Send + 'a>>
+        + Send
+        + Sync,
+>;
+
+pub(super) async fn once(
+    app: &App,
+    method: &Method,
+    caller: &Caller,
+    mut input: Value,
+    change: &Change,
+) -> Result<Value, ApiError> {
+    let key = take_key(&mut input)?;
+    let name = method.full_name();
+    let request = digest(&name, &input)?;
+    let mut txn = app.db.begin().await?;
+    match idempotency::begin(&mut txn, &caller.identity, &key, &name, &request).await? {
+        idempotency::Begin::New => {}
+        idempotency::Begin::Replay(stored) => return serde_json::from_str(&stored).map_err(ApiError::internal),
+        idempotency::Begin::Conflict => {
+            return Err(ApiError::new(
+                Code::Conflict,
+                format!("the idempotency key was used for another request of {name}"),
+            )
+            .why("a key stands for one request; choose a new one for a new request"));
+        }
+    }
+    let detail = input.clone();
+    let answer = change(Mutation { app, txn: &mut txn, caller }, input).await?;
+    let mut stored = answer.clone();
+    for secret in method.secrets {
+        stored[*secret] = Value::Null;
+    }
+    audit::append(&mut txn, &caller.identity, &name, &subject(&detail, &stored), &detail).await?;
+    idempotency::finish(&mut txn, &caller.identity, &key, &stored.to_string()).await?;
+    txn.commit().await?;
+    Ok(answer)
+}
+
+fn take_key(input: &mut Value) -> Result<String, ApiError> {
+    let taken = input.as_object_mut().and_then(|members| members.remove(KEY));
+    let Some(value) = taken else {
+        return Err(ApiError::field(
+            KEY,
+            "a call that changes something needs one: any text that is new for each intent",
+        ));
+    };
+    match value {
+        Value::String(key) if !key.is_empty() && key.len() <= MAX_KEY => Ok(key),
+        _ => Err(ApiError::field(KEY, format!("it is a text of 1 to {MAX_KEY} bytes"))),
+    }
+}
+
+fn digest(name: &str, input: &Value) -> Result<Digest, ApiError> {
+    canonical::digest(&json!({ "method": name, "input": input }))
+        .map_err(|e| ApiError::new(Code::InvalidInput, "the request cannot be compared with others").why(e.to_string()))
+}
+
+/// What the audit row is about: what the request names, else what was made.
+fn subject(input: &Value, answer: &Value) -> String {
+    let named = ["node", "id", "pool", "name"].iter().find_map(|member| input[*member].as_str());
+    let made = answer["id"].as_str();
+    made.or(named).unwrap_or("fleet").chars().take(200).collect()
+}

@@ -1,0 +1,271 @@
+//! Every method of the API, one row each. Routing, scopes, OpenAPI and the reference page are read from here.
+
+use std::{future::Future, pin::Pin, sync::LazyLock};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use store::Txn;
+
+use super::{
+    ApiError, App,
+    auth::Caller,
+    groups::{fleet, joins, nodes, plans, pools, sites, tokens},
+};
+
+type Answer<'a> = Pin<Box<dyn Future<Output = Result<Value, ApiError>> + Send + 'a>>;
+
+/// What a mutation works with.
+#[derive(Debug)]
+pub struct Mutation<'a> {
+    /// The parts of the API.
+    pub app: &'a App,
+    /// The transaction, which the dispatcher begins and commits.
+    pub txn: &'a mut Txn,
+    /// Who asks.
+    pub caller: &'a Caller,
+}
+
+/// How a method is carried out.
+pub enum Handler {
+    /// Reads.
+    Query(Box<dyn for<'a> Fn(&'a App, Value) -> Answer<'a> + Send + Sync>),
+    /// Changes something, in one transaction with its idempotency row and its audit row.
+    Mutation(Box<dyn for<'a> Fn(Mutation<'a>, Value) -> Answer<'a> + Send + Sync>),
+}
+
+/// One method.
+pub struct Method {
+    /// The group, plural.
+    pub group: &'static str,
+    /// The name in the group.
+    pub name: &'static str,
+    /// One sentence for the reference.
+    pub summary: &'static str,
+    /// What a token needs.
+    pub scope: &'static str,
+    /// Members of the answer that are shown once and never stored.
+    pub secrets: &'static [&'static str],
+    /// The schema of the request, without the idempotency key.
+    pub input: fn(&mut SchemaGenerator) -> Schema,
+    /// The schema of the answer.
+    pub output: fn(&mut SchemaGenerator) -> Schema,
+    /// How it is carried out.
+    pub handler: Handler,
+}
+
+impl Method {
+    /// Whether it changes something.
+    #[must_use]
+    pub const fn is_mutation(&self) -> bool {
+        matches!(self.handler, Handler::Mutation(_))
+    }
+
+    /// `group.name`, as people write it.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        format!("{}.{}", self.group, self.name)
+    }
+
+    const fn with_secrets(mut self, secrets: &'static [&'static str]) -> Self {
+        self.secrets = secrets;
+        self
+    }
+}
+
+impl std::fmt::Debug for Method {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.full_name())
+    }
+}
+
+/// The table.
+pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
+    vec![
+        query(
+            "fleet",
+            "status",
+            "fleet:read",
+            "Where the fleet stands: source, pools, nodes, machines that wait to join, and what is stuck.",
+            fleet::status,
+        ),
+        query("joins", "list", "joins:read", "Machines that wait to join or were refused, newest first.", joins::list),
+        query("joins", "get", "joins:read", "One join, with the document that would admit the machine.", joins::get),
+        mutation(
+            "nodes",
+            "cordon",
+            "nodes:write",
+            "Places a hold of the API on a node: nothing new is placed on it.",
+            nodes::cordon,
+        ),
+        query(
+            "nodes",
+            "get",
+            "nodes:read",
+            "One node, by id or name, with holds, sections, inventory, session and what it waits for.",
+            nodes::get,
+        ),
+        query("nodes", "list", "nodes:read", "Nodes by name, a page at a time.", nodes::list),
+        mutation(
+            "nodes",
+            "uncordon",
+            "nodes:write",
+            "Lifts the hold that the API placed; holds of git and of health are lifted where they were placed.",
+            nodes::uncordon,
+        ),
+        query("plans", "get", "plans:read", "One plan, by id or commit, with its whole document.", plans::get),
+        query("plans", "list", "plans:read", "Plans, newest first.", plans::list),
+        query("pools", "get", "pools:read", "One pool, with its progress and its document.", pools::get),
+        query("pools", "list", "pools:read", "Pools with their progress.", pools::list),
+        query("sites", "get", "sites:read", "One site, with its document.", sites::get),
+        query("sites", "list", "sites:read", "Sites with their pools.", sites::list),
+        mutation(
+            "tokens",
+            "create",
+            "tokens:write",
+            "Makes a join token for a pool; it is shown once.",
+            tokens::create,
+        )
+        .with_secrets(&["token"]),
+        mutation(
+            "tokens",
+            "createApi",
+            "tokens:write",
+            "Makes an API token with at most the caller's scopes; it is shown once.",
+            tokens::create_api,
+        )
+        .with_secrets(&["token"]),
+        query("tokens", "list", "tokens:read", "Join tokens, without their secrets.", tokens::list),
+        query("tokens", "listApi", "tokens:read", "API tokens, without their secrets.", tokens::list_api),
+        mutation(
+            "tokens",
+            "revoke",
+            "tokens:write",
+            "Revokes a join token; machines that joined with it stay.",
+            tokens::revoke,
+        ),
+        mutation("tokens", "revokeApi", "tokens:write", "Revokes an API token at once.", tokens::revoke_api),
+    ]
+});
+
+/// The method of this group and name.
+#[must_use]
+pub fn find(group: &str, name: &str) -> Option<&'static Method> {
+    METHODS.iter().find(|method| method.group == group && method.name == name)
+}
+
+/// A handler of a query, for any lifetime of its borrows.
+pub(super) trait Query<'a, I, O>: Send + Sync {
+    type Future: Future<Output = Result<O, ApiError>> + Send + 'a;
+    fn call(&self, app: &'a App, input: I) -> Self::Future;
+}
+
+impl<'a, I, O, F, R> Query<'a, I, O> for F
+where
+    F: Fn(&'a App, I) -> R + Send + Sync,
+    R: Future<Output = Result<O, ApiError>> + Send + 'a,
+{
+    type Future = R;
+
+    fn call(&self, app: &'a App, input: I) -> R {
+        self(app, input)
+    }
+}
+
+/// A handler of a mutation, for any lifetime of its borrows.
+pub(super) trait Change<'a, I, O>: Send + Sync {
+    type Future: Future<Output = Result<O, ApiError>> + Send + 'a;
+    fn call(&self, mutation: Mutation<'a>, input: I) -> Self::Future;
+}
+
+impl<'a, I, O, F, R> Change<'a, I, O> for F
+where
+    F: Fn(Mutation<'a>, I) -> R + Send + Sync,
+    R: Future<Output = Result<O, ApiError>> + Send + 'a,
+{
+    type Future = R;
+
+    fn call(&self, mutation: Mutation<'a>, input: I) -> R {
+        self(mutation, input)
+    }
+}
+
+fn query<I, O, F>(
+    group: &'static str,
+    name: &'static str,
+    scope: &'static str,
+    summary: &'static str,
+    handler: F,
+) -> Method
+where
+    I: DeserializeOwned + JsonSchema + Send + 'static,
+    O: Serialize + JsonSchema + 'static,
+    F: for<'a> Query<'a, I, O> + Copy + 'static,
+{
+    let handler = Handler::Query(Box::new(move |app, input| {
+        Box::pin(async move { encode(handler.call(app, decode(input)?).await?) })
+    }));
+    Method {
+        group,
+        name,
+        summary,
+        scope,
+        secrets: &[],
+        input: SchemaGenerator::subschema_for::<I>,
+        output: SchemaGenerator::subschema_for::<O>,
+        handler,
+    }
+}
+
+fn mutation<I, O, F>(
+    group: &'static str,
+    name: &'static str,
+    scope: &'static str,
+    summary: &'static str,
+    handler: F,
+) -> Method
+where
+    I: DeserializeOwned + JsonSchema + Send + 'static,
+    O: Serialize + JsonSchema + 'static,
+    F: for<'a> Change<'a, I, O> + Copy + 'static,
+{
+    let handler = Handler::Mutation(Box::new(move |mutation, input| {
+        Box::pin(async move { encode(handler.call(mutation, decode(input)?).await?) })
+    }));
+    Method {
+        group,
+        name,
+        summary,
+        scope,
+        secrets: &[],
+        input: SchemaGenerator::subschema_for::<I>,
+        output: SchemaGenerator::subschema_for::<O>,
+        handler,
+    }
+}
+
+fn encode(output: impl Serialize) -> Result<Value, ApiError> {
+    serde_json::to_value(output).map_err(ApiError::internal)
+}
+
+/// Reads a request; an error names the field by its path.
+fn decode<I: DeserializeOwned>(input: Value) -> Result<I, ApiError> {
+    serde_path_to_error::deserialize(input).map_err(|error| {
+        let message = error.inner().to_string();
+        let path = error.path().to_string();
+        // What serde says about a missing or unknown member is about its parent; the member's name stands in its words.
+        let member = message
+            .strip_prefix("missing field `")
+            .or_else(|| message.strip_prefix("unknown field `"))
+            .and_then(|rest| rest.split('`').next());
+        let name =
+            match member {
+                None => path,
+                Some(member) if path == "." || path == member || path.ends_with(&format!(".{member}")) => {
+                    if path == "." { member.to_owned() } else { path }
+                }
+                Some(member) => format!("{path}.{member}"),
+            };
+        ApiError::field(name, message)
+    })
+}

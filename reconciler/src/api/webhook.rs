@@ -1,0 +1,96 @@
+//! `POST /hooks/source`: a git host says that something was pushed. It is a poke and nothing else.
+//!
+//! The request is authenticated before anything is made of it, and nothing in it is read: what was pushed is learned from
+//! the repository. GitHub and Gitea sign the body (`X-Hub-Signature-256`), GitLab sends the secret (`X-Gitlab-Token`).
+
+use std::sync::Arc;
+
+use aws_lc_rs::hmac;
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{FromRequest as _, Request, State},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse as _, Response},
+};
+use serde_json::json;
+use store::poke::Poke;
+use subtle::ConstantTimeEq as _;
+
+use super::{ApiError, App, Code, dispatch};
+
+/// Who may poke which source.
+#[derive(Clone)]
+pub struct Webhook {
+    /// The source's name.
+    pub source: String,
+    /// What the git host was given.
+    pub secret: String,
+}
+
+impl std::fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Webhook").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+pub(super) async fn receive(State(app): State<Arc<App>>, request: Request) -> Response {
+    match poke(&app, request).await {
+        Ok(()) => (StatusCode::ACCEPTED, Json(json!({}))).into_response(),
+        Err(error) => error.into_response(&dispatch::request_id()),
+    }
+}
+
+async fn poke(app: &App, request: Request) -> Result<(), ApiError> {
+    let webhook = app.webhook.as_ref().ok_or_else(|| ApiError::not_found("webhook configured here"))?;
+    let headers = request.headers().clone();
+    let body = Bytes::from_request(request, &()).await.map_err(|_| {
+        ApiError::new(Code::InvalidInput, format!("a request has at most {} bytes", dispatch::MAX_BODY))
+    })?;
+    if !is_authentic(&webhook.secret, &headers, &body) {
+        return Err(ApiError::new(Code::Unauthenticated, "the call carries no proof of the webhook's secret"));
+    }
+    app.db.poke([Poke::Source(webhook.source.clone())]).await;
+    Ok(())
+}
+
+fn is_authentic(secret: &str, headers: &HeaderMap, body: &[u8]) -> bool {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    if let Some(signature) = text("x-hub-signature-256") {
+        let Some(tag) = signature.strip_prefix("sha256=").and_then(|tag| hex::decode(tag).ok()) else { return false };
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+        return hmac::verify(&key, body, &tag).is_ok();
+    }
+    text("x-gitlab-token").is_some_and(|token| token.as_bytes().ct_eq(secret.as_bytes()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn headers(name: &'static str, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(
+            axum::http::HeaderName::from_static(name),
+            HeaderValue::from_str(value).expect("a header"),
+        )])
+    }
+
+    #[test]
+    fn a_signed_body_is_authentic_and_another_is_not() {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, b"s3cret");
+        let signature = format!("sha256={}", hex::encode(hmac::sign(&key, b"{}")));
+        assert!(is_authentic("s3cret", &headers("x-hub-signature-256", &signature), b"{}"));
+        assert!(!is_authentic("s3cret", &headers("x-hub-signature-256", &signature), b"{ }"));
+        assert!(!is_authentic("other", &headers("x-hub-signature-256", &signature), b"{}"));
+        assert!(!is_authentic("s3cret", &headers("x-hub-signature-256", "sha256=zz"), b"{}"));
+    }
+
+    #[test]
+    fn a_shared_token_is_compared_whole() {
+        assert!(is_authentic("s3cret", &headers("x-gitlab-token", "s3cret"), b""));
+        assert!(!is_authentic("s3cret", &headers("x-gitlab-token", "s3cre"), b""));
+        assert!(!is_authentic("s3cret", &HeaderMap::new(), b""));
+    }
+}

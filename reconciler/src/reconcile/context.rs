@@ -1,0 +1,83 @@
+//! What a run may use.
+
+use std::{fmt, sync::Arc};
+
+use pki::{Realm, worker::Signature};
+use schema::{generation::Generation, id::NodeId, id::WorkerId, time::Timestamp};
+use store::{Db, Txn, leases, leases::Lease};
+
+use super::Failure;
+
+/// Signs specs with a worker key that the command-signing root certified.
+pub trait SpecSigner: Send + Sync {
+    /// Signs the exact bytes of one generation of a node's spec.
+    fn sign_spec(&self, node: NodeId, generation: Generation, spec: &[u8], now: Timestamp) -> Signature;
+}
+
+/// What every run of a process shares.
+#[derive(Clone)]
+pub struct Shared {
+    /// The database.
+    pub db: Db,
+    /// Whom everything signed must name.
+    pub realm: Realm,
+    /// Who signs specs.
+    pub signer: Arc<dyn SpecSigner>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("realm", &self.realm).finish_non_exhaustive()
+    }
+}
+
+/// What one run has: the shared parts, and the lease that it runs under.
+#[derive(Debug, Clone)]
+pub struct Context {
+    shared: Shared,
+    worker: WorkerId,
+    lease: Lease,
+}
+
+impl Context {
+    pub(super) const fn new(shared: Shared, worker: WorkerId, lease: Lease) -> Self {
+        Self { shared, worker, lease }
+    }
+
+    /// The database, for reads.
+    #[must_use]
+    pub const fn db(&self) -> &Db {
+        &self.shared.db
+    }
+
+    /// Whom everything signed must name.
+    #[must_use]
+    pub const fn realm(&self) -> &Realm {
+        &self.shared.realm
+    }
+
+    /// Who signs specs.
+    #[must_use]
+    pub fn signer(&self) -> &dyn SpecSigner {
+        &*self.shared.signer
+    }
+
+    /// The database's time.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    #[track_caller]
+    pub fn now(&self) -> impl Future<Output = Result<Timestamp, Failure>> {
+        async move { Ok(self.shared.db.now().await?) }
+    }
+
+    /// Begins the transaction of this run's writes, conditional on its lease.
+    ///
+    /// # Errors
+    /// When the lease was taken over, or the database does not answer.
+    pub async fn begin(&self) -> Result<Txn, Failure> {
+        let mut txn = self.shared.db.begin().await?;
+        leases::fence(&mut txn, self.worker, &self.lease).await?;
+        Ok(txn)
+    }
+}

@@ -1,0 +1,203 @@
+//! `node`: takes over what a node signed, and judges what follows from it. Key: the node's id.
+//!
+//! ```text
+//! node_reports ──▶ verify (signature, node, sequence) ──▶ observed, sections, conditions, inventory
+//!                                                                      │
+//! pool's document, holds, connectivity ───────────────────────────────▶ judge ──▶ conditions, noScheduleReasons,
+//!                                                                                 adoption, what it still waits for
+//! ```
+//!
+//! Reports are believed only under the key of the node's own certificate. `observed` is raised and never lowered. The
+//! judgement is a pure function, made first from what was read; when it changes nothing, nothing is written and no row is
+//! locked. Otherwise it is made again on the locked row and written with its causes in one transaction.
+
+mod document;
+mod judge;
+mod reports;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use schema::{generation::Generation, id::NodeId, inventory::InventorySection, report::SectionStatus, spec::Section};
+use std::collections::BTreeMap;
+use store::{
+    Txn, node_inventory, node_reports, node_sections, nodes, pools,
+    queue::{self, Kind},
+};
+
+use self::{
+    judge::{Facts, Judgement},
+    reports::Taken,
+};
+use super::{Context, Failure, Outcome, Reconciler, ShardBy, WaitReason};
+
+pub use judge::{INVENTORY_INCOMPLETE, OWN_CONDITIONS, REPORT_REFUSED};
+
+/// The reconciler.
+#[derive(Debug)]
+pub struct Node;
+
+/// What a node waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// It has no pool, so nothing says what it should be.
+    NoPool,
+    /// Its pool is in no applied revision.
+    PoolUnknown(String),
+    /// These sections of its inventory are missing, and it cannot be adopted before.
+    Inventory(Vec<InventorySection>),
+    /// It has not observed its newest spec yet.
+    Convergence { generation: Generation, observed: Generation },
+    /// These sections ended in failure.
+    Sections(Vec<Section>),
+}
+
+impl WaitReason for Waiting {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NoPool => "no-pool",
+            Self::PoolUnknown(_) => "pool-unknown",
+            Self::Inventory(_) => "inventory-incomplete",
+            Self::Convergence { .. } => "converging",
+            Self::Sections(_) => "section-failed",
+        }
+    }
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |words: Vec<&'static str>| words.join(", ");
+        match self {
+            Self::NoPool => f.write_str("the node has no pool"),
+            Self::PoolUnknown(pool) => write!(f, "pool {pool} is in no applied revision"),
+            Self::Inventory(missing) => {
+                write!(f, "the inventory lacks {}", list(missing.iter().map(|section| section.as_str()).collect()))
+            }
+            Self::Convergence { generation, observed } => {
+                write!(f, "the node has observed generation {observed} of {generation}")
+            }
+            Self::Sections(failed) => {
+                write!(
+                    f,
+                    "the node could not converge {}",
+                    list(failed.iter().map(|section| section.as_str()).collect())
+                )
+            }
+        }
+    }
+}
+
+/// What one run reads.
+struct Read {
+    taken: Taken,
+    pool: Option<schema::fleet::Pool>,
+    inventory: judge::Inventory,
+    sections: BTreeMap<Section, SectionStatus>,
+    hold: Option<document::Change>,
+    wanted: Vec<InventorySection>,
+}
+
+#[async_trait]
+impl Reconciler for Node {
+    fn kind(&self) -> &'static Kind {
+        &queue::NODE
+    }
+
+    fn shard_by(&self) -> ShardBy {
+        ShardBy::Node
+    }
+
+    async fn run(&self, context: &Context, key: &str) -> Result<Outcome, Failure> {
+        let id: NodeId = key.parse().map_err(|e| Failure::new("bad-key", e))?;
+        let Some(node) = nodes::find(context.db(), id).await? else { return Ok(Outcome::done()) };
+        let read = read(context, &node).await?;
+        let now = context.now().await?;
+        let judgement = judge::judge(&node, &read.facts(), now);
+        if read.taken.is_empty() && read.hold.is_none() && judgement.changes_nothing(&node) {
+            return Ok(ended(judgement));
+        }
+
+        let mut txn = context.begin().await?;
+        let Some(node) = nodes::lock(&mut txn, id).await? else { return Ok(Outcome::done()) };
+        let judgement = judge::judge(&node, &read.facts(), now);
+        write(&mut txn, &node, &read, &judgement).await?;
+        txn.commit().await?;
+        Ok(ended(judgement))
+    }
+}
+
+fn ended(judgement: Judgement) -> Outcome {
+    match &judgement.waiting {
+        Some(waiting) => Outcome::wait(waiting),
+        None => Outcome::done(),
+    }
+}
+
+async fn read(context: &Context, node: &nodes::Node) -> Result<Read, Failure> {
+    let db = context.db();
+    let taken = reports::take(context, node).await?;
+    let pool = match &node.pool {
+        Some(name) => pools::find(db, name.as_str()).await?,
+        None => None,
+    };
+    let pool = match pool {
+        Some(pool) => Some(serde_json::from_value(pool.policy).map_err(|e| Failure::new("pool-unreadable", e))?),
+        None => None,
+    };
+    let stored = node_inventory::list(db, node.id).await?;
+    let mut inventory = judge::Inventory::new(
+        stored.into_iter().map(|(name, section)| (name, (section.digest, section.doc))).collect(),
+    );
+    let wanted = inventory.update(&taken.inventory);
+    let sections = match &taken.status {
+        Some(status) => status.sections.clone(),
+        None => node_sections::list(db, node.id).await?.into_iter().map(|row| (row.section, row.status)).collect(),
+    };
+    let hold = document::change(context, node).await?;
+    Ok(Read { taken, pool, inventory, sections, hold, wanted })
+}
+
+impl Read {
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            pool: self.pool.as_ref(),
+            status: self.taken.status.as_ref(),
+            refused: self.taken.refused.as_deref(),
+            heard: !self.taken.accepted.is_empty(),
+            inventory: &self.inventory,
+            sections: &self.sections,
+        }
+    }
+}
+
+async fn write(txn: &mut Txn, node: &nodes::Node, read: &Read, judgement: &Judgement) -> Result<(), Failure> {
+    let id = node.id;
+    if let Some(status) = &read.taken.status {
+        nodes::observe(txn, id, status.applied, status.observed).await?;
+        node_sections::replace(txn, id, status.applied, &status.sections).await?;
+    }
+    node_inventory::upsert(txn, id, &read.inventory.changed()).await?;
+    if !read.taken.inventory.is_empty() {
+        nodes::set_inventory_wanted(txn, id, &read.wanted).await?;
+    }
+    for mark in &read.taken.accepted {
+        node_reports::set_mark(txn, id, mark).await?;
+    }
+    node_reports::remove(txn, &read.taken.seen).await?;
+    if let Some(change) = &read.hold {
+        document::write(txn, id, change).await?;
+    }
+    nodes::set_conditions(txn, id, &judgement.conditions).await?;
+    let (add, remove) = judgement.no_schedule_change(node);
+    nodes::change_no_schedule(txn, id, &add, &remove).await?;
+    if judgement.adopt {
+        nodes::adopt(txn, node).await.map_err(|e| Failure::new("not-adoptable", e))?;
+        tracing::info!(node_id = %id, node = %node.name, "the node is adopted");
+    }
+    if judgement.adopt || judgement.ahead {
+        queue::enqueue(txn, &queue::NODESPEC, [id]).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Reading what a node signed: which stored reports count, and what they say.
+//!
+//! A report counts when the key in one of the node's certificates of its current identity signed exactly these bytes, the
+//! bytes name the node, and nothing newer of the same journal was taken over before. What does not count is dropped with a
+//! word in the log and a condition on the node.
+
+use pki::{Realm, node_key::NodePublicKey, report::ReportKind as Purpose};
+use schema::{
+    id::NodeId,
+    report::{InventoryReport, ReportKind, StatusReport},
+};
+use store::{
+    node_certs,
+    node_reports::{self, Mark},
+    nodes,
+};
+
+use crate::reconcile::{Context, Failure};
+
+/// What the stored reports of one node come to.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    /// The newest status, with the highest generations of all that were taken over.
+    pub(super) status: Option<StatusReport>,
+    /// Inventories, oldest first.
+    pub(super) inventory: Vec<InventoryReport>,
+    /// The newest mark per kind.
+    pub(super) accepted: Vec<Mark>,
+    /// The rows to remove, those that do not count included.
+    pub(super) seen: Vec<i64>,
+    /// Why the last report that does not count does not.
+    pub(super) refused: Option<String>,
+}
+
+impl Taken {
+    pub(super) fn is_empty(&self) -> bool {
+        self.seen.is_empty()
+    }
+
+    fn accept(&mut self, mark: Mark) {
+        self.accepted.retain(|other| other.kind != mark.kind);
+        self.accepted.push(mark);
+    }
+}
+
+/// Why a report does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ReportRefusal {
+    #[error("no certificate of the node's current identity has the key that signed it")]
+    Signature,
+    #[error("its bytes are not a report that this version knows")]
+    Unreadable,
+    #[error("it speaks for another node")]
+    OtherNode,
+    #[error("it was stored under another sequence number than the signed one")]
+    OtherSequence,
+    #[error("a newer one of the same journal was taken over before")]
+    Old,
+}
+
+pub(super) async fn take(context: &Context, node: &nodes::Node) -> Result<Taken, Failure> {
+    let stored = node_reports::list(context.db(), node.id).await?;
+    if stored.is_empty() {
+        return Ok(Taken::default());
+    }
+    let keys: Vec<NodePublicKey> =
+        node_certs::keys(context.db(), node.id).await?.iter().map(|key| NodePublicKey::from_bytes(key)).collect();
+    let mut marks = node_reports::marks(context.db(), node.id).await?;
+    let mut taken = Taken::default();
+    for stored in stored {
+        taken.seen.push(stored.id);
+        let report = stored.report;
+        match read(context.realm(), node.id, &keys, &marks, &report) {
+            Ok(Read::Status(status)) => {
+                let mark = Mark { kind: ReportKind::Status, journal: status.journal_id, seq: status.seq };
+                remember(&mut marks, mark);
+                taken.accept(mark);
+                let mut newest = status;
+                if let Some(before) = &taken.status {
+                    newest.applied = newest.applied.max(before.applied);
+                    newest.observed = newest.observed.max(before.observed);
+                }
+                taken.status = Some(newest);
+                taken.refused = None;
+            }
+            Ok(Read::Inventory(inventory)) => {
+                let mark = Mark { kind: ReportKind::Inventory, journal: inventory.journal_id, seq: inventory.seq };
+                remember(&mut marks, mark);
+                taken.accept(mark);
+                taken.inventory.push(inventory);
+                taken.refused = None;
+            }
+            // Delivered again after a reconnect, which is no fault of the node's.
+            Err(ReportRefusal::Old) => {}
+            Err(refusal) => {
+                tracing::warn!(node_id = %node.id, kind = %report.kind, seq = report.seq, error = %refusal, "a report does not count");
+                taken.refused = Some(refusal.to_string());
+            }
+        }
+    }
+    Ok(taken)
+}
+
+fn remember(marks: &mut Vec<Mark>, mark: Mark) {
+    marks.retain(|other| other.kind != mark.kind);
+    marks.push(mark);
+}
+
+enum Read {
+    Status(StatusReport),
+    Inventory(InventoryReport),
+}
+
+fn read(
+    realm: &Realm,
+    node: NodeId,
+    keys: &[NodePublicKey],
+    marks: &[Mark],
+    report: &node_reports::NewReport,
+) -> Result<Read, ReportRefusal> {
+    let purpose = match report.kind {
+        ReportKind::Status => Purpose::Status,
+        ReportKind::Inventory => Purpose::Inventory,
+    };
+    let signed =
+        |key: &NodePublicKey| key.verify_report(realm, purpose, node, &report.payload, &report.signature).is_ok();
+    if !keys.iter().any(signed) {
+        return Err(ReportRefusal::Signature);
+    }
+    let (read, who, journal, seq) = match report.kind {
+        ReportKind::Status => {
+            let status: StatusReport =
+                serde_json::from_slice(&report.payload).map_err(|_| ReportRefusal::Unreadable)?;
+            let head = (status.node_id, status.journal_id, status.seq);
+            (Read::Status(status), head.0, head.1, head.2)
+        }
+        ReportKind::Inventory => {
+            let inventory: InventoryReport =
+                serde_json::from_slice(&report.payload).map_err(|_| ReportRefusal::Unreadable)?;
+            let head = (inventory.node_id, inventory.journal_id, inventory.seq);
+            (Read::Inventory(inventory), head.0, head.1, head.2)
+        }
+    };
+    if who != node {
+        return Err(ReportRefusal::OtherNode);
+    }
+    if seq != report.seq {
+        return Err(ReportRefusal::OtherSequence);
+    }
+    let newer = |mark: &Mark| mark.kind == report.kind && mark.journal == journal && mark.seq >= seq;
+    if marks.iter().any(newer) {
+        return Err(ReportRefusal::Old);
+    }
+    Ok(read)
+}

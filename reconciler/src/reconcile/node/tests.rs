@@ -1,0 +1,1 @@
+//! Tests of the node controllers on a real database.

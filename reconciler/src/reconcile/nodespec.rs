@@ -1,0 +1,185 @@
+//! `nodespec`: composes what a node should be, signs it, and stores it. Key: the node's id.
+//!
+//! The spec is made from the target that the node was last *assigned*, never from the newest one, by the contributors in
+//! their order. A new generation is written if and only if the canonical bytes differ; the one exception is a node that
+//! reports a generation above ours (a restored database), past which the next one jumps. Signing happens outside the
+//! transaction; the result is stored by compare-and-swap on the generation, and the node's gateway is poked after the
+//! commit. A stored spec whose worker certificate is past half of its life is signed again under the same generation.
+
+mod contribute;
+mod step;
+mod stored;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use pki::worker::Signature;
+use schema::{
+    fleet::{self, ComposeError, HostTemplate, NodeOverlay},
+    id::NodeId,
+    node::{Condition, ConditionStatus, ProvisionState},
+    spec,
+    time::Timestamp,
+};
+use store::{
+    nodes::{self, SpecError},
+    pools,
+    queue::{self, Kind},
+};
+
+pub use contribute::{Contributor, Input};
+use step::Step;
+
+use super::{Context, Failure, Outcome, Reconciler, ShardBy, WaitReason};
+
+/// The spec could not be composed; the last good one stays in force.
+pub const SPEC_INVALID: &str = "SpecInvalid";
+
+/// The reconciler, with its contributors.
+#[derive(Debug)]
+pub struct NodeSpec {
+    contributors: Vec<Contributor>,
+}
+
+impl NodeSpec {
+    /// With every contributor there is, in their order.
+    #[must_use]
+    pub fn standard() -> Self {
+        Self { contributors: vec![contribute::HOST, contribute::ACCESS] }
+    }
+}
+
+/// What has to happen before a node has a spec.
+#[derive(Debug)]
+enum Missing {
+    Adoption(ProvisionState),
+    Assignment,
+    Composition(ComposeError),
+}
+
+impl WaitReason for Missing {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Adoption(_) => "not-adopted",
+            Self::Assignment => "nothing-assigned",
+            Self::Composition(_) => "compose-failed",
+        }
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Adoption(state) => write!(f, "the node is {state}; it gets a spec once it is adopted or deployed"),
+            Self::Assignment => f.write_str("no target was assigned to the node; its pool is in no applied revision"),
+            Self::Composition(error) => {
+                write!(f, "the spec cannot be composed: {error}; the last good one stays in force")
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Reconciler for NodeSpec {
+    fn kind(&self) -> &'static Kind {
+        &queue::NODESPEC
+    }
+
+    fn shard_by(&self) -> ShardBy {
+        ShardBy::Node
+    }
+
+    async fn run(&self, context: &Context, key: &str) -> Result<Outcome, Failure> {
+        let id: NodeId = key.parse().map_err(|e| Failure::new("bad-key", e))?;
+        let Some(node) = nodes::find(context.db(), id).await? else { return Ok(Outcome::done()) };
+        if !node.provision.receives_spec() {
+            return Ok(Outcome::wait(&Missing::Adoption(node.provision)));
+        }
+        let wanted = match self.compose(context, &node).await? {
+            Ok(wanted) => wanted.to_bytes(),
+            Err(missing) => return refuse(context, &node, missing).await,
+        };
+        let now = context.now().await?;
+        let stored = nodes::find_spec(context.db(), id).await?;
+        let step = step::decide(&node, stored.as_ref(), &wanted, now);
+        let valid = !node.conditions.iter().any(|condition| condition.kind == SPEC_INVALID);
+        if step == Step::Nothing && valid {
+            return Ok(Outcome::done());
+        }
+        let signature = |generation| -> Signature { context.signer().sign_spec(id, generation, &wanted, now) };
+        let signed = match step {
+            Step::Nothing => None,
+            Step::SignAgain => Some(signature(node.generation)),
+            Step::Store { to } => Some(signature(to)),
+        };
+
+        let mut txn = context.begin().await?;
+        if let Some(signature) = signed {
+            let bytes = stored::encode(signature);
+            if let Step::Store { to } = step {
+                match nodes::set_spec(&mut txn, id, node.generation, to, &wanted, &bytes).await {
+                    Ok(()) => queue::enqueue(&mut txn, &queue::NODE, [id]).await?,
+                    Err(SpecError::Db(error)) => return Err(error.into()),
+                    Err(error @ (SpecError::Moved { .. } | SpecError::NotForward { .. })) => {
+                        return Err(Failure::new("spec-moved", error));
+                    }
+                }
+            } else {
+                nodes::resign_spec(&mut txn, id, node.generation, &bytes).await?;
+            }
+        }
+        if !valid {
+            set_invalid(&mut txn, id, None).await?;
+        }
+        txn.commit().await?;
+        Ok(Outcome::done())
+    }
+}
+
+impl NodeSpec {
+    async fn compose(&self, context: &Context, node: &nodes::Node) -> Result<Result<spec::NodeSpec, Missing>, Failure> {
+        let Some(assigned) = &node.assigned else { return Ok(Err(Missing::Assignment)) };
+        let target = pools::find_target(context.db(), assigned).await?;
+        let target = target
+            .ok_or_else(|| Failure::new("target-gone", format!("the assigned target {assigned} is not stored")))?;
+        let template: HostTemplate =
+            serde_json::from_str(&target.doc).map_err(|e| Failure::new("target-unreadable", e))?;
+        let overlay: NodeOverlay =
+            serde_json::from_str(&node.assigned_overlay).map_err(|e| Failure::new("overlay-unreadable", e))?;
+        let composed = match fleet::compose(&template, &overlay, node.name.as_str()) {
+            Ok(composed) => composed,
+            Err(error) => return Ok(Err(Missing::Composition(error))),
+        };
+        Ok(Ok(contribute::merge(&self.contributors, &Input { node, composed: &composed })))
+    }
+}
+
+async fn refuse(context: &Context, node: &nodes::Node, missing: Missing) -> Result<Outcome, Failure> {
+    if let Missing::Composition(error) = &missing {
+        let message = error.to_string();
+        let told =
+            node.conditions.iter().any(|condition| condition.kind == SPEC_INVALID && condition.message == message);
+        if !told {
+            let now = context.now().await?;
+            let mut txn = context.begin().await?;
+            set_invalid(&mut txn, node.id, Some((message, now))).await?;
+            txn.commit().await?;
+        }
+    }
+    Ok(Outcome::wait(&missing))
+}
+
+async fn set_invalid(txn: &mut store::Txn, id: NodeId, invalid: Option<(String, Timestamp)>) -> Result<(), Failure> {
+    let Some(node) = nodes::lock(txn, id).await? else { return Ok(()) };
+    let mut conditions = node.conditions;
+    conditions.retain(|condition| condition.kind != SPEC_INVALID);
+    conditions.extend(invalid.map(|(message, since)| Condition {
+        kind: SPEC_INVALID.to_owned(),
+        status: ConditionStatus::True,
+        reason: "ComposeFailed".to_owned(),
+        message,
+        since,
+    }));
+    conditions.sort_by(|a, b| a.kind.cmp(&b.kind));
+    Ok(nodes::set_conditions(txn, id, &conditions).await?)
+}
