@@ -1,0 +1,224 @@
+//! `steps(desired, observed, memory)`: what to do, in order. Pure.
+//!
+//! The order: remember, undo what is no longer wanted, make what is wanted, run what is owed, forget what was undone.
+//! No step depends on how far an earlier run came; a host that is as wanted gives no steps.
+
+use std::collections::BTreeSet;
+
+use super::{Memory, Observed, Origin, Seen, observe::normal};
+use crate::{
+    path::HostPath,
+    section::{Action, Desired, Key, Want},
+    tree::Entry,
+};
+
+/// One idempotent step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Keep on disk what is needed to undo, and what will be owed, before anything changes.
+    Remember {
+        /// Places that become managed, with what they hold.
+        items: Vec<(Key, Origin)>,
+        /// Directories that will be made.
+        dirs: Vec<HostPath>,
+        /// Programs that will have to run.
+        owed: Vec<Action>,
+    },
+    /// Remove what an interrupted write left beside a place.
+    Sweep(HostPath),
+    /// Make a directory.
+    MakeDir(HostPath),
+    /// Make a path hold this.
+    Put(HostPath, Entry),
+    /// Make the kernel hold this value.
+    SetValue(HostPath, String),
+    /// Load a module.
+    Load(String),
+    /// Start or stop a unit.
+    Activate(String, bool),
+    /// Remove a directory that we made, if it is empty.
+    RemoveDir(HostPath),
+    /// Run a program that is owed.
+    Run(Action),
+    /// Forget what was undone, in the memory on disk.
+    Forget {
+        /// Places that are no longer managed.
+        items: Vec<Key>,
+        /// Directories that are gone, or not ours any more.
+        dirs: Vec<HostPath>,
+    },
+}
+
+/// Steps, and what cannot be done at all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Planned {
+    /// In order.
+    pub steps: Vec<Step>,
+    /// For people.
+    pub problems: Vec<String>,
+}
+
+/// What to do so that the host is as desired.
+#[must_use]
+pub fn steps(desired: &Desired, observed: &Observed, memory: &Memory) -> Planned {
+    let mut planner = Planner { desired, observed, memory, problems: Vec::new() };
+    let undo = planner.undo();
+    let make = planner.make();
+    planner.assemble(undo, make)
+}
+
+fn owed_after(step: &Step) -> Vec<Action> {
+    match step {
+        Step::Put(path, Entry::File(_)) => Action::after(path),
+        Step::Put(path, _) => {
+            Action::after(path).into_iter().filter(|action| !matches!(action, Action::Restart(_))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+struct Planner<'a> {
+    desired: &'a Desired,
+    observed: &'a Observed,
+    memory: &'a Memory,
+    problems: Vec<String>,
+}
+
+#[derive(Default)]
+struct Undo {
+    steps: Vec<Step>,
+    forget: Vec<Key>,
+}
+
+#[derive(Default)]
+struct Make {
+    remember: Vec<(Key, Origin)>,
+    dirs: BTreeSet<HostPath>,
+    early: Vec<Step>,
+    late: Vec<Step>,
+}
+
+impl Planner<'_> {
+    fn undo(&mut self) -> Undo {
+        let mut undo = Undo::default();
+        for (key, origin) in self.memory.items.iter().rev() {
+            if self.desired.wants.contains_key(key) || self.desired.held.contains(key) {
+                continue;
+            }
+            match self.undo_one(key, origin) {
+                Ok(step) => {
+                    undo.steps.extend(step);
+                    undo.forget.push(key.clone());
+                }
+                Err(problem) => self.problems.push(format!("{key}: cannot be undone: {problem}")),
+            }
+        }
+        undo
+    }
+
+    fn undo_one(&self, key: &Key, origin: &Origin) -> Result<Option<Step>, String> {
+        match (key, origin, self.observed.seen.get(key)) {
+            (_, _, Some(Seen::Unreachable(why))) => Err(why.clone()),
+            (Key::Path(path), origin, Some(Seen::Entry(seen))) => {
+                let Some(entry) = origin.entry() else { return Ok(None) };
+                match seen {
+                    Entry::Other(what) => Err(format!("it is {what}")),
+                    seen if *seen == entry => Ok(None),
+                    _ => Ok(Some(Step::Put(path.clone(), entry))),
+                }
+            }
+            (Key::Value(path), Origin::Value(before), Some(Seen::Value(Some(seen)))) => {
+                Ok((seen != before).then(|| Step::SetValue(path.clone(), before.clone())))
+            }
+            (Key::Active(unit), Origin::Active(before), Some(Seen::Active(Some(seen)))) => {
+                Ok((seen != before).then(|| Step::Activate(unit.clone(), *before)))
+            }
+            // The kernel has no such value any more, nobody can ask systemd, or a module stays loaded.
+            _ => Ok(None),
+        }
+    }
+
+    fn make(&mut self) -> Make {
+        let mut make = Make::default();
+        for (key, want) in &self.desired.wants {
+            let Some(seen) = self.observed.seen.get(key) else { continue };
+            match (key, want, seen) {
+                (_, _, Seen::Unreachable(why)) => self.problems.push(why.clone()),
+                (Key::Path(path), want, Seen::Entry(seen)) => self.make_path(path, want, seen, &mut make),
+                (Key::Value(path), Want::Value(value), Seen::Value(Some(seen))) => {
+                    self.remember(&mut make, key, || Origin::Value(seen.clone()));
+                    if normal(value) != *seen {
+                        make.early.push(Step::SetValue(path.clone(), value.clone()));
+                    }
+                }
+                (Key::Module(name), Want::Loaded, Seen::Loaded(false)) => make.late.push(Step::Load(name.clone())),
+                (Key::Active(name), Want::Active(wanted), Seen::Active(seen)) => {
+                    self.remember(&mut make, key, || Origin::Active(seen.unwrap_or(false)));
+                    if *seen != Some(*wanted) {
+                        make.late.push(Step::Activate(name.clone(), *wanted));
+                    }
+                }
+                _ => {}
+            }
+        }
+        make
+    }
+
+    fn make_path(&mut self, path: &HostPath, want: &Want, seen: &Entry, make: &mut Make) {
+        let origin = match seen {
+            Entry::Other(what) => return self.problems.push(format!("{path}: it is {what}")),
+            Entry::Absent => Origin::Absent,
+            Entry::File(file) => Origin::File(file.clone()),
+            Entry::Link(target) => Origin::Link(target.clone()),
+        };
+        let entry = match want {
+            Want::File(file) => Entry::File(file.clone()),
+            Want::Link(target) => Entry::Link(target.clone()),
+            _ => Entry::Absent,
+        };
+        self.remember(make, &Key::Path(path.clone()), || origin);
+        if *seen == entry {
+            return;
+        }
+        if entry != Entry::Absent {
+            let missing = self.observed.missing_dirs.get(path);
+            make.dirs.extend(missing.into_iter().flatten().cloned());
+        }
+        make.early.push(Step::Put(path.clone(), entry));
+    }
+
+    fn remember(&self, make: &mut Make, key: &Key, origin: impl FnOnce() -> Origin) {
+        if !self.memory.items.contains_key(key) {
+            make.remember.push((key.clone(), origin()));
+        }
+    }
+
+    fn assemble(self, undo: Undo, make: Make) -> Planned {
+        let mut owed: BTreeSet<Action> = undo.steps.iter().chain(&make.early).flat_map(owed_after).collect();
+        owed.extend(self.memory.owed.iter().cloned());
+
+        let mut steps = Vec::new();
+        let new_owed: Vec<_> = owed.difference(&self.memory.owed).cloned().collect();
+        let new_dirs: Vec<_> = make.dirs.difference(&self.memory.dirs).cloned().collect();
+        if !(make.remember.is_empty() && new_dirs.is_empty() && new_owed.is_empty()) {
+            steps.push(Step::Remember { items: make.remember, dirs: new_dirs, owed: new_owed });
+        }
+        steps.extend(self.observed.strays.iter().cloned().map(Step::Sweep));
+        steps.extend(undo.steps);
+        let gone: Vec<HostPath> = self.memory.dirs.iter().rev().filter(|dir| !self.is_needed(dir)).cloned().collect();
+        steps.extend(gone.iter().cloned().map(Step::RemoveDir));
+        steps.extend(make.dirs.into_iter().map(Step::MakeDir));
+        steps.extend(make.early);
+        steps.extend(owed.into_iter().map(Step::Run));
+        steps.extend(make.late);
+        if !(undo.forget.is_empty() && gone.is_empty()) {
+            steps.push(Step::Forget { items: undo.forget, dirs: gone });
+        }
+        Planned { steps, problems: self.problems }
+    }
+
+    fn is_needed(&self, dir: &HostPath) -> bool {
+        let wanted = self.desired.wants.iter().filter(|(_, want)| **want != Want::Absent).map(|(key, _)| key);
+        wanted.chain(&self.desired.held).any(|key| matches!(key, Key::Path(path) if path.is_under(dir.as_str())))
+    }
+}

@@ -1,0 +1,30 @@
+//! The node daemon: joins a machine to a fleet, holds its session, and makes it look as its spec says.
+//!
+//! The binary `bcd` is a thin main over this library; `better-compute up --sim` runs the same library many times.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`path`], [`tree`] | where on a host something is, and how it is changed without ever leaving half of it |
+//! | [`section`] | what each section of a spec means on a host: pure compilation into wanted items |
+//! | [`converge`] | observe, `steps(desired, observed, memory)`, and carrying the steps out |
+//! | [`diff`] | the same steps as text for people |
+//! | [`hardware`] | what the machine is made of, real or described |
+//! | [`state`] | what the daemon keeps on disk |
+//! | [`join`], [`session`], [`dial`] | the conversation with the control plane |
+//! | [`agent`] | one running daemon: the loop around all of it |
+//! | [`cli`] | arguments, exit codes, printing |
+
+pub mod agent;
+pub mod cli;
+pub mod converge;
+pub mod dial;
+pub mod diff;
+pub mod hardware;
+pub mod join;
+pub mod path;
+pub mod process;
+pub mod section;
+pub mod session;
+pub mod state;
+pub mod tree;
+mod wire;

@@ -1,0 +1,122 @@
+//! Facts: what a host says that decides how a section is compiled, read once per pass.
+
+use std::collections::BTreeMap;
+
+use schema::spec::NodeSpec;
+
+use super::{accounts::Accounts, unit};
+use crate::{path::HostPath, tree::Tree};
+
+/// What the compilation knows of a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Users and groups.
+    pub accounts: Accounts,
+    /// Where systemd runs and can be asked.
+    pub systemd: bool,
+    /// The root is the machine's own, so that programs and kernel modules are its own too.
+    pub live: bool,
+    /// The running kernel's command line.
+    pub kernel_args: Option<Vec<String>>,
+    /// Unit files that come with packages, by unit: where, and their text.
+    pub units: BTreeMap<String, (String, String)>,
+    /// Modules of the spec and whether they are loaded; absent when that cannot be seen.
+    pub modules: BTreeMap<String, bool>,
+    /// Huge pages that the kernel has, by size in KiB.
+    pub hugepages: BTreeMap<u32, u64>,
+    /// `AuthorizedKeysFile` as the host's own SSH server configuration says it.
+    pub authorized_keys_file: Option<String>,
+    /// What the daemon keeps for itself, when it lies under the root.
+    pub state_dir: Option<HostPath>,
+}
+
+impl Facts {
+    /// Reads the facts that a spec needs.
+    #[must_use]
+    pub fn gather(tree: &Tree, spec: &NodeSpec, state_dir: Option<HostPath>) -> Self {
+        let text = |path: &str| tree.text(&HostPath::known(path));
+        let live = tree.is_live();
+        let me = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+        let root_ids = if live || me.0 == 0 { (0, 0) } else { me };
+        let accounts = Accounts::new(
+            &text("/etc/passwd").unwrap_or_default(),
+            &text("/etc/group").unwrap_or_default(),
+            root_ids,
+        );
+        Self {
+            accounts,
+            live,
+            systemd: live && tree.exists(&HostPath::known("/run/systemd/system")),
+            kernel_args: text("/proc/cmdline").map(|line| line.split_whitespace().map(str::to_owned).collect()),
+            units: packaged_units(tree, spec),
+            modules: modules(tree, spec),
+            hugepages: hugepages(tree, spec),
+            authorized_keys_file: text("/etc/ssh/sshd_config").as_deref().and_then(authorized_keys_file),
+            state_dir,
+        }
+    }
+}
+
+fn packaged_units(tree: &Tree, spec: &NodeSpec) -> BTreeMap<String, (String, String)> {
+    let wanted = spec.host.units.iter().filter(|unit| unit.content.is_empty() && unit::is_unit_name(&unit.name));
+    wanted
+        .filter_map(|unit| {
+            ["/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"]
+                .into_iter()
+                .find_map(|dir| {
+                    let path = format!("{dir}/{}", unit.name);
+                    let text = tree.text(&path.parse().ok()?)?;
+                    Some((unit.name.clone(), (path, text)))
+                })
+        })
+        .collect()
+}
+
+fn modules(tree: &Tree, spec: &NodeSpec) -> BTreeMap<String, bool> {
+    if !tree.exists(&HostPath::known("/sys/module")) {
+        return BTreeMap::new();
+    }
+    let loaded = |name: &str| {
+        let path: Option<HostPath> = format!("/sys/module/{}", name.replace('-', "_")).parse().ok();
+        path.is_some_and(|path| tree.exists(&path))
+    };
+    spec.host.modules.iter().map(|module| (module.name.clone(), loaded(&module.name))).collect()
+}
+
+fn hugepages(tree: &Tree, spec: &NodeSpec) -> BTreeMap<u32, u64> {
+    spec.host
+        .hugepages
+        .iter()
+        .filter_map(|pages| {
+            let text = tree.text(&hugepages_path(pages.size_kib))?;
+            Some((pages.size_kib, text.trim().parse().ok()?))
+        })
+        .collect()
+}
+
+/// The kernel's own place for the number of huge pages of a size.
+pub(super) fn hugepages_path(size_kib: u32) -> HostPath {
+    HostPath::known(&format!("/sys/kernel/mm/hugepages/hugepages-{size_kib}kB/nr_hugepages"))
+}
+
+fn authorized_keys_file(config: &str) -> Option<String> {
+    config
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.to_ascii_lowercase().starts_with("match "))
+        .find_map(|line| {
+            let (key, value) = line.split_once(char::is_whitespace)?;
+            key.eq_ignore_ascii_case("AuthorizedKeysFile").then(|| value.trim().to_owned())
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hosts_own_key_files_are_found_outside_match_blocks() {
+        assert_eq!(authorized_keys_file("# x\nauthorizedkeysfile  .ssh/a /etc/b\n").as_deref(), Some(".ssh/a /etc/b"));
+        assert_eq!(authorized_keys_file("Match user x\nAuthorizedKeysFile none\n"), None);
+    }
+}

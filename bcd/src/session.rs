@@ -1,0 +1,295 @@
+//! The session as a state machine: events in, effects out, no socket, no disk, no clock.
+//!
+//! ```text
+//! Closed ── Opening ──▶ Opening ── Welcome ──▶ Open
+//!    ▲                     │                    │
+//!    └──── Closed, Refused, bad time ◀──────────┘
+//! ```
+//!
+//! Effects are carried out in order, and the first one that fails ends the batch: what is kept before it is applied is
+//! on disk before it is applied.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use pki::{Realm, bundle::TrustBundle, node_key::NodeKey};
+use proto::agent::v1::{self as pb, gateway_frame, node_frame};
+use schema::{
+    digest::Digest,
+    generation::{Epoch, Generation},
+    id::{BootId, NodeId},
+    inventory::InventorySection,
+    node::Condition,
+    report::SectionStatus,
+    spec::Section,
+    time::Timestamp,
+};
+use serde_json::Value;
+
+use crate::state::{Desired, Progress};
+
+mod incoming;
+mod outgoing;
+
+#[cfg(test)]
+mod tests;
+
+/// Reports are numbered from a block that is reserved on disk, so that no number is ever used twice.
+const SEQ_BLOCK: u64 = 64;
+/// How long a gateway may say nothing, in heartbeats.
+const SILENT_BEATS: u32 = 4;
+
+/// Now, by both clocks: one tells the time and may jump, the other only measures.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    /// The machine's clock.
+    pub wall: Timestamp,
+    /// Time that passes.
+    pub mono: Instant,
+}
+
+/// Who this node is, for the session.
+#[derive(Debug)]
+pub struct Me {
+    /// Its id.
+    pub node_id: NodeId,
+    /// Trust domain and fleet.
+    pub realm: Realm,
+    /// Its key.
+    pub key: Arc<NodeKey>,
+    /// This boot.
+    pub boot_id: BootId,
+    /// The machine is described by a file and not real.
+    pub described: bool,
+    /// The daemon's version.
+    pub version: String,
+}
+
+/// What the machine is made of, as it was read last.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Inventory {
+    /// The sections that could be read.
+    pub sections: BTreeMap<InventorySection, Value>,
+}
+
+impl Inventory {
+    /// The digest of every section.
+    #[must_use]
+    pub fn digests(&self) -> BTreeMap<InventorySection, Digest> {
+        let digest = |value| schema::canonical::digest(value).expect("inventory holds no fractions");
+        self.sections.iter().map(|(section, value)| (*section, digest(value))).collect()
+    }
+}
+
+/// How a pass over a spec ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settled {
+    /// The spec's generation.
+    pub generation: Generation,
+    /// How each section ended.
+    pub sections: BTreeMap<Section, SectionStatus>,
+    /// The node's own conditions.
+    pub conditions: Vec<Condition>,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    /// A connection is being opened; the nonce is fresh.
+    Opening {
+        /// 32 random bytes that the signed time has to answer.
+        nonce: [u8; 32],
+    },
+    /// A frame came.
+    Frame(gateway_frame::Frame),
+    /// The connection is gone.
+    Closed,
+    /// A pass over the spec ended.
+    Settled(Settled),
+    /// The machine was looked at.
+    Inventoried(Inventory),
+    /// Time passed.
+    Tick,
+}
+
+/// How much a line in the log matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// Something went as it should.
+    Info,
+    /// Something was refused, and nothing was lost.
+    Warn,
+}
+
+/// When to come back after a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// After the usual back-off.
+    BackOff,
+    /// At a random time within this long, as the gateway asked.
+    Within(Duration),
+    /// After a new certificate was asked for.
+    Renew,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Send a frame.
+    Send(node_frame::Frame),
+    /// Keep the trust bundle.
+    KeepTrust(TrustBundle),
+    /// Keep the spec.
+    KeepDesired(Desired),
+    /// Keep the progress.
+    KeepProgress(Progress),
+    /// The time is proven: it is this, now.
+    TimeProven(Timestamp),
+    /// Converge the kept spec.
+    Apply,
+    /// Look at the machine again.
+    Collect,
+    /// The session is open: back-off begins anew.
+    Opened,
+    /// End the connection.
+    Close(Again),
+    /// Say something in the log.
+    Say(Level, String),
+}
+
+#[derive(Debug)]
+enum Phase {
+    Closed,
+    Opening { nonce: [u8; 32] },
+    Open { epoch: Epoch, every: Duration, next_beat: Instant, beat: u64, heard: Instant },
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub struct Core {
+    me: Me,
+    trust: TrustBundle,
+    kept: Generation,
+    kept_spec: Option<String>,
+    progress: Progress,
+    next_seq: u64,
+    inventory: Inventory,
+    proven: Option<(Timestamp, Instant)>,
+    phase: Phase,
+}
+
+impl Core {
+    /// A core that begins with what is on disk.
+    #[must_use]
+    pub fn new(me: Me, trust: TrustBundle, desired: Option<&Desired>, progress: Progress) -> Self {
+        Self {
+            me,
+            trust,
+            kept: desired.map_or(Generation::NONE, |desired| desired.generation),
+            kept_spec: desired.map(|desired| desired.spec.clone()),
+            next_seq: progress.reserved_seq,
+            progress,
+            inventory: Inventory::default(),
+            proven: None,
+            phase: Phase::Closed,
+        }
+    }
+
+    /// Takes an event and says what to do.
+    pub fn handle(&mut self, event: Event, now: Now) -> Vec<Effect> {
+        match event {
+            Event::Opening { nonce } => {
+                self.phase = Phase::Opening { nonce };
+                vec![Effect::Send(node_frame::Frame::Hello(self.hello(nonce)))]
+            }
+            Event::Frame(frame) => self.frame(frame, now),
+            Event::Closed => {
+                self.phase = Phase::Closed;
+                Vec::new()
+            }
+            Event::Settled(settled) => self.settled(settled, now),
+            Event::Inventoried(inventory) => {
+                self.inventory = inventory;
+                self.report_changed_inventory(now)
+            }
+            Event::Tick => self.tick(now),
+        }
+    }
+
+    /// When time has to be told next.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Open { next_beat, .. } => Some(next_beat),
+            Phase::Closed | Phase::Opening { .. } => None,
+        }
+    }
+
+    /// The trust bundle in force.
+    #[must_use]
+    pub const fn trust(&self) -> &TrustBundle {
+        &self.trust
+    }
+
+    /// How far this node came.
+    #[must_use]
+    pub const fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// The time: as proven by the control plane and measured since, or the machine's while nothing is proven.
+    #[must_use]
+    pub fn time(&self, now: Now) -> Timestamp {
+        self.proven.map_or(now.wall, |(time, at)| {
+            let passed = now.mono.saturating_duration_since(at);
+            time.saturating_add(passed).unwrap_or(Timestamp::MAX)
+        })
+    }
+
+    fn tick(&mut self, now: Now) -> Vec<Effect> {
+        let Phase::Open { every, next_beat, beat, heard, .. } = &mut self.phase else { return Vec::new() };
+        if now.mono.saturating_duration_since(*heard) > *every * SILENT_BEATS {
+            self.phase = Phase::Closed;
+            let text = "the gateway has gone silent; connecting again".to_owned();
+            return vec![Effect::Say(Level::Warn, text), Effect::Close(Again::BackOff)];
+        }
+        if now.mono < *next_beat {
+            return Vec::new();
+        }
+        *beat += 1;
+        *next_beat = now.mono + *every;
+        vec![Effect::Send(node_frame::Frame::Heartbeat(pb::Heartbeat { sequence: *beat }))]
+    }
+
+    fn settled(&mut self, settled: Settled, now: Now) -> Vec<Effect> {
+        let before = self.progress.clone();
+        // A pass over an older spec that ends late never takes back what a newer one reached.
+        if settled.generation < self.progress.applied {
+            return Vec::new();
+        }
+        self.progress.applied = settled.generation;
+        self.progress.observed = settled.generation;
+        self.progress.sections = settled.sections;
+        self.progress.conditions = keep_since(settled.conditions, &before.conditions);
+        if self.progress == before {
+            return Vec::new();
+        }
+        let mut effects = vec![Effect::KeepProgress(self.progress.clone())];
+        effects.extend(self.report_status(now));
+        effects
+    }
+}
+
+/// A condition that goes on is as old as it was.
+fn keep_since(mut conditions: Vec<Condition>, before: &[Condition]) -> Vec<Condition> {
+    for condition in &mut conditions {
+        let same = before.iter().find(|old| old.kind == condition.kind && old.status == condition.status);
+        if let Some(old) = same {
+            condition.since = old.since;
+        }
+    }
+    conditions
+}

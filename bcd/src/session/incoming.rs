@@ -1,0 +1,155 @@
+//! What the gateway says. It can delay, drop or repeat; everything that matters is signed by somebody else.
+
+use std::time::Duration;
+
+use pki::verify::Validity;
+use proto::agent::v1::{self as pb, gateway_frame};
+use schema::{
+    generation::{Epoch, Generation},
+    inventory::InventorySection,
+    time::Timestamp,
+};
+
+use super::{Again, Core, Effect, Level, Now, Phase};
+use crate::{state::Desired, wire};
+
+const DEFAULT_BEAT: u32 = 30;
+const BEATS: std::ops::RangeInclusive<u32> = 5..=300;
+
+fn say(level: Level, text: impl Into<String>) -> Effect {
+    Effect::Say(level, text.into())
+}
+
+impl Core {
+    pub(super) fn frame(&mut self, frame: gateway_frame::Frame, now: Now) -> Vec<Effect> {
+        use gateway_frame::Frame;
+        if let Phase::Open { heard, .. } = &mut self.phase {
+            *heard = now.mono;
+        }
+        match (&self.phase, frame) {
+            (Phase::Closed, _) => Vec::new(),
+            (_, Frame::Refused(refused)) => self.refused(&refused),
+            (_, Frame::Goodbye(goodbye)) => {
+                self.phase = Phase::Closed;
+                let within = Duration::from_secs(goodbye.reconnect_within_seconds.into());
+                let text = "the gateway goes away; connecting again soon";
+                vec![say(Level::Info, text), Effect::Close(Again::Within(within))]
+            }
+            (Phase::Opening { nonce }, Frame::Welcome(welcome)) => {
+                let nonce = *nonce;
+                self.welcome(welcome, nonce, now)
+            }
+            (Phase::Opening { .. }, _) => self.end("the gateway's first frame is no welcome"),
+            (Phase::Open { .. }, Frame::DesiredState(desired)) => self.desired_state(desired, now),
+            (Phase::Open { .. }, Frame::InventoryWanted(wanted)) => self.inventory_wanted(&wanted, now),
+            (Phase::Open { .. }, Frame::HeartbeatAck(_)) => Vec::new(),
+            (Phase::Open { .. }, Frame::Welcome(_)) => vec![say(Level::Warn, "a second welcome was ignored")],
+        }
+    }
+
+    fn end(&mut self, why: impl Into<String>) -> Vec<Effect> {
+        self.phase = Phase::Closed;
+        vec![say(Level::Warn, why), Effect::Close(Again::BackOff)]
+    }
+
+    fn refused(&mut self, refused: &pb::Refused) -> Vec<Effect> {
+        self.phase = Phase::Closed;
+        let again = if refused.code == "CERTIFICATE_EXPIRED" { Again::Renew } else { Again::BackOff };
+        let message: String = refused.message.chars().filter(|c| !c.is_control()).take(500).collect();
+        let code: String = refused.code.chars().filter(char::is_ascii_graphic).take(60).collect();
+        vec![say(Level::Warn, format!("the control plane refuses this session: {code}: {message}")), Effect::Close(again)]
+    }
+
+    fn welcome(&mut self, welcome: pb::Welcome, nonce: [u8; 32], now: Now) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if let Some(bundle) = welcome.trust_bundle {
+            match wire::bundle(bundle).step(&self.trust.verifier(), self.trust.version) {
+                Ok(next) if next.version > self.trust.version => {
+                    effects.push(say(Level::Info, format!("trust bundle {} is in force", next.version)));
+                    effects.push(Effect::KeepTrust(next.clone()));
+                    self.trust = next;
+                }
+                Ok(_) => {}
+                Err(error) => effects.push(say(Level::Warn, format!("a trust bundle was not taken: {error}"))),
+            }
+        }
+        match self.proven_time(welcome.server_time, nonce) {
+            Ok(time) => {
+                self.proven = Some((time, now.mono));
+                effects.push(Effect::TimeProven(time));
+                let off = now.wall.duration_since(time).as_secs();
+                if off.abs() > 5 {
+                    effects.push(say(Level::Warn, format!("this machine's clock is {off} s off; using signed time")));
+                }
+            }
+            Err(why) => {
+                effects.extend(self.end(why));
+                return effects;
+            }
+        }
+        let beat = if BEATS.contains(&welcome.heartbeat_seconds) { welcome.heartbeat_seconds } else { DEFAULT_BEAT };
+        let every = Duration::from_secs(beat.into());
+        let epoch = Epoch(welcome.epoch);
+        self.phase = Phase::Open { epoch, every, next_beat: now.mono + every, beat: 0, heard: now.mono };
+        effects.push(say(Level::Info, format!("session {epoch} is open with gateway {}", welcome.gateway_id)));
+        effects.push(Effect::Opened);
+        effects.extend(self.report_status(now));
+        effects.extend(self.report_changed_inventory(now));
+        effects
+    }
+
+    fn proven_time(&self, signed: Option<pb::SignedTime>, nonce: [u8; 32]) -> Result<Timestamp, String> {
+        let signed = signed.ok_or("the gateway brought no signed time")?;
+        if signed.nonce != nonce {
+            return Err("the gateway's time answers another nonce".to_owned());
+        }
+        let time: Timestamp = signed.time.parse().map_err(|_| "the gateway's time is no time")?;
+        self.trust
+            .verifier()
+            .server_time(self.me.node_id, &nonce, time, &wire::signature(signed.signature))
+            .map_err(|error| format!("the gateway's time is not believed: {error}"))?;
+        Ok(time)
+    }
+
+    fn desired_state(&mut self, desired: pb::DesiredState, now: Now) -> Vec<Effect> {
+        let generation = Generation(desired.generation);
+        let refuse = |why: String| vec![say(Level::Warn, format!("desired state {generation} is refused: {why}"))];
+        let signature = wire::signature(desired.signature);
+        let verified = self.trust.verifier().desired_state(
+            self.me.node_id,
+            generation,
+            &desired.spec,
+            &signature,
+            Validity::At(self.time(now)),
+        );
+        if let Err(error) = verified {
+            return refuse(error.to_string());
+        }
+        let Ok(spec) = String::from_utf8(desired.spec) else { return refuse("it is not text".to_owned()) };
+        if generation < self.kept {
+            return refuse(format!("this node has {} already", self.kept));
+        }
+        if generation == self.kept {
+            if self.kept_spec.as_deref() != Some(&spec) {
+                return refuse("this node has another one of the same generation".to_owned());
+            }
+            return if self.progress.applied < generation { vec![Effect::Apply] } else { self.report_status(now) };
+        }
+        self.kept = generation;
+        self.kept_spec = Some(spec.clone());
+        vec![
+            Effect::KeepDesired(Desired::new(generation, spec, &signature)),
+            say(Level::Info, format!("desired state {generation} is verified")),
+            Effect::Apply,
+        ]
+    }
+
+    fn inventory_wanted(&mut self, wanted: &pb::InventoryWanted, now: Now) -> Vec<Effect> {
+        let named: Vec<InventorySection> = wanted.sections.iter().filter_map(|name| name.parse().ok()).collect();
+        let sections = if wanted.sections.is_empty() { InventorySection::ALL.to_vec() } else { named };
+        if self.inventory.sections.is_empty() {
+            return vec![Effect::Collect];
+        }
+        self.report_inventory(&sections, now)
+    }
+}

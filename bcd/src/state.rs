@@ -1,0 +1,181 @@
+//! What the daemon keeps on disk, each file written whole.
+//!
+//! | file | what |
+//! |---|---|
+//! | `node.key` | the node key, PKCS#8, 0600; never leaves the machine |
+//! | `node.csr` | the request that was sent; the same one is sent again until it is answered |
+//! | `identity.json` | who this node is: the join's answer, the certificate chain, the control plane's addresses |
+//! | `trust.json` | the trust bundle in force |
+//! | `desired.json` | the latest verified spec, its generation and signature |
+//! | `progress.json` | journal id, report counter, applied and observed generation, how each section ended |
+//! | `memory.json` | what was there before: all that undoing needs |
+//! | `lock` | held by the one daemon that runs |
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Serialize, de::DeserializeOwned};
+
+mod docs;
+
+pub use docs::{Desired, Identity, Memories, Progress};
+
+/// Why the state could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The system refused.
+    #[error("{}: {doing}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What was tried.
+        doing: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+    /// A file holds something else than it should.
+    #[error("{}: not in the form that this version writes", .0.display())]
+    Malformed(PathBuf),
+    /// Another daemon runs with this state.
+    #[error("{}: another bcd runs with this state", .0.display())]
+    Locked(PathBuf),
+}
+
+/// The state directory.
+#[derive(Debug, Clone)]
+pub struct StateDir {
+    dir: PathBuf,
+}
+
+/// Held while a daemon runs.
+#[derive(Debug)]
+pub struct StateLock(#[expect(dead_code, reason = "held for its drop")] Flock<File>);
+
+impl StateDir {
+    /// Opens a state directory, making it (0700) when it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn open(dir: &Path) -> Result<Self, StateError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(|source| StateError::Io { path: dir.to_owned(), doing: "make the state directory", source })?;
+        Ok(Self { dir: dir.to_owned() })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Makes sure that one daemon runs with this state.
+    ///
+    /// # Errors
+    /// When another one does.
+    pub fn lock(&self) -> Result<StateLock, StateError> {
+        let path = self.dir.join("lock");
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|source| StateError::Io { path: path.clone(), doing: "open", source })?;
+        Flock::lock(file, FlockArg::LockExclusiveNonblock).map(StateLock).map_err(|_| StateError::Locked(path))
+    }
+
+    /// The bytes of a file; `None` when it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn bytes(&self, name: &str) -> Result<Option<Vec<u8>>, StateError> {
+        let path = self.dir.join(name);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(StateError::Io { path, doing: "read", source }),
+        }
+    }
+
+    /// Writes a file whole: beside its place, synced, renamed.
+    ///
+    /// # Errors
+    /// When the system refuses; the place then holds what it held before.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), StateError> {
+        let path = self.dir.join(name);
+        let beside = self.dir.join(format!("{name}.new"));
+        let wrap = |doing| {
+            let path = path.clone();
+            move |source| StateError::Io { path, doing, source }
+        };
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&beside)
+            .map_err(wrap("create beside it"))?;
+        file.write_all(bytes).map_err(wrap("write"))?;
+        file.sync_all().map_err(wrap("sync"))?;
+        fs::rename(&beside, &path).map_err(wrap("rename into place"))?;
+        File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(wrap("sync its directory"))
+    }
+
+    /// Removes a file; fine when it is not there.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn remove(&self, name: &str) -> Result<(), StateError> {
+        let path = self.dir.join(name);
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(source) => Err(StateError::Io { path, doing: "remove", source }),
+        }
+    }
+
+    fn load<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StateError> {
+        let Some(bytes) = self.bytes(name)? else { return Ok(None) };
+        serde_json::from_slice(&bytes).map(Some).map_err(|_| StateError::Malformed(self.dir.join(name)))
+    }
+
+    fn save(&self, name: &str, document: &impl Serialize) -> Result<(), StateError> {
+        let mut bytes = serde_json::to_vec_pretty(document).expect("state documents serialise");
+        bytes.push(b'\n');
+        self.write(name, &bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_daemon_at_a_time() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let state = StateDir::open(&dir.path().join("bcd")).expect("made");
+        let lock = state.lock().expect("free");
+        assert!(matches!(state.lock(), Err(StateError::Locked(_))));
+        drop(lock);
+        state.lock().expect("free again");
+    }
+
+    #[test]
+    fn files_are_for_the_owner_only() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let state = StateDir::open(dir.path()).expect("there");
+        state.write("node.key", b"secret").expect("written");
+        let mode = fs::metadata(dir.path().join("node.key")).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(state.bytes("node.key").expect("read").as_deref(), Some(&b"secret"[..]));
+    }
+}

@@ -1,0 +1,235 @@
+//! The documents in the state directory.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use pki::{anchor::Anchor, bundle::TrustBundle, node_key::NodeKey, statement::JoinIdentity};
+use rustls_pki_types::CertificateDer;
+use schema::{
+    digest::Digest,
+    generation::Generation,
+    id::JournalId,
+    inventory::InventorySection,
+    node::Condition,
+    report::SectionStatus,
+    spec::Section,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{StateDir, StateError};
+use crate::converge::Memory;
+
+const KEY: &str = "node.key";
+const REQUEST: &str = "node.csr";
+const IDENTITY: &str = "identity.json";
+const TRUST: &str = "trust.json";
+const DESIRED: &str = "desired.json";
+const PROGRESS: &str = "progress.json";
+const MEMORY: &str = "memory.json";
+
+/// Who this node is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Identity {
+    /// Where the control plane listens: tried in turn.
+    pub endpoints: Vec<String>,
+    /// What the control plane said at the join.
+    pub identity: JoinIdentity,
+    /// The anchor, as it was pinned.
+    pub anchor: Anchor,
+    /// The certificate chain in base64, leaf first.
+    pub chain: Vec<String>,
+    /// The machine is described by a file and not real.
+    pub described: bool,
+}
+
+impl Identity {
+    /// The certificate chain.
+    #[must_use]
+    pub fn certificates(&self) -> Vec<CertificateDer<'static>> {
+        self.chain.iter().filter_map(|text| STANDARD.decode(text).ok()).map(CertificateDer::from).collect()
+    }
+
+    /// A chain as it is kept.
+    #[must_use]
+    pub fn encode(chain: &[Vec<u8>]) -> Vec<String> {
+        chain.iter().map(|der| STANDARD.encode(der)).collect()
+    }
+}
+
+/// The latest spec that was verified.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Desired {
+    /// Its generation.
+    pub generation: Generation,
+    /// The exact bytes that were signed.
+    pub spec: String,
+    /// The signature that was checked when it came, part by part in base64: worker, root's word, worker's word.
+    pub signature: [String; 3],
+}
+
+impl Desired {
+    /// A spec that was checked, as it is kept.
+    #[must_use]
+    pub fn new(generation: Generation, spec: String, signature: &pki::worker::Signature) -> Self {
+        let parts = [&signature.worker, &signature.root_signature, &signature.signature];
+        Self { generation, spec, signature: parts.map(|part| STANDARD.encode(part)) }
+    }
+}
+
+/// How far this node came, and how it counts its reports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Progress {
+    /// The life of this state directory.
+    pub journal_id: JournalId,
+    /// No report had this number or a higher one.
+    pub reserved_seq: u64,
+    /// The latest spec that was verified, kept and attempted.
+    pub applied: Generation,
+    /// The latest spec of which every section has ended.
+    pub observed: Generation,
+    /// How each section ended.
+    pub sections: BTreeMap<Section, SectionStatus>,
+    /// The node's own conditions.
+    pub conditions: Vec<Condition>,
+    /// The inventory that was reported last.
+    pub reported: BTreeMap<InventorySection, Digest>,
+}
+
+impl Progress {
+    /// The beginning of a journal.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self {
+            journal_id: JournalId::generate(),
+            reserved_seq: 1,
+            applied: Generation::NONE,
+            observed: Generation::NONE,
+            sections: BTreeMap::new(),
+            conditions: Vec::new(),
+            reported: BTreeMap::new(),
+        }
+    }
+}
+
+/// The memories of all sections.
+pub type Memories = BTreeMap<Section, Memory>;
+
+impl StateDir {
+    /// The node key, if there is one.
+    ///
+    /// # Errors
+    /// When the file cannot be read or holds no key.
+    pub fn key(&self) -> Result<Option<NodeKey>, StateError> {
+        let Some(bytes) = self.bytes(KEY)? else { return Ok(None) };
+        NodeKey::from_pkcs8(&bytes).map(Some).map_err(|_| StateError::Malformed(self.path().join(KEY)))
+    }
+
+    /// The node key and the request for its certificate: those that are kept, or fresh ones that are kept from now on.
+    ///
+    /// # Errors
+    /// When the files cannot be read or written.
+    pub fn key_and_request(&self) -> Result<(NodeKey, Vec<u8>), StateError> {
+        if let (Some(key), Some(request)) = (self.key()?, self.bytes(REQUEST)?) {
+            return Ok((key, request));
+        }
+        let key = NodeKey::generate();
+        let request = key.request();
+        // The request last: with it there, the key is the one that it was made with.
+        self.remove(REQUEST)?;
+        self.write(KEY, key.as_pkcs8())?;
+        self.write(REQUEST, &request)?;
+        Ok((key, request))
+    }
+
+    /// Who this node is; `None` before the join.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn identity(&self) -> Result<Option<Identity>, StateError> {
+        self.load(IDENTITY)
+    }
+
+    /// Keeps who this node is.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_identity(&self, identity: &Identity) -> Result<(), StateError> {
+        self.save(IDENTITY, identity)
+    }
+
+    /// Forgets who this node was. What it did to the host stays remembered, so that it can still be undone.
+    ///
+    /// # Errors
+    /// When a file cannot be removed.
+    pub fn forget_identity(&self) -> Result<(), StateError> {
+        [IDENTITY, REQUEST, KEY, TRUST, DESIRED, PROGRESS].into_iter().try_for_each(|name| self.remove(name))
+    }
+
+    /// The trust bundle in force.
+    ///
+    /// # Errors
+    /// When the file cannot be read or holds no bundle.
+    pub fn trust(&self) -> Result<Option<TrustBundle>, StateError> {
+        let Some(bytes) = self.bytes(TRUST)? else { return Ok(None) };
+        TrustBundle::from_bytes(&bytes).map(Some).map_err(|_| StateError::Malformed(self.path().join(TRUST)))
+    }
+
+    /// Keeps a trust bundle that was checked.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_trust(&self, bundle: &TrustBundle) -> Result<(), StateError> {
+        self.write(TRUST, &bundle.to_bytes())
+    }
+
+    /// The latest spec.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn desired(&self) -> Result<Option<Desired>, StateError> {
+        self.load(DESIRED)
+    }
+
+    /// Keeps a spec that was checked.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_desired(&self, desired: &Desired) -> Result<(), StateError> {
+        self.save(DESIRED, desired)
+    }
+
+    /// How far this node came.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn progress(&self) -> Result<Option<Progress>, StateError> {
+        self.load(PROGRESS)
+    }
+
+    /// Keeps how far this node came.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_progress(&self, progress: &Progress) -> Result<(), StateError> {
+        self.save(PROGRESS, progress)
+    }
+
+    /// What was there before.
+    ///
+    /// # Errors
+    /// When the file cannot be read. Nothing may be changed then.
+    pub fn memories(&self) -> Result<Memories, StateError> {
+        Ok(self.load(MEMORY)?.unwrap_or_default())
+    }
+
+    /// Keeps what was there before.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_memories(&self, memories: &Memories) -> Result<(), StateError> {
+        self.save(MEMORY, memories)
+    }
+}
