@@ -38,7 +38,12 @@ pub(crate) struct Acceptor {
 
 impl Acceptor {
     /// Accepts until it is cancelled or nobody takes connections any more.
-    pub(crate) async fn run(self, listener: TcpListener, out: mpsc::Sender<io::Result<Connection>>, cancel: CancellationToken) {
+    pub(crate) async fn run(
+        self,
+        listener: TcpListener,
+        out: mpsc::Sender<io::Result<Connection>>,
+        cancel: CancellationToken,
+    ) {
         let this = Arc::new(self);
         let places = Arc::new(Semaphore::new(this.limits.connections));
         let mut handshakes = JoinSet::new();

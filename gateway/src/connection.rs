@@ -72,7 +72,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(io: TlsStream<TcpStream>, info: PeerInfo, idle_after: Duration, permit: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn new(
+        io: TlsStream<TcpStream>,
+        info: PeerInfo,
+        idle_after: Duration,
+        permit: OwnedSemaphorePermit,
+    ) -> Self {
         Self { io, info, idle_after, calls_seen: 0, timer: Box::pin(sleep(idle_after)), _permit: permit }
     }
 

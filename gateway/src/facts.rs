@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-use proto::agent::v1 as pb;
 use prost::Message as _;
+use proto::agent::v1 as pb;
 use schema::id::NodeId;
 use store::{
     Db, DbError, nodes,

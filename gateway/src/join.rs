@@ -44,10 +44,9 @@ impl JoinForwarder {
         if !self.take(info.address.ip(), self.clock.now()) {
             return Err(Status::resource_exhausted("too many calls from this address: try again in a minute"));
         }
-        let permit = self
-            .in_flight
-            .try_acquire()
-            .map_err(|_| Status::resource_exhausted("too many machines join at the same time: try again in a moment"))?;
+        let permit = self.in_flight.try_acquire().map_err(|_| {
+            Status::resource_exhausted("too many machines join at the same time: try again in a moment")
+        })?;
         Ok((info.address, permit))
     }
 
@@ -58,7 +57,10 @@ impl JoinForwarder {
 
 #[tonic::async_trait]
 impl Join for JoinForwarder {
-    async fn get_anchor(&self, request: Request<pb::GetAnchorRequest>) -> Result<Response<pb::GetAnchorResponse>, Status> {
+    async fn get_anchor(
+        &self,
+        request: Request<pb::GetAnchorRequest>,
+    ) -> Result<Response<pb::GetAnchorResponse>, Status> {
         let (peer, _permit) = self.enter(&request)?;
         told("anchor", peer, self.control_plane.anchor().await)
     }

@@ -105,7 +105,10 @@ mod tests {
     #[test]
     fn a_bucket_gives_its_burst_and_then_its_rate() {
         let mut bucket = Bucket::new(RATE, at(0));
-        assert_eq!([0, 0, 0, 999, 1000, 1000].map(|millis| bucket.take(at(millis))), [true, true, false, false, true, false]);
+        assert_eq!(
+            [0, 0, 0, 999, 1000, 1000].map(|millis| bucket.take(at(millis))),
+            [true, true, false, false, true, false]
+        );
         assert_eq!(bucket.next(), at(2000));
     }
 

@@ -57,7 +57,12 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    pub(crate) fn new(node_id: NodeId, epoch: Epoch, identity_generation: IdentityGeneration, serial: Serial) -> Arc<Self> {
+    pub(crate) fn new(
+        node_id: NodeId,
+        epoch: Epoch,
+        identity_generation: IdentityGeneration,
+        serial: Serial,
+    ) -> Arc<Self> {
         Arc::new(Self {
             node_id,
             epoch,
@@ -295,7 +300,10 @@ mod tests {
         let held: Vec<_> = (0..3).map(|_| registry.admit(one, now()).expect("room")).collect();
         assert_eq!(registry.admit(one, now()).map(|_| ()).map_err(|r| r.code()), Err("TOO_MANY_SESSIONS"));
         let other = registry.admit(two, now()).expect("room");
-        assert_eq!(registry.admit(NodeId::generate(), now()).map(|_| ()).map_err(|r| r.code()), Err("TOO_MANY_SESSIONS"));
+        assert_eq!(
+            registry.admit(NodeId::generate(), now()).map(|_| ()).map_err(|r| r.code()),
+            Err("TOO_MANY_SESSIONS")
+        );
         drop((held, other));
         assert!(registry.lock().streams.is_empty());
     }

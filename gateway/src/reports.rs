@@ -16,6 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{refusal::Refusal, registry::Registry, session::Report};
 
+#[cfg(test)]
+mod tests;
+
 const INVENTORIES_PER_NODE: usize = 32;
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 const NODES_PER_BATCH: usize = 64;
@@ -160,7 +163,8 @@ impl Reports {
         }
         match store_all(db, &taken).await {
             Ok(stored) => {
-                for Pending { node_id, epoch, .. } in taken.iter().filter(|pending| !stored.contains(&pending.node_id)) {
+                for Pending { node_id, epoch, .. } in taken.iter().filter(|pending| !stored.contains(&pending.node_id))
+                {
                     registry.end(*node_id, *epoch, Refusal::Superseded);
                 }
                 Ok(taken.len())

@@ -156,11 +156,14 @@ fn spawn_writers(shared: &Arc<Shared>, stop: &CancellationToken) -> JoinSet<()> 
     let (this, stop) = part();
     writers.spawn(async move { this.reports.run(&this.db, &this.registry, stop).await });
     let (this, stop) = part();
-    writers.spawn(async move { this.liveness.run(&this.db, &this.registry, this.timing.liveness.to_std(), stop).await });
+    writers
+        .spawn(async move { this.liveness.run(&this.db, &this.registry, this.timing.liveness.to_std(), stop).await });
     let (this, stop) = part();
     writers.spawn(async move { this.questions.listen(&this.db, &this.registry, stop).await });
     let (this, stop) = part();
-    writers.spawn(async move { this.questions.answer_facts(&this.db, &this.registry, this.timing.check.to_std(), stop).await });
+    writers.spawn(async move {
+        this.questions.answer_facts(&this.db, &this.registry, this.timing.check.to_std(), stop).await
+    });
     let (this, stop) = part();
     writers.spawn(async move { this.questions.answer_specs(&this.db, &this.registry, stop).await });
     let (this, stop) = part();

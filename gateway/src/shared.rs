@@ -12,8 +12,8 @@ use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    authority::ControlPlane, config::Timing, facts::Questions, liveness::Liveness, recorder::Recorder, registry::Registry,
-    reports::Reports, session::Rules,
+    authority::ControlPlane, config::Timing, facts::Questions, liveness::Liveness, recorder::Recorder,
+    registry::Registry, reports::Reports, session::Rules,
 };
 
 /// The parts that sessions use.

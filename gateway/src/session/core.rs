@@ -8,11 +8,7 @@
 //!
 //! Welcome goes out once; the generation that is sent never falls; nothing comes after Close.
 
-use proto::agent::v1::{
-    self as pb,
-    gateway_frame::Frame as Down,
-    node_frame::Frame as Up,
-};
+use proto::agent::v1::{self as pb, gateway_frame::Frame as Down, node_frame::Frame as Up};
 use schema::{
     generation::{Epoch, Generation, IdentityGeneration},
     id::{GatewayId, JournalId, NodeId},

@@ -27,7 +27,7 @@ pub(super) async fn open(shared: Arc<Shared>, identity: NodeIdentity, request: O
     if certificate.revoked_at.is_some() {
         return Err(Refusal::CertificateRevoked);
     }
-    let inventory = node_inventory::list(&shared.db, node_id).await.map_err(|error| database(&error))?;
+    let inventory = node_inventory::digests(&shared.db, node_id).await.map_err(|error| database(&error))?;
     let (time, bundle) = tokio::try_join!(
         shared.control_plane.server_time(node_id, request.nonce),
         shared.control_plane.trust_bundle(),
@@ -52,7 +52,7 @@ pub(super) async fn open(shared: Arc<Shared>, identity: NodeIdentity, request: O
         epoch: opened.epoch,
         identity_generation: certificate.identity_generation,
         generation: opened.generation,
-        inventory: inventory.into_iter().map(|(section, stored)| (section, stored.digest)).collect(),
+        inventory,
         time,
         bundle,
     })

@@ -182,12 +182,18 @@ fn a_session_that_does_not_open_in_time_is_refused() {
     core.handle(up(Up::Hello(hello())), at(5));
     assert_eq!(core.next_deadline(), Some(at(25)));
     assert_eq!(code(&core.tick(at(25))), Some("UNAVAILABLE"));
-    assert!(core.handle(Input::Opened(Box::new(opened(3))), at(26)).is_empty(), "an answer that is late changes nothing");
+    assert!(
+        core.handle(Input::Opened(Box::new(opened(3))), at(26)).is_empty(),
+        "an answer that is late changes nothing"
+    );
 }
 
 #[test]
 fn frames_that_nobody_knows_or_that_do_not_decode_end_the_session() {
-    assert_eq!(code(&open_session(rules()).handle(Input::Frame(pb::NodeFrame { frame: None }), at(1))), Some("FRAME_UNKNOWN"));
+    assert_eq!(
+        code(&open_session(rules()).handle(Input::Frame(pb::NodeFrame { frame: None }), at(1))),
+        Some("FRAME_UNKNOWN")
+    );
     let bad = Input::BadFrame(Refusal::FrameTooLarge);
     assert_eq!(code(&open_session(rules()).handle(bad, at(1))), Some("FRAME_TOO_LARGE"));
 }
@@ -202,7 +208,9 @@ fn a_heartbeat_is_heard_and_answered() {
 #[test]
 fn reports_of_the_node_are_stored_once() {
     let mut core = open_session(rules());
-    assert!(matches!(core.handle(up(Up::Status(report(1))), at(1)).as_slice(), [Effect::Beat, Effect::Store(r)] if r.seq == 1));
+    assert!(
+        matches!(core.handle(up(Up::Status(report(1))), at(1)).as_slice(), [Effect::Beat, Effect::Store(r)] if r.seq == 1)
+    );
     assert_eq!(core.handle(up(Up::Status(report(1))), at(1)), [Effect::Beat]);
     assert!(matches!(core.handle(up(Up::Inventory(report(1))), at(1)).as_slice(), [Effect::Beat, Effect::Store(_)]));
 }
@@ -314,18 +322,34 @@ fn a_draining_gateway_says_goodbye_and_keeps_the_last_status() {
 
 fn inputs() -> impl Strategy<Value = Input> {
     let text = prop_oneof![Just(node_id().to_string()), Just(journal().to_string()), ".{0,40}"];
-    let hello_input = (text.clone(), text, any::<u64>(), any::<bool>(), 30..34_usize).prop_map(|(node, boot, applied, described, nonce)| {
-        up(Up::Hello(pb::Hello { node_id: node, boot_id: boot, applied_generation: applied, described, nonce: vec![1; nonce], ..hello() }))
-    });
+    let hello_input = (text.clone(), text, any::<u64>(), any::<bool>(), 30..34_usize).prop_map(
+        |(node, boot, applied, described, nonce)| {
+            up(Up::Hello(pb::Hello {
+                node_id: node,
+                boot_id: boot,
+                applied_generation: applied,
+                described,
+                nonce: vec![1; nonce],
+                ..hello()
+            }))
+        },
+    );
     let payload = prop_oneof![Just(None), proptest::collection::vec(any::<u8>(), 0..60).prop_map(Some)];
     let report = (payload, 0..20_u64, any::<bool>()).prop_map(|(payload, seq, status)| {
         let mut report = report(seq);
         report.payload = payload.unwrap_or(report.payload);
         up(if status { Up::Status(report) } else { Up::Inventory(report) })
     });
-    let facts_input = (0..12_u64, 0..3_u64, 0..8_u64, prop::bool::weighted(0.05)).prop_map(|(epoch, identity, generation, revoked)| {
-        Input::Facts(Facts { epoch: Epoch(epoch), identity_generation: IdentityGeneration(identity), revoked, ..facts(generation) })
-    });
+    let facts_input = (0..12_u64, 0..3_u64, 0..8_u64, prop::bool::weighted(0.05)).prop_map(
+        |(epoch, identity, generation, revoked)| {
+            Input::Facts(Facts {
+                epoch: Epoch(epoch),
+                identity_generation: IdentityGeneration(identity),
+                revoked,
+                ..facts(generation)
+            })
+        },
+    );
     prop_oneof![
         2 => Just(up(Up::Hello(hello()))),
         1 => hello_input,

@@ -1,0 +1,75 @@
+//! The buffer: what it keeps, what it replaces, and where it ends.
+
+use super::*;
+
+fn node() -> NodeId {
+    "node_01h0000000000000000000000a".parse().expect("an id")
+}
+
+fn pending(node_id: NodeId, epoch: u64, kind: ReportKind, seq: u64, bytes: usize) -> Pending {
+    let report = Report { kind, seq, payload: vec![b'x'; bytes], signature: vec![1] };
+    Pending { node_id, epoch: Epoch(epoch), report }
+}
+
+fn seqs(taken: &[Pending]) -> Vec<(ReportKind, u64)> {
+    taken.iter().map(|pending| (pending.report.kind, pending.report.seq)).collect()
+}
+
+#[test]
+fn the_newest_status_wins_and_inventories_keep_their_order() {
+    let mut buffer = Buffer::default();
+    for (kind, seq) in [(ReportKind::Inventory, 2), (ReportKind::Status, 3), (ReportKind::Status, 5), (ReportKind::Inventory, 4), (ReportKind::Status, 4)] {
+        assert!(buffer.push(pending(node(), 1, kind, seq, 10)));
+    }
+    assert_eq!(seqs(&buffer.take(10)), [(ReportKind::Inventory, 2), (ReportKind::Inventory, 4), (ReportKind::Status, 5)]);
+    assert_eq!((buffer.bytes, buffer.slots.len(), buffer.order.len()), (0, 0, 0));
+}
+
+#[test]
+fn what_is_given_back_does_not_replace_what_came_since() {
+    let mut buffer = Buffer::default();
+    buffer.push(pending(node(), 1, ReportKind::Status, 1, 10));
+    buffer.push(pending(node(), 1, ReportKind::Inventory, 2, 10));
+    let taken = buffer.take(10);
+    buffer.push(pending(node(), 1, ReportKind::Status, 4, 10));
+    buffer.push(pending(node(), 1, ReportKind::Inventory, 3, 10));
+    for pending in taken {
+        assert!(buffer.push(pending));
+    }
+    assert_eq!(seqs(&buffer.take(10)), [(ReportKind::Inventory, 2), (ReportKind::Inventory, 3), (ReportKind::Status, 4)]);
+}
+
+#[test]
+fn a_newer_session_drops_what_the_older_one_left() {
+    let mut buffer = Buffer::default();
+    buffer.push(pending(node(), 1, ReportKind::Status, 9, 10));
+    buffer.push(pending(node(), 2, ReportKind::Inventory, 1, 10));
+    buffer.push(pending(node(), 1, ReportKind::Inventory, 10, 10));
+    let taken = buffer.take(10);
+    assert_eq!((seqs(&taken), taken[0].epoch), (vec![(ReportKind::Inventory, 1)], Epoch(2)));
+    assert_eq!(buffer.bytes, 0);
+}
+
+#[test]
+fn the_buffer_is_bounded_by_node_and_in_total() {
+    let mut buffer = Buffer::default();
+    let kept = (1..=100).filter(|seq| buffer.push(pending(node(), 1, ReportKind::Inventory, *seq, 10))).count();
+    assert_eq!(kept, INVENTORIES_PER_NODE);
+
+    let mut buffer = Buffer::default();
+    let megabyte = 1024 * 1024;
+    let kept = (0..100).filter(|_| buffer.push(pending(NodeId::generate(), 1, ReportKind::Status, 1, megabyte))).count();
+    assert_eq!((kept, buffer.bytes), (64, MAX_BYTES));
+}
+
+#[test]
+fn nodes_take_turns() {
+    let mut buffer = Buffer::default();
+    let (one, two) = (NodeId::generate(), NodeId::generate());
+    for seq in 1..=3 {
+        buffer.push(pending(one, 1, ReportKind::Inventory, seq, 10));
+    }
+    buffer.push(pending(two, 1, ReportKind::Status, 1, 10));
+    assert_eq!(buffer.take(1).len(), 3);
+    assert_eq!(buffer.take(1)[0].node_id, two);
+}

@@ -1,0 +1,91 @@
+//! What goes wrong around a session costs time only.
+
+use proto::agent::v1::{gateway_frame::Frame as Down, node_frame::Frame as Up};
+use store::{
+    Db,
+    embedded::{self, Embedded},
+    migrate, node_reports, sessions,
+};
+
+use crate::world::{World, eventually};
+
+#[tokio::test]
+async fn sessions_outlive_postgresql_and_their_reports_arrive_afterwards() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = embedded::Config { dir: dir.path().join("pg"), fast: true };
+    let server = Embedded::start(config.clone()).await.unwrap();
+    migrate::run(&server.db_config()).await.unwrap();
+    let world = World::with(Db::connect(&server.db_config()).await.unwrap());
+    let gateway = world.gateway();
+    let (node, late) = (world.node().await, world.node().await);
+    let (mut session, welcome) = node.open(gateway.address).await;
+
+    server.stop().await;
+    for seq in 1..=5 {
+        session.say(Up::Status(node.status(seq, seq))).await;
+        session.heartbeat(seq).await;
+    }
+    let refused = late.greet(gateway.address).await.refusal().await;
+    assert_eq!(refused.code, "UNAVAILABLE");
+    session.heartbeat(6).await;
+
+    let server = Embedded::start(config).await.unwrap();
+    let newest = eventually(|| async {
+        let reports = node_reports::list(&world.db, node.id).await.ok()?;
+        reports.into_iter().map(|report| report.report).find(|report| report.seq == 5)
+    })
+    .await;
+    assert_eq!(newest.epoch.0, welcome.epoch);
+    session.heartbeat(7).await;
+    let (mut second, _) = late.open(gateway.address).await;
+    second.heartbeat(1).await;
+    gateway.stop().await;
+    world.db.close().await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_spec_arrives_although_every_connection_was_cut() {
+    let world = World::new().await;
+    let gateway = world.gateway();
+    let node = world.node().await;
+    let (mut session, _) = node.open(gateway.address).await;
+    session.heartbeat(1).await;
+    world.test_db.as_ref().unwrap().advance(std::time::Duration::ZERO).await;
+    let mut txn = eventually(|| async { world.db.begin().await.ok() }).await;
+    txn.now().await.unwrap();
+    drop(txn);
+    world.set_spec(node.id, 1).await;
+    assert_eq!(session.spec().await.generation, 1);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn heartbeats_keep_last_seen_fresh_in_batches() {
+    let world = World::new().await;
+    let gateway = world.gateway();
+    let node = world.node().await;
+    let (mut session, _) = node.open(gateway.address).await;
+    let opened = sessions::find(&world.db, node.id).await.unwrap().unwrap().last_seen;
+    session.heartbeat(1).await;
+    eventually(|| async { sessions::find(&world.db, node.id).await.unwrap().filter(|row| row.last_seen > opened) })
+        .await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_report_said_with_the_last_breath_is_stored() {
+    let world = World::new().await;
+    let gateway = world.gateway();
+    let node = world.node().await;
+    let (session, _) = node.open(gateway.address).await;
+    session.say(Up::Status(node.status(1, 1))).await;
+    let pbs = session;
+    drop(pbs.up);
+    let mut down = pbs.down;
+    while let Ok(Some(frame)) = down.message().await {
+        assert!(!matches!(frame.frame, Some(Down::Refused(_))));
+    }
+    eventually(|| async { node_reports::list(&world.db, node.id).await.unwrap().pop() }).await;
+    gateway.stop().await;
+}

@@ -1,0 +1,169 @@
+//! A tiny node: a key, a certificate, and a stream. It checks what it is sent as a real one must.
+
+use std::{collections::HashMap, net::SocketAddr, sync::Arc};
+
+use hyper_util::rt::TokioIo;
+use pki::{
+    Realm,
+    issue::{Serial, TlsIdentity},
+    node_key::NodeKey,
+    tls::{ServerTimes, agent_client},
+};
+use proto::agent::v1::{
+    self as pb, gateway_frame::Frame as Down, node_frame::Frame as Up, session_client::SessionClient,
+};
+use rustls_pki_types::{CertificateDer, ServerName};
+use schema::{
+    canonical,
+    clock::SharedClock,
+    generation::Generation,
+    id::{BootId, JournalId, NodeId},
+    report::{ReportKind, StatusReport},
+};
+use tokio::{net::TcpStream, sync::mpsc, time::timeout};
+use tokio_rustls::TlsConnector;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{
+    Streaming,
+    transport::{Channel, Endpoint},
+};
+
+use crate::world::PATIENCE;
+
+pub struct Node {
+    pub id: NodeId,
+    pub key: NodeKey,
+    pub serial: Serial,
+    pub identity: Option<TlsIdentity>,
+    pub journal: JournalId,
+    pub realm: Realm,
+    pub roots: Vec<CertificateDer<'static>>,
+    pub clock: SharedClock,
+}
+
+pub struct Session {
+    pub up: mpsc::Sender<pb::NodeFrame>,
+    pub down: Streaming<pb::GatewayFrame>,
+}
+
+impl Node {
+    pub fn tls(&self) -> TlsConnector {
+        let times = ServerTimes::Clock(Arc::clone(&self.clock));
+        TlsConnector::from(Arc::new(agent_client(&self.roots, self.identity.as_ref(), times).unwrap()))
+    }
+
+    pub async fn channel(&self, gateway: SocketAddr) -> Channel {
+        let tls = self.tls();
+        let connector = tower::service_fn(move |_: http::Uri| {
+            let tls = tls.clone();
+            async move {
+                let tcp = TcpStream::connect(gateway).await?;
+                tls.connect(ServerName::from(gateway.ip()), tcp).await.map(TokioIo::new)
+            }
+        });
+        let endpoint = Endpoint::from_static("http://gateway");
+        timeout(PATIENCE, endpoint.connect_with_connector(connector)).await.expect("the gateway answers").unwrap()
+    }
+
+    /// A stream on which nothing was said.
+    pub async fn stream(&self, gateway: SocketAddr) -> Session {
+        let (up, frames) = mpsc::channel(64);
+        let mut client = SessionClient::new(self.channel(gateway).await);
+        let down = client.open(ReceiverStream::new(frames)).await.unwrap().into_inner();
+        Session { up, down }
+    }
+
+    pub fn hello(&self) -> pb::Hello {
+        pb::Hello {
+            node_id: self.id.to_string(),
+            boot_id: BootId::generate().to_string(),
+            journal_id: self.journal.to_string(),
+            nonce: vec![9; 32],
+            agent_version: "test".to_owned(),
+            inventory: HashMap::from([("os".to_owned(), schema::digest::Digest::of("os").to_string())]),
+            ..pb::Hello::default()
+        }
+    }
+
+    /// A stream on which Hello was said.
+    pub async fn greet(&self, gateway: SocketAddr) -> Session {
+        let session = self.stream(gateway).await;
+        session.say(Up::Hello(self.hello())).await;
+        session
+    }
+
+    /// A session that was welcomed.
+    pub async fn open(&self, gateway: SocketAddr) -> (Session, pb::Welcome) {
+        let mut session = self.greet(gateway).await;
+        match session.next().await {
+            Some(Down::Welcome(welcome)) => (session, welcome),
+            other => panic!("no Welcome: {other:?}"),
+        }
+    }
+
+    pub fn status(&self, seq: u64, observed: u64) -> pb::NodeReport {
+        let report = StatusReport {
+            node_id: self.id,
+            journal_id: self.journal,
+            boot_id: BootId::generate(),
+            seq,
+            at: self.clock.now(),
+            applied: Generation(observed),
+            observed: Generation(observed),
+            sections: std::collections::BTreeMap::new(),
+            conditions: Vec::new(),
+        };
+        let payload = canonical::to_vec(&report).unwrap();
+        let signature = self.key.sign_report(&self.realm, ReportKind::Status, self.id, &payload);
+        pb::NodeReport { payload, signature }
+    }
+}
+
+impl Session {
+    pub async fn say(&self, frame: Up) {
+        self.up.send(pb::NodeFrame { frame: Some(frame) }).await.unwrap();
+    }
+
+    /// The next frame; `None` at the end of the stream.
+    pub async fn next(&mut self) -> Option<Down> {
+        let frame = timeout(PATIENCE, self.down.message()).await.expect("the gateway says something");
+        frame.unwrap().map(|frame| frame.frame.expect("a frame that this node knows"))
+    }
+
+    /// The next frame that is a spec.
+    pub async fn spec(&mut self) -> pb::DesiredState {
+        loop {
+            match self.next().await {
+                Some(Down::DesiredState(spec)) => return spec,
+                Some(Down::Refused(_)) | None => panic!("the session ended before a spec came"),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// The code and the message with which the session ends.
+    pub async fn refusal(&mut self) -> pb::Refused {
+        loop {
+            match self.next().await {
+                Some(Down::Refused(refused)) => {
+                    assert!(self.next().await.is_none(), "nothing comes after Refused");
+                    return refused;
+                }
+                Some(_) => {}
+                None => panic!("the session ended without a word"),
+            }
+        }
+    }
+
+    pub async fn heartbeat(&mut self, sequence: u64) {
+        self.say(Up::Heartbeat(pb::Heartbeat { sequence })).await;
+        loop {
+            match self.next().await {
+                Some(Down::HeartbeatAck(ack)) => return assert_eq!(ack.sequence, sequence),
+                Some(Down::Refused(refused)) => panic!("{refused:?}"),
+                Some(_) => {}
+                None => panic!("the session ended"),
+            }
+        }
+    }
+}

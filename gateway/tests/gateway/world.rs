@@ -1,0 +1,248 @@
+//! One control plane without a reconciler: keys, a database, an authority, and as many gateways as a test wants.
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+
+use gateway::{Config, GatewayError, InProcess, Limits, Timing, run};
+use pki::{
+    Realm,
+    bundle::TrustBundle,
+    csr::Csr,
+    issue::{NodeIssuer, TlsIdentity},
+    keys::Keys,
+    node_key::NodeKey,
+    tls::ServingCertificate,
+    worker::{Signature, WorkerKey},
+};
+use prost::Message as _;
+use proto::{
+    agent::v1 as pb,
+    internal::v1::{self as internal, authority_server::Authority},
+};
+use schema::{
+    clock::{SharedClock, SystemClock},
+    generation::{Generation, IdentityGeneration},
+    id::{GatewayId, JournalId, NodeId},
+    node::{Role, Trust},
+    time::{Duration, Timestamp},
+};
+use store::{Db, node_certs, nodes, outcomes, testing::TestDb};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+
+use crate::node::Node;
+
+/// Longer than anything takes; only a failing test waits for it.
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+
+pub struct World {
+    pub db: Db,
+    pub keys: Keys,
+    pub realm: Realm,
+    pub clock: SharedClock,
+    pub worker: Arc<WorkerKey>,
+    pub test_db: Option<TestDb>,
+}
+
+pub struct Running {
+    pub address: SocketAddr,
+    pub serving: Arc<ServingCertificate>,
+    pub cancel: CancellationToken,
+    task: JoinHandle<Result<(), GatewayError>>,
+}
+
+impl Running {
+    pub async fn stop(self) {
+        self.cancel.cancel();
+        tokio::time::timeout(PATIENCE, self.task).await.expect("the gateway ends").unwrap().unwrap();
+    }
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let test_db = TestDb::create().await;
+        let mut world = Self::with(test_db.db().clone());
+        world.test_db = Some(test_db);
+        world
+    }
+
+    pub fn with(db: Db) -> Self {
+        pki::install_provider();
+        let clock: SharedClock = Arc::new(SystemClock);
+        let keys = Keys::generate("test.local", clock.now()).unwrap();
+        let realm = Realm::new("test.local", "fleet_test");
+        let worker = Arc::new(keys.command_root().certify(&realm, clock.now()));
+        Self { db, keys, realm, clock, worker, test_db: None }
+    }
+
+    pub fn authority(&self) -> Arc<TestAuthority> {
+        let anchor = self.keys.anchor(&self.realm.fleet_id);
+        let bundle = self.keys.command_root().sign_bundle(&TrustBundle::of_anchor(&anchor, 1));
+        Arc::new(TestAuthority {
+            anchor: anchor.to_bytes(),
+            bundle: pb::SignedTrustBundle { bundle: bundle.bytes, signature: bundle.signature },
+            worker: Arc::clone(&self.worker),
+            clock: Arc::clone(&self.clock),
+        })
+    }
+
+    pub fn gateway(&self) -> Running {
+        self.gateway_with(|_| {})
+    }
+
+    pub fn gateway_with(&self, change: impl FnOnce(&mut Config)) -> Running {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let identity = self.keys.issue_serving(&["127.0.0.1".to_owned()], self.clock.now()).unwrap();
+        let serving = ServingCertificate::new(&identity).unwrap();
+        let mut config = Config {
+            gateway_id: GatewayId::generate(),
+            listener,
+            serving: Arc::clone(&serving),
+            verifier: self.keys.node_verifier(),
+            dev: false,
+            db: self.db.clone(),
+            control_plane: Arc::new(InProcess::new(self.authority())),
+            clock: Arc::clone(&self.clock),
+            limits: Limits::default(),
+            timing: Timing { check: Duration::from_secs(1), liveness: Duration::from_secs(1), ..Timing::default() },
+        };
+        change(&mut config);
+        let cancel = CancellationToken::new();
+        let task = tokio::spawn(run(config, cancel.clone()));
+        Running { address, serving, cancel, task }
+    }
+
+    /// A node that joined: a row, a key, a certificate and its record.
+    pub async fn node(&self) -> Node {
+        let node = self.stranger(&self.keys.node_issuer());
+        let row = nodes::NewNode {
+            id: node.id,
+            name: format!("n-{}", &node.id.to_string()[24..]).parse().unwrap(),
+            site: None,
+            pool: None,
+            owner_tenant: None,
+            role: Role::Host,
+            trust: Trust::Platform,
+            labels: BTreeMap::new(),
+            declared: false,
+            hardware_key: None,
+            hardware_key_trusted: false,
+            target: None,
+            overlay: "{}".to_owned(),
+        };
+        let mut txn = self.db.begin().await.unwrap();
+        nodes::insert(&mut txn, &row).await.unwrap();
+        let certificate = node_certs::NodeCert {
+            serial: node.serial.to_bytes(),
+            node_id: node.id,
+            public_key: node.key.public().as_bytes().to_vec(),
+            identity_generation: IdentityGeneration(1),
+            not_before: self.clock.now(),
+            not_after: Duration::from_secs(86_400).after(self.clock.now()),
+            revoked_at: None,
+        };
+        node_certs::insert(&mut txn, &certificate).await.unwrap();
+        txn.commit().await.unwrap();
+        node
+    }
+
+    /// A key and a certificate that the control plane has no record of.
+    pub fn stranger(&self, issuer: &NodeIssuer) -> Node {
+        let (id, key) = (NodeId::generate(), NodeKey::generate());
+        let issued = issuer.issue(&Csr::parse(&key.request()).unwrap(), id, self.clock.now()).unwrap();
+        let identity: TlsIdentity = key.identity(issued.chain);
+        Node {
+            id,
+            serial: issued.serial,
+            identity: Some(identity),
+            journal: JournalId::generate(),
+            realm: self.realm.clone(),
+            roots: vec![self.keys.root_certificate()],
+            clock: Arc::clone(&self.clock),
+            key,
+        }
+    }
+
+    /// Stores the spec of a generation, and pokes.
+    pub async fn set_spec(&self, node: NodeId, generation: u64) -> Vec<u8> {
+        let spec = format!(r#"{{"host":{{"sysctl":{{"kernel.panic":"{generation}"}}}}}}"#).into_bytes();
+        let signed = signature(self.worker.sign_desired_state(node, Generation(generation), &spec));
+        let mut txn = self.db.begin().await.unwrap();
+        let before = nodes::lock(&mut txn, node).await.unwrap().unwrap().generation;
+        nodes::set_spec(&mut txn, node, before, Generation(generation), &spec, &signed.encode_to_vec()).await.unwrap();
+        txn.commit().await.unwrap();
+        spec
+    }
+
+    /// The stored reason of the last refused session, once there is one of this code.
+    pub async fn recorded(&self, key: &str, code: &str) -> String {
+        eventually(|| async {
+            let outcome = outcomes::find(&self.db, "session", key).await.unwrap()?;
+            (outcome.state == "error" && outcome.reason == code).then_some(outcome.message)
+        })
+        .await
+    }
+}
+
+/// Looks until there is an answer.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(mut look: impl FnMut() -> F) -> T {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    });
+    waited.await.expect("it comes true in the end")
+}
+
+pub fn signature(signature: Signature) -> pb::Signature {
+    let Signature { worker, root_signature, signature } = signature;
+    pb::Signature { worker, root_signature, signature }
+}
+
+/// Signs for real; lets nobody join.
+pub struct TestAuthority {
+    anchor: Vec<u8>,
+    bundle: pb::SignedTrustBundle,
+    worker: Arc<WorkerKey>,
+    clock: SharedClock,
+}
+
+#[tonic::async_trait]
+impl Authority for TestAuthority {
+    async fn get_anchor(&self, _: Request<pb::GetAnchorRequest>) -> Result<Response<pb::GetAnchorResponse>, Status> {
+        Ok(Response::new(pb::GetAnchorResponse { anchor: self.anchor.clone() }))
+    }
+
+    async fn join(&self, request: Request<pb::JoinRequest>) -> Result<Response<pb::JoinResponse>, Status> {
+        let peer = request.metadata().get(gateway::authority::PEER_METADATA).unwrap().to_str().unwrap();
+        let mut status = Status::permission_denied(format!("the token of {peer} has expired"));
+        status.metadata_mut().insert(gateway::authority::CODE_METADATA, "token-expired".parse().unwrap());
+        Err(status)
+    }
+
+    async fn renew(&self, _: Request<pb::RenewRequest>) -> Result<Response<pb::RenewResponse>, Status> {
+        Ok(Response::new(pb::RenewResponse { certificate_chain: vec![vec![1]], trust_bundle: None }))
+    }
+
+    async fn server_time(
+        &self,
+        request: Request<internal::ServerTimeRequest>,
+    ) -> Result<Response<internal::ServerTimeResponse>, Status> {
+        let internal::ServerTimeRequest { node_id, nonce } = request.into_inner();
+        let now: Timestamp = self.clock.now();
+        let signed = signature(self.worker.sign_server_time(node_id.parse().unwrap(), &nonce, now));
+        let time = pb::SignedTime { time: now.to_string(), nonce, signature: Some(signed) };
+        Ok(Response::new(internal::ServerTimeResponse { time: Some(time) }))
+    }
+
+    async fn trust_bundle(
+        &self,
+        _: Request<internal::TrustBundleRequest>,
+    ) -> Result<Response<internal::TrustBundleResponse>, Status> {
+        Ok(Response::new(internal::TrustBundleResponse { trust_bundle: Some(self.bundle.clone()) }))
+    }
+}
