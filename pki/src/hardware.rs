@@ -100,7 +100,9 @@ impl JoinClaims {
     /// # Errors
     /// When the bytes are no claims.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadClaims> {
-        if bytes.len() > MAX_BYTES {
+        // A NUL is in no identifier, and the database stores none.
+        let has_nul = bytes.windows(6).any(|window| window == b"\\u0000");
+        if bytes.len() > MAX_BYTES || has_nul {
             return Err(BadClaims);
         }
         serde_json::from_slice(bytes).map_err(|_| BadClaims)
@@ -163,6 +165,12 @@ impl HardwareKey {
     }
 }
 
+/// A serial number without case and padding, or nothing when it is a placeholder: how two are compared.
+#[must_use]
+pub fn plain_serial(text: &str) -> Option<String> {
+    placeholder::serial(text)
+}
+
 fn digest(used: &[(IdentifierKind, &str)]) -> Digest {
     let mut bytes = b"bc/hardware/v1\0".to_vec();
     for (kind, value) in used {
@@ -177,7 +185,7 @@ fn digest(used: &[(IdentifierKind, &str)]) -> Digest {
 fn normalise(kind: IdentifierKind, text: &str) -> Option<String> {
     match kind {
         IdentifierKind::SystemUuid => placeholder::uuid(text),
-        _ => placeholder::serial(text),
+        _ => plain_serial(text),
     }
 }
 

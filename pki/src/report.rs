@@ -3,7 +3,9 @@
 //! Reports travel as exact bytes. A gateway stores them as they came; whoever acts on one checks it against the key in
 //! the node's current certificate first.
 
-use schema::{digest::Digest, id::NodeId, report::ReportKind};
+use schema::{digest::Digest, id::NodeId};
+
+pub use schema::report::ReportKind;
 
 use crate::{
     Realm,

@@ -1,0 +1,179 @@
+//! The service as gateways call it: the generated trait in process, or gRPC over internal mutual TLS.
+
+use std::{sync::Arc, time::Duration};
+
+use pki::{issue::TlsIdentity, tls};
+use proto::{
+    agent::v1 as pb,
+    internal::v1::{
+        self as internal,
+        authority_server::{Authority, AuthorityServer},
+    },
+};
+use rustls_pki_types::CertificateDer;
+use schema::{clock::SharedClock, id::NodeId};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    task::JoinSet,
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Request, Response, Status, metadata::MetadataValue};
+
+use super::{JoinRefusal, JoinService, RenewRefusal, admit::JoinError, refusal::Standing, renew::RenewError, wire};
+
+/// Where the stable word of a refusal travels.
+const CODE: &str = "bc-code";
+/// Where a gateway says who called it.
+const PEER: &str = "bc-peer";
+/// A gateway that does not finish its handshake by then is let go.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Handshakes that are under way at once.
+const HANDSHAKES: usize = 64;
+
+#[tonic::async_trait]
+impl Authority for JoinService {
+    async fn get_anchor(&self, _: Request<pb::GetAnchorRequest>) -> Result<Response<pb::GetAnchorResponse>, Status> {
+        Ok(Response::new(pb::GetAnchorResponse { anchor: self.anchor.to_bytes() }))
+    }
+
+    async fn join(&self, request: Request<pb::JoinRequest>) -> Result<Response<pb::JoinResponse>, Status> {
+        let peer = request
+            .metadata()
+            .get(PEER)
+            .and_then(|peer| peer.to_str().ok())
+            .map(|peer| peer.chars().take(64).collect::<String>());
+        self.admit(request.into_inner(), peer.as_deref()).await.map(Response::new).map_err(|error| match error {
+            JoinError::Refused(refusal) => join_status(&refusal),
+            JoinError::Db(error) => unavailable(&error),
+        })
+    }
+
+    async fn renew(&self, request: Request<pb::RenewRequest>) -> Result<Response<pb::RenewResponse>, Status> {
+        self.reissue(request.get_ref()).await.map(Response::new).map_err(|error| match error {
+            RenewError::Refused(refusal) => renew_status(&refusal),
+            RenewError::Db(error) => unavailable(&error),
+        })
+    }
+
+    async fn server_time(
+        &self,
+        request: Request<internal::ServerTimeRequest>,
+    ) -> Result<Response<internal::ServerTimeResponse>, Status> {
+        let internal::ServerTimeRequest { node_id, nonce } = request.into_inner();
+        let node: NodeId = node_id.parse().map_err(|_| Status::invalid_argument("the node id is malformed"))?;
+        if !(16..=64).contains(&nonce.len()) {
+            return Err(Status::invalid_argument("the nonce must have 16 to 64 bytes"));
+        }
+        let (time, signature) = Self::server_time(self, node, &nonce);
+        let time = pb::SignedTime { time: time.to_string(), nonce, signature: Some(wire::signature(signature)) };
+        Ok(Response::new(internal::ServerTimeResponse { time: Some(time) }))
+    }
+
+    async fn trust_bundle(
+        &self,
+        _: Request<internal::TrustBundleRequest>,
+    ) -> Result<Response<internal::TrustBundleResponse>, Status> {
+        let bundle = wire::bundle(Self::trust_bundle(self));
+        Ok(Response::new(internal::TrustBundleResponse { trust_bundle: Some(bundle) }))
+    }
+}
+
+fn join_status(refusal: &JoinRefusal) -> Status {
+    let code = match (refusal, refusal.standing()) {
+        (JoinRefusal::Request(_) | JoinRefusal::Claims, _) => Code::InvalidArgument,
+        (_, Standing::Refused) => Code::PermissionDenied,
+        (_, Standing::Held | Standing::Waiting) => Code::FailedPrecondition,
+    };
+    refused(code, refusal.code(), refusal.to_string())
+}
+
+fn renew_status(refusal: &RenewRefusal) -> Status {
+    let code = match refusal {
+        RenewRefusal::Request(_) => Code::InvalidArgument,
+        _ => Code::PermissionDenied,
+    };
+    refused(code, refusal.code(), refusal.to_string())
+}
+
+fn refused(code: Code, word: &'static str, message: String) -> Status {
+    let mut status = Status::new(code, message);
+    status.metadata_mut().insert(CODE, MetadataValue::from_static(word));
+    status
+}
+
+fn unavailable(error: &store::DbError) -> Status {
+    tracing::error!(error = error as &dyn std::error::Error, "a join or a renewal could not be stored");
+    let mut status = Status::unavailable("the control plane cannot reach its database; try again");
+    status.metadata_mut().insert(CODE, MetadataValue::from_static("unavailable"));
+    status
+}
+
+/// Why the internal service does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Its certificate or the authority cannot be used.
+    #[error("the internal service has no usable TLS identity")]
+    Tls(#[from] tls::TlsError),
+    /// The HTTP/2 server failed.
+    #[error("the internal service failed")]
+    Transport(#[from] tonic::transport::Error),
+}
+
+/// Serves gateways that run apart, until cancelled: HTTP/2 over TLS 1.3, both sides certified by the internal authority.
+///
+/// # Errors
+/// When the identity cannot be used or the server fails.
+pub async fn serve(
+    service: Arc<JoinService>,
+    listener: TcpListener,
+    identity: &TlsIdentity,
+    authority: &CertificateDer<'_>,
+    clock: SharedClock,
+    cancel: CancellationToken,
+) -> Result<(), ServeError> {
+    let acceptor = TlsAcceptor::from(Arc::new(tls::internal_server(identity, authority, clock)?));
+    let (sender, connections) = mpsc::channel(HANDSHAKES);
+    let accepting = accept(listener, acceptor, sender, cancel.clone());
+    let serving = tonic::transport::Server::builder()
+        .add_service(AuthorityServer::from_arc(service))
+        .serve_with_incoming_shutdown(ReceiverStream::new(connections), cancel.cancelled_owned());
+    let ((), served) = tokio::join!(accepting, serving);
+    served.map_err(ServeError::from)
+}
+
+type Connection = Result<TlsStream<TcpStream>, std::io::Error>;
+
+async fn accept(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    sender: mpsc::Sender<Connection>,
+    cancel: CancellationToken,
+) {
+    let mut handshakes = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            () = cancel.cancelled() => break,
+            Some(_) = handshakes.join_next() => continue,
+            accepted = listener.accept(), if handshakes.len() < HANDSHAKES => accepted,
+        };
+        let Ok((stream, peer)) = accepted else {
+            // Out of file descriptors, most likely: give connections time to end.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let (acceptor, sender) = (acceptor.clone(), sender.clone());
+        handshakes.spawn(async move {
+            match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => {
+                    sender.send(Ok(stream)).await.ok();
+                }
+                Ok(Err(error)) => tracing::warn!(%peer, %error, "an internal connection was refused"),
+                Err(_) => tracing::warn!(%peer, "an internal handshake took too long"),
+            }
+        });
+    }
+    handshakes.shutdown().await;
+}

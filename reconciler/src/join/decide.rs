@@ -1,0 +1,102 @@
+//! Who a machine becomes, or why not: a pure function of what it claims and what the documents say.
+
+use pki::hardware::{HardwareKey, JoinClaims, plain_serial};
+use schema::{
+    fleet::{Node as NodeDocument, kind::Admission},
+    name::Name,
+};
+
+use super::JoinRefusal;
+
+/// A machine at the door, with a good token.
+#[derive(Debug)]
+pub struct Knock<'a> {
+    /// What it says about itself.
+    pub claims: &'a JoinClaims,
+    /// The key that follows from the claims.
+    pub key: &'a HardwareKey,
+    /// It is described by a file and not real.
+    pub described: bool,
+    /// The pool of its token.
+    pub token_pool: &'a Name,
+}
+
+/// What the house says.
+#[derive(Debug)]
+pub struct House<'a> {
+    /// Described machines are admitted.
+    pub dev: bool,
+    /// Whether a machine without a document may join.
+    pub admission: Admission,
+    /// Every `node` document in force.
+    pub documents: &'a [NodeDocument],
+}
+
+/// What a machine becomes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// Its name.
+    pub name: Name,
+    /// Its pool.
+    pub pool: Name,
+    /// The document that describes it.
+    pub document: Option<&'a NodeDocument>,
+}
+
+/// Decides.
+///
+/// # Errors
+/// With the reason against the machine.
+pub fn decide<'a>(knock: &Knock<'_>, house: &House<'a>) -> Result<Place<'a>, JoinRefusal> {
+    if knock.described && !house.dev {
+        return Err(JoinRefusal::Described);
+    }
+    if !knock.key.trusted && !knock.claims.unreadable.is_empty() {
+        return Err(JoinRefusal::Unreadable(knock.claims.unreadable.clone()));
+    }
+    let mut matching = house.documents.iter().filter(|document| describes(document, knock.claims));
+    let document = matching.next();
+    if let (Some(first), Some(second)) = (document, matching.next()) {
+        let all = [first, second].into_iter().chain(matching);
+        return Err(JoinRefusal::AmbiguousDocument(all.map(|document| document.name.clone()).collect()));
+    }
+    if let Some(document) = document {
+        let pool = document.pool.as_ref().map_or(knock.token_pool, |pool| &pool.value).clone();
+        return Ok(Place { name: document.name.clone(), pool, document: Some(document) });
+    }
+    if house.admission == Admission::Strict {
+        return Err(JoinRefusal::NeedsDocument);
+    }
+    if !knock.key.trusted {
+        return Err(JoinRefusal::WeakHardware);
+    }
+    let short = knock.key.short().ok_or(JoinRefusal::WeakHardware)?;
+    Ok(Place { name: undeclared_name(knock.token_pool, &short), pool: knock.token_pool.clone(), document: None })
+}
+
+/// Whether a document means this machine. The strongest identifier that the document names decides alone: a machine
+/// with the right serial and a new network card is the same machine, one with only the right network card is not.
+fn describes(document: &NodeDocument, claims: &JoinClaims) -> bool {
+    let is = |wanted: &str, found: &Option<String>| {
+        let wanted = plain_serial(wanted);
+        wanted.is_some() && wanted == found.as_deref().and_then(plain_serial)
+    };
+    if let Some(serial) = &document.serial {
+        return is(serial, &claims.dmi.serial) || is(serial, &claims.dmi.chassis_serial);
+    }
+    if let Some(serial) = &document.board_serial {
+        return is(serial, &claims.dmi.board_serial);
+    }
+    let found = claims.nics.iter().filter_map(|nic| nic.mac.as_deref()).map(str::to_ascii_lowercase);
+    found.into_iter().any(|mac| document.mac.iter().any(|wanted| wanted.value.eq_ignore_ascii_case(&mac)))
+}
+
+fn undeclared_name(pool: &Name, short: &str) -> Name {
+    const LONGEST: usize = 63;
+    let room = LONGEST - 1 - short.len();
+    let head = pool.as_str().get(..room.min(pool.as_str().len())).unwrap_or_default().trim_end_matches('-');
+    Name::new(format!("{head}-{short}")).expect("a shortened name and hexadecimal digits are a name")
+}
+
+#[cfg(test)]
+mod tests;

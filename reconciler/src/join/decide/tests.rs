@@ -1,0 +1,117 @@
+//! Facts about who a machine becomes.
+
+use pki::hardware::IdentifierKind;
+use schema::inventory::{Dmi, Nic};
+
+use super::*;
+
+fn name(text: &str) -> Name {
+    Name::new(text).expect("a name")
+}
+
+fn machine() -> JoinClaims {
+    JoinClaims {
+        dmi: Dmi {
+            serial: Some("A5M2DG769504".into()),
+            uuid: Some("d1a13eaa-0150-0e80-0d2a-d77ad57421c1".into()),
+            board_serial: Some("279397357009883".into()),
+            ..Dmi::default()
+        },
+        nics: vec![Nic { name: "eth0".into(), mac: Some("0c:42:a1:00:00:01".into()), speed_mbps: None }],
+        ..JoinClaims::default()
+    }
+}
+
+fn document(text: &str) -> NodeDocument {
+    serde_json::from_str(text).expect("a document")
+}
+
+fn ask(claims: &JoinClaims, described: bool, house: &House<'_>) -> Result<(String, String, bool), JoinRefusal> {
+    let key = claims.hardware_key();
+    let pool = name("h100");
+    let knock = Knock { claims, key: &key, described, token_pool: &pool };
+    decide(&knock, house).map(|place| (place.name.to_string(), place.pool.to_string(), place.document.is_some()))
+}
+
+fn house(documents: &[NodeDocument]) -> House<'_> {
+    House { dev: false, admission: Admission::Token, documents }
+}
+
+#[test]
+fn an_undeclared_machine_is_named_after_pool_and_hardware() {
+    let key = machine().hardware_key().short().expect("a key");
+    assert_eq!(ask(&machine(), false, &house(&[])), Ok((format!("h100-{key}"), "h100".into(), false)));
+}
+
+#[test]
+fn a_document_gives_name_and_pool() {
+    let by_serial = [document(r#"{"name":"fra1-r12","pool":"a100","serial":" a5m2dg769504"}"#)];
+    assert_eq!(ask(&machine(), false, &house(&by_serial)), Ok(("fra1-r12".into(), "a100".into(), true)));
+    let by_board = [document(r#"{"name":"fra1-r12","board-serial":"279397357009883"}"#)];
+    assert_eq!(ask(&machine(), false, &house(&by_board)), Ok(("fra1-r12".into(), "h100".into(), true)));
+    let by_mac = [document(r#"{"name":"fra1-r12","mac":["0c:42:a1:00:00:09","0c:42:a1:00:00:01"]}"#)];
+    assert_eq!(ask(&machine(), false, &house(&by_mac)), Ok(("fra1-r12".into(), "h100".into(), true)));
+}
+
+#[test]
+fn a_weaker_match_does_not_beat_a_stronger_mismatch() {
+    let documents = [document(r#"{"name":"fra1-r12","serial":"OTHER12345","mac":["0c:42:a1:00:00:01"]}"#)];
+    assert!(matches!(ask(&machine(), false, &house(&documents)), Ok((_, _, false))));
+}
+
+#[test]
+fn a_document_with_a_placeholder_describes_nobody() {
+    let mut claims = machine();
+    claims.dmi.serial = Some("Default string".into());
+    let documents = [document(r#"{"name":"fra1-r12","serial":"Default string"}"#)];
+    assert!(matches!(ask(&claims, false, &house(&documents)), Ok((_, _, false))));
+}
+
+#[test]
+fn two_documents_for_one_machine_hold_it() {
+    let documents = [
+        document(r#"{"name":"one","serial":"A5M2DG769504"}"#),
+        document(r#"{"name":"two","board-serial":"279397357009883"}"#),
+    ];
+    let refusal = ask(&machine(), false, &house(&documents)).expect_err("held");
+    assert_eq!(refusal, JoinRefusal::AmbiguousDocument(vec![name("one"), name("two")]));
+}
+
+#[test]
+fn strict_admission_waits_for_a_document() {
+    let strict = House { admission: Admission::Strict, ..house(&[]) };
+    assert_eq!(ask(&machine(), false, &strict), Err(JoinRefusal::NeedsDocument));
+    let documents = [document(r#"{"name":"fra1-r12","serial":"A5M2DG769504"}"#)];
+    let strict = House { admission: Admission::Strict, ..house(&documents) };
+    assert!(ask(&machine(), false, &strict).is_ok());
+}
+
+#[test]
+fn weak_hardware_is_held_unless_a_document_vouches() {
+    let mut claims = machine();
+    claims.dmi = Dmi { serial: claims.dmi.serial, ..Dmi::default() };
+    assert_eq!(ask(&claims, false, &house(&[])), Err(JoinRefusal::WeakHardware));
+    let documents = [document(r#"{"name":"fra1-r12","serial":"A5M2DG769504"}"#)];
+    assert!(ask(&claims, false, &house(&documents)).is_ok());
+}
+
+#[test]
+fn unreadable_identifiers_are_no_weak_hardware() {
+    let claims = JoinClaims { unreadable: vec![IdentifierKind::SystemSerial], ..JoinClaims::default() };
+    let refusal = ask(&claims, false, &house(&[])).expect_err("refused");
+    assert_eq!(refusal.to_string(), "the machine's identifiers may not be read (system-serial); run bcd as root");
+    let claims = JoinClaims { unreadable: vec![IdentifierKind::ChassisSerial], ..machine() };
+    assert!(ask(&claims, false, &house(&[])).is_ok());
+}
+
+#[test]
+fn described_hardware_joins_a_dev_control_plane_only() {
+    assert_eq!(ask(&machine(), true, &house(&[])), Err(JoinRefusal::Described));
+    assert!(ask(&machine(), true, &House { dev: true, ..house(&[]) }).is_ok());
+}
+
+#[test]
+fn a_long_pool_name_still_makes_a_name() {
+    let long = name(&"a".repeat(63));
+    assert_eq!(undeclared_name(&long, "0123abcd").as_str().len(), 63);
+}
