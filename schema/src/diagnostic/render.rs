@@ -75,7 +75,7 @@ fn quote(
     (gutter, paint): (usize, Paint),
 ) {
     let bar = paint.wrap("1;34", "|");
-    push(out, format_args!("{:gutter$}{} {}\n", "", paint.wrap("1;34", arrow), safe(&at.to_string())));
+    push(out, format_args!("{:gutter$}{} {}\n", "", paint.wrap("1;34", arrow), safe(&at.to_string()).replace('\n', "\u{fffd}")));
     let Some(line) = sources.line(at) else {
         if let Some(label) = label {
             push(out, format_args!("{:gutter$} {bar} {}\n", "", safe(label)));

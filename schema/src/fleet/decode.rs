@@ -25,6 +25,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Findings<'f> {
     pub(super) file: Arc<str>,
+    pub(super) text: &'f str,
     pub(super) found: &'f mut Vec<Diagnostic>,
 }
 
@@ -40,6 +41,11 @@ impl Findings<'_> {
 
     pub(super) fn push(&mut self, diagnostic: Diagnostic) {
         self.found.push(diagnostic);
+    }
+
+    /// What is written at a place.
+    pub(super) fn written(&self, span: Span) -> &str {
+        self.text.get(span.start as usize..span.end as usize).unwrap_or("")
     }
 
     pub(super) fn located<T>(&self, value: T, span: Span) -> Located<T> {

@@ -3,3 +3,8 @@
 mod support;
 
 mod example;
+mod diagnostics;
+mod hostile;
+mod model;
+mod suites;
+mod syntaxes;

@@ -43,8 +43,8 @@ pub(super) fn templates(templates: &BTreeMap<Arc<str>, Arc<str>>, profiles: &BTr
 
 fn missing(name: &str, at: &SourceRef, templates: &BTreeMap<Arc<str>, Arc<str>>) -> Diagnostic {
     let last = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
-    let moved = templates.keys().find(|path| last(path) == last(name)).map(|path| &**path);
-    let near = moved.or_else(|| similar(name, templates.keys().map(|path| &**path)));
+    let others = || templates.keys().map(|path| &**path).filter(|path| **path != *at.file);
+    let near = others().find(|path| last(path) == last(name)).or_else(|| similar(name, others()));
     let help = match near {
         Some(near) => format!("did you mean {near:?}? templates are named by their path from the fleet's root"),
         None => "templates are *.j2 files, named by their path from the fleet's root".to_owned(),

@@ -193,7 +193,7 @@ impl<'o> Fields<'o> {
             let diagnostic = findings.at(codes::WRONG_TYPE, entry.span, format!("`{key}` is one mapping, not a list"));
             findings.push(diagnostic);
         }
-        record(key, entry, &entry.args, positional, findings, each)
+        record(key, entry, (entry.span, &entry.args), positional, findings, each)
     }
 
     /// Things with a name each: `file "/etc/motd" mode="0644"` as often as needed; in YAML a mapping by name, or a list
@@ -217,13 +217,13 @@ impl<'o> Fields<'o> {
                 findings.push(diagnostic);
                 return;
             }
-            places.insert(name.clone(), at.clone());
-            let value = record(key, entry, args, short, findings, |fields, findings| {
+            places.insert(name.clone(), at);
+            let value = record(key, entry, (span, args), short, findings, |fields, findings| {
                 fields.known.push(id);
                 each(&name, fields, findings)
             });
             if let Some(value) = value {
-                things.insert(name, Located::new(value.value, at));
+                things.insert(name, value);
             }
         };
         for entry in self.all(key) {
@@ -335,7 +335,7 @@ fn block(entry: &Entry, findings: &mut Findings<'_>) {
 fn record<T>(
     what: &'static str,
     entry: &Entry,
-    args: &[Arg],
+    (span, args): (Span, &[Arg]),
     positional: Option<&'static str>,
     findings: &mut Findings<'_>,
     each: impl FnOnce(&mut Fields<'_>, &mut Findings<'_>) -> Option<T>,
@@ -355,8 +355,8 @@ fn record<T>(
         findings.push(diagnostic);
     }
     own.extend(entry.fields.iter().cloned());
-    let mut fields = Fields::new(what, entry.span, &own);
+    let mut fields = Fields::new(what, span, &own);
     let value = each(&mut fields, findings);
     fields.finish(findings);
-    value.map(|value| findings.located(value, entry.span))
+    value.map(|value| findings.located(value, span))
 }

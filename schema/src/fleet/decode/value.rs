@@ -15,16 +15,12 @@ use crate::{
 
 /// A text; a number or boolean says "quote it".
 pub(in crate::fleet) fn text(arg: &Arg, findings: &mut Findings<'_>) -> Option<Located<String>> {
-    let (what, written) = match &arg.value {
+    let what = match &arg.value {
         Scalar::Text(text) => return Some(findings.located(text.clone(), arg.span)),
-        Scalar::Bool(flag) => ("boolean", Some(flag.to_string())),
-        Scalar::Int(number) => ("number", Some(number.to_string())),
-        Scalar::Float => ("number", None),
+        Scalar::Bool(_) => "boolean",
+        Scalar::Int(_) | Scalar::Float => "number",
     };
-    let help = match written {
-        Some(written) => format!("quote it: \"{written}\""),
-        None => "quote it, exactly as it should be read: \"…\"".to_owned(),
-    };
+    let help = format!("quote it: \"{}\"", findings.written(arg.span).trim_start_matches('#'));
     let diagnostic = findings
         .at(codes::QUOTE_IT, arg.span, format!("a text is expected here, and this is a {what}"))
         .label(format!("a {what}"))

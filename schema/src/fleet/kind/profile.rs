@@ -270,8 +270,8 @@ fn file(path: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Opt
         let name = Located::new(path.to_owned(), at);
         form::refuse(codes::BAD_HOST, &name, "an absolute path without . and ..", findings);
     } else if !form::manageable(path) {
-        let name = Located::new(path.to_owned(), at);
-        form::refuse(codes::BAD_HOST, &name, "a path where a file may be managed: it belongs to the kernel or to the node daemon", findings);
+        let diagnostic = findings.at(codes::BAD_HOST, at.span, format!("no file can be managed at {path:?}: the kernel or the node daemon owns it"));
+        findings.push(diagnostic);
     }
     let mode = fields.text("mode", findings).and_then(|mode| {
         let digits = form::mode(&mode);

@@ -41,7 +41,7 @@ impl Objects {
         let mut all = Self::default();
         let mut count = 0;
         for (index, file) in files.iter().enumerate() {
-            let mut findings = Findings { file: Arc::clone(&file.path), found };
+            let mut findings = Findings { file: Arc::clone(&file.path), text: &file.parsed.text, found };
             for object in &file.parsed.objects {
                 count += 1;
                 if count > limit {

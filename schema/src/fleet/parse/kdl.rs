@@ -48,6 +48,13 @@ impl Reader<'_> {
             self.problems.push(problem(codes::KDL_V1, self.lines.span(start, end), message).label("written in KDL version 1").help(help));
             return;
         }
+        // A block that is left open yields several findings; the innermost one says it.
+        let open = error.diagnostics.iter().filter(|found| found.message.as_deref().is_some_and(|text| text.starts_with("No closing '}'")));
+        if let Some(found) = open.max_by_key(|found| found.span.offset()) {
+            let span = self.lines.span(found.span.offset(), found.span.offset() + 1);
+            self.problems.push(problem(codes::KDL_SYNTAX, span, "not valid KDL: a block is not closed").label("opened here").help("write the missing }"));
+            return;
+        }
         for found in &error.diagnostics {
             let span = self.trim(found.span.offset(), found.span.offset() + found.span.len());
             let message = match found.message.as_deref().map(|text| text.trim_end_matches('.')) {
@@ -57,6 +64,10 @@ impl Reader<'_> {
             let mut diagnostic = problem(codes::KDL_SYNTAX, span, message);
             diagnostic.label = found.label.clone();
             diagnostic.help = found.help.clone();
+            let written = self.lines.text().get(span.start as usize..span.end as usize).unwrap_or("");
+            if written.starts_with(|first: char| first.is_ascii_digit()) {
+                diagnostic.help = Some(format!("a word that begins with a digit is quoted: \"{written}\""));
+            }
             self.problems.push(diagnostic);
         }
         if error.diagnostics.is_empty() {

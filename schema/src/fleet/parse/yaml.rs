@@ -151,7 +151,9 @@ impl Reader<'_> {
         let place = error.location().unwrap_or(Location::UNKNOWN);
         let span = self.point(place);
         let text = error.to_string();
-        let first = text.lines().next().unwrap_or_default().trim_end_matches('.').to_owned();
+        let first = text.lines().next().unwrap_or_default();
+        // The place is shown anyway.
+        let first = first.rsplit_once(" at line ").map_or(first, |(before, _)| before).trim_end_matches('.').to_owned();
         let (code, message, help) = explain(error, &first);
         let mut diagnostic = problem(code, span, message);
         diagnostic.help = help;

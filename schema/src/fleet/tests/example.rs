@@ -1,7 +1,7 @@
 //! The example fleet loads, and is what its snapshot says.
 
 use super::support::{example, text};
-use crate::fleet::{NodeOverlay, compose, load};
+use crate::fleet::load;
 
 #[test]
 fn the_example_fleet_loads_without_errors() {

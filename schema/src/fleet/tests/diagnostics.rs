@@ -1,0 +1,193 @@
+//! Every diagnostic: its code, its place and its text.
+
+use std::collections::BTreeSet;
+
+use super::support::{found, text, tree};
+use crate::{
+    diagnostic::{Severity, codes, codes::Code},
+    fleet::{Limits, SourceBlob, Sources, load, load_with},
+};
+
+const SITE: (&str, &str) = ("s.kdl", "site \"fra1\"\n");
+const PROFILE: (&str, &str) = ("base.kdl", "profile \"base\"\n");
+const POOL: (&str, &str) = ("h100.kdl", "pool \"h100\" site=\"fra1\" profile=\"base\"\n");
+
+/// A code and the smallest tree that yields it and nothing else.
+fn table() -> Vec<(Code, Vec<(&'static str, &'static str)>)> {
+    let fleet = |text| vec![("fleet.kdl", text)];
+    let one = |path, text| vec![(path, text)];
+    let host = |text| vec![("p.kdl", text)];
+    vec![
+        (codes::SECOND_ROOT, one("eu/fleet.yaml", "kind: fleet\n")),
+        (codes::SECOND_ROOT, one("other.kdl", "fleet \"x\" { format 1; trust-domain \"x.example\" }\n")),
+        (codes::NO_ROOT, fleet("site \"fra1\"\n")),
+        (codes::CONTROL_CHARACTER, one("s.kdl", "site \"fra\u{0}1\"\n")),
+        (codes::CONTROL_CHARACTER, one("s.yaml", "kind: site\n\u{feff}name: x\n")),
+        (codes::BOM_OR_CRLF, one("s.kdl", "\u{feff}site \"fra1\"\r\n")),
+        (codes::LEFT_ALONE, one("trust/policy.kdl", "principal \"x\"\n")),
+        (codes::LEFT_ALONE, one("access/api.cedar", "permit(principal, action, resource);")),
+        (codes::KDL_SYNTAX, one("s.kdl", "site \"fra1\" {\n  region \"x\n}\n")),
+        (codes::KDL_SYNTAX, one("s.kdl", "site \"fra1\" {\n")),
+        (codes::KDL_V1, one("p.kdl", "profile \"p\" {\n  unit \"a.service\" enable=true\n}\n")),
+        (codes::KDL_V1, one("p.kdl", "profile \"p\" {\n  file \"/a\" content=r#\"x\"#\n}\n")),
+        (codes::YAML_SYNTAX, one("s.yaml", "kind: site\nname: [fra1\n")),
+        (codes::YAML_SYNTAX, one("s.yaml", "kind: site\nlabels:\n\track: a\n")),
+        (codes::YAML_ANCHOR, one("s.yaml", "kind: site\nname: fra1\nlabels: &l {a: b}\n")),
+        (codes::YAML_ANCHOR, one("s.yaml", "kind: site\nname: fra1\nlabels: *l\n")),
+        (codes::YAML_MERGE, one("s.yaml", "kind: site\nname: fra1\nlabels:\n  <<: {a: b}\n")),
+        (codes::DUPLICATE_KEY, one("s.yaml", "kind: site\nname: fra1\nregion: a\nregion: b\n")),
+        (codes::DUPLICATE_KEY, one("s.kdl", "site \"fra1\" region=\"a\" region=\"b\"\n")),
+        (codes::DUPLICATE_KEY, one("s.kdl", "site \"fra1\" region=\"a\" {\n  region \"b\"\n}\n")),
+        (codes::DUPLICATE_KEY, host("profile \"p\" {\n  file \"/a\" content=\"\"\n  file \"/a\" content=\"\"\n}\n")),
+        (codes::KEY_NOT_TEXT, one("s.yaml", "kind: site\nname: fra1\nlabels:\n  1: one\n")),
+        (codes::KEY_NOT_TEXT, one("s.yaml", "kind: site\nname: fra1\nlabels:\n  ? [a]\n  : one\n")),
+        (codes::TYPE_ANNOTATION, one("s.kdl", "site (name)\"fra1\"\n")),
+        (codes::TYPE_ANNOTATION, one("s.yaml", "kind: site\nname: !secret fra1\n")),
+        (codes::NULL, one("s.yaml", "kind: site\nname: fra1\nlabels:\n")),
+        (codes::NULL, one("s.kdl", "site \"fra1\" region=#null\n")),
+        (codes::UNKNOWN_KIND, one("p.kdl", "pol \"h100\"\n")),
+        (codes::UNKNOWN_KIND, one("k.yaml", "kind: Deployment\nname: x\n")),
+        (codes::NO_IDENTITY, one("s.kdl", "site\n")),
+        (codes::NO_IDENTITY, one("s.yaml", "replicas: 3\n")),
+        (codes::NO_IDENTITY, one("s.yaml", "- kind: site\n")),
+        (codes::UNKNOWN_KEY, host("profile \"p\" {\n  sysctls { vm.swappiness 1 }\n}\n")),
+        (codes::UNKNOWN_KEY, one("p.yaml", "kind: profile\nname: p\nfile:\n  /etc/motd: {content: x, modus: \"0644\"}\n")),
+        (codes::WRONG_TYPE, one("s.kdl", "site \"fra1\" { region \"a\" \"b\" }\n")),
+        (codes::WRONG_TYPE, one("s.yaml", "kind: site\nname: fra1\nregion: [a]\n")),
+        (codes::WRONG_TYPE, one("s.yaml", "kind: site\nname: fra1\nregion: {a: b}\n")),
+        (codes::WRONG_TYPE, host("profile \"p\" {\n  hugepages { \"2MiB\" \"8\" }\n}\n")),
+        (codes::WRONG_TYPE, one("p.yaml", "kind: profile\nname: p\nunit:\n  a.service: {enable: no}\n")),
+        (codes::WRONG_TYPE, host("profile \"p\" {\n  sysctl { kernel.dmesg_restrict #true }\n}\n")),
+        (codes::QUOTE_IT, one("s.yaml", "kind: site\nname: fra1\nregion: true\n")),
+        (codes::QUOTE_IT, one("s.yaml", "kind: site\nname: fra1\nlabels: {version: 1.10}\n")),
+        (codes::QUOTE_IT, host("profile \"p\" {\n  file \"/etc/motd\" content=\"\" mode=0644\n}\n")),
+        (codes::MISSING_KEY, vec![SITE, PROFILE, ("h.kdl", "pool \"h100\" profile=\"base\"\n")]),
+        (codes::MISSING_KEY, fleet("fleet \"t\" { format 1 }\n")),
+        (codes::BAD_NAME, one("s.kdl", "site \"FRA_1\"\n")),
+        (codes::BAD_VALUE, host("profile \"p\" {\n  file \"/etc/motd\" content=\"\" mode=\"rw-r--r--\"\n}\n")),
+        (codes::BAD_VALUE, one("n.yaml", "kind: node\nname: n1\nmac: [\"$MAC\"]\n")),
+        (codes::BAD_VALUE, one("n.kdl", "node \"n1\" {\n  cordon \"x\" owner=\"o\" until=\"2024-02-30\"\n}\n")),
+        (codes::OUT_OF_RANGE, one("s.kdl", "site \"fra1\" { network \"a\" cidr=\"10.0.0.0/8\" vlan=5000 }\n")),
+        (codes::UNKNOWN_WORD, vec![SITE, PROFILE, ("h.kdl", "pool \"h100\" site=\"fra1\" profile=\"base\" class=\"metal\"\n")]),
+        (codes::CONFLICT, vec![("t.j2", ""), ("p.kdl", "profile \"p\" {\n  file \"/a\" content=\"\" template=\"t.j2\"\n}\n")]),
+        (codes::DUPLICATE_OBJECT, vec![SITE, ("t.yaml", "kind: site\nname: fra1\n")]),
+        (codes::UNKNOWN_REFERENCE, vec![SITE, PROFILE, POOL, ("n.kdl", "node \"n1\" pool=\"h1000\"\n")]),
+        (codes::PROFILE_CYCLE, host("profile \"a\" extends=\"b\"\nprofile \"b\" extends=\"c\"\nprofile \"c\" extends=\"a\"\n")),
+        (codes::PROFILE_CYCLE, host("profile \"a\" extends=\"a\"\n")),
+        (codes::DECLARED_AND_REMOVED, vec![SITE, ("r.kdl", "removed \"site/fra1\" reason=\"closed\"\n")]),
+        (codes::DUPLICATE_MACHINE, one("n.kdl", "node \"a\" mac=\"3c:ec:ef:00:00:01\"\nnode \"b\" mac=\"3C-EC-EF-00-00-01\"\n")),
+        (codes::DUPLICATE_MACHINE, one("n.kdl", "node \"a\" serial=\"X1\"\nnode \"b\" serial=\"X1\"\n")),
+        (codes::BAD_HOST, host("profile \"p\" { file \"/etc/../shadow\" content=\"\" }\n")),
+        (codes::BAD_HOST, host("profile \"p\" { file \"/proc/sys/vm/swappiness\" content=\"1\" }\n")),
+        (codes::BAD_HOST, host("profile \"p\" { unit \"a.service\" enable=#true content=\"[Service]\" }\n")),
+        (codes::TEMPLATE_MISSING, vec![("templates/motd.j2", "x"), ("p.kdl", "profile \"p\" {\n  file \"/etc/motd\" template=\"motd.j2\"\n}\n")]),
+        (codes::TEMPLATE_MISSING, one("a.j2", "x\n{% include \"b.j2\" %}\n")),
+        (codes::TEMPLATE_SYNTAX, one("a.j2", "ok\n{{ site.ntp }\n")),
+        (codes::TEMPLATE_UNDEFINED, host_with("role={{ node.labels.role }}\n")),
+        (codes::TEMPLATE_LIMIT, host_with("{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}\n")),
+        (codes::TEMPLATE_FAILED, host_with("{{ pool.name | shout }}\n")),
+        (codes::LATER_KIND, one("b.kdl", "freeze \"black-friday\" { until \"2026-12-01T00:00:00Z\" }\n")),
+        (codes::LATER_KEY, one("n.kdl", "node \"n1\" { pin { reason \"x\" } }\n")),
+        (codes::ROLLOUT_WAVES, one("r.kdl", "rollout \"cautious\" {\n  wave { nodes 1 }\n}\n")),
+        (codes::IMMEDIATE_BY_DEFAULT, vec![("fleet.kdl", "fleet \"t\" { format 1; trust-domain \"t.example\" }\n"), SITE, PROFILE, POOL]),
+        (codes::RECORDED_ONLY, host("profile \"p\" { telemetry { interval \"10s\" } }\n")),
+    ]
+}
+
+fn host_with(template: &'static str) -> Vec<(&'static str, &'static str)> {
+    vec![SITE, POOL, ("p.kdl", "profile \"base\" {\n  file \"/etc/x\" template=\"x.j2\"\n}\n"), ("x.j2", template)]
+}
+
+#[test]
+fn each_mistake_has_its_code_and_no_other() {
+    for (code, files) in table() {
+        let loaded = load(&tree(&files));
+        let found: BTreeSet<Code> = loaded.diagnostics.iter().map(|diagnostic| diagnostic.code).collect();
+        assert_eq!(found, BTreeSet::from([code]), "{files:?}\n{}", text(&loaded));
+        assert_eq!(loaded.fleet.is_none(), code.severity() == Severity::Error, "{code}");
+    }
+}
+
+#[test]
+fn each_mistake_reads_as_its_snapshot() {
+    let shown: Vec<String> = table().iter().map(|(_, files)| text(&load(&tree(files)))).collect();
+    insta::assert_snapshot!(shown.join("----\n"));
+}
+
+#[test]
+fn what_cannot_be_read_has_its_code() {
+    let blobs = [
+        (codes::SYMLINK, "pools/x.kdl", SourceBlob::Symlink),
+        (codes::SYMLINK, "pools", SourceBlob::Symlink),
+        (codes::SUBMODULE, "vendor", SourceBlob::Submodule),
+        (codes::FILE_TOO_LARGE, "nodes.yaml", SourceBlob::TooLarge { bytes: 50 << 20 }),
+        (codes::UNREADABLE, "nodes.yaml", SourceBlob::Unreadable { reason: "object 3f2a is missing".to_owned() }),
+        (codes::NOT_UTF8, "s.yaml", SourceBlob::Bytes(b"kind: site\nregion: M\xfcnchen\n".as_slice().into())),
+        (codes::BAD_PATH, "a/../../b.kdl", SourceBlob::Bytes(b"".as_slice().into())),
+        (codes::BAD_PATH, "a\\b.kdl", SourceBlob::Bytes(b"".as_slice().into())),
+        (codes::BAD_PATH, "a\nb.kdl", SourceBlob::Bytes(b"".as_slice().into())),
+    ];
+    let mut shown = Vec::new();
+    for (code, path, blob) in blobs {
+        let mut sources = tree(&[]);
+        sources.insert(path, blob);
+        let loaded = load(&sources);
+        assert_eq!(loaded.diagnostics.iter().map(|diagnostic| diagnostic.code).collect::<Vec<_>>(), [code], "{path}");
+        assert!(loaded.fleet.is_none());
+        shown.push(text(&loaded));
+    }
+    let mut sources = tree(&[]);
+    sources.insert_raw(b"caf\xe9.kdl", SourceBlob::Bytes(b"".as_slice().into()));
+    assert_eq!(load(&sources).diagnostics[0].code, codes::BAD_PATH);
+    insta::assert_snapshot!(shown.join("----\n"));
+}
+
+#[test]
+fn a_tree_without_a_fleet_file_says_only_that() {
+    for files in [vec![], vec![("pools/a.kdl", "pool \"broken")]] {
+        let sources: Sources = files.into_iter().map(|(path, text): (&str, &str)| (path, text.as_bytes())).collect();
+        let loaded = load(&sources);
+        assert_eq!(loaded.diagnostics.iter().map(|diagnostic| diagnostic.code).collect::<Vec<_>>(), [codes::NO_ROOT]);
+    }
+}
+
+#[test]
+fn bounds_are_kept() {
+    let files: Vec<(String, String)> = (0..10).map(|n| (format!("s{n}.kdl"), format!("site \"s{n}\"\n"))).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    for limits in [Limits { objects: 5, ..Limits::default() }, Limits { files: 5, ..Limits::default() }, Limits { bytes: 50, ..Limits::default() }] {
+        let loaded = load_with(&tree(&files), limits);
+        assert!(loaded.fleet.is_none() && loaded.diagnostics.iter().any(|diagnostic| diagnostic.code == codes::TOO_MANY), "{limits:?}");
+    }
+}
+
+#[test]
+fn one_pass_reports_every_error_by_file_and_line() {
+    let found = load(&tree(&[
+        ("a.kdl", "site \"fra1\" { regio \"x\"; labels a=1 }\npool \"p\" site=\"fra2\"\n"),
+        ("b.yaml", "kind: node\nname: n1\npool: nowhere\nmac: [zz]\n"),
+        ("c.kdl", "pool \"broken\n"),
+        ("t.j2", "{{ x\n"),
+    ]));
+    let places: Vec<String> = found.diagnostics.iter().map(|diagnostic| format!("{} {}", diagnostic.at(), diagnostic.code)).collect();
+    assert_eq!(places, ["a.kdl:1:15 BC0203", "a.kdl:1:35 BC0205", "a.kdl:2:1 BC0206", "b.yaml:4:7 BC0208", "c.kdl:1:6 BC0101", "t.j2:1:4 BC0402"]);
+    assert!(found.fleet.is_none());
+}
+
+#[test]
+fn an_object_in_a_file_that_does_not_parse_is_not_missed_as_well() {
+    let broken = ("broken.kdl", "profile \"base\" {\n  sysctl {\n");
+    assert_eq!(found(&[SITE, POOL, broken]), [codes::KDL_SYNTAX]);
+    assert_eq!(found(&[SITE, POOL, ("broken.yaml", "kind: profile\nname: base\nsysctl: [\n")]), [codes::YAML_SYNTAX]);
+    assert_eq!(found(&[SITE, POOL, ("p.kdl", "profile \"base\" { nope 1 }\n")]), [codes::UNKNOWN_KEY]);
+}
+
+#[test]
+fn all_codes_are_exercised() {
+    let elsewhere = [
+        codes::FILE_TOO_LARGE, codes::NOT_UTF8, codes::SYMLINK, codes::SUBMODULE, codes::BAD_PATH, codes::TOO_MANY, codes::UNREADABLE, codes::TOO_DEEP,
+    ];
+    let exercised: BTreeSet<Code> = table().into_iter().map(|(code, _)| code).chain(elsewhere).collect();
+    let all: BTreeSet<Code> = codes::ALL.iter().map(|entry| entry.code).collect();
+    assert_eq!(all.difference(&exercised).collect::<Vec<_>>(), Vec::<&Code>::new());
+}

@@ -1,0 +1,105 @@
+//! Input made in bad faith: an answer in bounded time, and never a panic.
+
+use proptest::prelude::*;
+
+use super::support::{example, found, tree};
+use crate::{
+    diagnostic::codes,
+    fleet::{SourceBlob, Sources, load},
+};
+
+#[test]
+fn deep_documents_are_refused_with_their_code() {
+    let blocks = format!("{}{}", "a {\n".repeat(200), "}\n".repeat(200));
+    let comments = "/*".repeat(10_000);
+    let slashdashes = "a /-{ ".repeat(18);
+    for text in [&blocks, &comments, &slashdashes] {
+        assert_eq!(found(&[("d.kdl", text)]), [codes::TOO_DEEP]);
+    }
+    let lists = format!("kind: site\nname: s\nlabels: {}{}\n", "[".repeat(10_000), "]".repeat(10_000));
+    let maps = format!("kind: site\nname: s\nlabels: {}", "{a: ".repeat(200));
+    let indents: String = (0..200).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+    for text in [&lists, &maps, &indents] {
+        assert_eq!(found(&[("d.yaml", text)]), [codes::TOO_DEEP], "{}", &text[..60]);
+    }
+}
+
+#[test]
+fn alias_bombs_are_refused_at_the_first_anchor() {
+    let bomb = "a: &a [x,x,x]\nb: &b [*a,*a,*a]\nc: &c [*b,*b,*b]\n";
+    let loaded = load(&tree(&[("b.yaml", bomb)]));
+    assert_eq!(loaded.diagnostics.len(), 1);
+    assert_eq!((loaded.diagnostics[0].code, loaded.diagnostics[0].span.line), (codes::YAML_ANCHOR, 1));
+}
+
+#[test]
+fn a_line_of_a_megabyte_is_no_trouble() {
+    let long = format!("node \"n\" {}\n", "a=1 ".repeat(250_000));
+    let loaded = load(&tree(&[("n.kdl", &long[..1_000_000]), ("m.yaml", &format!("x: [{}]", "1, ".repeat(300_000)))]));
+    assert!(loaded.fleet.is_none());
+    assert!(loaded.diagnostics.len() < 300);
+}
+
+#[test]
+fn absurd_numbers_are_errors() {
+    for number in ["1e400", "999999999999999999999999999999999999999999999", "-1", "0x7fffffffffffffffffff"] {
+        let text = format!("site \"s\" {{ network \"a\" cidr=\"10.0.0.0/8\" vlan={number} }}\n");
+        assert!(load(&tree(&[("s.kdl", &text)])).fleet.is_none(), "{number}");
+    }
+}
+
+/// The example fleet with one file changed at random.
+fn mutated() -> impl Strategy<Value = Sources> {
+    let tokens = ["{", "}", "\"", "#", "\"\"\"", "/*", "*/", "/-", "\\", "=", "#true", ";", "\n", "(", "é", "\u{0}", "&a", "*a", "<<:", "- ", ": ", "!x", "|", "{{", "%}", "\u{feff}", "[", "~"];
+    let change = (any::<prop::sample::Index>(), any::<bool>(), prop::sample::select(tokens.to_vec()));
+    (any::<prop::sample::Index>(), prop::collection::vec(change, 1..6)).prop_map(|(file, changes)| {
+        let mut sources = example();
+        let paths: Vec<_> = sources.iter().map(|(path, _)| path.clone()).collect();
+        let path = file.get(&paths).clone();
+        let Some(SourceBlob::Bytes(bytes)) = sources.get(&path) else { return sources };
+        let mut text: Vec<char> = String::from_utf8_lossy(bytes).chars().collect();
+        for (at, insert, token) in changes {
+            let at = at.index(text.len() + 1);
+            if insert || at == text.len() {
+                text.splice(at..at, token.chars());
+            } else {
+                text.remove(at);
+            }
+        }
+        sources.insert_file(path, text.into_iter().collect::<String>().into_bytes());
+        sources
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn bytes_of_any_kind_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), ending in prop::sample::select(vec!["kdl", "yaml", "j2"])) {
+        let mut sources = tree(&[]);
+        sources.insert_file(format!("x.{ending}"), bytes.clone());
+        prop_assert!(load(&sources).diagnostics.iter().all(|diagnostic| diagnostic.span.line >= 1));
+        let root: Sources = [(format!("fleet.{ending}"), bytes)].into_iter().collect();
+        prop_assert!(load(&root).fleet.is_none() || ending == "kdl");
+    }
+
+    #[test]
+    fn text_of_any_kind_never_panics(text in "[a-z{}\"#=;/*\\-\\\\\n :\\[\\]&!|>'()0-9.]{0,200}", ending in prop::sample::select(vec!["kdl", "yaml", "j2"])) {
+        let mut sources = tree(&[]);
+        sources.insert_file(format!("x.{ending}"), text.into_bytes());
+        let loaded = load(&sources);
+        prop_assert_eq!(loaded.fleet.is_none(), loaded.errors() > 0);
+    }
+
+    #[test]
+    fn a_fleet_with_a_change_never_panics_and_errors_yield_no_fleet(sources in mutated()) {
+        let loaded = load(&sources);
+        let errors = loaded.errors();
+        prop_assert_eq!(loaded.fleet.is_none(), errors > 0);
+        for diagnostic in &loaded.diagnostics {
+            prop_assert!(diagnostic.span.line >= 1 && diagnostic.span.column >= 1);
+        }
+        let shown = crate::diagnostic::render::text(&loaded.diagnostics, &loaded.sources, crate::diagnostic::render::Colour::Always);
+        prop_assert_eq!(shown.is_empty(), loaded.diagnostics.is_empty());
+    }
+}
