@@ -1,0 +1,101 @@
+//! The command line: every verb, in the order in which a person meets them.
+
+use clap::{Parser, Subcommand, builder::styling::{AnsiColor, Styles}};
+
+use crate::{command, exit::EXIT_CODES, output::Format};
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Yellow.on_default().bold())
+    .usage(AnsiColor::Yellow.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default())
+    .placeholder(AnsiColor::Green.on_default());
+
+const FIRST_STEPS: &str = "\
+First steps:
+  better-compute check examples-fleet               look for mistakes in a fleet repository
+  better-compute up --dev --fleet ./my-fleet        run a whole control plane for it
+  better-compute token create --pool h100-fra1      print the line that makes a machine join
+  better-compute status                             see what is applied, and who has converged";
+
+/// A git repository says what a GPU fleet should be; this keeps it so.
+#[derive(Debug, Parser)]
+#[command(
+    name = "better-compute",
+    version,
+    styles = STYLES,
+    after_help = FIRST_STEPS,
+    after_long_help = format!("{FIRST_STEPS}\n\n{EXIT_CODES}"),
+    disable_help_subcommand = true,
+    max_term_width = 100,
+)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Every verb.
+#[derive(Debug, Subcommand)]
+#[expect(missing_docs, reason = "a verb's own struct says what it does, and its help is made from that")]
+pub enum Command {
+    Check(command::check::Check),
+    Plan(command::plan::Plan),
+    Explain(command::explain::Explain),
+    Kinds(command::kinds::Kinds),
+    Up(command::up::Up),
+    Serve(command::serve::Serve),
+    Migrate(command::migrate::Migrate),
+    Keys(command::keys::Keys),
+    Status(command::status::Status),
+    Get(command::get::Get),
+    Token(command::token::Token),
+    Joins(command::joins::Joins),
+    Api(command::api::Api),
+    Completions(command::completions::Completions),
+}
+
+/// How results are written; every command has it.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub struct FormatArg {
+    /// How results are written
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub format: Format,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_reads_well() {
+        let mut pages = Vec::new();
+        collect(Cli::command().term_width(100), String::new(), &mut pages);
+        insta::assert_snapshot!(pages.join("\n\n"));
+    }
+
+    #[test]
+    fn every_verb_has_an_example() {
+        for verb in Cli::command().get_subcommands() {
+            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.starts_with("Examples:\n  better-compute "), "{} has no example", verb.get_name());
+        }
+    }
+
+    fn collect(command: clap::Command, path: String, pages: &mut Vec<String>) {
+        let path = if path.is_empty() { command.get_name().to_owned() } else { format!("{path} {}", command.get_name()) };
+        let mut shown = command.clone().bin_name(path.clone()).term_width(100);
+        let text = shown.render_long_help().to_string();
+        let clean: Vec<&str> = text.lines().map(str::trim_end).collect();
+        pages.push(format!("$ {path} --help\n{}", clean.join("\n").trim_end()));
+        for sub in command.get_subcommands() {
+            collect(sub.clone(), path.clone(), pages);
+        }
+    }
+}

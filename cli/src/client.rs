@@ -1,0 +1,203 @@
+//! The way to a control plane: where it is, who vouches for it, and one clear sentence for each way it can fail.
+//!
+//! `BETTER_COMPUTE_URL`, `BETTER_COMPUTE_CA` (a PEM file) and `BETTER_COMPUTE_TOKEN` win over the `client.json` that `up`
+//! leaves in its data directory. The server is believed only under that private CA.
+
+use std::{error::Error as _, path::Path, time::Duration};
+
+use clap::Args;
+use reqwest::Certificate;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    data_dir::{self, ClientFile},
+    exit::{During as _, Exit, Failure},
+    output::text::printable,
+};
+
+/// Which control plane is meant.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Control plane")]
+pub struct Target {
+    /// Data directory of a control plane on this machine
+    #[arg(long, value_name = "DIR", env = "BETTER_COMPUTE_DATA")]
+    pub data: Option<std::path::PathBuf>,
+    /// Where its API is, instead of what the data directory says
+    #[arg(long, value_name = "URL", env = "BETTER_COMPUTE_URL")]
+    pub url: Option<String>,
+    /// PEM file with the certificates that vouch for it
+    #[arg(long, value_name = "FILE", env = "BETTER_COMPUTE_CA")]
+    pub ca: Option<std::path::PathBuf>,
+    /// API token; the environment is the better place for it
+    #[arg(long, value_name = "TOKEN", env = "BETTER_COMPUTE_TOKEN", hide_env_values = true, hide = true)]
+    pub token: Option<String>,
+}
+
+/// A control plane that can be called.
+#[derive(Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    url: String,
+    token: String,
+    /// What the data directory says about where nodes join; none when the control plane was named by hand.
+    pub local: Option<ClientFile>,
+}
+
+/// The body of an error answer.
+#[derive(Debug, Deserialize)]
+struct ErrorBody {
+    error: ApiError,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ApiError {
+    code: String,
+    message: String,
+    #[serde(default)]
+    why: Option<Value>,
+    #[serde(default)]
+    fields: Vec<Value>,
+    #[serde(default)]
+    request_id: Option<String>,
+}
+
+impl Client {
+    /// Finds the control plane and prepares to call it. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// When no control plane is known, or its certificates cannot be read.
+    pub fn new(target: &Target) -> Result<Self, Failure> {
+        let data = data_dir::locate(target.data.as_deref());
+        let file = match (&target.url, &target.data) {
+            (Some(_), None) => None,
+            _ => ClientFile::read(&data_dir::client_file(&data)).map_err(|failure| on_unreadable(failure, &data))?,
+        };
+        let token = target.token.clone().or_else(|| file.as_ref().map(|file| file.token.clone()));
+        let (url, ca) = match (&target.url, &file) {
+            (Some(url), _) => (url.clone(), read_ca(target.ca.as_deref(), file.as_ref())?),
+            (None, Some(file)) => (file.url.clone(), read_ca(target.ca.as_deref(), Some(file))?),
+            (None, None) => {
+                let message = format!("no control plane is known: {} is not there", data_dir::client_file(&data).display());
+                return Err(Failure::new(Exit::Unreachable, message)
+                    .hint("start one with `better-compute up --fleet DIR`, name its data directory with --data, or set BETTER_COMPUTE_URL, BETTER_COMPUTE_CA and BETTER_COMPUTE_TOKEN"));
+            }
+        };
+        let token = token.ok_or_else(|| {
+            Failure::new(Exit::Refused, "no API token").hint("set BETTER_COMPUTE_TOKEN; `better-compute token api create` makes one")
+        })?;
+        let mut builder = reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).timeout(Duration::from_secs(60)).no_proxy();
+        if let Some(pem) = ca {
+            let certificates = Certificate::from_pem_bundle(pem.as_bytes()).during("cannot read the certificates of the control plane")?;
+            builder = builder.tls_certs_only(certificates);
+        }
+        let http = builder.build().during("cannot prepare the connection to the control plane")?;
+        Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token, local: file })
+    }
+
+    /// Where the control plane is.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Calls `group.method` and answers its result.
+    ///
+    /// # Errors
+    /// One [`Failure`] per kind of trouble: nothing answers, a stranger answers, refused, and what the API says.
+    pub async fn call(&self, method: &str, input: &Value) -> Result<Value, Failure> {
+        let Some((group, name)) = method.split_once('.') else {
+            return Err(Failure::usage(format!("{method:?} is not a method; write GROUP.METHOD, for example nodes.list")));
+        };
+        let address = format!("{}/api/compute/{group}/{name}", self.url);
+        let sent = self.http.post(address).bearer_auth(&self.token).json(input).send().await;
+        let answer = sent.map_err(|error| self.explain(&error))?;
+        let status = answer.status();
+        let body = answer.bytes().await.map_err(|error| self.explain(&error))?;
+        if status.is_success() {
+            return serde_json::from_slice(&body).during(format!("{} answered {method} with something that is not JSON", self.url));
+        }
+        Err(match serde_json::from_slice::<ErrorBody>(&body) {
+            Ok(ErrorBody { error }) => error.into_failure(method),
+            Err(_) => Failure::failed(format!("{} answered {method} with HTTP status {}", self.url, status.as_u16()))
+                .hint("is this the API of a control plane? Its address is the `url` in client.json"),
+        })
+    }
+
+    fn explain(&self, error: &reqwest::Error) -> Failure {
+        let mut texts = vec![error.to_string()];
+        let mut next = error.source();
+        while let Some(cause) = next {
+            texts.push(cause.to_string());
+            next = cause.source();
+        }
+        let root = texts.last().cloned().unwrap_or_default();
+        let certificate = texts.iter().any(|text| text.contains("certificate") || text.contains("UnknownIssuer"));
+        if certificate {
+            return Failure::new(Exit::Refused, format!("the server at {} is not the one this client trusts: {root}", self.url))
+                .hint("its certificate must come from the CA in client.json or BETTER_COMPUTE_CA");
+        }
+        if error.is_timeout() {
+            return Failure::new(Exit::Unreachable, format!("{} did not answer in time", self.url));
+        }
+        Failure::new(Exit::Unreachable, format!("nothing answers at {}: {root}", self.url)).hint("is `better-compute up` running?")
+    }
+}
+
+impl ApiError {
+    fn into_failure(self, method: &str) -> Failure {
+        let exit = match self.code.as_str() {
+            "UNAUTHENTICATED" | "ACCESS_DENIED" => Exit::Refused,
+            "UNAVAILABLE" => Exit::Unreachable,
+            _ => Exit::Failed,
+        };
+        let mut message = format!("{method}: {} ({})", self.message, self.code);
+        for field in &self.fields {
+            match (field.get("name").and_then(Value::as_str), field.get("message").and_then(Value::as_str)) {
+                (Some(name), Some(text)) => message.push_str(&format!("\n  {name}: {text}")),
+                _ => message.push_str(&format!("\n  {}", field.as_str().map_or_else(|| field.to_string(), str::to_owned))),
+            }
+        }
+        let hint = match self.why {
+            Some(Value::String(why)) => Some(printable(&why)),
+            Some(Value::Null) | None => None,
+            Some(other) => Some(other.to_string()),
+        };
+        let request = self.request_id.filter(|_| self.code == "INTERNAL").map(|id| format!("the control plane's log has more under {id}"));
+        Failure { exit, message, hint: hint.or(request) }
+    }
+}
+
+fn read_ca(named: Option<&Path>, file: Option<&ClientFile>) -> Result<Option<String>, Failure> {
+    match named {
+        Some(path) => std::fs::read_to_string(path).map(Some).during(format!("cannot read {}", path.display())),
+        None => Ok(file.map(|file| file.ca.clone())),
+    }
+}
+
+fn on_unreadable(failure: Failure, data: &Path) -> Failure {
+    failure.hint(format!("client.json in {} belongs to the user who runs `better-compute up`", data.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(body: &str) -> Failure {
+        serde_json::from_str::<ErrorBody>(body).unwrap().error.into_failure("nodes.get")
+    }
+
+    #[test]
+    fn an_answer_without_permission_is_a_refusal() {
+        let failure = failure(r#"{"error":{"code":"ACCESS_DENIED","message":"the token may not do this","why":"it lacks nodes:write","fields":[],"requestId":"req_1"}}"#);
+        assert_eq!((failure.exit, failure.hint.as_deref()), (Exit::Refused, Some("it lacks nodes:write")));
+    }
+
+    #[test]
+    fn fields_at_fault_are_named() {
+        let failure = failure(r#"{"error":{"code":"INVALID_INPUT","message":"the input is not valid","fields":[{"name":"uses","message":"at least 1"}]}}"#);
+        assert_eq!(failure.message, "nodes.get: the input is not valid (INVALID_INPUT)\n  uses: at least 1");
+        assert_eq!(failure.exit, Exit::Failed);
+    }
+}

@@ -1,0 +1,238 @@
+//! `get`: lists of things as tables, one thing as its document.
+
+mod columns;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    args::FormatArg,
+    client::{Client, Target},
+    exit::{Exit, Failure},
+    output::{Output, Table},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  better-compute get nodes
+  better-compute get nodes --pool h100-fra1
+  better-compute get node fra1-r12              everything known about one machine
+  better-compute get pools
+  better-compute get plan plan_01k9m2v7t3c4w8d5e6f7g8h9ja
+  better-compute get joins --format json";
+
+/// List things, or show one.
+///
+/// Lists nodes, pools, sites, plans, joins or tokens, or shows everything known about one of them.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Get {
+    /// What to list; the singular works too
+    #[arg(value_enum, value_name = "KIND")]
+    pub kind: Kind,
+    /// Name or id of one of them
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Only those of this pool
+    #[arg(long, value_name = "POOL")]
+    pub pool: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub limit: Option<u32>,
+    /// How results are written
+    #[command(flatten)]
+    pub format: FormatArg,
+    /// Which control plane
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// What can be listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Machines
+    #[value(alias = "node")]
+    Nodes,
+    /// Machines that are booked together
+    #[value(alias = "pool")]
+    Pools,
+    /// Places with machines
+    #[value(alias = "site")]
+    Sites,
+    /// Computed plans
+    #[value(alias = "plan")]
+    Plans,
+    /// Attempts to join
+    #[value(alias = "join")]
+    Joins,
+    /// Join tokens
+    #[value(alias = "token")]
+    Tokens,
+}
+
+impl Kind {
+    const fn group(self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::Pools => "pools",
+            Self::Sites => "sites",
+            Self::Plans => "plans",
+            Self::Joins => "joins",
+            Self::Tokens => "tokens",
+        }
+    }
+
+    /// The field of the input that names one of them.
+    const fn key(self) -> Option<&'static str> {
+        match self {
+            Self::Nodes => Some("node"),
+            Self::Pools => Some("pool"),
+            Self::Sites => Some("site"),
+            Self::Plans => Some("plan"),
+            Self::Joins => Some("join"),
+            Self::Tokens => None,
+        }
+    }
+}
+
+impl Get {
+    /// Asks and shows.
+    ///
+    /// # Errors
+    /// When the call fails.
+    pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
+        let client = Client::new(&self.target)?;
+        let Some(name) = &self.name else { return self.list(&client, output).await };
+        let Some(key) = self.kind.key() else {
+            return Err(Failure::usage("a token cannot be shown; its secret was printed once, when it was made"));
+        };
+        let document = client.call(&format!("{}.get", self.kind.group()), &json!({ key: name })).await?;
+        if output.is_json() {
+            output.json(&document)?;
+        } else {
+            output.line(outline(&document))?;
+        }
+        Ok(Exit::Ok)
+    }
+
+    async fn list(&self, client: &Client, output: &Output) -> Result<Exit, Failure> {
+        let items = list(client, self.kind, self.pool.as_deref(), self.limit).await?;
+        if output.is_json() {
+            output.json(&json!({ self.kind.group(): items }))?;
+            return Ok(Exit::Ok);
+        }
+        output.table(&table(self.kind, &items, output), &format!("no {}", self.kind.group()))?;
+        Ok(Exit::Ok)
+    }
+}
+
+/// Every item of a list, page after page.
+///
+/// # Errors
+/// When a call fails.
+pub async fn list(client: &Client, kind: Kind, pool: Option<&str>, limit: Option<u32>) -> Result<Vec<Value>, Failure> {
+    let wanted = limit.map_or(usize::MAX, |limit| limit as usize);
+    let mut items = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let mut input = Map::new();
+        if let Some(pool) = pool {
+            input.insert("pool".into(), pool.into());
+        }
+        if let Some(cursor) = &cursor {
+            input.insert("after".into(), cursor.as_str().into());
+        }
+        let mut page = client.call(&format!("{}.list", kind.group()), &Value::Object(input)).await?;
+        items.extend(page.get_mut("items").map(Value::take).and_then(into_list).unwrap_or_default());
+        cursor = page.get("next").and_then(Value::as_str).map(str::to_owned);
+        if cursor.is_none() || items.len() >= wanted {
+            items.truncate(wanted);
+            return Ok(items);
+        }
+    }
+}
+
+/// The table of a list.
+#[must_use]
+pub fn table(kind: Kind, items: &[Value], output: &Output) -> Table {
+    let columns = columns::of(kind);
+    let titles: Vec<&str> = columns.iter().map(|column| column.title).collect();
+    let mut table = Table::new(&titles);
+    for item in items {
+        table.row(columns.iter().map(|column| (column.cell)(item, output)));
+    }
+    table
+}
+
+fn into_list(value: Value) -> Option<Vec<Value>> {
+    match value {
+        Value::Array(items) => Some(items),
+        _ => None,
+    }
+}
+
+/// A document for people: indented `key: value` lines, without braces and quotes.
+#[must_use]
+pub fn outline(document: &Value) -> String {
+    let mut lines = Vec::new();
+    write(document, 0, &mut lines);
+    lines.join("\n")
+}
+
+fn write(value: &Value, depth: usize, lines: &mut Vec<String>) {
+    let indent = "  ".repeat(depth);
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                if is_leaf(value) {
+                    lines.push(format!("{indent}{key}: {}", leaf(value)));
+                } else {
+                    lines.push(format!("{indent}{key}:"));
+                    write(value, depth + 1, lines);
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                if is_leaf(item) {
+                    lines.push(format!("{indent}- {}", leaf(item)));
+                    continue;
+                }
+                let from = lines.len();
+                write(item, depth + 1, lines);
+                if let Some(first) = lines.get_mut(from) {
+                    *first = format!("{indent}- {}", first.trim_start());
+                }
+            }
+        }
+        leaf_value => lines.push(format!("{indent}{}", leaf(leaf_value))),
+    }
+}
+
+fn is_leaf(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => true,
+    }
+}
+
+fn leaf(value: &Value) -> String {
+    match value {
+        Value::String(text) => crate::output::text::printable(text),
+        Value::Null => "-".to_owned(),
+        Value::Array(_) | Value::Object(_) => "none".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_reads_as_an_outline() {
+        let document = json!({ "name": "fra1-r12", "labels": {}, "holds": [{ "source": "git", "reason": "fan" }, { "source": "api" }], "observed": 3, "why": null });
+        insta::assert_snapshot!(outline(&document));
+    }
+}

@@ -1,0 +1,139 @@
+//! Which columns the tables of `get` have, and how a cell is made. Pure.
+
+use schema::time::Timestamp;
+use serde_json::Value;
+
+use super::Kind;
+use crate::output::{Output, table::Cell, text::Style};
+
+/// One column of a table.
+pub(super) struct Column {
+    /// Its heading.
+    pub(super) title: &'static str,
+    /// Makes its cell for one item.
+    pub(super) cell: fn(&Value, &Output) -> Cell,
+}
+
+macro_rules! columns {
+    ($($title:literal => $cell:expr),* $(,)?) => { &[$(Column { title: $title, cell: $cell }),*] };
+}
+
+/// The columns of a list.
+pub(super) fn of(kind: Kind) -> &'static [Column] {
+    match kind {
+        Kind::Nodes => columns! {
+            "name" => |item, _| text(item, "/name"),
+            "pool" => |item, _| text(item, "/pool"),
+            "state" => |item, _| word(item, "/provision"),
+            "connection" => |item, _| word(item, "/connectivity"),
+            "generation" => |item, _| generation(item),
+            "converged" => |item, _| yes(item, "/converged"),
+            "schedulable" => |item, _| schedulable(item),
+            "id" => |item, _| text(item, "/id"),
+        },
+        Kind::Pools => columns! {
+            "name" => |item, _| text(item, "/name"),
+            "site" => |item, _| text(item, "/site"),
+            "class" => |item, _| text(item, "/class"),
+            "profile" => |item, _| text(item, "/profile"),
+            "converged" => |item, _| text(item, "/converged"),
+            "nodes" => |item, _| text(item, "/nodes"),
+            "target" => |item, _| short(item, "/target"),
+        },
+        Kind::Sites => columns! {
+            "name" => |item, _| text(item, "/name"),
+            "region" => |item, _| text(item, "/region"),
+            "pools" => |item, _| text(item, "/pools"),
+            "nodes" => |item, _| text(item, "/nodes"),
+        },
+        Kind::Plans => columns! {
+            "id" => |item, _| text(item, "/id"),
+            "commit" => |item, _| short(item, "/commit"),
+            "state" => |item, _| word(item, "/state"),
+            "summary" => |item, _| text(item, "/summary"),
+            "made" => |item, output| age(item, "/createdAt", output),
+        },
+        Kind::Joins => columns! {
+            "id" => |item, _| text(item, "/id"),
+            "state" => |item, _| word(item, "/state"),
+            "node" => |item, _| text(item, "/name"),
+            "pool" => |item, _| text(item, "/pool"),
+            "reason" => |item, _| text(item, "/reason"),
+            "when" => |item, output| age(item, "/createdAt", output),
+        },
+        Kind::Tokens => columns! {
+            "id" => |item, _| text(item, "/id"),
+            "pool" => |item, _| text(item, "/pool"),
+            "used" => |item, _| used(item),
+            "state" => |item, _| word(item, "/state"),
+            "expires" => |item, output| age(item, "/expiresAt", output),
+        },
+    }
+}
+
+fn plain(item: &Value, pointer: &str) -> Option<String> {
+    match item.pointer(pointer)? {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Array(items) if items.is_empty() => None,
+        Value::Array(items) => Some(items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect::<Vec<_>>().join(", ")),
+        other => Some(other.to_string()),
+    }
+}
+
+pub(super) fn text(item: &Value, pointer: &str) -> Cell {
+    plain(item, pointer).unwrap_or_else(|| "-".to_owned()).into()
+}
+
+/// A digest or a commit, shortened.
+fn short(item: &Value, pointer: &str) -> Cell {
+    let text = plain(item, pointer).unwrap_or_else(|| "-".to_owned());
+    text.trim_start_matches("sha256:").chars().take(12).collect::<String>().into()
+}
+
+/// The word of a state, in the colour of its meaning.
+fn word(item: &Value, pointer: &str) -> Cell {
+    let text = plain(item, pointer).unwrap_or_else(|| "-".to_owned());
+    let style = match text.as_str() {
+        "ready" | "adopted" | "connected" | "online" | "applied" | "admitted" | "joined" | "open" | "active" => Style::Good,
+        "refused" | "failed" | "lost" | "revoked" | "expired" | "held" => Style::Bad,
+        "-" => Style::Dim,
+        _ => Style::Attention,
+    };
+    Cell::from(text).style(style)
+}
+
+fn yes(item: &Value, pointer: &str) -> Cell {
+    match item.pointer(pointer).and_then(Value::as_bool) {
+        Some(true) => Cell::from("yes").style(Style::Good),
+        Some(false) => Cell::from("no").style(Style::Attention),
+        None => "-".into(),
+    }
+}
+
+/// `7`, or `6 of 7` while the node is behind.
+fn generation(item: &Value) -> Cell {
+    let number = |pointer| item.pointer(pointer).and_then(Value::as_u64);
+    match (number("/observed"), number("/generation")) {
+        (Some(observed), Some(desired)) if observed == desired => Cell::from(desired.to_string()),
+        (Some(observed), Some(desired)) => Cell::from(format!("{observed} of {desired}")).style(Style::Attention),
+        _ => "-".into(),
+    }
+}
+
+fn schedulable(item: &Value) -> Cell {
+    match plain(item, "/noScheduleReasons") {
+        None => Cell::from("yes").style(Style::Good),
+        Some(reasons) => Cell::from(reasons).style(Style::Attention),
+    }
+}
+
+fn used(item: &Value) -> Cell {
+    let number = |pointer| item.pointer(pointer).and_then(Value::as_u64).map_or_else(|| "?".to_owned(), |number| number.to_string());
+    format!("{} of {}", number("/used"), number("/uses")).into()
+}
+
+fn age(item: &Value, pointer: &str, output: &Output) -> Cell {
+    let then: Option<Timestamp> = item.pointer(pointer).and_then(Value::as_str).and_then(|text| text.parse().ok());
+    then.map_or_else(|| "-".into(), |then| output.ago(then).into())
+}

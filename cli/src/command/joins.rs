@@ -1,0 +1,86 @@
+//! `joins`: who tried to join, and why they were let in or not.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::get::{self, Kind};
+use crate::{
+    args::FormatArg,
+    client::{Client, Target},
+    exit::{Exit, Failure},
+    output::Output,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  better-compute joins list
+  better-compute joins show join_01k9m2v7t3c4w8d5e6f7g8h9ja     with the lines that would admit the machine";
+
+/// See who tried to join, and why they were let in or not.
+///
+/// Lists attempts to join with their outcome, or shows one with the reason and with what would admit the machine.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Joins {
+    /// What to do
+    #[command(subcommand)]
+    pub verb: Verb,
+    /// How results are written
+    #[command(flatten)]
+    pub format: FormatArg,
+    /// Which control plane
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// List attempts, the newest first
+    List,
+    /// Show one attempt
+    Show {
+        /// The attempt
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+}
+
+impl Joins {
+    /// Asks and shows.
+    ///
+    /// # Errors
+    /// When the call fails.
+    pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
+        let client = Client::new(&self.target)?;
+        match &self.verb {
+            Verb::List => {
+                let items = get::list(&client, Kind::Joins, None, None).await?;
+                if output.is_json() {
+                    output.json(&json!({ "joins": items }))?;
+                } else {
+                    output.table(&get::table(Kind::Joins, &items, output), "nobody tried to join")?;
+                }
+            }
+            Verb::Show { id } => {
+                let join = client.call("joins.get", &json!({ "join": id })).await?;
+                if output.is_json() {
+                    output.json(&join)?;
+                } else {
+                    show(&join, output)?;
+                }
+            }
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn show(join: &Value, output: &Output) -> Result<(), Failure> {
+    let mut fields = join.clone();
+    let lines = fields.as_object_mut().and_then(|fields| fields.remove("admitBy"));
+    output.line(get::outline(&fields))?;
+    if let Some(lines) = lines.as_ref().and_then(Value::as_str) {
+        output.line(format!("\nThis document would admit the machine; commit it, for example as nodes/NAME.kdl:\n\n{lines}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! `keys`: makes the keys of a control plane whose roles run apart, and hands out what a gateway needs of them.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use schema::clock::SharedClock;
+use store::{Db, DbConfig, migrate};
+
+use crate::{
+    exit::{During as _, Exit, Failure},
+    output,
+    up::{identity, keys::KeyDir, names},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  better-compute keys init --keys /etc/better-compute/keys --trust-domain compute.example.com --database postgres://…
+  better-compute keys gateway --keys /etc/better-compute/keys --out ./fra1-gateway --name gw.fra1.example.com
+
+`up` makes its keys by itself. Nodes believe the first keys for ever: keep the directory safe, and keep a copy of it.";
+
+/// Make the keys of a control plane whose roles run apart.
+///
+/// `init` makes all keys, sealed under a deployment secret, and binds the database to them. `gateway` makes a directory for
+/// one gateway: its certificates and whom it believes, and nothing that could sign for the control plane.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Keys {
+    /// What to do
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What can be done with keys.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Make all keys of a new control plane, and bind a database to them
+    Init {
+        /// Directory for the keys
+        #[arg(long, value_name = "DIR")]
+        keys: PathBuf,
+        /// Trust domain of every identity; fixed for good
+        #[arg(long, value_name = "DOMAIN")]
+        trust_domain: String,
+        /// Admit machines that a file describes; fixed for good
+        #[arg(long)]
+        dev: bool,
+        /// The database
+        #[arg(long, value_name = "URL", env = "DATABASE_URL", hide_env_values = true)]
+        database: String,
+    },
+    /// Make the keys of one gateway
+    Gateway {
+        /// Directory with the control plane's keys
+        #[arg(long, value_name = "DIR")]
+        keys: PathBuf,
+        /// Directory for the gateway's keys
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Name or address under which nodes reach the gateway
+        #[arg(long = "name", value_name = "HOST", required = true)]
+        names: Vec<String>,
+    },
+}
+
+impl Keys {
+    /// Makes them.
+    ///
+    /// # Errors
+    /// When there are keys already, or something cannot be written.
+    pub async fn run(&self, clock: &SharedClock) -> Result<Exit, Failure> {
+        match &self.verb {
+            Verb::Init { keys, trust_domain, dev, database } => init(&KeyDir::at(keys), trust_domain, *dev, database, clock).await?,
+            Verb::Gateway { keys, out, names } => gateway(&KeyDir::at(keys), &KeyDir::at(out), names, clock)?,
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+async fn init(place: &KeyDir, trust_domain: &str, dev: bool, database: &str, clock: &SharedClock) -> Result<(), Failure> {
+    if place.control_plane()?.is_some() {
+        return Err(Failure::failed(format!("{} holds the keys of a control plane already", place.path().display())));
+    }
+    let config = DbConfig::from_url(database).map_err(|error| Failure::usage(error.to_string()))?;
+    migrate::run(&config).await.during("cannot bring the database up to date")?;
+    let db = Db::connect(&config).await.during("cannot connect to the database")?;
+    if identity::stored(&db).await?.is_some() {
+        return Err(Failure::failed("the database belongs to a control plane already").hint("a new control plane gets a database of its own"));
+    }
+    let identity = identity::create(&db, place, trust_domain, dev, clock.now()).await?;
+    output::plain(&format!(
+        "made the keys of {} in {}\npin  {}",
+        identity.realm.trust_domain,
+        place.path().display(),
+        identity.keys.anchor(&identity.realm.fleet_id).pin(),
+    ))
+}
+
+fn gateway(place: &KeyDir, out: &KeyDir, hosts: &[String], clock: &SharedClock) -> Result<(), Failure> {
+    let keys = place.control_plane()?.ok_or_else(|| {
+        Failure::failed(format!("{} holds no keys of a control plane", place.path().display())).hint("`better-compute keys init` makes them")
+    })?;
+    let first = hosts.first().map_or("gateway", String::as_str);
+    let label: String = first.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let issued = keys.issue_gateway(label.trim_matches('-'), &names::for_certificate(hosts, &[]), clock.now()).during("cannot make the gateway's certificates")?;
+    out.store_gateway(&issued)?;
+    output::plain(&format!("made the keys of the gateway {first} in {}", out.path().display()))
+}

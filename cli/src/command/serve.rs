@@ -1,0 +1,199 @@
+//! `serve`: some roles of a control plane, for when they run apart.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+use clap::Args;
+use gateway::{AuthorityClient, ControlPlane, InProcess};
+use pki::{tls, tls::ServingCertificate, verify::NodeVerifier};
+use reconciler::{api, source::SourceConfig};
+use schema::clock::SharedClock;
+use store::{Db, DbConfig, Role, migrate};
+
+use crate::{
+    data_dir::{self, ClientFile},
+    exit::{During as _, Exit, Failure},
+    output,
+    up::{
+        Parts,
+        identity::{self, Identity},
+        keys::KeyDir,
+        logging::LogArgs,
+        names, parts,
+        parts::Authority,
+    },
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  better-compute serve --roles api,source,controllers,scheduler,sinks --keys /etc/better-compute/keys \\
+      --fleet https://git.example.com/fleet.git --listen-internal 0.0.0.0:7445 --gateway https://gw.fra1.example.com:7444
+  better-compute serve --roles gateway --keys /etc/better-compute/gateway --authority control.example.com:7445
+
+Every process needs DATABASE_URL. `better-compute keys` makes the keys, `better-compute migrate` the tables.";
+
+/// Run some roles of a control plane.
+///
+/// The parts of `up`, apart: any number of processes with any roles over one PostgreSQL. A process has only the keys that
+/// its roles need; a gateway forwards what needs authority to the process with the api role, over mutual TLS.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Serve {
+    /// The roles: api, source, controllers, scheduler, sinks, gateway
+    #[arg(long, value_name = "LIST", value_delimiter = ',', required = true, value_parser = role)]
+    pub roles: Vec<Role>,
+    /// Directory with the keys that these roles need
+    #[arg(long, value_name = "DIR")]
+    pub keys: PathBuf,
+    /// The database
+    #[arg(long, value_name = "URL", env = "DATABASE_URL", hide_env_values = true)]
+    pub database: String,
+    /// The fleet repository, for the source role
+    #[arg(long, value_name = "URL-OR-DIR[#BRANCH][:FOLDER]", env = "BETTER_COMPUTE_FLEET")]
+    pub fleet: Option<String>,
+    /// Where the source role keeps what it fetched
+    #[arg(long, value_name = "DIR", env = "BETTER_COMPUTE_DATA")]
+    pub data: Option<PathBuf>,
+    /// Where the API listens
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7443")]
+    pub listen_api: SocketAddr,
+    /// Where nodes dial
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7444")]
+    pub listen_gateway: SocketAddr,
+    /// Where gateways apart reach the api role
+    #[arg(long, value_name = "ADDR")]
+    pub listen_internal: Option<SocketAddr>,
+    /// Where the api role is, for a gateway apart
+    #[arg(long, value_name = "HOST:PORT")]
+    pub authority: Option<String>,
+    /// URL of a gateway, shown with join tokens
+    #[arg(long = "gateway", value_name = "URL")]
+    pub gateways: Vec<String>,
+    /// Name or address under which others reach this machine
+    #[arg(long = "name", value_name = "HOST")]
+    pub names: Vec<String>,
+    /// Write how to reach the API to this file, with a fresh token
+    #[arg(long, value_name = "FILE")]
+    pub client: Option<PathBuf>,
+    /// Log
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+fn role(text: &str) -> Result<Role, String> {
+    text.parse().map_err(|error: store::role::UnknownRole| error.to_string())
+}
+
+impl Serve {
+    /// Runs until it is told to stop.
+    ///
+    /// # Errors
+    /// When something it needs is missing or in the way.
+    pub async fn run(&self, clock: SharedClock) -> Result<Exit, Failure> {
+        self.check()?;
+        self.log.start()?;
+        let database = DbConfig::from_url(&self.database).map_err(|error| Failure::usage(error.to_string()))?;
+        if !migrate::is_current(&database).await.during("cannot look at the database")? {
+            return Err(Failure::failed("the database is not up to date").hint("run `better-compute migrate` first"));
+        }
+        let db = Db::connect(&database).await.during("cannot connect to the database")?;
+        let row = identity::stored(&db)
+            .await?
+            .ok_or_else(|| Failure::failed("the database belongs to no control plane yet").hint("`better-compute keys init` makes one"))?;
+        let parts = Parts::new(db.clone(), clock);
+        if self.needs_authority() {
+            let identity = identity::open(&KeyDir::at(&self.keys), &row)?;
+            self.with_authority(parts, &db, &identity).await?;
+        } else {
+            self.gateway_apart(parts, row.dev).await?;
+        }
+        Ok(Exit::Ok)
+    }
+
+    fn has(&self, role: Role) -> bool {
+        self.roles.contains(&role)
+    }
+
+    fn needs_authority(&self) -> bool {
+        self.roles.iter().any(|role| *role != Role::Gateway)
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        if self.has(Role::Source) && self.fleet.is_none() {
+            return Err(Failure::usage("the source role needs --fleet"));
+        }
+        if !self.needs_authority() && self.authority.is_none() {
+            return Err(Failure::usage("a gateway apart needs --authority, where the api role is"));
+        }
+        if (self.listen_internal.is_some() || self.client.is_some()) && !self.has(Role::Api) {
+            return Err(Failure::usage("--listen-internal and --client belong to the api role"));
+        }
+        Ok(())
+    }
+
+    async fn with_authority(&self, mut parts: Parts, db: &Db, identity: &Identity) -> Result<(), Failure> {
+        let authority = parts.authority(identity);
+        let workers = [Role::Controllers, Role::Scheduler, Role::Sinks];
+        let workers: Vec<Role> = workers.into_iter().filter(|role| self.has(*role)).collect();
+        parts.workers(identity, &authority, &workers);
+        if let (true, Some(fleet)) = (self.has(Role::Source), &self.fleet) {
+            let (config, access) = SourceConfig::parse(fleet).map_err(|error| Failure::usage(error.to_string()))?;
+            let access = access.from_env().during("cannot read the certificates named by BETTER_COMPUTE_GIT_CA")?;
+            parts.source(config, access, &data_dir::locate(self.data.as_deref()));
+        }
+        let gateway_at = if self.has(Role::Gateway) { Some(self.gateway_here(&mut parts, identity, &authority).await?) } else { None };
+        if self.has(Role::Api) {
+            self.api_here(&mut parts, db, identity, &authority, gateway_at).await?;
+        }
+        self.greet()?;
+        parts.run().await
+    }
+
+    async fn api_here(&self, parts: &mut Parts, db: &Db, identity: &Identity, authority: &Authority, gateway: Option<String>) -> Result<(), Failure> {
+        let (listener, at) = parts::bind(self.listen_api, "api").await?;
+        let serving = parts.serving(&identity.keys, names::for_certificate(&self.names, &[at]))?;
+        let gateways: Vec<String> = self.gateways.iter().cloned().chain(gateway).collect();
+        let pin = authority.joins.anchor().pin();
+        if let Some(path) = &self.client {
+            let client = ClientFile {
+                url: names::url(&self.names, at),
+                ca: pki::issue::to_pem(&[identity.keys.root_certificate()]),
+                token: parts::api_token(db, path, "serve").await?,
+                gateway: gateways.first().cloned().unwrap_or_default(),
+                pin: pin.to_string(),
+            };
+            client.write(path)?;
+        }
+        parts.api(listener, serving, api::App { db: db.clone(), gateways, pin, webhook: parts::webhook() });
+        if let Some(address) = self.listen_internal {
+            let (listener, _) = parts::bind(address, "internal").await?;
+            parts.internal(listener, identity, authority)?;
+        }
+        Ok(())
+    }
+
+    async fn gateway_here(&self, parts: &mut Parts, identity: &Identity, authority: &Authority) -> Result<String, Failure> {
+        let (listener, at) = parts::bind(self.listen_gateway, "gateway").await?;
+        let serving = parts.serving(&identity.keys, names::for_certificate(&self.names, &[at]))?;
+        let control_plane: Arc<dyn ControlPlane> = Arc::new(InProcess::new(Arc::clone(&authority.joins)));
+        parts.gateway(listener, serving, identity.keys.node_verifier(), identity.dev, control_plane)?;
+        Ok(names::url(&self.names, at))
+    }
+
+    async fn gateway_apart(&self, mut parts: Parts, dev: bool) -> Result<(), Failure> {
+        let keys = KeyDir::at(&self.keys).gateway()?;
+        let what = "cannot use the gateway's keys";
+        let serving: Arc<ServingCertificate> = ServingCertificate::new(&keys.serving).during(what)?;
+        let verifier: NodeVerifier = keys.node_verifier().during(what)?;
+        let client = tls::internal_client(&keys.internal, &keys.internal_authority(), parts.clock()).during(what)?;
+        let authority = self.authority.clone().unwrap_or_default();
+        let (listener, _) = parts::bind(self.listen_gateway, "gateway").await?;
+        parts.gateway(listener, serving, verifier, dev, Arc::new(AuthorityClient::new(authority, client)))?;
+        self.greet()?;
+        parts.run().await
+    }
+
+    fn greet(&self) -> Result<(), Failure> {
+        let roles: Vec<&str> = self.roles.iter().map(|role| role.as_str()).collect();
+        output::plain(&format!("better-compute serves {}", roles.join(", ")))
+    }
+}

@@ -1,0 +1,288 @@
+//! The answer of `fleet.status`, and its picture. Pure: a document and a moment in, text out.
+
+use schema::time::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::wait::short;
+use crate::output::{
+    Output, Table,
+    table::Cell,
+    text::{Style, count, printable, printable_lines},
+};
+
+/// What `fleet.status` answers, as far as people look at it. What a newer control plane adds is left alone.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Report {
+    trust_domain: Option<String>,
+    dev: bool,
+    verification: Option<String>,
+    pub(super) sources: Vec<Source>,
+    pools: Vec<Pool>,
+    nodes: Nodes,
+    joins: Joins,
+    problems: Vec<Problem>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Nodes {
+    connected: u64,
+    unreachable: u64,
+    lost: u64,
+}
+
+/// A key that the control plane cannot finish, and why.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Problem {
+    reconciler: String,
+    key: String,
+    node: Option<String>,
+    reason: Option<String>,
+    message: Option<String>,
+    since: Option<Timestamp>,
+}
+
+/// One repository.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Source {
+    url: String,
+    branch: String,
+    path: String,
+    /// The word of its state.
+    pub(super) state: String,
+    reason: Option<String>,
+    since: Option<Timestamp>,
+    /// The tip of the branch.
+    pub(super) remote: Option<At>,
+    verified: Option<At>,
+    planned: Option<At>,
+    /// What is in force.
+    pub(super) applied: Option<At>,
+    diagnostics: Vec<Finding>,
+    diagnostics_text: Option<String>,
+}
+
+/// A commit and since when a stage is there.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct At {
+    /// The commit.
+    pub(super) commit: String,
+    at: Timestamp,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Finding {
+    code: String,
+    message: String,
+    file: String,
+    line: u64,
+    column: u64,
+    help: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Pool {
+    name: String,
+    total: u64,
+    connected: u64,
+    assigned: u64,
+    converged: u64,
+    schedulable: u64,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Joins {
+    waiting: Vec<Join>,
+    refused: Vec<Join>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Join {
+    id: String,
+    state: String,
+    name: Option<String>,
+    pool: Option<String>,
+    reason: Option<String>,
+    created_at: Option<Timestamp>,
+}
+
+impl Source {
+    /// Whether the tip of the branch is in force.
+    pub(super) fn is_ok(&self) -> bool {
+        self.state == "ok"
+    }
+}
+
+impl Report {
+    /// Reads an answer; a part that is not as expected is left out.
+    pub(super) fn read(document: &Value) -> Self {
+        Self::deserialize(document).unwrap_or_default()
+    }
+
+    /// Machines in all.
+    pub(super) fn total(&self) -> u64 {
+        self.pools.iter().map(|pool| pool.total).sum()
+    }
+
+    /// Machines that have observed what they should be.
+    pub(super) fn converged(&self) -> u64 {
+        self.pools.iter().map(|pool| pool.converged).sum()
+    }
+
+    /// Machines with a session.
+    pub(super) fn connected(&self) -> u64 {
+        self.pools.iter().map(|pool| pool.connected).sum()
+    }
+
+    /// The picture.
+    pub(super) fn render(&self, output: &Output) -> String {
+        let mut parts = vec![self.headline(output)];
+        parts.extend(self.sources.iter().map(|source| source.render(output)));
+        parts.push(self.pool_table(output));
+        parts.extend(self.join_table(output));
+        parts.extend(self.problem_table(output));
+        parts.join("\n\n")
+    }
+
+    fn headline(&self, output: &Output) -> String {
+        let mut words = vec![format!("trust domain {}", printable(self.trust_domain.as_deref().unwrap_or("-")))];
+        words.extend(self.dev.then(|| "dev (admits described hardware)".to_owned()));
+        words.push(self.verification.clone().unwrap_or_else(|| "unverified".to_owned()));
+        words.push(count(self.nodes.connected, "session"));
+        words.extend((self.nodes.unreachable > 0).then(|| format!("{} unreachable", self.nodes.unreachable)));
+        words.extend((self.nodes.lost > 0).then(|| format!("{} lost", self.nodes.lost)));
+        Style::Dim.paint(&words.join(" · "), output.colour)
+    }
+
+    fn pool_table(&self, output: &Output) -> String {
+        let mut table = Table::new(&["pool", "converged", "connected", "assigned", "schedulable"]);
+        for pool in &self.pools {
+            let style = if pool.converged == pool.total { Style::Good } else { Style::Attention };
+            table.row([
+                pool.name.as_str().into(),
+                Cell::from(format!("{}/{}", pool.converged, pool.total)).style(style),
+                pool.connected.to_string().into(),
+                pool.assigned.to_string().into(),
+                pool.schedulable.to_string().into(),
+            ]);
+        }
+        if table.is_empty() { "no pools yet".to_owned() } else { table.render(output.width, output.colour) }
+    }
+
+    fn join_table(&self, output: &Output) -> Option<String> {
+        if self.joins.waiting.is_empty() && self.joins.refused.is_empty() {
+            return None;
+        }
+        let mut table = Table::new(&["join", "state", "machine", "pool", "reason", "when"]);
+        for join in self.joins.waiting.iter().chain(&self.joins.refused) {
+            let style = if join.state == "refused" { Style::Bad } else { Style::Attention };
+            table.row([
+                join.id.as_str().into(),
+                Cell::from(join.state.as_str()).style(style),
+                join.name.as_deref().unwrap_or("-").into(),
+                join.pool.as_deref().unwrap_or("-").into(),
+                join.reason.as_deref().unwrap_or("-").into(),
+                join.created_at.map_or_else(|| "-".to_owned(), |at| output.ago(at)).into(),
+            ]);
+        }
+        Some(table.render(output.width, output.colour))
+    }
+
+    fn problem_table(&self, output: &Output) -> Option<String> {
+        let mut table = Table::new(&["waits", "of", "for", "since"]);
+        for problem in &self.problems {
+            let why = problem.message.as_deref().or(problem.reason.as_deref()).unwrap_or("-");
+            table.row([
+                problem.node.as_deref().unwrap_or(&problem.key).into(),
+                problem.reconciler.as_str().into(),
+                why.into(),
+                problem.since.map_or_else(|| "-".to_owned(), |at| output.ago(at)).into(),
+            ]);
+        }
+        (!table.is_empty()).then(|| table.render(output.width, output.colour))
+    }
+}
+
+impl Source {
+    fn render(&self, output: &Output) -> String {
+        let since = self.since.map_or_else(String::new, |since| format!(", {}", output.ago(since)));
+        let style = if self.is_ok() { Style::Good } else { Style::Bad };
+        let mut lines = vec![format!("{} {}", Style::Bold.paint(&printable(&self.place()), output.colour), style.paint(&format!("{}{since}", printable(&self.state)), output.colour))];
+        for (stage, at) in [("remote", &self.remote), ("verified", &self.verified), ("planned", &self.planned), ("applied", &self.applied)] {
+            let shown = at.as_ref().map_or_else(|| "-".to_owned(), |at| format!("{}  {}", short(&at.commit), output.ago(at.at)));
+            lines.push(format!("  {stage:<9} {}", printable(&shown)));
+        }
+        if !self.is_ok() && let Some(reason) = &self.reason {
+            lines.push(format!("\n{}", printable_lines(reason)));
+        }
+        lines.extend(self.findings());
+        if !self.is_ok() && self.applied.is_some() {
+            lines.push("the applied commit stays in force; nothing was changed".to_owned());
+        }
+        lines.join("\n")
+    }
+
+    fn place(&self) -> String {
+        let path = if self.path.is_empty() { String::new() } else { format!(":{}", self.path) };
+        format!("{}#{}{path}", self.url, self.branch)
+    }
+
+    fn findings(&self) -> Vec<String> {
+        if let Some(text) = &self.diagnostics_text {
+            return vec![format!("\n{}", printable_lines(text.trim_end()))];
+        }
+        let line = |finding: &Finding| {
+            let help = finding.help.as_ref().map_or_else(String::new, |help| format!("\n    help: {help}"));
+            printable_lines(&format!("  {}:{}:{} {} {}{help}", finding.file, finding.line, finding.column, finding.code, finding.message))
+        };
+        self.diagnostics.iter().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::output::Format;
+
+    fn output() -> Output {
+        Output { format: Format::Text, colour: false, width: Some(100), now: "2026-11-29T12:10:00Z".parse().unwrap() }
+    }
+
+    fn at(commit: &str, minute: u32) -> Value {
+        json!({ "commit": commit.repeat(10), "at": format!("2026-11-29T12:{minute:02}:00Z") })
+    }
+
+    #[test]
+    fn a_quiet_fleet_fits_on_a_few_lines() {
+        let document = json!({
+            "trustDomain": "bc.local", "dev": true, "verification": "unverified", "nodes": { "connected": 3 },
+            "sources": [{ "url": "/srv/fleet", "branch": "main", "path": "", "state": "ok", "since": "2026-11-29T12:08:00Z",
+                "remote": at("abcd", 8), "verified": at("abcd", 8), "planned": at("abcd", 8), "applied": at("abcd", 9) }],
+            "pools": [{ "name": "h100-fra1", "total": 3, "connected": 3, "assigned": 3, "converged": 2, "schedulable": 3 }],
+            "joins": { "waiting": [], "refused": [] },
+        });
+        insta::assert_snapshot!(Report::read(&document).render(&output()));
+    }
+
+    #[test]
+    fn a_broken_commit_shows_why_and_that_nothing_changed() {
+        let document = json!({
+            "sources": [{ "url": "/srv/fleet", "branch": "main", "path": "eu", "state": "fleet-invalid", "reason": "1 error", "since": "2026-11-29T12:09:30Z",
+                "remote": at("beef", 9), "verified": at("beef", 9), "applied": at("abcd", 1),
+                "diagnostics": [{ "code": "BC0203", "message": "unknown key \"sysclt\"", "file": "profiles/gpu-host.kdl", "line": 4, "column": 3, "help": "did you mean \"sysctl\"?" }] }],
+            "problems": [{ "reconciler": "nodespec", "key": "node_1", "node": "fra1-r12", "state": "wait", "reason": "no-target", "message": "its pool has no target yet", "since": "2026-11-29T12:05:00Z" }],
+            "joins": { "waiting": [], "refused": [{ "id": "join_1", "state": "refused", "reason": "token-expired", "createdAt": "2026-11-29T12:09:00Z" }] },
+        });
+        insta::assert_snapshot!(Report::read(&document).render(&output()));
+    }
+}

@@ -1,0 +1,138 @@
+//! What people and programs read: the only place of this crate that writes to the terminal.
+//!
+//! Text goes to standard output in a form that fits the terminal, coloured only when it is one; what is said on the side
+//! (progress, hints, errors) goes to standard error. With `--format json` standard output holds one JSON value.
+
+pub mod age;
+pub mod table;
+pub mod text;
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use clap::ValueEnum;
+use schema::time::Timestamp;
+use serde_json::Value;
+
+use crate::exit::Failure;
+pub use table::Table;
+
+/// How results are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: one JSON value on standard output.
+    Json,
+}
+
+/// Where a command writes, and how.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// How results are written.
+    pub format: Format,
+    /// Whether standard output takes colours.
+    pub colour: bool,
+    /// How many columns a table may take; none when standard output is not a terminal.
+    pub width: Option<usize>,
+    /// The moment that ages are counted from.
+    pub now: Timestamp,
+}
+
+impl Output {
+    /// Looks at standard output and at `NO_COLOR`.
+    #[must_use]
+    pub fn detect(format: Format, now: Timestamp) -> Self {
+        let terminal = io::stdout().is_terminal();
+        let quiet = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let width = terminal.then(|| terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0)));
+        Self { format, colour: terminal && !quiet, width, now }
+    }
+
+    /// Whether results are for programs.
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        self.format == Format::Json
+    }
+
+    /// Writes text and ends the line.
+    ///
+    /// # Errors
+    /// When standard output cannot be written. A reader that went away ends the process quietly.
+    pub fn line(&self, text: impl AsRef<str>) -> Result<(), Failure> {
+        write_or_leave(io::stdout().lock(), text.as_ref())
+    }
+
+    /// Writes one JSON value over several lines.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub fn json(&self, value: &Value) -> Result<(), Failure> {
+        self.line(serde_json::to_string_pretty(value).unwrap_or_default())
+    }
+
+    /// Writes one JSON value on one line, for streams of them.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub fn json_line(&self, value: &Value) -> Result<(), Failure> {
+        self.line(value.to_string())
+    }
+
+    /// Writes a table, or one line that says why there is none.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub fn table(&self, table: &Table, when_empty: &str) -> Result<(), Failure> {
+        if table.is_empty() {
+            return self.line(when_empty);
+        }
+        self.line(table.render(self.width, self.colour))
+    }
+
+    /// Clears the terminal before a picture that is drawn again; nothing when it is not one.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub fn redraw(&self) -> Result<(), Failure> {
+        if self.width.is_some() { self.line("\x1b[2J\x1b[H") } else { Ok(()) }
+    }
+
+    /// How long ago a moment was, for people.
+    #[must_use]
+    pub fn ago(&self, then: Timestamp) -> String {
+        age::ago(then, self.now)
+    }
+}
+
+/// Writes text to standard output without looking at what it is.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub fn plain(text: &str) -> Result<(), Failure> {
+    write_or_leave(io::stdout().lock(), text)
+}
+
+/// Says something on the side.
+pub fn note(text: impl AsRef<str>) {
+    writeln!(io::stderr().lock(), "{}", text.as_ref()).ok();
+}
+
+/// Shows a failure the way every command does.
+pub fn failure(failure: &Failure) {
+    let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let (error, hint) = if colour { ("\x1b[1;31merror\x1b[0m", "\x1b[1;36mhint\x1b[0m") } else { ("error", "hint") };
+    note(format!("{error}: {}", text::printable_lines(&failure.message)));
+    if let Some(text) = &failure.hint {
+        note(format!("{hint}: {text}"));
+    }
+}
+
+fn write_or_leave(mut to: impl io::Write, text: &str) -> Result<(), Failure> {
+    match writeln!(to, "{text}").and_then(|()| to.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => Err(Failure::because("cannot write to standard output", &error)),
+        Ok(()) => Ok(()),
+    }
+}

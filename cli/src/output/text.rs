@@ -1,0 +1,73 @@
+//! Words: what came over the wire made harmless for a terminal, singular and plural, colours.
+
+/// A text on one line without characters that could steer a terminal. What a node or a commit says ends up here.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if steers(c) || c == '\n' || c == '\t' { ' ' } else { c }).collect()
+}
+
+/// The same, keeping the line breaks.
+#[must_use]
+pub fn printable_lines(text: &str) -> String {
+    text.chars().map(|c| if steers(c) { ' ' } else { c }).collect()
+}
+
+fn steers(c: char) -> bool {
+    let direction = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    direction || (c.is_control() && c != '\n' && c != '\t')
+}
+
+/// `1 node`, `3 nodes`.
+#[must_use]
+pub fn count(number: u64, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+}
+
+/// The look of a word on a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Style {
+    /// As it is.
+    #[default]
+    Plain,
+    /// A heading.
+    Bold,
+    /// Less important.
+    Dim,
+    /// As it should be.
+    Good,
+    /// On its way, or worth a look.
+    Attention,
+    /// Wrong.
+    Bad,
+}
+
+impl Style {
+    /// The text in this look, when colours are wanted.
+    #[must_use]
+    pub fn paint(self, text: &str, colour: bool) -> String {
+        let code = match self {
+            Self::Plain => return text.to_owned(),
+            Self::Bold => "1",
+            Self::Dim => "2",
+            Self::Good => "32",
+            Self::Attention => "33",
+            Self::Bad => "31",
+        };
+        if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_words_cannot_steer_a_terminal() {
+        assert_eq!(printable("a\x1b[2Jb\u{202e}c\nd"), "a [2Jb c d");
+    }
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!((count(1, "node"), count(0, "node")), ("1 node".to_owned(), "0 nodes".to_owned()));
+    }
+}

@@ -1,0 +1,123 @@
+//! A working tree as [`Sources`]: what `check` looks at. No git is needed, and no link is followed.
+
+use std::{
+    fs,
+    io::Read as _,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+};
+
+use schema::fleet::{SourceBlob, Sources};
+
+use crate::exit::{During as _, Failure};
+
+const ROOT_FILES: [&str; 3] = ["fleet.kdl", "fleet.yaml", "fleet.yml"];
+
+/// The root of the fleet that is meant: the named directory, else the nearest one from here upwards with a `fleet.kdl`.
+///
+/// # Errors
+/// When the named directory is not one.
+pub fn root(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    if let Some(path) = named {
+        if !path.is_dir() {
+            return Err(Failure::usage(format!("{} is not a directory", path.display())));
+        }
+        return Ok(path.to_owned());
+    }
+    let here = std::env::current_dir().during("cannot tell the current directory")?;
+    let found = here.ancestors().find(|dir| ROOT_FILES.iter().any(|name| dir.join(name).is_file()));
+    Ok(found.unwrap_or(&here).to_owned())
+}
+
+/// Everything below a directory that the language may look at.
+///
+/// # Errors
+/// When the directory itself cannot be listed. What is wrong further down becomes a diagnostic.
+pub fn read(root: &Path) -> Result<Sources, Failure> {
+    let mut sources = Sources::default();
+    let entries = fs::read_dir(root).during(format!("cannot read {}", root.display()))?;
+    walk(entries, "", &mut sources);
+    Ok(sources)
+}
+
+fn walk(entries: fs::ReadDir, below: &str, sources: &mut Sources) {
+    let mut found: Vec<fs::DirEntry> = entries.filter_map(Result::ok).collect();
+    found.sort_by_key(fs::DirEntry::file_name);
+    for entry in found {
+        let name = entry.file_name();
+        if name.as_bytes().first() == Some(&b'.') {
+            continue;
+        }
+        let Some(name) = name.to_str() else {
+            let path = [below.as_bytes(), name.as_bytes()].concat();
+            sources.insert_raw(&path, SourceBlob::BadPath);
+            continue;
+        };
+        let path = format!("{below}{name}");
+        match entry.file_type() {
+            Ok(kind) if kind.is_symlink() => sources.insert(path, SourceBlob::Symlink),
+            Ok(kind) if kind.is_dir() => directory(&entry.path(), path, sources),
+            Ok(kind) if kind.is_file() && Sources::wants(&path) => sources.insert(path, file(&entry.path())),
+            Ok(_) => {}
+            Err(error) => sources.insert(path, SourceBlob::Unreadable { reason: error.to_string() }),
+        }
+    }
+}
+
+fn directory(at: &Path, path: String, sources: &mut Sources) {
+    if at.join(".git").exists() {
+        return sources.insert(path, SourceBlob::Submodule);
+    }
+    match fs::read_dir(at) {
+        Ok(entries) => walk(entries, &format!("{path}/"), sources),
+        Err(error) => sources.insert(path, SourceBlob::Unreadable { reason: error.to_string() }),
+    }
+}
+
+fn file(at: &Path) -> SourceBlob {
+    let read = || -> std::io::Result<SourceBlob> {
+        let file = fs::File::open(at)?;
+        let bytes = file.metadata()?.len();
+        if bytes > Sources::MAX_FILE_BYTES {
+            return Ok(SourceBlob::TooLarge { bytes });
+        }
+        let mut content = Vec::new();
+        file.take(Sources::MAX_FILE_BYTES + 1).read_to_end(&mut content)?;
+        Ok(SourceBlob::Bytes(content.into()))
+    };
+    read().unwrap_or_else(|error| SourceBlob::Unreadable { reason: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_named_and_never_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("fleet.kdl"), "x").unwrap();
+        fs::write(dir.path().join("notes.txt"), "x").unwrap();
+        fs::create_dir_all(dir.path().join(".git")).unwrap();
+        fs::write(dir.path().join(".git/config.yaml"), "x").unwrap();
+        fs::create_dir_all(dir.path().join("vendor/.git")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", dir.path().join("link.kdl")).unwrap();
+        fs::write(dir.path().join("big.kdl"), vec![b' '; 1024 * 1024 + 1]).unwrap();
+        let sources = read(dir.path()).unwrap();
+        let found: Vec<(String, String)> = sources
+            .iter()
+            .map(|(path, blob)| {
+                let kind = match blob {
+                    SourceBlob::Bytes(_) => "bytes",
+                    SourceBlob::Symlink => "link",
+                    SourceBlob::Submodule => "submodule",
+                    SourceBlob::TooLarge { .. } => "large",
+                    SourceBlob::Unreadable { .. } => "unreadable",
+                    SourceBlob::BadPath => "path",
+                };
+                (path.to_string(), kind.to_owned())
+            })
+            .collect();
+        let want = [("big.kdl", "large"), ("fleet.kdl", "bytes"), ("link.kdl", "link"), ("vendor", "submodule")];
+        assert_eq!(found, want.map(|(path, kind)| (path.to_owned(), kind.to_owned())));
+    }
+}

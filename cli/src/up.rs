@@ -1,0 +1,18 @@
+//! Putting a control plane together, for `up` (everything in one process) and for `serve` (some roles of it).
+//!
+//! ```text
+//! data directory ─▶ PostgreSQL ─▶ migrations ─▶ trust domain ─▶ keys ─▶ identity row ─▶ sockets ─▶ roles ─▶ client.json
+//! ```
+//!
+//! [`parts`] holds what runs: one set of tasks under one cancellation. When one of them ends, or a signal comes, all end;
+//! PostgreSQL is stopped last.
+
+pub mod banner;
+pub mod identity;
+pub mod keys;
+pub mod logging;
+pub mod names;
+pub mod parts;
+pub mod trust;
+
+pub use parts::Parts;

@@ -1,0 +1,72 @@
+//! Who a control plane is: keys in a directory and a row in the database, which must belong together.
+
+use pki::{Realm, keys::Keys};
+use schema::time::Timestamp;
+use store::{
+    Db,
+    control_plane::{self, ControlPlane},
+};
+
+use super::keys::KeyDir;
+use crate::exit::{During as _, Failure};
+
+/// A control plane that knows who it is.
+#[derive(Debug)]
+pub struct Identity {
+    /// Its keys.
+    pub keys: Keys,
+    /// Its trust domain and fleet.
+    pub realm: Realm,
+    /// Whether it admits described hardware.
+    pub dev: bool,
+}
+
+/// What is stored about the control plane; `None` before it was made.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn stored(db: &Db) -> Result<Option<ControlPlane>, Failure> {
+    control_plane::find(db).await.during("cannot read who the control plane is")
+}
+
+/// Makes the keys and the row of a new control plane.
+///
+/// # Errors
+/// When the trust domain is none, or something cannot be written.
+pub async fn create(db: &Db, place: &KeyDir, trust_domain: &str, dev: bool, now: Timestamp) -> Result<Identity, Failure> {
+    let keys = match place.control_plane()? {
+        Some(keys) => keys,
+        None => {
+            let keys = Keys::generate(trust_domain, now).map_err(|error| Failure::usage(error.to_string()))?;
+            place.store_control_plane(&keys)?;
+            keys
+        }
+    };
+    let what = "cannot store who the control plane is";
+    let mut txn = db.begin().await.during(what)?;
+    let row = control_plane::ensure(&mut txn, dev, Some(keys.trust_domain())).await.during(what)?;
+    txn.commit().await.during(what)?;
+    belong_together(keys, &row)
+}
+
+/// The keys of a control plane that was made before.
+///
+/// # Errors
+/// When there are none, or they are another control plane's.
+pub fn open(place: &KeyDir, row: &ControlPlane) -> Result<Identity, Failure> {
+    let keys = place.control_plane()?.ok_or_else(|| {
+        Failure::failed(format!("the database belongs to a control plane whose keys are not in {}", place.path().display()))
+            .hint("bring its key directory here; nodes believe those keys and no others")
+    })?;
+    belong_together(keys, row)
+}
+
+fn belong_together(keys: Keys, row: &ControlPlane) -> Result<Identity, Failure> {
+    let stored = row.trust_domain.as_deref().unwrap_or_else(|| keys.trust_domain());
+    if stored != keys.trust_domain() {
+        let message = format!("the keys are for the trust domain {} and the database is for {stored}", keys.trust_domain());
+        return Err(Failure::failed(message).hint("keys and database of one control plane belong together"));
+    }
+    let realm = Realm::new(keys.trust_domain(), row.fleet_id.to_string());
+    Ok(Identity { keys, realm, dev: row.dev })
+}

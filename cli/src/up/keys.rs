@@ -1,0 +1,141 @@
+//! The key directory: one sealed document and the deployment secret that opens it, both for their owner only.
+//!
+//! `up` makes them in its data directory; `better-compute keys` makes and hands them out for `serve`.
+
+use std::{
+    fs::{self, DirBuilder},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
+    path::{Path, PathBuf},
+};
+
+use pki::keys::{GatewayKeys, Keys, generate_secret};
+
+use crate::{
+    data_dir::write_private,
+    exit::{During as _, Failure},
+};
+
+const SECRET: &str = "secret";
+const CONTROL_PLANE: &str = "control-plane.sealed";
+const GATEWAY: &str = "gateway.sealed";
+
+/// A directory of keys.
+#[derive(Debug, Clone)]
+pub struct KeyDir(PathBuf);
+
+impl KeyDir {
+    /// The directory at a path.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The control plane's keys; `None` when there are none yet.
+    ///
+    /// # Errors
+    /// When they cannot be read, are readable by others, or do not open under the secret.
+    pub fn control_plane(&self) -> Result<Option<Keys>, Failure> {
+        let Some(sealed) = self.read(CONTROL_PLANE)? else { return Ok(None) };
+        Keys::open(&sealed, &self.secret()?).map(Some).during(self.what(CONTROL_PLANE))
+    }
+
+    /// A gateway's keys.
+    ///
+    /// # Errors
+    /// When they are not there, cannot be read, are readable by others, or do not open under the secret.
+    pub fn gateway(&self) -> Result<GatewayKeys, Failure> {
+        let sealed = self.read(GATEWAY)?.ok_or_else(|| {
+            Failure::failed(format!("{} holds no keys of a gateway", self.0.display()))
+                .hint("make them where the control plane's keys are: better-compute keys gateway --keys DIR --out DIR --name HOST")
+        })?;
+        GatewayKeys::open(&sealed, &self.secret()?).during(self.what(GATEWAY))
+    }
+
+    /// Stores the control plane's keys, sealed.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn store_control_plane(&self, keys: &Keys) -> Result<(), Failure> {
+        let secret = self.make_secret()?;
+        write_private(&self.0.join(CONTROL_PLANE), &keys.seal(&secret))
+    }
+
+    /// Stores a gateway's keys, sealed.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn store_gateway(&self, keys: &GatewayKeys) -> Result<(), Failure> {
+        let secret = self.make_secret()?;
+        write_private(&self.0.join(GATEWAY), &keys.seal(&secret))
+    }
+
+    fn what(&self, name: &str) -> String {
+        format!("cannot open the keys in {}", self.0.join(name).display())
+    }
+
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
+        let path = self.0.join(name);
+        match fs::metadata(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Failure::because(self.what(name), &error)),
+            Ok(meta) if meta.mode() & 0o077 != 0 => {
+                return Err(Failure::failed(format!("{} can be read by others", path.display())).hint(format!("chmod 600 {}", path.display())));
+            }
+            Ok(_) => {}
+        }
+        fs::read(&path).map(Some).during(self.what(name))
+    }
+
+    fn secret(&self) -> Result<Vec<u8>, Failure> {
+        self.read(SECRET)?.ok_or_else(|| Failure::failed(format!("the deployment secret {} is not there", self.0.join(SECRET).display())))
+    }
+
+    fn make_secret(&self) -> Result<Vec<u8>, Failure> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.0).during(format!("cannot make the directory {}", self.0.display()))?;
+        if let Some(secret) = self.read(SECRET)? {
+            return Ok(secret);
+        }
+        write_private(&self.0.join(SECRET), generate_secret().as_bytes())?;
+        self.secret()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn keys() -> Keys {
+        pki::install_provider();
+        Keys::generate("bc.local", "2026-11-29T12:00:00Z".parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn keys_survive_sealed_and_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = KeyDir::at(dir.path().join("keys"));
+        assert!(place.control_plane().unwrap().is_none());
+        place.store_control_plane(&keys()).unwrap();
+        assert_eq!(place.control_plane().unwrap().unwrap().trust_domain(), "bc.local");
+        for name in [SECRET, CONTROL_PLANE] {
+            assert_eq!(fs::metadata(place.path().join(name)).unwrap().mode() & 0o777, 0o600);
+        }
+        assert_eq!(fs::metadata(place.path()).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn keys_that_others_can_read_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = KeyDir::at(dir.path());
+        place.store_control_plane(&keys()).unwrap();
+        fs::set_permissions(dir.path().join(SECRET), fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(place.control_plane().unwrap_err().message.contains("can be read by others"));
+    }
+}

@@ -1,0 +1,289 @@
+//! The parts that run: one set of tasks under one cancellation. When one ends by itself or a signal comes, all end.
+
+use std::{convert::Infallible, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use pki::{
+    issue::TlsIdentity,
+    keys::Keys,
+    tls::ServingCertificate,
+    token::{Token, TokenKind},
+    verify::NodeVerifier,
+};
+use reconciler::{
+    api,
+    join::{self, JoinConfig, JoinService, Signer},
+    reconcile::{Registry, Shared, worker},
+    source::{self, GitAccess, SourceConfig, SourceRole},
+};
+use schema::{
+    clock::SharedClock,
+    id::{ApiTokenId, GatewayId},
+    time::Timestamp,
+};
+use store::{Db, Role, api_tokens};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::identity::Identity;
+use crate::{
+    data_dir::ClientFile,
+    exit::{During as _, Failure, chain},
+};
+
+/// How long the parts may take to end.
+const DRAIN: Duration = Duration::from_secs(20);
+
+/// Everything that runs in this process.
+#[derive(Debug)]
+pub struct Parts {
+    db: Db,
+    clock: SharedClock,
+    host: String,
+    cancel: CancellationToken,
+    tasks: JoinSet<(&'static str, Result<(), String>)>,
+}
+
+/// What has authority: it lets machines in and signs.
+#[derive(Debug, Clone)]
+pub struct Authority {
+    /// Signs specs, answers and time.
+    pub signer: Arc<Signer>,
+    /// Lets machines in.
+    pub joins: Arc<JoinService>,
+}
+
+impl Parts {
+    /// No parts yet.
+    #[must_use]
+    pub fn new(db: Db, clock: SharedClock) -> Self {
+        let host = super::names::host_name().unwrap_or_else(|| "localhost".to_owned());
+        Self { db, clock, host, cancel: CancellationToken::new(), tasks: JoinSet::new() }
+    }
+
+    /// The clock of this process.
+    #[must_use]
+    pub fn clock(&self) -> SharedClock {
+        Arc::clone(&self.clock)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Prepares what has authority. Nothing runs yet.
+    #[must_use]
+    pub fn authority(&self, identity: &Identity) -> Authority {
+        let realm = identity.realm.clone();
+        let signer = Arc::new(Signer::new(identity.keys.command_root().clone(), realm.clone(), self.now()));
+        let joins = JoinService::new(JoinConfig {
+            db: self.db.clone(),
+            keys: &identity.keys,
+            realm,
+            dev: identity.dev,
+            clock: Arc::clone(&self.clock),
+            signer: Arc::clone(&signer),
+        });
+        Authority { signer, joins: Arc::new(joins) }
+    }
+
+    /// Runs the reconcilers of some roles.
+    pub fn workers(&mut self, identity: &Identity, authority: &Authority, roles: &[Role]) {
+        let registry = Arc::new(Registry::standard());
+        for role in roles {
+            let shared = Shared { db: self.db.clone(), realm: identity.realm.clone(), signer: Arc::clone(&authority.signer) as _ };
+            let (registry, config, cancel) = (Arc::clone(&registry), worker::WorkerConfig::new(*role, self.host.clone()), self.cancel.clone());
+            self.spawn(role.as_str(), async move { worker::run(shared, &registry, config, cancel).await });
+        }
+    }
+
+    /// Follows the fleet repository; what is fetched of it is kept below `data`.
+    pub fn source(&mut self, config: SourceConfig, access: GitAccess, data: &Path) {
+        let (db, host, timing) = (self.db.clone(), self.host.clone(), source::Timing::default());
+        let role = SourceRole { db, config, access, data: data.to_owned(), host, timing };
+        let cancel = self.cancel.clone();
+        self.spawn("source", async move {
+            source::run(role, cancel).await;
+            Ok::<_, Infallible>(())
+        });
+    }
+
+    /// Answers the API.
+    pub fn api(&mut self, listener: TcpListener, serving: Arc<ServingCertificate>, app: api::App) {
+        let tls = Arc::new(pki::tls::api_server(serving, Arc::clone(&self.clock)));
+        let cancel = self.cancel.clone();
+        self.spawn("api", async move { api::run(api::Config { listener, tls, app }, cancel).await });
+    }
+
+    /// Serves gateways that run apart.
+    ///
+    /// # Errors
+    /// When no internal certificate can be made.
+    pub fn internal(&mut self, listener: TcpListener, identity: &Identity, authority: &Authority) -> Result<(), Failure> {
+        let certificate = identity.keys.issue_internal("control-plane", self.now()).during("cannot make the internal certificate")?;
+        let internal = identity.keys.internal_authority();
+        let (service, clock, cancel) = (Arc::clone(&authority.joins), Arc::clone(&self.clock), self.cancel.clone());
+        self.spawn("internal", async move { join::serve(service, listener, &certificate, &internal, clock, cancel).await });
+        Ok(())
+    }
+
+    /// Holds the sessions of nodes.
+    ///
+    /// # Errors
+    /// When the port cannot be handed over.
+    pub fn gateway(
+        &mut self,
+        listener: TcpListener,
+        serving: Arc<ServingCertificate>,
+        verifier: NodeVerifier,
+        dev: bool,
+        control_plane: Arc<dyn gateway::ControlPlane>,
+    ) -> Result<(), Failure> {
+        let config = gateway::Config {
+            gateway_id: GatewayId::generate(),
+            listener: listener.into_std().during("cannot hand the port to the gateway")?,
+            serving,
+            verifier,
+            dev,
+            db: self.db.clone(),
+            control_plane,
+            clock: Arc::clone(&self.clock),
+            limits: gateway::Limits::default(),
+            timing: gateway::Timing::default(),
+        };
+        let cancel = self.cancel.clone();
+        self.spawn("gateway", async move { gateway::run(config, cancel).await });
+        Ok(())
+    }
+
+    /// Makes a serving certificate, and makes it again before it is too old.
+    ///
+    /// # Errors
+    /// When a name cannot stand in a certificate.
+    pub fn serving(&mut self, keys: &Keys, names: Vec<String>) -> Result<Arc<ServingCertificate>, Failure> {
+        let what = "cannot make a serving certificate";
+        let first = keys.issue_serving(&names, self.now()).during(what)?;
+        let serving = ServingCertificate::new(&first).during(what)?;
+        let renewed = Arc::clone(&serving);
+        let (keys, clock, cancel) = (keys.clone(), Arc::clone(&self.clock), self.cancel.clone());
+        self.spawn("certificates", async move {
+            renew(&renewed, first, || keys.issue_serving(&names, clock.now()), &clock, cancel).await;
+            Ok::<_, Infallible>(())
+        });
+        Ok(serving)
+    }
+
+    fn spawn<E: std::error::Error + 'static>(&mut self, name: &'static str, run: impl Future<Output = Result<(), E>> + Send + 'static) {
+        self.tasks.spawn(async move { (name, run.await.map_err(|error| chain(&error))) });
+    }
+
+    /// Runs until a signal comes or a part ends, then ends all of them.
+    ///
+    /// # Errors
+    /// When a part ended by itself.
+    pub async fn run(mut self) -> Result<(), Failure> {
+        let mut terminate = signal(SignalKind::terminate()).during("cannot listen for signals")?;
+        let mut interrupt = signal(SignalKind::interrupt()).during("cannot listen for signals")?;
+        let ended = tokio::select! {
+            _ = terminate.recv() => None,
+            _ = interrupt.recv() => None,
+            Some(ended) = self.tasks.join_next() => Some(ended),
+        };
+        tracing::info!("stopping");
+        self.cancel.cancel();
+        let drained = async { while self.tasks.join_next().await.is_some() {} };
+        tokio::select! {
+            done = tokio::time::timeout(DRAIN, drained) => {
+                if done.is_err() {
+                    tracing::warn!(seconds = DRAIN.as_secs(), "some parts did not end in time and are dropped");
+                }
+            }
+            _ = interrupt.recv() => tracing::warn!("stopping without waiting"),
+        }
+        self.tasks.shutdown().await;
+        tokio::time::timeout(Duration::from_secs(5), self.db.close()).await.ok();
+        match ended {
+            None => Ok(()),
+            Some(Ok((name, Ok(())))) => Err(Failure::failed(format!("the {name} role ended by itself"))),
+            Some(Ok((name, Err(error)))) => Err(Failure::failed(format!("the {name} role failed: {error}"))),
+            Some(Err(error)) => Err(Failure::because("a role ended", &error)),
+        }
+    }
+}
+
+async fn renew<E: std::error::Error + 'static>(
+    serving: &ServingCertificate,
+    mut current: TlsIdentity,
+    issue: impl Fn() -> Result<TlsIdentity, E>,
+    clock: &SharedClock,
+    cancel: CancellationToken,
+) {
+    const LOOK: Duration = Duration::from_secs(3600);
+    let mut made = clock.now();
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = tokio::time::sleep(LOOK) => {}
+        }
+        let now = clock.now();
+        let half = current.not_after().map_or(0, |end| (end.as_second() - made.as_second()) / 2);
+        if now.as_second() - made.as_second() < half {
+            continue;
+        }
+        match issue() {
+            Ok(next) => match serving.replace(&next) {
+                Ok(()) => {
+                    tracing::info!("made the next serving certificate");
+                    (current, made) = (next, now);
+                }
+                Err(error) => tracing::error!(error = chain(&error), "cannot use the next serving certificate"),
+            },
+            Err(error) => tracing::error!(error = chain(&error), "cannot make the next serving certificate"),
+        }
+    }
+}
+
+/// Binds a port.
+///
+/// # Errors
+/// When it is taken, or not ours to take.
+pub async fn bind(address: SocketAddr, what: &str) -> Result<(TcpListener, SocketAddr), Failure> {
+    let failed = |error: std::io::Error| {
+        let failure = Failure::because(format!("cannot listen on {address} for the {what}"), &error);
+        if error.kind() == std::io::ErrorKind::AddrInUse {
+            return failure.hint(format!("another process has that port; choose one with --listen-{what}, or 127.0.0.1:0 for any free one"));
+        }
+        failure
+    };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let local = listener.local_addr().map_err(failed)?;
+    Ok((listener, local))
+}
+
+/// The token in a client file when it still works, else a fresh one that may do everything.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn api_token(db: &Db, file: &Path, actor: &str) -> Result<String, Failure> {
+    let what = "cannot make an API token";
+    if let Some(client) = ClientFile::read(file)? && still_works(db, &client.token).await.during(what)? {
+        return Ok(client.token);
+    }
+    api::tokens::bootstrap(db, "client.json", &["*"], actor).await.during(what)
+}
+
+async fn still_works(db: &Db, text: &str) -> Result<bool, store::DbError> {
+    let Ok(token) = Token::parse(TokenKind::Api, text) else { return Ok(false) };
+    let Ok(id) = format!("{}{}", ApiTokenId::PREFIX, token.id()).parse() else { return Ok(false) };
+    Ok(api_tokens::find_valid(db, id).await?.is_some_and(|stored| token.matches(&stored.token.hash)))
+}
+
+/// Who may poke the source over HTTP: whoever has `BETTER_COMPUTE_WEBHOOK_SECRET`.
+#[must_use]
+pub fn webhook() -> Option<api::Webhook> {
+    let secret = std::env::var("BETTER_COMPUTE_WEBHOOK_SECRET").ok().filter(|secret| !secret.is_empty())?;
+    Some(api::Webhook { source: source::FLEET.to_owned(), secret })
+}

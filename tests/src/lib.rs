@@ -1,0 +1,24 @@
+//! The harness of the end-to-end tests: real repositories, real processes, real faults.
+//!
+//! A test lives in a [`World`], a directory of its own that is empty again afterwards. In it are a fleet repository
+//! ([`repo`]), a control plane ([`up`]), machines ([`node`]) and, between them when a test wants one, a wire that can be
+//! cut ([`proxy`]). What a test knows about the control plane it asks through the command line that people use ([`cli`]).
+//! Nothing here sleeps for a fixed time: [`wait`] looks until a condition holds or its deadline has passed.
+
+pub mod cli;
+pub mod hardware;
+pub mod node;
+pub mod process;
+pub mod proxy;
+pub mod repo;
+pub mod up;
+pub mod wait;
+pub mod world;
+
+pub use cli::Cli;
+pub use node::Node;
+pub use proxy::Proxy;
+pub use repo::Repo;
+pub use up::Up;
+pub use wait::{until, until_some};
+pub use world::World;
