@@ -25,6 +25,8 @@ pub mod worker;
 mod context;
 mod execute;
 mod registry;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use context::{Context, Shared, SpecSigner};
 pub use outcome::{Failure, Outcome, WaitReason};
