@@ -116,6 +116,12 @@ mod tests {
     }
 
     #[test]
+    fn a_stored_hash_stays_good() {
+        let token = Token::parse(TokenKind::Join, "bcjt_01abc.AAAA").expect("a token");
+        assert_eq!(token.hash().to_string(), "sha256:1e21f3368544f57b97cb1a780874f1e04feb0a74f54818c1d88698147cbe50b6");
+    }
+
+    #[test]
     fn a_token_of_one_kind_is_not_one_of_the_other() {
         let text = Token::mint(TokenKind::Join, "x").reveal();
         assert_eq!(Token::parse(TokenKind::Api, &text).map(|_| ()), Err(BadToken(TokenKind::Api)));

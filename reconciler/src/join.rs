@@ -37,12 +37,15 @@ pub mod signer;
 
 mod admit;
 mod authority;
+mod knocks;
 mod renew;
 mod wire;
 
 pub use authority::{ServeError, serve};
 pub use refusal::{JoinRefusal, RenewRefusal};
 pub use signer::Signer;
+
+use knocks::Knocks;
 
 /// The version of the trust bundle that says what the first anchor says.
 const FIRST_BUNDLE: u64 = 1;
@@ -77,6 +80,7 @@ pub struct JoinService {
     join_key: JoinKey,
     anchor: Anchor,
     bundle: SignedBundle,
+    knocks: Knocks,
 }
 
 impl JoinService {
@@ -86,6 +90,7 @@ impl JoinService {
         let JoinConfig { db, keys, realm, dev, clock, signer } = config;
         let anchor = keys.anchor(&realm.fleet_id);
         let bundle = keys.command_root().sign_bundle(&TrustBundle::of_anchor(&anchor, FIRST_BUNDLE));
+        let knocks = Knocks::new(clock.now());
         Self {
             db,
             dev,
@@ -96,6 +101,7 @@ impl JoinService {
             join_key: keys.join_key().clone(),
             anchor,
             bundle,
+            knocks,
             realm,
         }
     }

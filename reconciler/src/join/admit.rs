@@ -305,6 +305,9 @@ impl JoinService {
             pool = trace.pool,
             "a machine did not join: {message}"
         );
+        if !self.knocks.take(self.clock.now()) {
+            return Ok(());
+        }
         let mut txn = self.db.begin().await?;
         joins::upsert(&mut txn, &trace.row(state, refusal.code(), &message, None)).await?;
         txn.commit().await
