@@ -5,10 +5,10 @@ CREATE FUNCTION node_bucket(n nodes) RETURNS text
     AS $$
     SELECT CASE
         WHEN n.role <> 'host' THEN 'excluded'
-        WHEN NOT (n.trust = 'platform'
-                  OR (n.trust = 'tenant-owned'
-                      AND n.owner_tenant IS NOT NULL
-                      AND n.owner_tenant = (SELECT p.owner_tenant FROM pools p WHERE p.name = n.pool))) THEN 'excluded'
+        -- IS NOT TRUE: a pool or an owner that is missing makes the comparison null, and null is not ours.
+        WHEN (n.trust = 'platform'
+              OR (n.trust = 'tenant-owned'
+                  AND n.owner_tenant = (SELECT p.owner_tenant FROM pools p WHERE p.name = n.pool))) IS NOT TRUE THEN 'excluded'
         WHEN n.maintenance OR n.cordoned THEN 'maintenance'
         WHEN n.provision_state NOT IN ('adopted', 'deployed') THEN 'provisioning'
         WHEN n.observed_generation < 1 THEN 'provisioning'

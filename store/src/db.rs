@@ -1,10 +1,10 @@
 //! The connection pool and the transaction that every write goes through.
 
-use std::{collections::BTreeSet, str::FromStr, time::Duration};
+use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
 
 use schema::time::Timestamp;
 use sqlx::{
-    PgConnection, PgPool, Postgres, Transaction,
+    ConnectOptions, PgConnection, PgPool, Postgres, Transaction,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Where PostgreSQL is and how many connections this process takes of it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct DbConfig {
     pub(crate) options: PgConnectOptions,
     max_connections: u32,
@@ -28,6 +28,19 @@ impl DbConfig {
     pub fn from_url(url: &str) -> Result<Self, DbError> {
         let options = PgConnectOptions::from_str(url).map_err(|e| DbError::other(format!("the database URL is not usable: {e}")))?;
         Ok(Self::from_options(options))
+    }
+
+    /// The URL of this server and database, password included: for the environment of another process, never for a log.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let mut url = self.options.to_url_lossy().to_string();
+        if let Some(socket) = self.options.get_socket() {
+            url.push_str("&host=");
+            for byte in socket.as_os_str().as_encoded_bytes() {
+                url.push_str(&format!("%{byte:02X}"));
+            }
+        }
+        url
     }
 
     pub(crate) fn from_options(options: PgConnectOptions) -> Self {
@@ -46,6 +59,13 @@ impl DbConfig {
     pub(crate) fn with_database(mut self, name: &str) -> Self {
         self.options = self.options.database(name);
         self
+    }
+}
+
+impl fmt::Debug for DbConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = self.options.get_socket().map_or_else(|| self.options.get_host().to_owned(), |socket| socket.display().to_string());
+        f.debug_struct("DbConfig").field("place", &place).field("database", &self.options.get_database()).finish_non_exhaustive()
     }
 }
 

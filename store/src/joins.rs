@@ -113,7 +113,8 @@ macro_rules! select {
     };
 }
 
-/// Stores an attempt, or what became of the same request since, and answers its id.
+/// Stores an attempt, or what became of the same request since, and answers its id. One that was admitted stays so. Of the
+/// refused ones the newest thousand are kept: anybody may knock.
 ///
 /// # Errors
 /// When the statement fails.
@@ -126,6 +127,7 @@ pub async fn upsert(txn: &mut Txn, join: &NewJoin) -> Result<JoinId, DbError> {
                token_id = EXCLUDED.token_id, hardware_key = EXCLUDED.hardware_key, claims = EXCLUDED.claims,
                node_id = EXCLUDED.node_id, conflict_with = EXCLUDED.conflict_with, peer = EXCLUDED.peer,
                attempts = j.attempts + 1, updated_at = compute_now()
+           WHERE j.state <> 'admitted'
            RETURNING id"#,
         JoinId::generate().as_uuid(),
         join.state.as_str(),
@@ -140,8 +142,20 @@ pub async fn upsert(txn: &mut Txn, join: &NewJoin) -> Result<JoinId, DbError> {
         join.conflict_with.map(NodeId::as_uuid),
         join.peer,
     )
-    .fetch_one(txn.conn())
+    .fetch_optional(txn.conn())
     .await?;
+    if join.state == JoinState::Refused {
+        sqlx::query!(
+            r#"DELETE FROM joins
+               WHERE id IN (SELECT id FROM joins WHERE state = 'refused' ORDER BY updated_at DESC, id DESC OFFSET 1000)"#,
+        )
+        .execute(txn.conn())
+        .await?;
+    }
+    let id = match id {
+        Some(id) => id,
+        None => sqlx::query_scalar!("SELECT id FROM joins WHERE csr_hash = $1", convert::digest_column(&join.csr_hash)).fetch_one(txn.conn()).await?,
+    };
     Ok(JoinId::from_uuid(id))
 }
 

@@ -31,6 +31,15 @@ pub async fn list(db: &Db, id: NodeId) -> Result<BTreeMap<InventorySection, Stor
         .collect()
 }
 
+/// The digests of one node's sections, without the documents: what a gateway compares with Hello.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn digests(db: &Db, id: NodeId) -> Result<BTreeMap<InventorySection, Digest>, DbError> {
+    let rows = sqlx::query!("SELECT section, digest FROM node_inventory WHERE node_id = $1", id.as_uuid()).fetch_all(db.pool()).await?;
+    rows.into_iter().map(|row| Ok((convert::word("inventory section", &row.section)?, convert::digest(&row.digest)?))).collect()
+}
+
 /// Stores sections, those that changed.
 ///
 /// # Errors

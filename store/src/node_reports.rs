@@ -50,7 +50,7 @@ pub struct Mark {
     pub seq: u64,
 }
 
-/// Stores reports whose session is still the node's present one, and answers the nodes whose session is. A repeated report
+/// Stores reports whose session is the node's latest one, closed or not, and answers the nodes whose session is. A repeated report
 /// is kept once. The session's row is held until the commit, so no other session begins in between.
 ///
 /// # Errors
@@ -64,7 +64,6 @@ pub async fn insert(txn: &mut Txn, reports: &[NewReport]) -> Result<Vec<NodeId>,
         r#"SELECT s.node_id, s.epoch
            FROM sessions s
            JOIN UNNEST($1::uuid[], $2::bigint[]) AS r (node_id, epoch) ON r.node_id = s.node_id AND r.epoch = s.epoch
-           WHERE s.disconnected_at IS NULL
            ORDER BY s.node_id
            FOR SHARE OF s"#,
         &ids,

@@ -201,6 +201,16 @@ pub async fn latest(db: &Db) -> Result<Option<Revision>, DbError> {
     Ok(list(db, None, 1).await?.pop())
 }
 
+/// The sequence number of the newest revision, zero before the first: what a transaction compares to see that no apply came
+/// in between.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn latest_seq(txn: &mut Txn) -> Result<u64, DbError> {
+    let seq = sqlx::query_scalar!(r#"SELECT COALESCE(max(seq), 0) AS "seq!" FROM revisions"#).fetch_one(txn.conn()).await?;
+    Ok(u64::try_from(seq).unwrap_or(0))
+}
+
 /// Revisions, newest first, before a sequence number.
 ///
 /// # Errors

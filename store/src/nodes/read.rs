@@ -61,16 +61,19 @@ pub async fn get_by_name(db: &Db, name: &str) -> Result<Node, GetError> {
     find_by_name(db, name).await?.ok_or_else(|| GetError::Missing(name.to_owned()))
 }
 
-/// The node, not retired, whose trusted hardware key this is.
+/// The node, not retired, that has this hardware key; one that is trusted before one that is not.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn find_by_hardware_key(db: &Db, key: &Digest) -> Result<Option<Node>, DbError> {
-    select!("WHERE hardware_key = $1 AND hardware_key_trusted AND provision_state <> 'retired'", convert::digest_column(key))
-        .fetch_optional(db.pool())
-        .await?
-        .map(Row::read)
-        .transpose()
+    select!(
+        "WHERE hardware_key = $1 AND provision_state <> 'retired' ORDER BY hardware_key_trusted DESC, id LIMIT 1",
+        convert::digest_column(key),
+    )
+    .fetch_optional(db.pool())
+    .await?
+    .map(Row::read)
+    .transpose()
 }
 
 /// Locks one node until the end of the transaction.

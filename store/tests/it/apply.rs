@@ -1,1 +1,287 @@
-//! Facts about apply.
+//! What apply writes: revision, objects, pools, targets, nodes and wake-ups, together or not at all.
+
+use std::collections::BTreeMap;
+
+use schema::{
+    digest::Digest,
+    generation::Generation,
+    id::{PlanId, RevisionId},
+    name::Name,
+    node::{Hold, HoldSource, PoolClass, Role},
+    object::Kind,
+};
+use serde_json::json;
+use store::{
+    Db,
+    fleet_holds::{self, NewFleetHold},
+    nodes::{self, Assignment, Declared},
+    plans::{self, NewPlan, PlanState},
+    pools::{self, NewPool, Target},
+    queue,
+    revisions::{self, NewRevision, ObjectChange, ObjectState},
+    sources::{self, AdvanceError, Stage},
+    testing::TestDb,
+};
+
+use crate::{commit, name, new_node, node, read};
+
+/// Applies a revision with these changes, from a source that is made when it is missing.
+pub(crate) async fn revision(db: &Db, commit_id: &str, changes: &[ObjectChange]) -> RevisionId {
+    let new = NewRevision {
+        id: RevisionId::generate(),
+        source: "fleet".to_owned(),
+        commit: commit_id.to_owned(),
+        tree: "t".to_owned(),
+        branch: "main".to_owned(),
+        author: "Ada <ada@example.org>".to_owned(),
+        committer: "Ada <ada@example.org>".to_owned(),
+        subject: "change".to_owned(),
+        committed_at: db.now().await.expect("now"),
+        applied_by: "source".to_owned(),
+        digest: Digest::of(commit_id),
+        summary: json!({"changed": changes.len()}),
+    };
+    commit!(db, |txn| {
+        sources::ensure(&mut txn, "fleet", "/repo", "main", "").await.expect("a source");
+        revisions::insert(&mut txn, &new, changes).await.expect("a revision");
+    });
+    new.id
+}
+
+fn change(text: &str, doc: &str, state: ObjectState) -> ObjectChange {
+    ObjectChange { object: text.parse().expect("an address"), digest: Digest::of(doc), doc: doc.to_owned(), file: "a.kdl".to_owned(), line: 3, state }
+}
+
+#[tokio::test]
+async fn a_revision_brings_its_objects_and_the_next_one_a_delta() {
+    let test = TestDb::create().await;
+    assert!(revisions::latest(test.db()).await.expect("latest").is_none());
+    let one = revision(test.db(), "1", &[change("pool/a", "{}", ObjectState::Declared), change("pool/b", "{}", ObjectState::Declared), change("site/x", "{\"r\":1}", ObjectState::Declared)]).await;
+    let two = revision(test.db(), "2", &[change("pool/b", "{\"n\":2}", ObjectState::Declared), change("site/x", "{\"r\":1}", ObjectState::Retained)]).await;
+    let objects = revisions::objects(test.db()).await.expect("objects");
+    let short: Vec<_> = objects.iter().map(|o| (o.object.to_string(), o.doc.as_str(), o.state, o.revision)).collect();
+    assert_eq!(
+        short,
+        [
+            ("pool/a".to_owned(), "{}", ObjectState::Declared, one),
+            ("pool/b".to_owned(), "{\"n\":2}", ObjectState::Declared, two),
+            ("site/x".to_owned(), "{\"r\":1}", ObjectState::Retained, two),
+        ]
+    );
+    assert_eq!(revisions::objects_of(test.db(), Kind::Pool).await.expect("objects").len(), 2);
+    assert_eq!(revisions::find_object(test.db(), &"site/x".parse().expect("an address")).await.expect("find").map(|o| o.line), Some(3));
+    let listed = revisions::list(test.db(), None, 10).await.expect("list");
+    assert_eq!(listed.iter().map(|r| r.revision.id).collect::<Vec<_>>(), [two, one]);
+    assert_eq!(revisions::list(test.db(), Some(listed[0].seq), 10).await.expect("list").len(), 1);
+    let mut txn = test.db().begin().await.expect("begin");
+    assert_eq!(revisions::latest_seq(&mut txn).await.expect("seq"), listed[0].seq);
+}
+
+#[tokio::test]
+async fn stages_move_by_compare_and_swap() {
+    let test = TestDb::create().await;
+    commit!(test.db(), |txn| sources::ensure(&mut txn, "fleet", "/repo", "", "").await.expect("ensure"));
+    let advance = async |stage, expected: Option<&str>, to: &str| {
+        let mut txn = test.db().begin().await.expect("begin");
+        sources::advance(&mut txn, "fleet", stage, expected, to).await?;
+        txn.commit().await.expect("commit");
+        Ok::<(), AdvanceError>(())
+    };
+    for stage in [Stage::Remote, Stage::Verified, Stage::Planned, Stage::Applied] {
+        advance(stage, None, "c1").await.expect("the first");
+        assert!(matches!(advance(stage, None, "c2").await, Err(AdvanceError::Moved { .. })), "{stage:?}");
+        advance(stage, Some("c1"), "c1").await.expect("staying is no error");
+    }
+    advance(Stage::Remote, Some("c1"), "c2").await.expect("on");
+    commit!(test.db(), |txn| {
+        sources::set_branch(&mut txn, "fleet", "main").await.expect("branch");
+        sources::set_state(&mut txn, "fleet", "broken", Some("a typo"), Some(&json!([{"code": "BC0101"}]))).await.expect("state");
+        sources::accept(&mut txn, "fleet", Some("c9")).await.expect("accept");
+        sources::touch_checked(&mut txn, "fleet").await.expect("checked");
+    });
+    let source = sources::find(test.db(), "fleet").await.expect("find").expect("a source");
+    let commits = [&source.remote, &source.verified, &source.planned, &source.applied].map(|at| at.as_ref().map(|at| at.commit.as_str()));
+    assert_eq!(commits, [Some("c2"), Some("c1"), Some("c1"), Some("c1")]);
+    assert_eq!((source.branch.as_str(), source.state.as_str(), source.accepted.as_deref()), ("main", "broken", Some("c9")));
+    commit!(test.db(), |txn| sources::set_state(&mut txn, "fleet", "broken", Some("a typo"), None).await.expect("state"));
+    let again = sources::list(test.db()).await.expect("list").remove(0);
+    assert_eq!((again.since, again.detail), (source.since, None));
+    let kept = commit!(test.db(), |txn| sources::ensure(&mut txn, "fleet", "/other", "main", "sub").await.expect("ensure"));
+    assert_eq!((kept.url.as_str(), kept.verified), ("/other", source.verified));
+    assert!(matches!(advance_missing(test.db()).await, Err(AdvanceError::Missing(_))));
+}
+
+async fn advance_missing(db: &Db) -> Result<(), AdvanceError> {
+    let mut txn = db.begin().await.expect("begin");
+    sources::advance(&mut txn, "nothing", Stage::Remote, None, "c").await
+}
+
+#[tokio::test]
+async fn a_new_plan_supersedes_the_open_one() {
+    let test = TestDb::create().await;
+    let plan = |commit_id: &str| NewPlan {
+        id: PlanId::generate(),
+        source: "fleet".to_owned(),
+        commit: commit_id.to_owned(),
+        base_commit: None,
+        digest: Digest::of("{}"),
+        doc: "{}".to_owned(),
+    };
+    let (one, two) = (plan("1"), plan("2"));
+    for new in [&one, &two] {
+        commit!(test.db(), |txn| plans::insert(&mut txn, new).await.expect("insert"));
+    }
+    assert_eq!(plans::find(test.db(), one.id).await.expect("find").map(|plan| plan.state), Some(PlanState::Superseded));
+    commit!(test.db(), |txn| plans::set_state(&mut txn, two.id, PlanState::Applied).await.expect("state"));
+    let found = plans::find_by_commit(test.db(), "fleet", "2").await.expect("find").expect("a plan");
+    assert_eq!((found.id, found.state, found.doc.as_str()), (two.id, PlanState::Applied, "{}"));
+    let ids = |plans: Vec<plans::Plan>| plans.into_iter().map(|plan| plan.id).collect::<Vec<_>>();
+    assert_eq!(ids(plans::list(test.db(), None, 10).await.expect("list")), [two.id, one.id]);
+    assert_eq!(ids(plans::list(test.db(), Some(two.id), 10).await.expect("list")), [one.id]);
+}
+
+#[tokio::test]
+async fn holds_of_a_gate_are_replaced_as_one() {
+    let test = TestDb::create().await;
+    let hold = |subject: &str, reason: &str| NewFleetHold {
+        subject: subject.to_owned(),
+        hold: Hold { source: HoldSource::Git, owner: "ada".to_owned(), reason: reason.to_owned(), until: None, place: Some("f.kdl:1".to_owned()) },
+    };
+    let replace = async |holds: &[NewFleetHold]| {
+        commit!(test.db(), |txn| fleet_holds::replace(&mut txn, "freeze", HoldSource::Git, holds).await.expect("replace"));
+        fleet_holds::list(test.db()).await.expect("list")
+    };
+    let first = replace(&[hold("pool/a", "x"), hold("pool/b", "y")]).await;
+    assert_eq!(first.len(), 2);
+    let second = replace(&[hold("pool/b", "z")]).await;
+    assert_eq!((second.len(), second[0].hold.reason.as_str(), second[0].created_at), (1, "z", first[1].created_at));
+}
+
+fn target(doc: &str) -> Target {
+    Target { digest: Digest::of(doc), pool: name("h100"), profile: name("gpu"), doc: doc.to_owned() }
+}
+
+fn pool(to: &Target) -> NewPool {
+    NewPool {
+        name: name("h100"),
+        site: name("fra1"),
+        class: PoolClass::MetalHost,
+        owner_tenant: None,
+        policy: json!({"lost-after": "5m"}),
+        target: Some(to.digest),
+        profile_targets: BTreeMap::from([(name("gpu"), to.digest)]),
+    }
+}
+
+#[tokio::test]
+async fn pools_keep_their_target_and_a_target_stays_for_who_was_assigned_it() {
+    let test = TestDb::create().await;
+    let revision = revision(test.db(), "1", &[]).await;
+    let (old, new) = (target("{\"v\":1}"), target("{\"v\":2}"));
+    for one in [&old, &new] {
+        commit!(test.db(), |txn| {
+            pools::lock_all(&mut txn).await.expect("lock");
+            pools::insert_targets(&mut txn, &[one.clone(), one.clone()]).await.expect("targets");
+            pools::upsert(&mut txn, revision, &[pool(one)]).await.expect("pools");
+        });
+    }
+    let stored = pools::find(test.db(), "h100").await.expect("find").expect("a pool");
+    assert_eq!((stored.target, stored.revision), (Some(new.digest), Some(revision)));
+    assert_eq!(stored.profile_targets, BTreeMap::from([(name("gpu"), new.digest)]));
+    assert_eq!(pools::find_target(test.db(), &old.digest).await.expect("find"), Some(old));
+    let mut txn = test.db().begin().await.expect("begin");
+    assert_eq!(pools::find_shared(&mut txn, "h100").await.expect("find"), Some(stored));
+    drop(txn);
+    commit!(test.db(), |txn| pools::delete(&mut txn, &[name("h100")]).await.expect("delete"));
+    assert!(pools::list(test.db()).await.expect("list").is_empty());
+}
+
+fn declared(node: &nodes::Node, to: &Target, assign: bool) -> Declared {
+    Declared {
+        id: node.id,
+        site: node.site.clone(),
+        pool: node.pool.clone(),
+        role: Role::Host,
+        labels: BTreeMap::from([("rack".to_owned(), "r1".to_owned())]),
+        declared: true,
+        target: Some(to.digest),
+        target_overlay: "{\"profile\":\"gpu\"}".to_owned(),
+        assign,
+    }
+}
+
+#[tokio::test]
+async fn declaring_nodes_assigns_those_that_should_be_and_names_those_that_moved() {
+    let test = TestDb::create().await;
+    let (a, b) = (node(test.db(), "a").await, node(test.db(), "b").await);
+    let to = target("{}");
+    commit!(test.db(), |txn| pools::insert_targets(&mut txn, std::slice::from_ref(&to)).await.expect("targets"));
+    let declare = async || commit!(test.db(), |txn| nodes::declare(&mut txn, &[declared(&a, &to, true), declared(&b, &to, false)]).await.expect("declare"));
+    assert_eq!(declare().await, [a.id]);
+    assert!(declare().await.is_empty(), "nothing moves twice");
+    let (after_a, after_b) = (read(test.db(), a.id).await, read(test.db(), b.id).await);
+    assert_eq!((after_a.assigned, after_a.assigned_overlay.as_str(), after_a.declared), (Some(to.digest), "{\"profile\":\"gpu\"}", true));
+    assert_eq!((after_b.target, after_b.assigned, after_b.assigned_overlay.as_str()), (Some(to.digest), None, "{}"));
+    assert!(after_b.version > b.version);
+
+    let mut txn = test.db().begin().await.expect("begin");
+    let view = nodes::declared_view(&mut txn).await.expect("view");
+    assert_eq!(view.iter().map(|one| (one.name.clone(), one.assigned)).collect::<Vec<(Name, _)>>(), [(name("a"), Some(to.digest)), (name("b"), None)]);
+    let all = [Assignment { id: a.id, target: to.digest, overlay: "{}".to_owned() }, Assignment { id: b.id, target: to.digest, overlay: "{}".to_owned() }];
+    assert_eq!(nodes::assign(&mut txn, &all).await.expect("assign").len(), 2);
+    assert_eq!(nodes::set_targets(&mut txn, &all).await.expect("targets").len(), 2);
+    assert!(nodes::set_targets(&mut txn, &all).await.expect("targets").is_empty());
+}
+
+#[tokio::test]
+async fn progress_counts_what_is_really_there() {
+    let test = TestDb::create().await;
+    let revision = revision(test.db(), "1", &[]).await;
+    let to = target("{}");
+    commit!(test.db(), |txn| {
+        pools::insert_targets(&mut txn, std::slice::from_ref(&to)).await.expect("targets");
+        pools::upsert(&mut txn, revision, &[pool(&to), NewPool { name: name("empty"), ..pool(&to) }]).await.expect("pools");
+    });
+    let fresh = nodes::NewNode { target: Some(to.digest), ..new_node("a") };
+    commit!(test.db(), |txn| {
+        nodes::insert(&mut txn, &fresh).await.expect("insert");
+        nodes::insert(&mut txn, &new_node("b")).await.expect("insert");
+        let locked = nodes::lock(&mut txn, fresh.id).await.expect("lock").expect("a node");
+        nodes::adopt(&mut txn, &locked).await.expect("adopt");
+        nodes::set_spec(&mut txn, fresh.id, Generation(0), Generation(1), b"{}", b"s").await.expect("spec");
+    });
+    let progress = async || {
+        let all = pools::progress(test.db()).await.expect("progress");
+        all.into_iter().map(|p| (p.pool.to_string(), p.total, p.assigned, p.converged)).collect::<Vec<_>>()
+    };
+    assert_eq!(progress().await, [("empty".to_owned(), 0, 0, 0), ("h100".to_owned(), 2, 1, 0)]);
+    commit!(test.db(), |txn| nodes::observe(&mut txn, fresh.id, Generation(1), Generation(1)).await.expect("observe"));
+    assert_eq!(progress().await[1], ("h100".to_owned(), 2, 1, 1));
+}
+
+#[tokio::test]
+async fn a_dropped_transaction_leaves_neither_revision_nor_wake_up() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let first = revision(test.db(), "1", &[]).await;
+    let mut txn = test.db().begin().await.expect("begin");
+    let new = revisions::list(test.db(), None, 1).await.expect("list").remove(0).revision;
+    let new = NewRevision { id: RevisionId::generate(), ..new };
+    revisions::insert(&mut txn, &new, &[change("pool/a", "{}", ObjectState::Declared)]).await.expect("insert");
+    queue::enqueue(&mut txn, &queue::NODESPEC, [id]).await.expect("enqueue");
+    drop(txn);
+    assert_eq!(revisions::latest(test.db()).await.expect("latest").map(|r| r.revision.id), Some(first));
+    assert!(revisions::objects(test.db()).await.expect("objects").is_empty());
+    assert!(queue::depth(test.db()).await.expect("depth").is_empty());
+}
+
+#[tokio::test]
+async fn ten_thousand_objects_and_wake_ups_are_a_handful_of_statements() {
+    let test = TestDb::create().await;
+    let changes: Vec<ObjectChange> = (0..10_000).map(|n| change(&format!("node/n{n}"), &format!("{{\"n\":{n}}}"), ObjectState::Declared)).collect();
+    revision(test.db(), "1", &changes).await;
+    let keys: Vec<String> = (0..10_000).map(|n| format!("n{n}")).collect();
+    commit!(test.db(), |txn| queue::enqueue(&mut txn, &queue::NODESPEC, &keys).await.expect("enqueue"));
+    assert_eq!(revisions::objects(test.db()).await.expect("objects").len(), 10_000);
+    assert_eq!(queue::depth(test.db()).await.expect("depth"), [("nodespec".to_owned(), 10_000)]);
+}

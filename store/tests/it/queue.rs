@@ -252,7 +252,7 @@ impl Dice {
 async fn whatever_happens_no_wake_up_is_lost_and_no_key_runs_twice() {
     for seed in 1..=12_u64 {
         let test = TestDb::create().await;
-        let mut dice = Dice(seed * 0x9e37_79b9_7f4a_7c15);
+        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut worker = hold(test.db()).await;
         let mut model: BTreeMap<String, Model> = BTreeMap::new();
         let mut open: Vec<Claim> = Vec::new();

@@ -1,1 +1,162 @@
-//! Facts about sessions.
+//! Sessions: epochs fence, silence is judged.
+
+use std::{collections::BTreeMap, time::Duration as StdDuration};
+
+use schema::{
+    generation::{Epoch, IdentityGeneration},
+    id::{BootId, GatewayId, JournalId, NodeId},
+    node::{Connectivity, NoScheduleReason, ProvisionEvent},
+    time::Duration,
+};
+use store::{
+    Db, nodes,
+    sessions::{self, OpenError, Opened, SessionOpen},
+    testing::TestDb,
+};
+
+use crate::{commit, node, read};
+
+fn hello(node_id: NodeId) -> SessionOpen {
+    SessionOpen {
+        node_id,
+        gateway_id: GatewayId::generate(),
+        boot_id: BootId::generate(),
+        journal_id: JournalId::generate(),
+        identity_generation: IdentityGeneration(1),
+        version: "0.1.0".to_owned(),
+        described: true,
+    }
+}
+
+async fn open(db: &Db, session: &SessionOpen) -> Result<Opened, OpenError> {
+    let mut txn = db.begin().await.expect("begin");
+    let opened = sessions::open(&mut txn, session).await?;
+    txn.commit().await.expect("commit");
+    Ok(opened)
+}
+
+async fn close(db: &Db, id: NodeId, epoch: Epoch) -> Vec<NodeId> {
+    commit!(db, |txn| sessions::close(&mut txn, &[(id, epoch)]).await.expect("close"))
+}
+
+#[tokio::test]
+async fn each_session_has_a_higher_epoch_and_the_one_before_writes_nothing_more() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let one = hello(id);
+    let first = open(test.db(), &one).await.expect("open");
+    assert_eq!((first.epoch, first.previous), (Epoch(1), None));
+    assert_eq!(read(test.db(), id).await.connectivity, Connectivity::Connected);
+    let second = open(test.db(), &hello(id)).await.expect("open");
+    assert_eq!((second.epoch, second.previous), (Epoch(2), Some((one.boot_id, one.journal_id))));
+
+    assert!(sessions::beat(test.db(), &[(id, first.epoch)]).await.expect("beat").is_empty());
+    assert!(close(test.db(), id, first.epoch).await.is_empty());
+    assert_eq!(read(test.db(), id).await.connectivity, Connectivity::Connected);
+    assert_eq!(sessions::beat(test.db(), &[(id, second.epoch)]).await.expect("beat"), [id]);
+    assert_eq!(close(test.db(), id, second.epoch).await, [id]);
+    assert!(close(test.db(), id, second.epoch).await.is_empty());
+    assert_eq!(read(test.db(), id).await.connectivity, Connectivity::Disconnected);
+    let stored = sessions::find(test.db(), id).await.expect("find").expect("a session");
+    assert!(stored.disconnected_at.is_some() && stored.described);
+}
+
+#[tokio::test]
+async fn who_may_not_have_a_session_is_told_why() {
+    let test = TestDb::create().await;
+    let retired = node(test.db(), "a").await;
+    let replaced = node(test.db(), "b").await;
+    commit!(test.db(), |txn| {
+        nodes::set_provision(&mut txn, &retired, ProvisionEvent::Retire).await.expect("retire");
+        let retiring = nodes::lock(&mut txn, retired.id).await.expect("lock").expect("a node");
+        nodes::set_provision(&mut txn, &retiring, ProvisionEvent::Retired).await.expect("retired");
+        nodes::bump_identity(&mut txn, replaced.id).await.expect("bump");
+    });
+    assert!(matches!(open(test.db(), &hello(NodeId::generate())).await, Err(OpenError::Unknown(_))));
+    assert!(matches!(open(test.db(), &hello(retired.id)).await, Err(OpenError::Retired)));
+    assert!(matches!(open(test.db(), &hello(replaced.id)).await, Err(OpenError::Revoked { presented: IdentityGeneration(1), current: IdentityGeneration(2) })));
+    let new = SessionOpen { identity_generation: IdentityGeneration(2), ..hello(replaced.id) };
+    open(test.db(), &new).await.expect("the new identity");
+}
+
+async fn judge(db: &Db, graces: &BTreeMap<String, Duration>) -> Vec<(NodeId, Connectivity)> {
+    commit!(db, |txn| sessions::judge(&mut txn, graces, Duration::from_secs(900)).await.expect("judge"))
+}
+
+#[tokio::test]
+async fn silence_leads_to_unreachable_then_to_lost_and_a_session_back() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let session = open(test.db(), &hello(id)).await.expect("open");
+    let graces = BTreeMap::from([("h100".to_owned(), Duration::from_secs(60))]);
+    assert!(judge(test.db(), &graces).await.is_empty());
+    test.advance(StdDuration::from_secs(91)).await;
+    assert_eq!(judge(test.db(), &graces).await, [(id, Connectivity::Unreachable)]);
+    assert!(judge(test.db(), &graces).await.is_empty(), "nothing new, nothing written");
+    assert_eq!(read(test.db(), id).await.no_schedule, [NoScheduleReason::Unreachable]);
+
+    sessions::beat(test.db(), &[(id, session.epoch)]).await.expect("beat");
+    assert_eq!(judge(test.db(), &graces).await, [(id, Connectivity::Connected)], "an open session is heard again");
+    assert!(read(test.db(), id).await.no_schedule.is_empty());
+
+    test.advance(StdDuration::from_secs(151)).await;
+    assert_eq!(judge(test.db(), &graces).await, [(id, Connectivity::Lost)]);
+    open(test.db(), &hello(id)).await.expect("open");
+    let back = read(test.db(), id).await;
+    assert_eq!((back.connectivity, back.no_schedule.len()), (Connectivity::Connected, 0));
+}
+
+#[tokio::test]
+async fn the_sql_judgement_is_the_one_of_the_schema() {
+    let test = TestDb::create().await;
+    let grace = Duration::from_secs(60);
+    let graces = BTreeMap::from([("h100".to_owned(), grace)]);
+    // One machine that never had a session, one whose session closed, one whose session is open and silent.
+    let never = node(test.db(), "never").await.id;
+    let closed = node(test.db(), "closed").await.id;
+    let silent = node(test.db(), "silent").await.id;
+    let session = open(test.db(), &hello(closed)).await.expect("open");
+    close(test.db(), closed, session.epoch).await;
+    open(test.db(), &hello(silent)).await.expect("open");
+    for step in [80, 5, 10, 40, 20, 600] {
+        test.advance(StdDuration::from_secs(step)).await;
+        let mut expected = Vec::new();
+        let now = test.db().now().await.expect("now");
+        for id in [never, closed, silent] {
+            let node = read(test.db(), id).await;
+            let last_seen = sessions::find(test.db(), id).await.expect("find").map(|session| session.last_seen);
+            expected.push(node.connectivity.judge(last_seen, node.connectivity_since, grace, now));
+        }
+        judge(test.db(), &graces).await;
+        let mut stored = Vec::new();
+        for id in [never, closed, silent] {
+            stored.push(read(test.db(), id).await.connectivity);
+        }
+        assert_eq!(stored, expected, "after a step of {step} seconds");
+    }
+    let counts = sessions::count_by_connectivity(test.db()).await.expect("counts");
+    assert_eq!(counts, BTreeMap::from([(Connectivity::Lost, 3)]));
+}
+
+#[tokio::test]
+async fn a_gateway_sees_what_moved_under_its_sessions() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let session = open(test.db(), &hello(id)).await.expect("open");
+    let now = test.db().now().await.expect("now");
+    let cert = store::node_certs::NodeCert {
+        serial: vec![7],
+        node_id: id,
+        public_key: vec![1],
+        identity_generation: IdentityGeneration(1),
+        not_before: now,
+        not_after: Duration::from_secs(86_400).after(now),
+        revoked_at: None,
+    };
+    commit!(test.db(), |txn| store::node_certs::insert(&mut txn, &cert).await.expect("insert"));
+    let check = async || sessions::check(test.db(), &[(id, vec![7]), (NodeId::generate(), vec![8])]).await.expect("check");
+    let facts = check().await;
+    assert_eq!((facts.len(), facts[0].node_id, facts[0].epoch, facts[0].revoked), (1, id, session.epoch, false));
+    commit!(test.db(), |txn| store::node_certs::revoke_all(&mut txn, id, "stolen").await.expect("revoke"));
+    assert!(check().await[0].revoked);
+}
