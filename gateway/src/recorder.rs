@@ -1,6 +1,6 @@
 //! Refused sessions, stored where people look: as the outcome `session` of the node.
 //!
-//! What cannot be blamed on a node (a foreign certificate, none at all) goes to one row for all of them, so that whoever
+//! What cannot be blamed on a node (a foreign certificate, none at all, a node that is gone) goes to one row for all of them, so that whoever
 //! knocks at the port costs one row. It is cleared when nobody knocked for a while.
 
 use std::{
@@ -55,7 +55,10 @@ impl Recorder {
 
     /// Somebody who is no node of ours wanted a session.
     #[track_caller]
-    pub(crate) fn stranger(&self, peer: std::net::IpAddr, refusal: &Refusal, now: Timestamp) {
+    pub(crate) fn stranger(&self, peer: String, refusal: &Refusal, now: Timestamp) {
+        if !refusal.is_recorded() {
+            return;
+        }
         self.put(STRANGERS.to_owned(), refusal, format!("{peer}: {refusal}"));
         self.lock().last_stranger = Some(now);
     }

@@ -108,7 +108,13 @@ impl Refusal {
         }
     }
 
-    /// Whether it says something about the node that people should see. The others pass by themselves, or are no fault.
+    /// Whether the certificate's node is one that the control plane has.
+    #[must_use]
+    pub const fn is_of_a_known_node(&self) -> bool {
+        !matches!(self, Self::UnknownCertificate | Self::NodeGone)
+    }
+
+    /// Whether it says something about the peer that people should see. The others pass by themselves, or are no fault.
     #[must_use]
     pub const fn is_recorded(&self) -> bool {
         !matches!(self, Self::Superseded | Self::Unavailable(_) | Self::TooManySessions(_) | Self::CertificateEnded)

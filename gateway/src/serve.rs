@@ -42,6 +42,8 @@ const WINDOW: u32 = 64 * 1024;
 const RESETS: usize = 32;
 /// A handshake that takes longer than this makes room when all places are taken.
 const FAIR_TIME: Duration = Duration::from_millis(500);
+/// How long connections may take to close by themselves at the end.
+const LAST_FRAMES: Duration = Duration::from_secs(2);
 
 /// Why a gateway stopped by itself.
 #[derive(Debug, thiserror::Error)]
@@ -123,10 +125,16 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
         tracing::warn!("PostgreSQL did not take the last reports and heartbeats in time");
     }
     tracing::info!(%gateway_id, "the gateway has ended");
-    let Some(ended) = ended else {
-        // Connections that linger have no session any more.
-        server.abort();
-        return Ok(());
+    let ended = match ended {
+        Some(ended) => ended,
+        // The last frames are still on their way; connections that linger have no session any more.
+        None => match timeout(LAST_FRAMES, &mut server).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                server.abort();
+                return Ok(());
+            }
+        },
     };
     ended.map_or(Ok(()), |result| result.map_err(GatewayError::Serve))
 }

@@ -18,10 +18,19 @@ fn seqs(taken: &[Pending]) -> Vec<(ReportKind, u64)> {
 #[test]
 fn the_newest_status_wins_and_inventories_keep_their_order() {
     let mut buffer = Buffer::default();
-    for (kind, seq) in [(ReportKind::Inventory, 2), (ReportKind::Status, 3), (ReportKind::Status, 5), (ReportKind::Inventory, 4), (ReportKind::Status, 4)] {
+    for (kind, seq) in [
+        (ReportKind::Inventory, 2),
+        (ReportKind::Status, 3),
+        (ReportKind::Status, 5),
+        (ReportKind::Inventory, 4),
+        (ReportKind::Status, 4),
+    ] {
         assert!(buffer.push(pending(node(), 1, kind, seq, 10)));
     }
-    assert_eq!(seqs(&buffer.take(10)), [(ReportKind::Inventory, 2), (ReportKind::Inventory, 4), (ReportKind::Status, 5)]);
+    assert_eq!(
+        seqs(&buffer.take(10)),
+        [(ReportKind::Inventory, 2), (ReportKind::Inventory, 4), (ReportKind::Status, 5)]
+    );
     assert_eq!((buffer.bytes, buffer.slots.len(), buffer.order.len()), (0, 0, 0));
 }
 
@@ -36,7 +45,10 @@ fn what_is_given_back_does_not_replace_what_came_since() {
     for pending in taken {
         assert!(buffer.push(pending));
     }
-    assert_eq!(seqs(&buffer.take(10)), [(ReportKind::Inventory, 2), (ReportKind::Inventory, 3), (ReportKind::Status, 4)]);
+    assert_eq!(
+        seqs(&buffer.take(10)),
+        [(ReportKind::Inventory, 2), (ReportKind::Inventory, 3), (ReportKind::Status, 4)]
+    );
 }
 
 #[test]
@@ -58,7 +70,8 @@ fn the_buffer_is_bounded_by_node_and_in_total() {
 
     let mut buffer = Buffer::default();
     let megabyte = 1024 * 1024;
-    let kept = (0..100).filter(|_| buffer.push(pending(NodeId::generate(), 1, ReportKind::Status, 1, megabyte))).count();
+    let kept =
+        (0..100).filter(|_| buffer.push(pending(NodeId::generate(), 1, ReportKind::Status, 1, megabyte))).count();
     assert_eq!((kept, buffer.bytes), (64, MAX_BYTES));
 }
 

@@ -7,6 +7,7 @@ use pki::verify::NodeIdentity;
 use proto::agent::v1::{self as pb, gateway_frame::Frame};
 use schema::{generation::Epoch, time::Timestamp};
 use tokio::{sync::mpsc, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming};
 
 use super::{Effect, Ending, Input, Opened, SessionCore, open};
@@ -21,6 +22,8 @@ pub(super) struct Driver {
     core: SessionCore,
     out: mpsc::Sender<Result<pb::GatewayFrame, Status>>,
     opening: Option<Opening>,
+    // Opening need not begin any more when the session is over.
+    over: CancellationToken,
     seat: Option<Arc<Seat>>,
     ending: Option<Ending>,
 }
@@ -39,7 +42,7 @@ impl Driver {
         now: Timestamp,
     ) -> Self {
         let core = SessionCore::new(shared.rules(identity.node_id, identity.not_after), now);
-        Self { shared, identity, core, out, opening: None, seat: None, ending: None }
+        Self { shared, identity, core, out, opening: None, over: CancellationToken::new(), seat: None, ending: None }
     }
 
     pub(super) async fn run(mut self, mut frames: Streaming<pb::NodeFrame>) {
@@ -92,7 +95,8 @@ impl Driver {
         for effect in effects {
             match effect {
                 Effect::Open(request) => {
-                    let opening = open::open(Arc::clone(&self.shared), self.identity.clone(), *request);
+                    let opening =
+                        open::open(Arc::clone(&self.shared), self.identity.clone(), *request, self.over.clone());
                     self.opening = Some(tokio::spawn(opening));
                 }
                 Effect::Send(frame) => self.send(*frame, now),
@@ -133,11 +137,16 @@ impl Driver {
             Some(Ending::Refused(refusal)) => {
                 let code = refusal.code();
                 tracing::info!(%node_id, epoch = epoch.map(|Epoch(epoch)| epoch), code, %refusal, "a session was refused or ended");
-                self.shared.recorder.refused(node_id, &refusal);
+                if refusal.is_of_a_known_node() {
+                    self.shared.recorder.refused(node_id, &refusal);
+                } else {
+                    self.shared.recorder.stranger(node_id.to_string(), &refusal, self.shared.clock.now());
+                }
             }
             ending => tracing::info!(%node_id, epoch = epoch.map(|Epoch(epoch)| epoch), ?ending, "a session ended"),
         }
         drop(self.out);
+        self.over.cancel();
         if let Some(seat) = self.seat {
             self.shared.registry.unseat(&seat);
             self.shared.liveness.close(node_id, seat.epoch);

@@ -7,6 +7,7 @@ use store::{
     DbError, node_certs, node_inventory,
     sessions::{self, OpenError, SessionOpen},
 };
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{OpenRequest, Opened};
@@ -15,9 +16,17 @@ use crate::{refusal::Refusal, shared::Shared};
 const NO_DATABASE: Refusal = Refusal::Unavailable("the database is not reachable");
 const NO_AUTHORITY: Refusal = Refusal::Unavailable("the control plane is not reachable");
 
-/// Opens the session's row.
-pub(super) async fn open(shared: Arc<Shared>, identity: NodeIdentity, request: OpenRequest) -> Result<Opened, Refusal> {
-    let _permit = shared.opens.acquire().await.map_err(|_| NO_DATABASE)?;
+/// Opens the session's row, unless the session is over before its turn comes.
+pub(super) async fn open(
+    shared: Arc<Shared>,
+    identity: NodeIdentity,
+    request: OpenRequest,
+    over: CancellationToken,
+) -> Result<Opened, Refusal> {
+    let _permit = tokio::select! {
+        permit = shared.opens.acquire() => permit.map_err(|_| NO_DATABASE)?,
+        () = over.cancelled() => return Err(NO_DATABASE),
+    };
     let node_id = request.node_id;
     let certificate = node_certs::find(&shared.db, &identity.serial.to_bytes())
         .await

@@ -68,7 +68,7 @@ impl Session for SessionService {
                     }
                     Peer::Anonymous | Peer::Refused(_) => {
                         tracing::info!(peer = %info.address, code, %refusal, "a session was refused");
-                        self.0.recorder.stranger(info.address.ip(), &refusal, self.0.clock.now());
+                        self.0.recorder.stranger(info.address.ip().to_string(), &refusal, self.0.clock.now());
                     }
                 }
                 let frame = Frame::Refused(pb::Refused { code: code.to_owned(), message: refusal.to_string() });

@@ -30,29 +30,29 @@ use tonic::{
 
 use crate::world::PATIENCE;
 
-pub struct Node {
-    pub id: NodeId,
-    pub key: NodeKey,
-    pub serial: Serial,
-    pub identity: Option<TlsIdentity>,
-    pub journal: JournalId,
-    pub realm: Realm,
-    pub roots: Vec<CertificateDer<'static>>,
-    pub clock: SharedClock,
+pub(crate) struct Node {
+    pub(crate) id: NodeId,
+    pub(crate) key: NodeKey,
+    pub(crate) serial: Serial,
+    pub(crate) identity: Option<TlsIdentity>,
+    pub(crate) journal: JournalId,
+    pub(crate) realm: Realm,
+    pub(crate) roots: Vec<CertificateDer<'static>>,
+    pub(crate) clock: SharedClock,
 }
 
-pub struct Session {
-    pub up: mpsc::Sender<pb::NodeFrame>,
-    pub down: Streaming<pb::GatewayFrame>,
+pub(crate) struct Session {
+    pub(crate) up: mpsc::Sender<pb::NodeFrame>,
+    pub(crate) down: Streaming<pb::GatewayFrame>,
 }
 
 impl Node {
-    pub fn tls(&self) -> TlsConnector {
+    pub(crate) fn tls(&self) -> TlsConnector {
         let times = ServerTimes::Clock(Arc::clone(&self.clock));
         TlsConnector::from(Arc::new(agent_client(&self.roots, self.identity.as_ref(), times).unwrap()))
     }
 
-    pub async fn channel(&self, gateway: SocketAddr) -> Channel {
+    pub(crate) async fn channel(&self, gateway: SocketAddr) -> Channel {
         let tls = self.tls();
         let connector = tower::service_fn(move |_: http::Uri| {
             let tls = tls.clone();
@@ -66,14 +66,14 @@ impl Node {
     }
 
     /// A stream on which nothing was said.
-    pub async fn stream(&self, gateway: SocketAddr) -> Session {
+    pub(crate) async fn stream(&self, gateway: SocketAddr) -> Session {
         let (up, frames) = mpsc::channel(64);
         let mut client = SessionClient::new(self.channel(gateway).await);
         let down = client.open(ReceiverStream::new(frames)).await.unwrap().into_inner();
         Session { up, down }
     }
 
-    pub fn hello(&self) -> pb::Hello {
+    pub(crate) fn hello(&self) -> pb::Hello {
         pb::Hello {
             node_id: self.id.to_string(),
             boot_id: BootId::generate().to_string(),
@@ -86,14 +86,14 @@ impl Node {
     }
 
     /// A stream on which Hello was said.
-    pub async fn greet(&self, gateway: SocketAddr) -> Session {
+    pub(crate) async fn greet(&self, gateway: SocketAddr) -> Session {
         let session = self.stream(gateway).await;
         session.say(Up::Hello(self.hello())).await;
         session
     }
 
     /// A session that was welcomed.
-    pub async fn open(&self, gateway: SocketAddr) -> (Session, pb::Welcome) {
+    pub(crate) async fn open(&self, gateway: SocketAddr) -> (Session, pb::Welcome) {
         let mut session = self.greet(gateway).await;
         match session.next().await {
             Some(Down::Welcome(welcome)) => (session, welcome),
@@ -101,7 +101,7 @@ impl Node {
         }
     }
 
-    pub fn status(&self, seq: u64, observed: u64) -> pb::NodeReport {
+    pub(crate) fn status(&self, seq: u64, observed: u64) -> pb::NodeReport {
         let report = StatusReport {
             node_id: self.id,
             journal_id: self.journal,
@@ -120,18 +120,19 @@ impl Node {
 }
 
 impl Session {
-    pub async fn say(&self, frame: Up) {
-        self.up.send(pb::NodeFrame { frame: Some(frame) }).await.unwrap();
+    pub(crate) async fn say(&self, frame: Up) {
+        // A session that is over already takes nothing; what it said is still to be read.
+        self.up.send(pb::NodeFrame { frame: Some(frame) }).await.ok();
     }
 
     /// The next frame; `None` at the end of the stream.
-    pub async fn next(&mut self) -> Option<Down> {
+    pub(crate) async fn next(&mut self) -> Option<Down> {
         let frame = timeout(PATIENCE, self.down.message()).await.expect("the gateway says something");
         frame.unwrap().map(|frame| frame.frame.expect("a frame that this node knows"))
     }
 
     /// The next frame that is a spec.
-    pub async fn spec(&mut self) -> pb::DesiredState {
+    pub(crate) async fn spec(&mut self) -> pb::DesiredState {
         loop {
             match self.next().await {
                 Some(Down::DesiredState(spec)) => return spec,
@@ -142,7 +143,7 @@ impl Session {
     }
 
     /// The code and the message with which the session ends.
-    pub async fn refusal(&mut self) -> pb::Refused {
+    pub(crate) async fn refusal(&mut self) -> pb::Refused {
         loop {
             match self.next().await {
                 Some(Down::Refused(refused)) => {
@@ -155,7 +156,7 @@ impl Session {
         }
     }
 
-    pub async fn heartbeat(&mut self, sequence: u64) {
+    pub(crate) async fn heartbeat(&mut self, sequence: u64) {
         self.say(Up::Heartbeat(pb::Heartbeat { sequence })).await;
         loop {
             match self.next().await {

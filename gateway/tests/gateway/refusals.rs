@@ -44,6 +44,8 @@ async fn certificates_without_a_record_or_of_an_earlier_identity_open_nothing() 
     let gateway = world.gateway();
     let unknown = world.stranger(&world.keys.node_issuer());
     assert_eq!(unknown.greet(gateway.address).await.refusal().await.code, "UNKNOWN_CERTIFICATE");
+    let message = world.recorded("unidentified", "UNKNOWN_CERTIFICATE").await;
+    assert!(message.contains(&unknown.id.to_string()), "{message}");
 
     let replaced = world.node().await;
     let mut txn = world.db.begin().await.unwrap();

@@ -33,40 +33,40 @@ use tonic::{Request, Response, Status};
 use crate::node::Node;
 
 /// Longer than anything takes; only a failing test waits for it.
-pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
-pub struct World {
-    pub db: Db,
-    pub keys: Keys,
-    pub realm: Realm,
-    pub clock: SharedClock,
-    pub worker: Arc<WorkerKey>,
-    pub test_db: Option<TestDb>,
+pub(crate) struct World {
+    pub(crate) db: Db,
+    pub(crate) keys: Keys,
+    pub(crate) realm: Realm,
+    pub(crate) clock: SharedClock,
+    pub(crate) worker: Arc<WorkerKey>,
+    pub(crate) test_db: Option<TestDb>,
 }
 
-pub struct Running {
-    pub address: SocketAddr,
-    pub serving: Arc<ServingCertificate>,
-    pub cancel: CancellationToken,
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) serving: Arc<ServingCertificate>,
+    pub(crate) cancel: CancellationToken,
     task: JoinHandle<Result<(), GatewayError>>,
 }
 
 impl Running {
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.cancel.cancel();
         tokio::time::timeout(PATIENCE, self.task).await.expect("the gateway ends").unwrap().unwrap();
     }
 }
 
 impl World {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let test_db = TestDb::create().await;
         let mut world = Self::with(test_db.db().clone());
         world.test_db = Some(test_db);
         world
     }
 
-    pub fn with(db: Db) -> Self {
+    pub(crate) fn with(db: Db) -> Self {
         pki::install_provider();
         let clock: SharedClock = Arc::new(SystemClock);
         let keys = Keys::generate("test.local", clock.now()).unwrap();
@@ -75,7 +75,7 @@ impl World {
         Self { db, keys, realm, clock, worker, test_db: None }
     }
 
-    pub fn authority(&self) -> Arc<TestAuthority> {
+    pub(crate) fn authority(&self) -> Arc<TestAuthority> {
         let anchor = self.keys.anchor(&self.realm.fleet_id);
         let bundle = self.keys.command_root().sign_bundle(&TrustBundle::of_anchor(&anchor, 1));
         Arc::new(TestAuthority {
@@ -86,11 +86,11 @@ impl World {
         })
     }
 
-    pub fn gateway(&self) -> Running {
+    pub(crate) fn gateway(&self) -> Running {
         self.gateway_with(|_| {})
     }
 
-    pub fn gateway_with(&self, change: impl FnOnce(&mut Config)) -> Running {
+    pub(crate) fn gateway_with(&self, change: impl FnOnce(&mut Config)) -> Running {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let identity = self.keys.issue_serving(&["127.0.0.1".to_owned()], self.clock.now()).unwrap();
@@ -114,7 +114,7 @@ impl World {
     }
 
     /// A node that joined: a row, a key, a certificate and its record.
-    pub async fn node(&self) -> Node {
+    pub(crate) async fn node(&self) -> Node {
         let node = self.stranger(&self.keys.node_issuer());
         let row = nodes::NewNode {
             id: node.id,
@@ -148,7 +148,7 @@ impl World {
     }
 
     /// A key and a certificate that the control plane has no record of.
-    pub fn stranger(&self, issuer: &NodeIssuer) -> Node {
+    pub(crate) fn stranger(&self, issuer: &NodeIssuer) -> Node {
         let (id, key) = (NodeId::generate(), NodeKey::generate());
         let issued = issuer.issue(&Csr::parse(&key.request()).unwrap(), id, self.clock.now()).unwrap();
         let identity: TlsIdentity = key.identity(issued.chain);
@@ -165,7 +165,7 @@ impl World {
     }
 
     /// Stores the spec of a generation, and pokes.
-    pub async fn set_spec(&self, node: NodeId, generation: u64) -> Vec<u8> {
+    pub(crate) async fn set_spec(&self, node: NodeId, generation: u64) -> Vec<u8> {
         let spec = format!(r#"{{"host":{{"sysctl":{{"kernel.panic":"{generation}"}}}}}}"#).into_bytes();
         let signed = signature(self.worker.sign_desired_state(node, Generation(generation), &spec));
         let mut txn = self.db.begin().await.unwrap();
@@ -176,7 +176,7 @@ impl World {
     }
 
     /// The stored reason of the last refused session, once there is one of this code.
-    pub async fn recorded(&self, key: &str, code: &str) -> String {
+    pub(crate) async fn recorded(&self, key: &str, code: &str) -> String {
         eventually(|| async {
             let outcome = outcomes::find(&self.db, "session", key).await.unwrap()?;
             (outcome.state == "error" && outcome.reason == code).then_some(outcome.message)
@@ -186,7 +186,7 @@ impl World {
 }
 
 /// Looks until there is an answer.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(mut look: impl FnMut() -> F) -> T {
+pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(mut look: impl FnMut() -> F) -> T {
     let waited = tokio::time::timeout(PATIENCE, async {
         loop {
             if let Some(found) = look().await {
@@ -198,13 +198,13 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(mut look: impl FnMut()
     waited.await.expect("it comes true in the end")
 }
 
-pub fn signature(signature: Signature) -> pb::Signature {
+pub(crate) fn signature(signature: Signature) -> pb::Signature {
     let Signature { worker, root_signature, signature } = signature;
     pb::Signature { worker, root_signature, signature }
 }
 
 /// Signs for real; lets nobody join.
-pub struct TestAuthority {
+pub(crate) struct TestAuthority {
     anchor: Vec<u8>,
     bundle: pb::SignedTrustBundle,
     worker: Arc<WorkerKey>,
