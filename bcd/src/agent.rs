@@ -1,1 +1,506 @@
-//! agent
+//! One running daemon: the loop around session, convergence and inventory.
+//!
+//! The loop owns everything that changes; connections, passes and readings run beside it and come back as events. It
+//! lives on one thread, for a machine with 256 cores has better use for the others.
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use pki::{
+    issue::TlsIdentity,
+    node_key::NodeKey,
+    tls::{ServerTimes, agent_client},
+    verify::{NodeIdentity, NodeVerifier, Validity},
+};
+use schema::{
+    clock::{Clock as _, SharedClock},
+    id::BootId,
+    time::Timestamp,
+};
+use tokio::{sync::mpsc, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    dial::Endpoint,
+    hardware::Hardware,
+    join::{self, Renewed},
+    session::{Again, Core, Effect, Event, Inventory, Level, Me, Now},
+    state::{Desired, Identity, StateDir, StateError, StateLock},
+};
+
+mod backoff;
+mod clock;
+mod converger;
+mod link;
+
+pub use backoff::Backoff;
+pub use clock::NodeClock;
+pub use converger::{Converger, Pass};
+use link::{Link, LinkEvent, What};
+
+/// How often the whole spec is compared with the host though nothing moved.
+const DRIFT_EVERY: Duration = Duration::from_secs(300);
+/// How often the machine is looked at.
+const INVENTORY_EVERY: Duration = Duration::from_secs(600);
+/// How long the first connection waits for the first look at the machine.
+const FIRST_LOOK: Duration = Duration::from_secs(3);
+/// How long to wait after a renewal that failed.
+const RENEW_AGAIN: Duration = Duration::from_secs(60);
+
+/// What a daemon needs.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The root that the spec is about; `/` for this machine.
+    pub root: PathBuf,
+    /// The state directory.
+    pub state: PathBuf,
+    /// What the machine is made of.
+    pub hardware: Arc<dyn Hardware>,
+    /// The machine's clock.
+    pub clock: SharedClock,
+    /// Whether specs are applied, or only verified and kept.
+    pub apply: bool,
+}
+
+/// Why a daemon cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The machine has not joined.
+    #[error("this machine has no identity in {}; run `bcd join` first", .0.display())]
+    NotJoined(PathBuf),
+    /// The state cannot be read or written.
+    #[error("the state directory cannot be used")]
+    State(#[from] StateError),
+    /// The identity on disk makes no sense.
+    #[error("the identity on disk cannot be used: {0}")]
+    Identity(String),
+    /// The root cannot be opened.
+    #[error("the root {} cannot be opened", path.display())]
+    Root {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The machine is described and joined as a real one, or the other way round.
+    #[error("this identity belongs to a {} machine", if *described { "described" } else { "real" })]
+    OtherHardware {
+        /// What the identity is of.
+        described: bool,
+    },
+}
+
+enum Side {
+    Passed(Box<(Converger, Pass)>),
+    Read(Inventory),
+    Renewed(Box<Result<Renewed, String>>),
+}
+
+struct Agent {
+    config: Config,
+    state: StateDir,
+    _lock: StateLock,
+    identity: Identity,
+    endpoints: Vec<Endpoint>,
+    certificate: NodeIdentity,
+    key: Arc<NodeKey>,
+    clock: Arc<NodeClock>,
+    core: Core,
+    desired: Option<Arc<Desired>>,
+    converger: Option<Converger>,
+    pass_wanted: Option<bool>,
+    reading: bool,
+    renewing: bool,
+    link: Option<Link>,
+    links: u64,
+    attempts: usize,
+    backoff: Backoff,
+    connect_at: Option<Instant>,
+    drift_at: Instant,
+    inventory_at: Instant,
+    renew_at: Instant,
+    until: Option<Timestamp>,
+    tasks: JoinSet<()>,
+    link_events: mpsc::Sender<LinkEvent>,
+    sides: mpsc::Sender<Side>,
+}
+
+/// Runs a daemon until it is cancelled.
+///
+/// # Errors
+/// When it cannot begin, or its state can no longer be kept.
+pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AgentError> {
+    let (link_events, mut from_link) = mpsc::channel(64);
+    let (sides, mut from_sides) = mpsc::channel(8);
+    let mut agent = Agent::begin(config, link_events, sides)?;
+    agent.want_pass(true);
+    agent.read_hardware();
+    loop {
+        let wake = tokio::time::Instant::from_std(agent.wake_at());
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => break,
+            Some(event) = from_link.recv() => agent.link_said(event)?,
+            Some(side) = from_sides.recv() => agent.side_said(side)?,
+            () = tokio::time::sleep_until(wake) => agent.tick()?,
+        }
+        while agent.tasks.try_join_next().is_some() {}
+    }
+    tracing::info!("stopping");
+    agent.link = None;
+    agent.tasks.abort_all();
+    // A pass that is under way ends by itself and soon; what it changes is remembered.
+    while agent.converger.is_none() {
+        match from_sides.recv().await {
+            Some(Side::Passed(passed)) => agent.converger = Some(passed.0),
+            Some(_) => {}
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+impl Agent {
+    fn begin(
+        config: Config,
+        link_events: mpsc::Sender<LinkEvent>,
+        sides: mpsc::Sender<Side>,
+    ) -> Result<Self, AgentError> {
+        let state = StateDir::open(&config.state)?;
+        let lock = state.lock()?;
+        let not_joined = || AgentError::NotJoined(config.state.clone());
+        let identity = state.identity()?.ok_or_else(not_joined)?;
+        let key = Arc::new(state.key()?.ok_or_else(not_joined)?);
+        let trust = state.trust()?.ok_or_else(not_joined)?;
+        let progress = state.progress()?.ok_or_else(not_joined)?;
+        let desired = state.desired()?;
+        if identity.described != config.hardware.is_described() {
+            return Err(AgentError::OtherHardware { described: identity.described });
+        }
+        let endpoints: Vec<Endpoint> = identity.endpoints.iter().filter_map(|text| text.parse().ok()).collect();
+        if endpoints.is_empty() {
+            return Err(AgentError::Identity("it names no address".to_owned()));
+        }
+        let certificate = certificate(&identity)?;
+        let converger = Converger::open(&config.root, &state)
+            .map_err(|source| AgentError::Root { path: config.root.clone(), source })?;
+        let me = Me {
+            node_id: identity.identity.node_id,
+            realm: trust.realm(),
+            key: Arc::clone(&key),
+            boot_id: boot_id(),
+            described: identity.described,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        tracing::info!("this is {} ({}), pool {}", identity.identity.node_name, me.node_id, pool(&identity));
+        let clock = Arc::new(NodeClock::new(Arc::clone(&config.clock)));
+        let now = Instant::now();
+        let mut agent = Self {
+            core: Core::new(me, trust, desired.as_ref(), progress),
+            config,
+            state,
+            _lock: lock,
+            identity,
+            endpoints,
+            certificate,
+            key,
+            clock,
+            desired: desired.map(Arc::new),
+            converger: Some(converger),
+            pass_wanted: None,
+            reading: false,
+            renewing: false,
+            link: None,
+            links: 0,
+            attempts: 0,
+            backoff: Backoff::default(),
+            connect_at: Some(now + FIRST_LOOK),
+            drift_at: now + DRIFT_EVERY.mul_f64(chance(0.9, 1.1)),
+            inventory_at: now + INVENTORY_EVERY,
+            renew_at: now,
+            until: None,
+            tasks: JoinSet::new(),
+            link_events,
+            sides,
+        };
+        agent.plan_renewal();
+        Ok(agent)
+    }
+
+    fn now(&self) -> Now {
+        Now { wall: self.clock.machine(), mono: Instant::now() }
+    }
+
+    fn wake_at(&self) -> Instant {
+        let until = self.until.map(|until| self.instant_of(until));
+        [self.connect_at, self.core.wake_at(), until, Some(self.drift_at), Some(self.inventory_at), Some(self.renew_at)]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(self.drift_at)
+    }
+
+    fn instant_of(&self, time: Timestamp) -> Instant {
+        let wait = time.duration_since(self.clock.now()).max(jiff::SignedDuration::ZERO).unsigned_abs();
+        // A tick that comes too early computes the rest anew.
+        Instant::now() + wait.min(DRIFT_EVERY)
+    }
+
+    fn link_said(&mut self, event: LinkEvent) -> Result<(), AgentError> {
+        if self.link.as_ref().is_none_or(|link| link.number != event.number) {
+            return Ok(());
+        }
+        match event.what {
+            What::Frame(frame) => self.handle(Event::Frame(frame)),
+            What::Down(reason) => {
+                tracing::warn!("{reason}");
+                self.close(Again::BackOff);
+                self.handle(Event::Closed)
+            }
+        }
+    }
+
+    fn side_said(&mut self, side: Side) -> Result<(), AgentError> {
+        match side {
+            Side::Passed(passed) => {
+                let (converger, pass) = *passed;
+                self.converger = Some(converger);
+                self.passed(pass)?;
+                if let Some(all) = self.pass_wanted {
+                    self.want_pass(all);
+                }
+                Ok(())
+            }
+            Side::Read(inventory) => {
+                self.reading = false;
+                if self.attempts == 0 {
+                    self.connect_at = Some(Instant::now());
+                }
+                self.handle(Event::Inventoried(inventory))
+            }
+            Side::Renewed(result) => self.renewed(*result),
+        }
+    }
+
+    fn tick(&mut self) -> Result<(), AgentError> {
+        let now = Instant::now();
+        if now >= self.drift_at {
+            self.drift_at = now + DRIFT_EVERY.mul_f64(chance(0.9, 1.1));
+            self.want_pass(true);
+        }
+        if self.until.is_some_and(|until| self.clock.now() >= until) {
+            self.until = None;
+            self.want_pass(true);
+        }
+        if now >= self.inventory_at {
+            self.inventory_at = now + INVENTORY_EVERY.mul_f64(chance(0.9, 1.1));
+            self.read_hardware();
+        }
+        if now >= self.renew_at && !self.renewing {
+            self.renew();
+        }
+        if self.connect_at.is_some_and(|at| now >= at) {
+            self.connect()?;
+        }
+        self.handle(Event::Tick)
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), AgentError> {
+        for effect in self.core.handle(event, self.now()) {
+            self.carry_out(effect)?;
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, effect: Effect) -> Result<(), AgentError> {
+        match effect {
+            Effect::Send(frame) => {
+                if self.link.as_ref().is_some_and(|link| !link.send(frame)) {
+                    tracing::warn!("the gateway takes no more frames; connecting again");
+                    self.close(Again::BackOff);
+                    self.core.handle(Event::Closed, self.now());
+                }
+            }
+            Effect::KeepTrust(bundle) => self.state.keep_trust(&bundle)?,
+            Effect::KeepDesired(desired) => {
+                self.state.keep_desired(&desired)?;
+                self.desired = Some(Arc::new(desired));
+            }
+            Effect::KeepProgress(progress) => self.state.keep_progress(&progress)?,
+            Effect::TimeProven(time) => {
+                self.clock.prove(time);
+                self.plan_renewal();
+            }
+            Effect::Apply => self.want_pass(false),
+            Effect::Collect => self.read_hardware(),
+            Effect::Opened => self.backoff.reset(),
+            Effect::Close(again) => self.close(again),
+            Effect::Say(Level::Info, text) => tracing::info!("{text}"),
+            Effect::Say(Level::Warn, text) => tracing::warn!("{text}"),
+        }
+        Ok(())
+    }
+
+    // === convergence ===
+
+    fn want_pass(&mut self, all: bool) {
+        if !self.config.apply {
+            tracing::info!("the spec is kept and not applied; see `bcd diff`");
+            return;
+        }
+        let Some(desired) = self.desired.clone() else { return };
+        let Some(converger) = self.converger.take() else {
+            self.pass_wanted = Some(all || self.pass_wanted.unwrap_or(false));
+            return;
+        };
+        self.pass_wanted = None;
+        let before = self.core.progress().sections.clone();
+        let (sides, now) = (self.sides.clone(), self.clock.now());
+        tokio::task::spawn_blocking(move || {
+            let pass = converger.pass(&desired, &before, all, now);
+            sides.blocking_send(Side::Passed(Box::new((converger, pass)))).ok();
+        });
+    }
+
+    fn passed(&mut self, pass: Pass) -> Result<(), AgentError> {
+        for line in &pass.done {
+            tracing::info!("{line}");
+        }
+        let before = self.core.progress();
+        let generation = pass.settled.generation;
+        for (section, status) in &pass.settled.sections {
+            if before.sections.get(section) != Some(status) || before.observed != generation {
+                match status.reason.as_str() {
+                    "" => tracing::info!("generation {generation}: {section} {}", status.state),
+                    reason => tracing::warn!("generation {generation}: {section} {}: {reason}", status.state),
+                }
+            }
+        }
+        for condition in &pass.settled.conditions {
+            if !before.conditions.iter().any(|old| old.kind == condition.kind && old.message == condition.message) {
+                tracing::info!("{}: {}", condition.kind, condition.message);
+            }
+        }
+        self.until = pass.until;
+        self.handle(Event::Settled(pass.settled))
+    }
+
+    fn read_hardware(&mut self) {
+        if std::mem::replace(&mut self.reading, true) {
+            return;
+        }
+        let (hardware, sides) = (Arc::clone(&self.config.hardware), self.sides.clone());
+        tokio::task::spawn_blocking(move || sides.blocking_send(Side::Read(hardware.read().inventory())).ok());
+    }
+
+    // === connection ===
+
+    fn connect(&mut self) -> Result<(), AgentError> {
+        self.connect_at = None;
+        let endpoint = self.endpoints[self.attempts % self.endpoints.len()].clone();
+        self.attempts += 1;
+        self.links += 1;
+        let tls = agent_client(&self.core.trust().roots(), Some(&self.tls_identity()), self.server_times())
+            .map_err(|error| AgentError::Identity(error.to_string()))?;
+        let link = Link::open(&mut self.tasks, self.links, endpoint, tls, self.link_events.clone());
+        self.link = Some(link);
+        self.handle(Event::Opening { nonce: rand::random() })
+    }
+
+    fn close(&mut self, again: Again) {
+        self.link = None;
+        let wait = match again {
+            Again::BackOff => self.backoff.next(chance(0.0, 1.0)),
+            Again::Within(limit) => limit.mul_f64(chance(0.0, 1.0)),
+            Again::Renew => {
+                self.renew();
+                self.backoff.next(chance(0.5, 1.0))
+            }
+        };
+        self.connect_at = Some(Instant::now() + wait);
+    }
+
+    fn tls_identity(&self) -> TlsIdentity {
+        self.key.identity(self.identity.certificates())
+    }
+
+    fn server_times(&self) -> ServerTimes {
+        // A machine that does not know the time yet gets it from the gateway, signed.
+        if self.clock.is_proven() { ServerTimes::Clock(Arc::clone(&self.clock) as SharedClock) } else { ServerTimes::Open }
+    }
+
+    // === certificate ===
+
+    fn plan_renewal(&mut self) {
+        let (from, to) = (self.certificate.not_before, self.certificate.not_after);
+        let life = to.duration_since(from).unsigned_abs();
+        // Half the life, a little more or less, the same for this node every time it starts.
+        let spread = f64::from(self.identity.identity.node_id.as_uuid().as_bytes()[15]) / 255.0;
+        let at = from.saturating_add(life.mul_f64(0.45 + 0.1 * spread)).unwrap_or(to);
+        self.renew_at = Instant::now() + at.duration_since(self.clock.now()).max(jiff::SignedDuration::ZERO).unsigned_abs();
+    }
+
+    fn renew(&mut self) {
+        if std::mem::replace(&mut self.renewing, true) {
+            return;
+        }
+        self.renew_at = Instant::now() + RENEW_AGAIN.mul_f64(chance(0.8, 1.2));
+        let endpoint = self.endpoints[self.attempts % self.endpoints.len()].clone();
+        let tls = match agent_client(&self.core.trust().roots(), None, self.server_times()) {
+            Ok(tls) => tls,
+            Err(error) => return tracing::warn!("the certificate cannot be renewed: {error}"),
+        };
+        let (key, trust) = (Arc::clone(&self.key), self.core.trust().clone());
+        let (certificate, leaf) = (self.certificate.clone(), self.identity.certificates());
+        let sides = self.sides.clone();
+        self.tasks.spawn(async move {
+            let renewed = join::renew(&endpoint, tls, &key, &trust, &certificate, &leaf).await;
+            sides.send(Side::Renewed(Box::new(renewed.map_err(|error| error.to_string())))).await.ok();
+        });
+    }
+
+    fn renewed(&mut self, result: Result<Renewed, String>) -> Result<(), AgentError> {
+        self.renewing = false;
+        match result {
+            Ok(renewed) => {
+                let identity = Identity { chain: Identity::encode(&renewed.chain), ..self.identity.clone() };
+                self.state.keep_identity(&identity)?;
+                self.identity = identity;
+                self.certificate = renewed.certificate;
+                tracing::info!("the certificate is renewed until {}", self.certificate.not_after);
+                self.plan_renewal();
+                if self.link.is_none() {
+                    self.connect_at = Some(Instant::now());
+                }
+            }
+            Err(reason) => tracing::warn!("the certificate could not be renewed: {reason}"),
+        }
+        Ok(())
+    }
+}
+
+fn pool(identity: &Identity) -> &str {
+    identity.identity.pool.as_deref().unwrap_or("none yet")
+}
+
+fn certificate(identity: &Identity) -> Result<NodeIdentity, AgentError> {
+    let realm = identity.anchor.realm();
+    NodeVerifier::new(&realm.trust_domain, &identity.anchor.roots())
+        .and_then(|verifier| verifier.identify(&identity.certificates(), Validity::Open))
+        .map_err(|error| AgentError::Identity(error.to_string()))
+}
+
+/// This boot's id, from the kernel; a fresh one where the kernel has none.
+fn boot_id() -> BootId {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .map_or_else(BootId::generate, BootId::from_uuid)
+}
+
+fn chance(from: f64, to: f64) -> f64 {
+    rand::random_range(from..to)
+}

@@ -100,6 +100,19 @@ pub fn converge(
     Ended { state, reason: shorten(&problems), staged, until: desired.until, done: outcome.done }
 }
 
+/// How a section that converged before stands, without touching it: what waits for a boot may have changed.
+#[must_use]
+pub fn standing(host: Host<'_>, section: Section, spec: &NodeSpec, now: Timestamp) -> Ended {
+    let desired = section::compile(section, spec, &host.facts(spec), now);
+    Ended {
+        state: SectionState::Converged,
+        reason: String::new(),
+        staged: desired.staged,
+        until: desired.until,
+        done: Vec::new(),
+    }
+}
+
 fn shorten(problems: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut reason = problems.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ");

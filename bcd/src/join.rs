@@ -1,1 +1,322 @@
-//! join
+//! Joining and renewing: how a machine gets its certificate and keeps one.
+//!
+//! 1. The anchor comes over a connection that believes nobody; its digest must be the pin.
+//! 2. Everything else goes over a connection that believes the anchor's roots only.
+//! 3. The token travels sealed; the answer is signed and answers this very request.
+//!
+//! Key and request are kept before the first call and used again by every later one, so a join that was interrupted
+//! anywhere gets the same answer when it is run again.
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use pki::{
+    anchor::{Anchor, AnchorRefusal},
+    bundle::TrustBundle,
+    csr,
+    node_key::NodeKey,
+    sealed,
+    statement::{JoinIdentity, JoinIdentityRefusal},
+    tls::{self, ServerTimes, agent_client},
+    token::Token,
+    verify::{IdentityRefusal, NodeIdentity, NodeVerifier, Validity},
+};
+use proto::agent::v1::{GetAnchorRequest, JoinRequest, JoinResponse, RenewRequest, join_client::JoinClient};
+use rustls::ClientConfig;
+use rustls_pki_types::CertificateDer;
+use schema::{digest::Digest, id::NodeId};
+use tonic::{Code, Status};
+
+use crate::{
+    agent::Backoff,
+    dial::{DialError, Endpoint, dial},
+    hardware::Hardware,
+    state::{Identity, Progress, StateDir, StateError},
+    wire,
+};
+
+const CALL: Duration = Duration::from_secs(30);
+const HELD_AGAIN: Duration = Duration::from_secs(12);
+
+/// What is needed to join.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Where the control plane listens; all are kept, and tried in turn.
+    pub endpoints: Vec<Endpoint>,
+    /// The digest of the control plane's anchor.
+    pub pin: Digest,
+    /// The join token.
+    pub token: Token,
+    /// The state directory.
+    pub state: PathBuf,
+    /// What the machine is made of.
+    pub hardware: Arc<dyn Hardware>,
+    /// How long to go on while nobody answers.
+    pub patience: Duration,
+    /// Whether an identity that is there is given up.
+    pub force: bool,
+}
+
+/// Why a join failed.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// There is an identity already.
+    #[error("this machine is {0} already; `bcd run` goes on with it, `bcd join --force` gives it up")]
+    AlreadyJoined(NodeId),
+    /// The anchor is not the pinned one.
+    #[error("{endpoint}: {source}; compare the pin with what `better-compute token create` printed")]
+    Anchor {
+        /// Where.
+        endpoint: Endpoint,
+        /// Why.
+        source: AnchorRefusal,
+    },
+    /// No connection.
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    /// The control plane said no.
+    #[error("the control plane refuses: {message} [{code}]{}", advice(code))]
+    Refused {
+        /// A stable word.
+        code: String,
+        /// For the person at the machine.
+        message: String,
+    },
+    /// The control plane did not answer properly.
+    #[error("the control plane could not answer: {0}")]
+    Unanswered(String),
+    /// The control plane waits for somebody.
+    #[error("held: {message} [{code}]")]
+    Held {
+        /// A stable word.
+        code: String,
+        /// For the person at the machine.
+        message: String,
+    },
+    /// The answer is not believed.
+    #[error("the answer is not believed: {0}")]
+    Answer(#[from] JoinIdentityRefusal),
+    /// The certificate in the answer is not good.
+    #[error("the certificate in the answer is not good: {0}")]
+    Certificate(#[from] IdentityRefusal),
+    /// Something else in the answer is not good.
+    #[error("the answer is not good: {0}")]
+    Malformed(String),
+    /// The state cannot be read or written.
+    #[error("the state directory cannot be used")]
+    State(#[from] StateError),
+}
+
+fn advice(code: &str) -> &'static str {
+    if code.starts_with("token") {
+        "; make a new token with `better-compute token create --pool POOL`"
+    } else if code.contains("described") {
+        "; only a fleet that was made with `up --dev` admits described hardware"
+    } else {
+        ""
+    }
+}
+
+impl JoinError {
+    /// Whether the same call may succeed later without anybody changing the command.
+    #[must_use]
+    pub const fn may_pass(&self) -> bool {
+        match self {
+            Self::Dial(error) => error.may_pass(),
+            Self::Unanswered(_) | Self::Held { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+/// Joins. Tries again while nobody answers, as long as patience lasts, and without end while the join is held.
+///
+/// # Errors
+/// With the reason, and what to do about it.
+pub async fn join(request: &Request) -> Result<Identity, JoinError> {
+    let state = StateDir::open(&request.state)?;
+    let _lock = state.lock()?;
+    if let Some(identity) = state.identity()? {
+        if !request.force {
+            return Err(JoinError::AlreadyJoined(identity.identity.node_id));
+        }
+        state.forget_identity()?;
+    }
+    let (key, csr) = state.key_and_request()?;
+    let hardware = Arc::clone(&request.hardware);
+    let claims = tokio::task::spawn_blocking(move || hardware.read().claims().to_bytes())
+        .await
+        .map_err(|_| JoinError::Malformed("the machine could not be read".to_owned()))?;
+
+    let mut backoff = Backoff::default();
+    let mut deadline = Instant::now() + request.patience;
+    let mut said = String::new();
+    for endpoint in request.endpoints.iter().cycle() {
+        let error = match attempt(request, endpoint, &csr, &claims).await {
+            Ok((anchor, response)) => return accept(request, &state, &key, &csr, anchor, response),
+            Err(error) => error,
+        };
+        let held = matches!(error, JoinError::Held { .. });
+        if held {
+            deadline = Instant::now() + request.patience;
+        }
+        if !error.may_pass() || Instant::now() >= deadline {
+            return Err(error);
+        }
+        let text = error.to_string();
+        if text != said {
+            tracing::warn!("{text}; trying again");
+            said = text;
+        }
+        let wait = backoff.next(rand::random_range(0.0..1.0));
+        let wait = if held { HELD_AGAIN.mul_f64(rand::random_range(0.8..1.2)) } else { wait };
+        tokio::time::sleep(wait).await;
+    }
+    Err(JoinError::Malformed("no address was given".to_owned()))
+}
+
+async fn attempt(
+    request: &Request,
+    endpoint: &Endpoint,
+    csr: &[u8],
+    claims: &[u8],
+) -> Result<(Anchor, JoinResponse), JoinError> {
+    let channel = dial(endpoint, tls::bootstrap_client_that_believes_any_server()).await?;
+    let answer = within(JoinClient::new(channel).get_anchor(GetAnchorRequest {})).await?;
+    let anchor = Anchor::from_pinned(&answer.anchor, request.pin)
+        .map_err(|source| JoinError::Anchor { endpoint: endpoint.clone(), source })?;
+
+    let trusted = agent_client(&anchor.roots(), None, ServerTimes::Open)
+        .map_err(|error| JoinError::Malformed(error.to_string()))?;
+    let channel = dial(endpoint, trusted).await?;
+    let token = sealed::seal(&anchor, csr::hash(csr), &request.token)
+        .map_err(|error| JoinError::Malformed(error.to_string()))?;
+    let call = JoinRequest {
+        csr: csr.to_vec(),
+        token: Some(wire::sealed(token)),
+        claims: claims.to_vec(),
+        described: request.hardware.is_described(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let response = within(JoinClient::new(channel).join(call)).await?;
+    Ok((anchor, response))
+}
+
+fn accept(
+    request: &Request,
+    state: &StateDir,
+    key: &NodeKey,
+    csr: &[u8],
+    anchor: Anchor,
+    response: JoinResponse,
+) -> Result<Identity, JoinError> {
+    let signature = wire::signature(response.signature);
+    // This machine may not know the time yet; the first session proves it.
+    let identity = anchor.verifier().identity(csr::hash(csr), &response.identity, &signature, Validity::Open)?;
+    let bundle = response.trust_bundle.ok_or_else(|| JoinError::Malformed("it brings no trust bundle".to_owned()))?;
+    let trust = wire::bundle(bundle)
+        .step(&anchor.verifier(), 0)
+        .map_err(|error| JoinError::Malformed(error.to_string()))?;
+    check_chain(&anchor.roots(), &identity, key, &response.certificate_chain)?;
+
+    let kept = Identity {
+        endpoints: request.endpoints.iter().map(ToString::to_string).collect(),
+        identity,
+        anchor,
+        chain: Identity::encode(&response.certificate_chain),
+        described: request.hardware.is_described(),
+    };
+    state.keep_trust(&trust)?;
+    state.keep_progress(&Progress::begin())?;
+    // The identity last: with it there, the join is complete.
+    state.keep_identity(&kept)?;
+    Ok(kept)
+}
+
+fn certificates(chain: &[Vec<u8>]) -> Vec<CertificateDer<'static>> {
+    chain.iter().cloned().map(CertificateDer::from).collect()
+}
+
+fn check_chain(
+    roots: &[CertificateDer<'_>],
+    identity: &JoinIdentity,
+    key: &NodeKey,
+    chain: &[Vec<u8>],
+) -> Result<NodeIdentity, JoinError> {
+    let verifier = NodeVerifier::new(&identity.trust_domain, roots)?;
+    let certificate = verifier.identify(&certificates(chain), Validity::Open)?;
+    if certificate.node_id != identity.node_id || certificate.public_key != key.public() {
+        return Err(JoinError::Malformed("the certificate is another node's".to_owned()));
+    }
+    Ok(certificate)
+}
+
+/// A new certificate.
+#[derive(Debug)]
+pub struct Renewed {
+    /// DER, leaf first.
+    pub chain: Vec<Vec<u8>>,
+    /// What the leaf says.
+    pub certificate: NodeIdentity,
+}
+
+/// Asks for a new certificate for the same key, with a proof that this machine holds it. Works with an expired one too.
+///
+/// # Errors
+/// With the reason.
+pub async fn renew(
+    endpoint: &Endpoint,
+    tls: ClientConfig,
+    key: &NodeKey,
+    trust: &TrustBundle,
+    current: &NodeIdentity,
+    chain: &[CertificateDer<'_>],
+) -> Result<Renewed, JoinError> {
+    let realm = trust.realm();
+    let csr = key.request();
+    let leaf = chain.first().ok_or_else(|| JoinError::Malformed("there is no certificate to renew".to_owned()))?;
+    let call = RenewRequest {
+        possession: key.sign_possession(&realm, csr::hash(&csr), &current.serial),
+        certificate: leaf.to_vec(),
+        csr,
+    };
+    let channel = dial(endpoint, tls).await?;
+    let answer = within(JoinClient::new(channel).renew(call)).await?;
+    let verifier = NodeVerifier::new(&realm.trust_domain, &trust.roots())?;
+    let certificate = verifier.identify(&certificates(&answer.certificate_chain), Validity::Open)?;
+    if certificate.node_id != current.node_id || certificate.public_key != key.public() {
+        return Err(JoinError::Malformed("the certificate is another node's".to_owned()));
+    }
+    Ok(Renewed { chain: answer.certificate_chain, certificate })
+}
+
+async fn within<T>(call: impl Future<Output = Result<tonic::Response<T>, Status>>) -> Result<T, JoinError> {
+    match tokio::time::timeout(CALL, call).await {
+        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Err(status)) => Err(refusal(&status)),
+        Err(_) => Err(JoinError::Unanswered("it took too long".to_owned())),
+    }
+}
+
+fn refusal(status: &Status) -> JoinError {
+    let word = status.metadata().get("bc-code").and_then(|word| word.to_str().ok());
+    let code = word.map_or_else(|| format!("{:?}", status.code()), str::to_owned);
+    let message: String = status.message().chars().filter(|c| !c.is_control()).take(500).collect();
+    match status.code() {
+        Code::FailedPrecondition => JoinError::Held { code, message },
+        Code::Unavailable
+        | Code::DeadlineExceeded
+        | Code::ResourceExhausted
+        | Code::Internal
+        | Code::Aborted
+        | Code::Cancelled
+        | Code::Unknown => JoinError::Unanswered(message),
+        _ => JoinError::Refused { code, message },
+    }
+}
+
+#[cfg(test)]
+mod tests;

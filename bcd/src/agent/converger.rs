@@ -1,0 +1,216 @@
+//! One pass over a spec, section by section. Runs off the loop, for it may wait for disks and programs.
+
+use std::{collections::BTreeMap, io, path::Path};
+
+use schema::{
+    node::{Condition, ConditionStatus, condition::REBOOT_REQUIRED},
+    report::{SectionState, SectionStatus},
+    spec::{NodeSpec, Section},
+    time::Timestamp,
+};
+
+use crate::{
+    converge::{self, Host, Keep, Memory},
+    path::HostPath,
+    process::{Live, Runner, Staged},
+    session::Settled,
+    state::{Desired, Memories, StateDir, StateError},
+    tree::Tree,
+};
+
+/// Converges the host.
+#[derive(Debug)]
+pub struct Converger {
+    tree: Tree,
+    runner: Box<dyn Runner>,
+    state: StateDir,
+    state_dir: Option<HostPath>,
+}
+
+/// How a pass ended.
+#[derive(Debug, Clone)]
+pub struct Pass {
+    /// For the report.
+    pub settled: Settled,
+    /// When something ends by itself.
+    pub until: Option<Timestamp>,
+    /// What was done, for the log.
+    pub done: Vec<String>,
+}
+
+struct KeepSection<'a> {
+    state: &'a StateDir,
+    memories: &'a mut Memories,
+    section: Section,
+}
+
+impl Keep for KeepSection<'_> {
+    fn keep(&mut self, memory: &Memory) -> io::Result<()> {
+        self.memories.insert(self.section, memory.clone());
+        self.state.keep_memories(self.memories).map_err(io::Error::other)
+    }
+}
+
+impl Converger {
+    /// A converger for a root directory, `/` for this machine.
+    ///
+    /// # Errors
+    /// When the root cannot be opened.
+    pub fn open(root: &Path, state: &StateDir) -> io::Result<Self> {
+        let tree = Tree::open(root)?;
+        let runner: Box<dyn Runner> = if tree.is_live() { Box::new(Live) } else { Box::new(Staged) };
+        let inside = state.path().canonicalize()?;
+        let state_dir = inside.strip_prefix(root.canonicalize()?).ok().and_then(|relative| {
+            let text = format!("/{}", relative.to_str()?);
+            text.parse().ok()
+        });
+        Ok(Self { tree, runner, state: state.clone(), state_dir })
+    }
+
+    /// The host that is worked on.
+    #[must_use]
+    pub fn host(&self) -> Host<'_> {
+        Host { tree: &self.tree, runner: self.runner.as_ref(), state_dir: self.state_dir.as_ref() }
+    }
+
+    /// Converges what moved since `before`; everything with `all`, which also finds drift and interrupted work.
+    #[must_use]
+    pub fn pass(
+        &self,
+        desired: &Desired,
+        before: &BTreeMap<Section, SectionStatus>,
+        all: bool,
+        now: Timestamp,
+    ) -> Pass {
+        let mut pass = Pass {
+            settled: Settled { generation: desired.generation, sections: BTreeMap::new(), conditions: Vec::new() },
+            until: None,
+            done: Vec::new(),
+        };
+        let spec = match NodeSpec::from_bytes(desired.spec.as_bytes()) {
+            Ok(spec) => spec,
+            Err(error) => return pass.fail(&NodeSpec::default(), &error.to_string()),
+        };
+        let mut memories = match self.state.memories() {
+            Ok(memories) => memories,
+            Err(error) => return pass.fail(&spec, &format!("nothing was changed, for it could not be undone: {error}")),
+        };
+        let mut staged = Vec::new();
+        for (section, digest) in spec.section_digests() {
+            let same = before.get(&section).filter(|status| status.digest == digest && !all);
+            let ended = match same {
+                Some(status) if status.state == SectionState::Converged => {
+                    converge::standing(self.host(), section, &spec, now)
+                }
+                _ => self.section(section, &spec, &mut memories, now),
+            };
+            pass.until = [pass.until, ended.until].into_iter().flatten().min();
+            pass.done.extend(ended.done);
+            staged.extend(ended.staged);
+            let status = SectionStatus { digest, state: ended.state, reason: ended.reason };
+            pass.settled.sections.insert(section, status);
+        }
+        if !staged.is_empty() {
+            pass.settled.conditions.push(Condition {
+                kind: REBOOT_REQUIRED.to_owned(),
+                status: ConditionStatus::True,
+                reason: "Staged".to_owned(),
+                message: format!("waits for a boot: {}", staged.join("; ")),
+                since: now,
+            });
+        }
+        pass
+    }
+
+    fn section(&self, section: Section, spec: &NodeSpec, memories: &mut Memories, now: Timestamp) -> converge::Ended {
+        let mut memory = memories.get(&section).cloned().unwrap_or_default();
+        let mut keep = KeepSection { state: &self.state, memories, section };
+        converge::converge(self.host(), section, spec, &mut memory, &mut keep, now)
+    }
+
+    /// What the kept memories are, for `bcd diff`.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn memories(&self) -> Result<Memories, StateError> {
+        self.state.memories()
+    }
+}
+
+impl Pass {
+    fn fail(mut self, spec: &NodeSpec, reason: &str) -> Self {
+        let failed = |digest| SectionStatus { digest, state: SectionState::Failed, reason: reason.to_owned() };
+        self.settled.sections =
+            spec.section_digests().into_iter().map(|(section, digest)| (section, failed(digest))).collect();
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::generation::Generation;
+
+    use super::*;
+
+    fn desired(generation: u64, spec: &str) -> Desired {
+        let signature = [String::new(), String::new(), String::new()];
+        Desired { generation: Generation(generation), spec: spec.to_owned(), signature }
+    }
+
+    fn now() -> Timestamp {
+        "2026-03-01T12:00:00Z".parse().expect("a time")
+    }
+
+    struct World {
+        dir: tempfile::TempDir,
+        converger: Converger,
+    }
+
+    fn world() -> World {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let state = StateDir::open(&dir.path().join("var/lib/bcd")).expect("made");
+        let converger = Converger::open(dir.path(), &state).expect("opens");
+        World { dir, converger }
+    }
+
+    const MOTD: &str = r#"{"host":{"files":[{"content":"hi","group":"root","mode":"0644","owner":"root","path":"/etc/motd"}],"kernelArgs":["iommu=pt"]}}"#;
+
+    #[test]
+    fn a_pass_converges_and_says_what_waits_for_a_boot() {
+        let world = world();
+        let pass = world.converger.pass(&desired(1, MOTD), &BTreeMap::new(), true, now());
+        assert!(pass.settled.sections.values().all(|status| status.state == SectionState::Converged));
+        assert_eq!(pass.settled.conditions[0].kind, REBOOT_REQUIRED);
+        assert_eq!(std::fs::read_to_string(world.dir.path().join("etc/motd")).expect("there"), "hi");
+    }
+
+    #[test]
+    fn a_section_that_did_not_move_is_not_touched_but_drift_is_found() {
+        let world = world();
+        let first = world.converger.pass(&desired(1, MOTD), &BTreeMap::new(), true, now());
+        let motd = world.dir.path().join("etc/motd");
+        std::fs::write(&motd, "drift").expect("written");
+        let moved = MOTD.replace("{\"host\"", "{\"access\":{\"keys\":[]},\"host\"");
+        let second = world.converger.pass(&desired(2, &moved), &first.settled.sections, false, now());
+        assert_eq!(second.settled.conditions.len(), 1, "what is staged is still said");
+        assert_eq!(std::fs::read_to_string(&motd).expect("there"), "drift");
+        world.converger.pass(&desired(2, &moved), &second.settled.sections, true, now());
+        assert_eq!(std::fs::read_to_string(&motd).expect("there"), "hi");
+    }
+
+    #[test]
+    fn a_spec_of_a_later_version_fails_every_section() {
+        let world = world();
+        let pass = world.converger.pass(&desired(1, r#"{"devices":{}}"#), &BTreeMap::new(), true, now());
+        assert_eq!(pass.settled.sections.len(), Section::ALL.len());
+        assert!(pass.settled.sections.values().all(|status| status.state == SectionState::Failed));
+    }
+
+    #[test]
+    fn the_daemons_own_state_is_not_a_place_for_files() {
+        let world = world();
+        let evil = MOTD.replace("/etc/motd", "/var/lib/bcd/memory.json");
+        let pass = world.converger.pass(&desired(1, &evil), &BTreeMap::new(), true, now());
+        assert_eq!(pass.settled.sections[&Section::Host].state, SectionState::Failed);
+    }
+}

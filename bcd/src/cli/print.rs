@@ -1,0 +1,79 @@
+//! All that is printed: results to standard output, errors to standard error.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the one module that prints")]
+
+use std::{fmt::Write as _, path::Path};
+
+use pki::statement::JoinIdentity;
+use schema::generation::Generation;
+use serde::Serialize;
+
+use crate::state::{Identity, Progress};
+
+/// Prints a text.
+pub(super) fn out(text: &str) {
+    print!("{text}");
+}
+
+/// Prints a document.
+pub(super) fn json(document: &impl Serialize) {
+    println!("{}", serde_json::to_string_pretty(document).expect("results serialise"));
+}
+
+/// Prints an error with what is behind it, once each.
+pub(super) fn error(error: &anyhow::Error) {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&cause);
+        }
+    }
+    eprintln!("bcd: {text}");
+}
+
+/// Prints who the machine is now.
+pub(super) fn joined(identity: &Identity, state: &Path) {
+    let who = &identity.identity;
+    let pool = who.pool.as_deref().unwrap_or("no pool yet");
+    println!("joined as {} ({}), pool {pool}", who.node_name, who.node_id);
+    println!("identity kept in {}", state.display());
+    println!("next: bcd run, with the same --root, --state and --hardware options");
+}
+
+/// What `bcd status` shows.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Status {
+    pub(super) identity: JoinIdentity,
+    pub(super) endpoints: Vec<String>,
+    pub(super) described: bool,
+    pub(super) desired: Option<Generation>,
+    pub(super) progress: Option<Progress>,
+}
+
+impl Status {
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        let mut row = |name: &str, value: &str| writeln!(text, "{name:<12}{value}").expect("a string takes text");
+        row("node", &format!("{} ({})", self.identity.node_name, self.identity.node_id));
+        row("pool", self.identity.pool.as_deref().unwrap_or("none yet"));
+        row("fleet", &format!("{} in {}", self.identity.fleet_id, self.identity.trust_domain));
+        row("gateways", &self.endpoints.join(" "));
+        if self.described {
+            row("hardware", "described by a file");
+        }
+        let Some(progress) = &self.progress else { return text };
+        let desired = self.desired.unwrap_or_default();
+        row("generation", &format!("desired {desired}, applied {}, observed {}", progress.applied, progress.observed));
+        for (section, status) in &progress.sections {
+            let reason = if status.reason.is_empty() { String::new() } else { format!(": {}", status.reason) };
+            row(section.as_str(), &format!("{}{reason}", status.state));
+        }
+        for condition in &progress.conditions {
+            row(&condition.kind, &format!("{} since {}", condition.message, condition.since));
+        }
+        text
+    }
+}
