@@ -1,0 +1,396 @@
+-- What the migrations make, written by a test of `store`. Set UPDATE_SCHEMA=1 to write it again.
+table api_tokens
+    id uuid not null
+    hash bytea not null
+    name text not null
+    scopes text[] not null
+    expires_at timestamp with time zone
+    revoked_at timestamp with time zone
+    last_used_at timestamp with time zone
+    created_by text not null
+    created_at timestamp with time zone not null default compute_now()
+    constraint api_tokens_hash_check CHECK ((octet_length(hash) = 32))
+    constraint api_tokens_pkey PRIMARY KEY (id)
+table audit
+    id uuid not null
+    seq bigint not null identity
+    at timestamp with time zone not null default compute_now()
+    actor text not null
+    action text not null
+    subject text not null
+    detail jsonb not null default '{}'::jsonb
+    constraint audit_pkey PRIMARY KEY (id)
+    constraint audit_seq_key UNIQUE (seq)
+    CREATE INDEX audit_by_subject ON audit USING btree (subject, seq DESC)
+    CREATE TRIGGER audit_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only()
+table control_plane
+    only_one boolean not null default true
+    fleet_id uuid not null
+    trust_domain text
+    dev boolean not null
+    created_at timestamp with time zone not null default compute_now()
+    constraint control_plane_only_one_check CHECK (only_one)
+    constraint control_plane_pkey PRIMARY KEY (only_one)
+table documents
+    digest bytea not null
+    doc text not null
+    constraint documents_digest_check CHECK ((octet_length(digest) = 32))
+    constraint documents_pkey PRIMARY KEY (digest)
+table holds
+    id uuid not null
+    subject text not null
+    gate text not null
+    source text not null
+    owner text not null
+    reason text not null
+    place text
+    until timestamp with time zone
+    created_at timestamp with time zone not null default compute_now()
+    constraint holds_pkey PRIMARY KEY (id)
+    constraint holds_source_check CHECK ((source = ANY (ARRAY['git'::text, 'api'::text, 'health'::text])))
+    constraint holds_subject_gate_source_key UNIQUE (subject, gate, source)
+table idempotency
+    identity text not null
+    key text not null
+    method text not null
+    request_hash bytea not null
+    response text
+    created_at timestamp with time zone not null default compute_now()
+    constraint idempotency_pkey PRIMARY KEY (identity, key)
+    constraint idempotency_request_hash_check CHECK ((octet_length(request_hash) = 32))
+    CREATE INDEX idempotency_by_age ON idempotency USING btree (created_at)
+table join_tokens
+    id uuid not null
+    hash bytea not null
+    pool text not null
+    uses_max integer not null
+    uses_left integer not null
+    expires_at timestamp with time zone not null
+    revoked_at timestamp with time zone
+    expect jsonb not null default '{}'::jsonb
+    reclaim boolean not null default false
+    created_by text not null
+    created_at timestamp with time zone not null default compute_now()
+    constraint join_tokens_check CHECK (((uses_left >= 0) AND (uses_left <= uses_max)))
+    constraint join_tokens_hash_check CHECK ((octet_length(hash) = 32))
+    constraint join_tokens_pkey PRIMARY KEY (id)
+    constraint join_tokens_uses_max_check CHECK ((uses_max > 0))
+table joins
+    id uuid not null
+    state text not null
+    reason text not null
+    message text not null
+    pool text
+    token_id uuid
+    csr_hash bytea not null
+    hardware_key bytea
+    claims jsonb not null
+    node_id uuid
+    conflict_with uuid
+    peer text
+    attempts integer not null default 1
+    created_at timestamp with time zone not null default compute_now()
+    updated_at timestamp with time zone not null default compute_now()
+    constraint joins_conflict_with_fkey FOREIGN KEY (conflict_with) REFERENCES nodes(id) ON DELETE SET NULL
+    constraint joins_csr_hash_check CHECK ((octet_length(csr_hash) = 32))
+    constraint joins_csr_hash_key UNIQUE (csr_hash)
+    constraint joins_hardware_key_check CHECK ((octet_length(hardware_key) = 32))
+    constraint joins_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE SET NULL
+    constraint joins_pkey PRIMARY KEY (id)
+    constraint joins_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'held'::text, 'refused'::text, 'admitted'::text])))
+    CREATE INDEX joins_by_state ON joins USING btree (state, updated_at DESC)
+table leases fillfactor=50
+    name text not null
+    epoch bigint not null
+    holder uuid
+    expires_at timestamp with time zone not null
+    constraint leases_name_epoch_key UNIQUE (name, epoch)
+    constraint leases_pkey PRIMARY KEY (name)
+    CREATE INDEX leases_by_holder ON leases USING btree (holder)
+table node_certs
+    serial bytea not null
+    node_id uuid not null
+    public_key bytea not null
+    identity_generation bigint not null
+    not_before timestamp with time zone not null
+    not_after timestamp with time zone not null
+    issued_at timestamp with time zone not null default compute_now()
+    revoked_at timestamp with time zone
+    revoked_reason text
+    constraint node_certs_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
+    constraint node_certs_pkey PRIMARY KEY (serial)
+    CREATE INDEX node_certs_by_node ON node_certs USING btree (node_id, not_after DESC)
+table node_holds
+    id uuid not null
+    node_id uuid not null
+    source text not null
+    owner text not null
+    reason text not null
+    place text
+    until timestamp with time zone
+    created_at timestamp with time zone not null default compute_now()
+    constraint node_holds_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
+    constraint node_holds_node_id_source_key UNIQUE (node_id, source)
+    constraint node_holds_pkey PRIMARY KEY (id)
+    constraint node_holds_source_check CHECK ((source = ANY (ARRAY['git'::text, 'api'::text, 'health'::text])))
+    CREATE INDEX node_holds_by_end ON node_holds USING btree (until) WHERE (until IS NOT NULL)
+table node_inventory
+    node_id uuid not null
+    section text not null
+    digest bytea not null
+    doc text not null
+    observed_at timestamp with time zone not null default compute_now()
+    constraint node_inventory_digest_check CHECK ((octet_length(digest) = 32))
+    constraint node_inventory_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
+    constraint node_inventory_pkey PRIMARY KEY (node_id, section)
+table node_report_marks
+    node_id uuid not null
+    kind text not null
+    journal_id uuid not null
+    seq bigint not null
+    constraint node_report_marks_kind_check CHECK ((kind = ANY (ARRAY['status'::text, 'inventory'::text])))
+    constraint node_report_marks_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
+    constraint node_report_marks_pkey PRIMARY KEY (node_id, kind)
+table node_reports
+    id bigint not null identity
+    node_id uuid not null
+    kind text not null
+    seq bigint not null
+    epoch bigint not null
+    payload bytea not null
+    signature bytea not null
+    received_at timestamp with time zone not null default compute_now()
+    constraint node_reports_kind_check CHECK ((kind = ANY (ARRAY['status'::text, 'inventory'::text])))
+    constraint node_reports_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
+    constraint node_reports_node_id_kind_epoch_seq_key UNIQUE (node_id, kind, epoch, seq)
+    constraint node_reports_pkey PRIMARY KEY (id)
+table node_sections
+    node_id uuid not null
+    section text not null
+    digest bytea not null
+    state text not null
+    reason text not null default ''::text
+    generation bigint not null
+    since timestamp with time zone not null default compute_now()
+    constraint node_sections_digest_check CHECK ((octet_length(digest) = 32))
+    constraint node_sections_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
+    constraint node_sections_pkey PRIMARY KEY (node_id, section)
+    constraint node_sections_state_check CHECK ((state = ANY (ARRAY['converged'::text, 'failed'::text])))
+table nodes fillfactor=70
+    id uuid not null
+    name text not null
+    site text
+    pool text
+    owner_tenant text
+    role text not null
+    trust text not null
+    adapter text not null default 'bcd/v1'::text
+    labels jsonb not null default '{}'::jsonb
+    declared boolean not null default false
+    hardware_key bytea
+    hardware_key_trusted boolean not null default false
+    provision_state text not null
+    failed_from text
+    maintenance boolean not null default false
+    maintenance_reason text
+    cordoned boolean not null default false
+    power text not null default 'unknown'::text
+    connectivity text not null default 'disconnected'::text
+    connectivity_since timestamp with time zone not null default compute_now()
+    conditions jsonb not null default '[]'::jsonb
+    no_schedule_reasons text[] not null default '{}'::text[]
+    inventory_wanted text[] not null default '{}'::text[]
+    generation bigint not null default 0
+    observed_generation bigint not null default 0
+    applied_generation bigint not null default 0
+    identity_generation bigint not null default 1
+    version bigint not null default 1
+    next_cmd_seq bigint not null default 1
+    shard smallint not null
+    spec bytea
+    spec_digest bytea
+    spec_signature bytea
+    spec_signed_at timestamp with time zone
+    spec_changed_at timestamp with time zone
+    target_digest bytea
+    target_overlay text not null default '{}'::text
+    assigned_digest bytea
+    assigned_overlay text not null default '{}'::text
+    created_at timestamp with time zone not null default compute_now()
+    updated_at timestamp with time zone not null default compute_now()
+    adopted_at timestamp with time zone
+    constraint nodes_assigned_digest_fkey FOREIGN KEY (assigned_digest) REFERENCES targets(digest)
+    constraint nodes_check CHECK (((spec IS NULL) = (spec_digest IS NULL)))
+    constraint nodes_check1 CHECK (((spec IS NULL) = (generation = 0)))
+    constraint nodes_connectivity_check CHECK ((connectivity = ANY (ARRAY['connected'::text, 'disconnected'::text, 'unreachable'::text, 'lost'::text])))
+    constraint nodes_hardware_key_check CHECK ((octet_length(hardware_key) = 32))
+    constraint nodes_name_key UNIQUE (name)
+    constraint nodes_pkey PRIMARY KEY (id)
+    constraint nodes_power_check CHECK ((power = ANY (ARRAY['on'::text, 'off'::text, 'unknown'::text])))
+    constraint nodes_role_check CHECK ((role = ANY (ARRAY['host'::text, 'dedicated'::text, 'site'::text, 'unassigned'::text])))
+    constraint nodes_shard_check CHECK (((shard >= 0) AND (shard <= 255)))
+    constraint nodes_spec_digest_check CHECK ((octet_length(spec_digest) = 32))
+    constraint nodes_target_digest_fkey FOREIGN KEY (target_digest) REFERENCES targets(digest)
+    constraint nodes_trust_check CHECK ((trust = ANY (ARRAY['platform'::text, 'tenant-owned'::text, 'tenant-controlled'::text])))
+    CREATE INDEX nodes_by_pool ON nodes USING btree (pool, name)
+    CREATE INDEX nodes_by_shard ON nodes USING btree (shard)
+    CREATE UNIQUE INDEX nodes_hardware_key ON nodes USING btree (hardware_key) WHERE (hardware_key_trusted AND (provision_state <> 'retired'::text))
+table objects
+    kind text not null
+    name text not null
+    digest bytea not null
+    file text not null
+    line integer not null
+    state text not null
+    revision uuid not null
+    constraint objects_digest_fkey FOREIGN KEY (digest) REFERENCES documents(digest)
+    constraint objects_pkey PRIMARY KEY (kind, name)
+    constraint objects_revision_fkey FOREIGN KEY (revision) REFERENCES revisions(id)
+    constraint objects_state_check CHECK ((state = ANY (ARRAY['declared'::text, 'retained'::text, 'removed'::text])))
+table outcomes
+    kind text not null
+    key text not null
+    state text not null
+    reason text not null default ''::text
+    message text not null default ''::text
+    place text not null
+    since timestamp with time zone not null default compute_now()
+    constraint outcomes_pkey PRIMARY KEY (kind, key)
+    constraint outcomes_state_check CHECK ((state = ANY (ARRAY['done'::text, 'again'::text, 'wait'::text, 'error'::text])))
+    CREATE INDEX outcomes_by_key ON outcomes USING btree (key)
+    CREATE INDEX outcomes_open ON outcomes USING btree (state, since) WHERE (state <> 'done'::text)
+table plans
+    id uuid not null
+    source text not null
+    commit text not null
+    base_commit text
+    digest bytea not null
+    state text not null
+    doc text not null
+    created_at timestamp with time zone not null default compute_now()
+    constraint plans_digest_check CHECK ((octet_length(digest) = 32))
+    constraint plans_pkey PRIMARY KEY (id)
+    constraint plans_state_check CHECK ((state = ANY (ARRAY['open'::text, 'applied'::text, 'superseded'::text, 'refused'::text])))
+    CREATE INDEX plans_by_commit ON plans USING btree (source, commit)
+    CREATE INDEX plans_by_creation ON plans USING btree (created_at DESC)
+table pools
+    name text not null
+    site text not null
+    class text not null
+    owner_tenant text
+    policy jsonb not null default '{}'::jsonb
+    target_digest bytea
+    profile_targets jsonb not null default '{}'::jsonb
+    revision uuid
+    updated_at timestamp with time zone not null default compute_now()
+    constraint pools_pkey PRIMARY KEY (name)
+    constraint pools_revision_fkey FOREIGN KEY (revision) REFERENCES revisions(id)
+    constraint pools_target_digest_fkey FOREIGN KEY (target_digest) REFERENCES targets(digest)
+table revision_objects
+    revision uuid not null
+    kind text not null
+    name text not null
+    digest bytea not null
+    file text not null
+    line integer not null
+    state text not null
+    constraint revision_objects_digest_fkey FOREIGN KEY (digest) REFERENCES documents(digest)
+    constraint revision_objects_pkey PRIMARY KEY (revision, kind, name)
+    constraint revision_objects_revision_fkey FOREIGN KEY (revision) REFERENCES revisions(id)
+    constraint revision_objects_state_check CHECK ((state = ANY (ARRAY['declared'::text, 'retained'::text, 'removed'::text])))
+    CREATE INDEX revision_objects_by_object ON revision_objects USING btree (kind, name)
+table revisions
+    id uuid not null
+    seq bigint not null identity
+    source text not null
+    commit text not null
+    tree text not null
+    branch text not null
+    author text not null
+    committer text not null
+    subject text not null
+    committed_at timestamp with time zone not null
+    applied_at timestamp with time zone not null default compute_now()
+    applied_by text not null
+    digest bytea not null
+    summary jsonb not null
+    constraint revisions_pkey PRIMARY KEY (id)
+    constraint revisions_seq_key UNIQUE (seq)
+    constraint revisions_source_fkey FOREIGN KEY (source) REFERENCES sources(name)
+table sessions fillfactor=50
+    node_id uuid not null
+    epoch bigint not null
+    gateway_id uuid not null
+    boot_id uuid not null
+    journal_id uuid not null
+    identity_generation bigint not null
+    version text not null default ''::text
+    described boolean not null default false
+    connected_at timestamp with time zone not null default compute_now()
+    disconnected_at timestamp with time zone
+    last_seen timestamp with time zone not null default compute_now()
+    constraint sessions_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
+    constraint sessions_pkey PRIMARY KEY (node_id)
+    CREATE INDEX sessions_by_gateway ON sessions USING btree (gateway_id) WHERE (disconnected_at IS NULL)
+table sources
+    name text not null
+    url text not null
+    branch text not null
+    path text not null default ''::text
+    remote_commit text
+    remote_at timestamp with time zone
+    verified_commit text
+    verified_at timestamp with time zone
+    planned_commit text
+    planned_at timestamp with time zone
+    applied_commit text
+    applied_at timestamp with time zone
+    accepted_commit text
+    state text not null
+    reason text
+    detail jsonb
+    since timestamp with time zone not null default compute_now()
+    checked_at timestamp with time zone
+    constraint sources_pkey PRIMARY KEY (name)
+table targets
+    digest bytea not null
+    pool text not null
+    profile text not null
+    doc text not null
+    created_at timestamp with time zone not null default compute_now()
+    constraint targets_digest_check CHECK ((octet_length(digest) = 32))
+    constraint targets_pkey PRIMARY KEY (digest)
+table token_uses
+    csr_hash bytea not null
+    token_id uuid not null
+    node_id uuid not null
+    answer bytea not null
+    created_at timestamp with time zone not null default compute_now()
+    constraint token_uses_csr_hash_check CHECK ((octet_length(csr_hash) = 32))
+    constraint token_uses_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
+    constraint token_uses_pkey PRIMARY KEY (csr_hash)
+    constraint token_uses_token_id_fkey FOREIGN KEY (token_id) REFERENCES join_tokens(id)
+table work_queue fillfactor=70
+    kind text not null
+    key text not null
+    lease text not null
+    generation bigint not null default 1
+    due_at timestamp with time zone not null default compute_now()
+    attempts integer not null default 0
+    claimed_by uuid
+    claim_epoch bigint
+    constraint work_queue_check CHECK (((claimed_by IS NULL) = (claim_epoch IS NULL)))
+    constraint work_queue_pkey PRIMARY KEY (kind, key)
+    CREATE INDEX work_queue_due ON work_queue USING btree (due_at)
+table workers fillfactor=50
+    id uuid not null
+    role text not null
+    host text not null
+    pid integer not null
+    started_at timestamp with time zone not null default compute_now()
+    heartbeat_at timestamp with time zone not null default compute_now()
+    expires_at timestamp with time zone not null
+    constraint workers_pkey PRIMARY KEY (id)
+function audit_is_append_only()  BEGIN RAISE EXCEPTION 'the audit log is append only'; END
+function compute_now()  SELECT statement_timestamp() + COALESCE(NULLIF(current_setting('compute.clock_offset', true), ''), '0')::interval
+function node_bucket(nodes)  SELECT CASE WHEN n.role <> 'host' THEN 'excluded' -- IS NOT TRUE: a pool or an owner that is missing makes the comparison null, and null is not ours. WHEN (n.trust = 'platform' OR (n.trust = 'tenant-owned' AND n.owner_tenant = (SELECT p.owner_tenant FROM pools p WHERE p.name = n.pool))) IS NOT TRUE THEN 'excluded' WHEN n.maintenance OR n.cordoned THEN 'maintenance' WHEN n.provision_state NOT IN ('adopted', 'deployed') THEN 'provisioning' WHEN n.observed_generation < 1 THEN 'provisioning' WHEN n.connectivity <> 'connected' THEN 'unreachable' WHEN cardinality(n.no_schedule_reasons) > 0 THEN 'unhealthy' ELSE 'schedulable' END
