@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    body::Body,
+    body::{Body, Bytes},
     extract::{Path, Request, State},
     http::{HeaderValue, StatusCode, Uri},
     response::{IntoResponse, Response},
@@ -12,7 +12,6 @@ use axum::{
 };
 use schema::id::RequestId;
 use serde_json::{Value, json};
-use tower_http::limit::RequestBodyLimitLayer;
 
 use super::{
     ApiError, App, Code, auth, idempotency, openapi,
@@ -33,7 +32,6 @@ pub fn router(app: App) -> Router {
         .route("/healthz", get(health))
         .route("/hooks/source", post(webhook::receive).fallback(only_post))
         .fallback(unknown_path)
-        .layer(RequestBodyLimitLayer::new(MAX_BODY))
         .with_state(Arc::new(app))
 }
 
@@ -88,9 +86,14 @@ async fn answer(app: &App, group: &str, name: &str, request: Request) -> Result<
     }
 }
 
+/// The body of a request, when it is not too long.
+pub(super) async fn bytes(body: Body) -> Result<Bytes, ApiError> {
+    let too_long = |_| ApiError::new(Code::InvalidInput, format!("a request has at most {MAX_BODY} bytes"));
+    axum::body::to_bytes(body, MAX_BODY).await.map_err(too_long)
+}
+
 async fn read(body: Body) -> Result<Value, ApiError> {
-    let too_long = || ApiError::new(Code::InvalidInput, format!("a request has at most {MAX_BODY} bytes"));
-    let bytes = axum::body::to_bytes(body, MAX_BODY).await.map_err(|_| too_long())?;
+    let bytes = bytes(body).await?;
     if bytes.is_empty() {
         return Ok(json!({}));
     }

@@ -6,32 +6,31 @@
 use schema::{canonical, digest::Digest};
 use serde_json::{Value, json};
 use store::{audit, idempotency};
+use tokio::sync::Semaphore;
 
 use super::{
     ApiError, App, Code,
     auth::Caller,
-    table::{Method, Mutation},
+    table::{Method, Mutation, MutationHandler},
 };
 
 const KEY: &str = "idempotencyKey";
 const MAX_KEY: usize = 200;
 
-type Change = Box<
-    dyn for<'a> Fn(Mutation<'a>, Value) -> std::pin::Pin<Box<dyn Future<Output = Result<Value, ApiError>> + Send + 'a>>
-        + Send
-        + Sync,
->;
+/// Each mutation holds a connection and may need a second one for reads; this keeps the pool from running dry.
+static PLACES: Semaphore = Semaphore::const_new(8);
 
 pub(super) async fn once(
     app: &App,
     method: &Method,
     caller: &Caller,
     mut input: Value,
-    change: &Change,
+    change: &MutationHandler,
 ) -> Result<Value, ApiError> {
     let key = take_key(&mut input)?;
     let name = method.full_name();
     let request = digest(&name, &input)?;
+    let _place = PLACES.acquire().await.expect("the semaphore is never closed");
     let mut txn = app.db.begin().await?;
     match idempotency::begin(&mut txn, &caller.identity, &key, &name, &request).await? {
         idempotency::Begin::New => {}

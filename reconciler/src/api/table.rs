@@ -13,7 +13,12 @@ use super::{
     groups::{fleet, joins, nodes, plans, pools, sites, tokens},
 };
 
-type Answer<'a> = Pin<Box<dyn Future<Output = Result<Value, ApiError>> + Send + 'a>>;
+/// What a handler comes to.
+pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Value, ApiError>> + Send + 'a>>;
+/// Reads.
+pub type QueryHandler = dyn for<'a> Fn(&'a App, Value) -> Answer<'a> + Send + Sync;
+/// Changes something.
+pub type MutationHandler = dyn for<'a> Fn(Mutation<'a>, Value) -> Answer<'a> + Send + Sync;
 
 /// What a mutation works with.
 #[derive(Debug)]
@@ -29,9 +34,9 @@ pub struct Mutation<'a> {
 /// How a method is carried out.
 pub enum Handler {
     /// Reads.
-    Query(Box<dyn for<'a> Fn(&'a App, Value) -> Answer<'a> + Send + Sync>),
+    Query(Box<QueryHandler>),
     /// Changes something, in one transaction with its idempotency row and its audit row.
-    Mutation(Box<dyn for<'a> Fn(Mutation<'a>, Value) -> Answer<'a> + Send + Sync>),
+    Mutation(Box<MutationHandler>),
 }
 
 /// One method.

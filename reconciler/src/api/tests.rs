@@ -1,1 +1,262 @@
-//! Tests of the API through its router, on a real database.
+//! Facts about the API, through its router and through its socket, on a real database.
+
+mod generated;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, StatusCode, header},
+};
+use schema::{clock::ManualClock, digest::Digest, node::HoldSource, object::Kind};
+use serde_json::{Value, json};
+use store::{
+    audit, node_holds,
+    poke::{Heard, Listener, Poke},
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use super::{App, Config, Webhook, dispatch, tokens};
+use crate::reconcile::testing::{House, template};
+
+struct Desk {
+    house: House,
+    router: Router,
+    token: String,
+}
+
+fn app(house: &House) -> App {
+    App {
+        db: house.db.clone(),
+        gateways: vec!["https://gw.example.org:7443".to_owned()],
+        pin: Digest::of("anchor"),
+        webhook: Some(Webhook { source: "fleet".to_owned(), secret: "s3cret".to_owned() }),
+    }
+}
+
+impl Desk {
+    async fn new() -> Self {
+        let house = House::new().await;
+        let mut txn = house.db.begin().await.expect("begin");
+        store::control_plane::ensure(&mut txn, true, Some("bc.local")).await.expect("a row");
+        txn.commit().await.expect("commit");
+        let token = tokens::bootstrap(&house.db, "first", &["*"], "test").await.expect("a token");
+        Self { router: dispatch::router(app(&house)), house, token }
+    }
+
+    async fn call_as(&self, token: &str, method: &str, body: &Value) -> (StatusCode, Value) {
+        let request = Request::post(format!("/api/compute/{}", method.replace('.', "/")))
+            .header(header::AUTHORIZATION, format!("Bearer {token}"))
+            .body(Body::from(body.to_string()))
+            .expect("a request");
+        self.send(request).await
+    }
+
+    async fn call(&self, method: &str, body: Value) -> (StatusCode, Value) {
+        self.call_as(&self.token, method, &body).await
+    }
+
+    async fn ok(&self, method: &str, body: Value) -> Value {
+        let (status, answer) = self.call(method, body).await;
+        assert_eq!(status, StatusCode::OK, "{method}: {answer}");
+        answer
+    }
+
+    async fn refused(&self, method: &str, body: Value) -> Value {
+        let (status, answer) = self.call(method, body).await;
+        assert_ne!(status, StatusCode::OK, "{method}");
+        answer["error"].clone()
+    }
+
+    async fn send(&self, request: Request<Body>) -> (StatusCode, Value) {
+        let response = self.router.clone().oneshot(request).await.expect("an answer");
+        let status = response.status();
+        let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.expect("a body");
+        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+}
+
+#[tokio::test]
+async fn without_a_token_that_works_nobody_is_known() {
+    let desk = Desk::new().await;
+    let (status, answer) = desk.send(Request::post("/api/compute/nodes/list").body(Body::empty()).expect("a request")).await;
+    assert_eq!((status, &answer["error"]["code"]), (StatusCode::UNAUTHORIZED, &json!("UNAUTHENTICATED")));
+    assert!(answer["error"]["requestId"].as_str().is_some_and(|id| id.starts_with("req_")));
+
+    let made = desk.ok("tokens.createApi", json!({ "name": "short", "scopes": ["nodes:read"], "expires": "1h", "idempotencyKey": "1" })).await;
+    let token = made["token"].as_str().expect("a token").to_owned();
+    assert_eq!(desk.call_as(&token, "nodes.list", &json!({})).await.0, StatusCode::OK);
+    let wrong_secret = format!("{}x", &token[..token.len() - 1]);
+    for bad in ["", "bcat_x.y", "bcjt_a.b", wrong_secret.as_str()] {
+        let (status, answer) = desk.call_as(bad, "nodes.list", &json!({})).await;
+        assert_eq!(status, StatusCode::UNAUTHORIZED, "{bad}");
+        assert_eq!(answer["error"]["message"], "the token is not known, has expired or was revoked");
+    }
+    desk.house.test.advance(std::time::Duration::from_secs(3_601)).await;
+    assert_eq!(desk.call_as(&token, "nodes.list", &json!({})).await.0, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn a_revoked_token_stops_working_and_a_token_gives_no_more_than_it_has() {
+    let desk = Desk::new().await;
+    let made = desk.ok("tokens.createApi", json!({ "name": "ci", "scopes": ["nodes:read", "tokens:write"], "idempotencyKey": "1" })).await;
+    let token = made["token"].as_str().expect("a token").to_owned();
+    let (status, answer) = desk.call_as(&token, "nodes.cordon", &json!({ "node": "x", "reason": "y", "idempotencyKey": "k" })).await;
+    assert_eq!((status, &answer["error"]["code"]), (StatusCode::FORBIDDEN, &json!("ACCESS_DENIED")));
+    assert!(answer["error"]["why"].as_str().is_some_and(|why| why.contains("nodes:write")), "{answer}");
+    let wider = json!({ "name": "more", "scopes": ["nodes:write"], "idempotencyKey": "k" });
+    assert_eq!(desk.call_as(&token, "tokens.createApi", &wider).await.0, StatusCode::FORBIDDEN);
+
+    desk.ok("tokens.revokeApi", json!({ "id": made["id"], "idempotencyKey": "2" })).await;
+    assert_eq!(desk.call_as(&token, "nodes.list", &json!({})).await.0, StatusCode::UNAUTHORIZED);
+    assert_eq!(desk.refused("tokens.revokeApi", json!({ "id": made["id"], "idempotencyKey": "3" })).await["code"], "NOT_FOUND");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_request_is_named() {
+    let desk = Desk::new().await;
+    for (method, body, code, field) in [
+        ("nodes.list", json!({ "pol": "h100" }), "INVALID_INPUT", Some("pol")),
+        ("nodes.get", json!({}), "INVALID_INPUT", Some("node")),
+        ("nodes.list", json!({ "limit": "ten" }), "INVALID_INPUT", Some("limit")),
+        ("nodes.list", json!({ "limit": 0 }), "INVALID_INPUT", Some("limit")),
+        ("nodes.list", json!({ "connectivity": "sometimes" }), "INVALID_INPUT", Some("connectivity")),
+        ("tokens.create", json!({ "pool": "h100" }), "INVALID_INPUT", Some("idempotencyKey")),
+        ("tokens.create", json!({ "pool": "h100", "expires": "soon", "idempotencyKey": "k" }), "INVALID_INPUT", Some("expires")),
+        ("tokens.create", json!({ "pool": "h100", "expires": "90d", "idempotencyKey": "k" }), "INVALID_INPUT", Some("expires")),
+        ("tokens.createApi", json!({ "name": "x", "scopes": ["nodes:read", "root"], "idempotencyKey": "k" }), "INVALID_INPUT", Some("scopes[1]")),
+        ("tokens.create", json!({ "pool": "h10", "idempotencyKey": "k" }), "NOT_FOUND", None),
+        ("nodes.get", json!({ "node": "nobody" }), "NOT_FOUND", None),
+    ] {
+        let error = desk.refused(method, body.clone()).await;
+        assert_eq!(error["code"], code, "{method} {body}: {error}");
+        assert_eq!(error["fields"][0]["name"].as_str(), field, "{method} {body}: {error}");
+    }
+    assert_eq!(desk.refused("tokens.create", json!({ "pool": "h10", "idempotencyKey": "k" })).await["why"], "did you mean h100?");
+    let error = desk.refused("node.list", json!({})).await;
+    assert_eq!((&error["code"], &error["why"]), (&json!("NOT_FOUND"), &json!("did you mean nodes.list?")));
+    let error = desk.refused("nodes.list", json!({ "prefix": "x".repeat(dispatch::MAX_BODY) })).await;
+    assert_eq!(error["code"], "INVALID_INPUT");
+}
+
+#[tokio::test]
+async fn a_repeat_replays_and_another_request_under_the_key_is_a_conflict() {
+    let desk = Desk::new().await;
+    let request = json!({ "pool": "h100", "uses": 8, "expires": "24h", "idempotencyKey": "one" });
+    let first = desk.ok("tokens.create", request.clone()).await;
+    assert!(first["token"].as_str().is_some_and(|token| token.starts_with("bcjt_")));
+    assert_eq!(first["command"], format!("bcd join https://gw.example.org:7443 --pin {}", Digest::of("anchor")));
+    let mut again = desk.ok("tokens.create", request).await;
+    assert_eq!(again["token"], Value::Null);
+    again["token"] = first["token"].clone();
+    assert_eq!(again, first);
+    assert_eq!(desk.ok("tokens.list", json!({})).await["items"].as_array().map(Vec::len), Some(1));
+
+    let error = desk.refused("tokens.create", json!({ "pool": "h100", "uses": 9, "idempotencyKey": "one" })).await;
+    assert_eq!(error["code"], "CONFLICT");
+    let log = audit::list(&desk.house.db, first["id"].as_str(), None, 10).await.expect("read");
+    assert_eq!(log.iter().map(|entry| entry.action.as_str()).collect::<Vec<_>>(), ["tokens.create"]);
+    assert!(log[0].actor.starts_with("token/tok_"));
+    let secret = first["token"].as_str().expect("a token");
+    assert!(!log[0].detail.to_string().contains(secret));
+}
+
+#[tokio::test]
+async fn the_api_lifts_only_its_own_hold() {
+    let desk = Desk::new().await;
+    let machine = desk.house.converged("gpu-1", &template("1", "a\n")).await;
+    let version = desk.ok("nodes.get", json!({ "node": "gpu-1" })).await["node"]["version"].clone();
+    let held = desk.ok("nodes.cordon", json!({ "node": machine.id, "reason": "fan", "version": version, "idempotencyKey": "1" })).await;
+    assert_eq!((&held["cordoned"], &held["bucket"]), (&json!(true), &json!("maintenance")));
+    let error = desk.refused("nodes.cordon", json!({ "node": "gpu-1", "reason": "fan", "version": version, "idempotencyKey": "2" })).await;
+    assert_eq!(error["code"], "CONFLICT");
+    desk.ok("nodes.uncordon", json!({ "node": "gpu-1", "idempotencyKey": "3" })).await;
+
+    let pool = json!({ "name": "h100", "site": "fra1", "profile": "base" });
+    let cordoned = json!({ "name": "gpu-1", "cordon": { "reason": "fan", "owner": "ada" } });
+    desk.house.apply(pool, &[(Kind::Node, cordoned)]).await;
+    desk.house.jobs.resync("node").await.expect("resynced");
+    let error = desk.refused("nodes.uncordon", json!({ "node": "gpu-1", "idempotencyKey": "4" })).await;
+    assert_eq!(error["code"], "INVALID_STATE");
+    assert!(error["why"].as_str().is_some_and(|why| why.contains("nodes.kdl:7")), "{error}");
+    let holds = node_holds::list(&desk.house.db, machine.id).await.expect("read");
+    assert_eq!(holds.iter().map(|stored| stored.hold.source).collect::<Vec<_>>(), [HoldSource::Git]);
+}
+
+#[tokio::test]
+async fn status_shows_what_is_there_and_what_waits() {
+    let desk = Desk::new().await;
+    desk.house.converged("gpu-1", &template("1", "a\n")).await;
+    desk.house.machine("gpu-2").await;
+    desk.house.jobs.settle().await.expect("settled");
+    let status = desk.ok("fleet.status", json!({})).await;
+    assert_eq!((&status["dev"], &status["verification"]), (&json!(true), &json!("unverified")));
+    assert_eq!(status["nodes"], json!({ "total": 2, "connected": 2, "disconnected": 0, "unreachable": 0, "lost": 0 }));
+    let pool = &status["pools"][0];
+    assert_eq!((&pool["name"], &pool["total"], &pool["converged"]), (&json!("h100"), &json!(2), &json!(1)));
+    let waits: Vec<_> = status["problems"].as_array().expect("a list").iter().map(|p| (p["node"].as_str(), p["reason"].as_str())).collect();
+    assert!(waits.contains(&(Some("gpu-2"), Some("inventory-incomplete"))), "{waits:?}");
+
+    let node = desk.ok("nodes.get", json!({ "node": "gpu-1" })).await;
+    assert_eq!((&node["node"]["converged"], node["inventory"]["gpus"].as_array().map(Vec::len)), (&json!(true), Some(8)));
+    let page = desk.ok("nodes.list", json!({ "limit": 1 })).await;
+    let rest = desk.ok("nodes.list", json!({ "limit": 1, "after": page["next"] })).await;
+    assert_eq!((&page["items"][0]["name"], &rest["items"][0]["name"]), (&json!("gpu-1"), &json!("gpu-2")));
+    for (method, input) in [("sites.list", json!({})), ("sites.get", json!({ "name": "fra1" })), ("pools.list", json!({})), ("pools.get", json!({ "name": "h100" })), ("joins.list", json!({})), ("plans.list", json!({})), ("tokens.listApi", json!({}))] {
+        desk.ok(method, input).await;
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_is_away_is_no_secret_and_no_sql() {
+    let desk = Desk::new().await;
+    desk.house.db.close().await;
+    let (status, answer) = desk.call("nodes.list", json!({})).await;
+    assert_eq!((status, &answer["error"]["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("UNAVAILABLE")));
+    assert!(!answer.to_string().to_lowercase().contains("select"));
+    let (status, _) = desk.send(Request::get("/healthz").body(Body::empty()).expect("a request")).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn a_webhook_is_a_poke_and_only_for_those_who_know_its_secret() {
+    let desk = Desk::new().await;
+    let mut listener = Listener::connect(&desk.house.db).await.expect("a listener");
+    let hook = |token: &str| Request::post("/hooks/source").header("x-gitlab-token", token).body(Body::from("{ not json")).expect("a request");
+    assert_eq!(desk.send(hook("wrong")).await.0, StatusCode::UNAUTHORIZED);
+    assert_eq!(desk.send(hook("s3cret")).await.0, StatusCode::ACCEPTED);
+    assert_eq!(listener.next().await, Heard::Poke(Poke::Source("fleet".to_owned())));
+}
+
+#[tokio::test]
+async fn it_is_served_over_tls_and_stops_clean() {
+    let house = House::new().await;
+    pki::install_provider();
+    let now = house.db.now().await.expect("time");
+    let keys = pki::keys::Keys::generate("bc.local", now).expect("keys");
+    let identity = keys.issue_serving(&["localhost".to_owned()], now).expect("a certificate");
+    let serving = pki::tls::ServingCertificate::new(&identity).expect("a certificate");
+    let tls = Arc::new(pki::tls::api_server(serving, Arc::new(ManualClock::new(now))));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let cancel = CancellationToken::new();
+    let server = tokio::spawn(super::run(Config { listener, tls, app: app(&house) }, cancel.clone()));
+
+    let mut client = pki::tls::bootstrap_client_that_believes_any_server();
+    client.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
+    let name = "localhost".try_into().expect("a name");
+    let mut stream = tokio_rustls::TlsConnector::from(Arc::new(client)).connect(name, stream).await.expect("a handshake");
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.expect("sent");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.expect("an answer");
+    let answer = String::from_utf8(answer).expect("text");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(r#"{"status":"ok"}"#), "{answer}");
+
+    cancel.cancel();
+    server.await.expect("no panic").expect("a clean end");
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}

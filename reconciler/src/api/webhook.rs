@@ -8,8 +8,7 @@ use std::sync::Arc;
 use aws_lc_rs::hmac;
 use axum::{
     Json,
-    body::Bytes,
-    extract::{FromRequest as _, Request, State},
+    extract::{Request, State},
     http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, Response},
 };
@@ -43,11 +42,9 @@ pub(super) async fn receive(State(app): State<Arc<App>>, request: Request) -> Re
 
 async fn poke(app: &App, request: Request) -> Result<(), ApiError> {
     let webhook = app.webhook.as_ref().ok_or_else(|| ApiError::not_found("webhook configured here"))?;
-    let headers = request.headers().clone();
-    let body = Bytes::from_request(request, &()).await.map_err(|_| {
-        ApiError::new(Code::InvalidInput, format!("a request has at most {} bytes", dispatch::MAX_BODY))
-    })?;
-    if !is_authentic(&webhook.secret, &headers, &body) {
+    let (parts, body) = request.into_parts();
+    let body = dispatch::bytes(body).await?;
+    if !is_authentic(&webhook.secret, &parts.headers, &body) {
         return Err(ApiError::new(Code::Unauthenticated, "the call carries no proof of the webhook's secret"));
     }
     app.db.poke([Poke::Source(webhook.source.clone())]).await;
@@ -66,13 +63,13 @@ fn is_authentic(secret: &str, headers: &HeaderMap, body: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
+    use axum::http::{HeaderName, HeaderValue};
 
     use super::*;
 
     fn headers(name: &'static str, value: &str) -> HeaderMap {
         HeaderMap::from_iter([(
-            axum::http::HeaderName::from_static(name),
+            HeaderName::from_static(name),
             HeaderValue::from_str(value).expect("a header"),
         )])
     }

@@ -313,7 +313,7 @@ async fn a_resync_of_a_quiet_fleet_changes_nothing_and_leaves_no_row() {
     let (node, outcomes) = (house.node(&machine).await, outcomes::of_key(&house.db, &machine.id.to_string()).await.expect("read"));
     for reconciler in ["node", "nodespec", "liveness"] {
         let ran = house.jobs.resync(reconciler).await.expect("resynced");
-        assert!(ran.iter().all(|ran| ran.verdict == store::outcomes::Verdict::Done), "{ran:?}");
+        assert!(ran.iter().all(|ran| ran.verdict == outcomes::Verdict::Done), "{ran:?}");
     }
     assert_eq!(house.node(&machine).await, node);
     assert_eq!(outcomes::of_key(&house.db, &machine.id.to_string()).await.expect("read"), outcomes);
