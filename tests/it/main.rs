@@ -1,1 +1,11 @@
-//! it
+//! End to end: real repositories, PostgreSQL, mutual TLS and processes. One binary, so that everything is linked once.
+//!
+//! Each fact starts what it needs and leaves nothing behind.
+
+mod cli;
+mod faults;
+mod identity;
+mod isolation;
+mod journey;
+mod roles;
+mod source;

@@ -6,7 +6,6 @@
 //! Nothing here sleeps for a fixed time: [`wait`] looks until a condition holds or its deadline has passed.
 
 pub mod cli;
-pub mod hardware;
 pub mod node;
 pub mod process;
 pub mod proxy;

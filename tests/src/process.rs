@@ -127,7 +127,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             let log = self.log();
             let lines: Vec<&str> = log.lines().collect();
             eprintln_tail(&self.name, &lines);

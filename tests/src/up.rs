@@ -179,3 +179,21 @@ fn spawn(name: &str, data: &Path, fleet: &str, arguments: &[String], log: &Path,
 fn socket(url: &str) -> SocketAddr {
     url.trim_start_matches("https://").trim_end_matches('/').parse().unwrap_or_else(|_| unreachable!("{url} holds no socket address"))
 }
+
+/// Makes another, empty database on the PostgreSQL that a control plane runs, and answers its URL.
+///
+/// # Panics
+/// When there is no `psql`, or the server refuses.
+#[must_use]
+pub fn second_database(data: &Path) -> String {
+    let dir = data.join("postgres");
+    let password = fs::read_to_string(dir.join("password")).expect("the password of the private PostgreSQL");
+    let mut psql = std::process::Command::new("psql");
+    psql.arg("-h").arg(&dir).args(["-U", "better_compute", "-d", "better_compute", "-qc", "CREATE DATABASE apart"]);
+    let (code, out, err) = process::output({
+        psql.env("PGPASSWORD", password.trim());
+        psql
+    });
+    assert_eq!(code, 0, "{out}{err}");
+    format!("postgresql://better_compute:{}@localhost/apart?host={}", password.trim(), dir.display())
+}

@@ -5,6 +5,7 @@ mod columns;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 
+use super::{joins, plan};
 use crate::{
     args::FormatArg,
     client::{Client, Target},
@@ -86,10 +87,8 @@ impl Kind {
     const fn key(self) -> Option<&'static str> {
         match self {
             Self::Nodes => Some("node"),
-            Self::Pools => Some("pool"),
-            Self::Sites => Some("site"),
-            Self::Plans => Some("plan"),
-            Self::Joins => Some("join"),
+            Self::Pools | Self::Sites => Some("name"),
+            Self::Plans | Self::Joins => Some("id"),
             Self::Tokens => None,
         }
     }
@@ -107,10 +106,11 @@ impl Get {
             return Err(Failure::usage("a token cannot be shown; its secret was printed once, when it was made"));
         };
         let document = client.call(&format!("{}.get", self.kind.group()), &json!({ key: name })).await?;
-        if output.is_json() {
-            output.json(&document)?;
-        } else {
-            output.line(outline(&document))?;
+        match self.kind {
+            _ if output.is_json() => output.json(&document)?,
+            Kind::Plans => plan::show_stored(&document, output)?,
+            Kind::Joins => joins::show(&document, output)?,
+            _ => output.line(outline(&document))?,
         }
         Ok(Exit::Ok)
     }
@@ -176,6 +176,14 @@ fn into_list(value: Value) -> Option<Vec<Value>> {
 pub fn outline(document: &Value) -> String {
     let mut lines = Vec::new();
     write(document, 0, &mut lines);
+    lines.join("\n")
+}
+
+/// The same, one step to the right.
+#[must_use]
+pub fn indented(document: &Value) -> String {
+    let mut lines = Vec::new();
+    write(document, 1, &mut lines);
     lines.join("\n")
 }
 

@@ -63,7 +63,7 @@ impl Joins {
                 }
             }
             Verb::Show { id } => {
-                let join = client.call("joins.get", &json!({ "join": id })).await?;
+                let join = client.call("joins.get", &json!({ "id": id })).await?;
                 if output.is_json() {
                     output.json(&join)?;
                 } else {
@@ -75,11 +75,16 @@ impl Joins {
     }
 }
 
-fn show(join: &Value, output: &Output) -> Result<(), Failure> {
-    let mut fields = join.clone();
-    let lines = fields.as_object_mut().and_then(|fields| fields.remove("admitBy"));
-    output.line(get::outline(&fields))?;
-    if let Some(lines) = lines.as_ref().and_then(Value::as_str) {
+/// Shows one attempt, with the lines that would admit the machine.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub fn show(detail: &Value, output: &Output) -> Result<(), Failure> {
+    output.line(get::outline(detail.get("join").unwrap_or(detail)))?;
+    if let Some(claims) = detail.get("claims").filter(|claims| !claims.is_null()) {
+        output.line(format!("claims:\n{}", get::indented(claims)))?;
+    }
+    if let Some(lines) = detail.get("admit").and_then(Value::as_str) {
         output.line(format!("\nThis document would admit the machine; commit it, for example as nodes/NAME.kdl:\n\n{lines}"))?;
     }
     Ok(())

@@ -127,14 +127,14 @@ impl Plan {
                 id.ok_or_else(|| Failure::failed("the control plane has made no plan yet").hint("`better-compute status` says why"))?
             }
         };
-        let stored = client.call("plans.get", &json!({ "plan": id })).await?;
-        let document = stored.get("doc").or_else(|| stored.get("plan")).cloned().unwrap_or(Value::Null);
-        let plan: plan::Plan = serde_json::from_value(document).during("the control plane's plan is in a form that this version does not know")?;
-        if !output.is_json() {
-            let text = |key: &str| stored.get(key).and_then(Value::as_str).unwrap_or("-");
-            output.line(format!("{}  {}", text("id"), text("state")))?;
+        let stored = client.call("plans.get", &json!({ "id": id })).await?;
+        let plan = document(&stored)?;
+        if output.is_json() {
+            output.json(&stored)?;
+        } else {
+            show_stored(&stored, output)?;
         }
-        show(&plan, output)
+        Ok(End::of(&plan))
     }
 
     fn commits(&self, head: &str) -> Result<(Base, Head), Failure> {
@@ -204,15 +204,39 @@ impl Base {
     }
 }
 
+impl End {
+    fn of(plan: &plan::Plan) -> Self {
+        let nothing = plan.objects.is_empty() && plan.nodes.is_empty() && plan.targets.is_empty() && plan.holds.is_empty();
+        if nothing { Self::Nothing } else { Self::Changes }
+    }
+}
+
 fn show(plan: &plan::Plan, output: &Output) -> Result<End, Failure> {
     if output.is_json() {
         output.json(&serde_json::to_value(plan).during("cannot write the plan")?)?;
     } else {
-        let options = RenderOptions { colour: output.colour, width: output.width.unwrap_or(100), ..RenderOptions::default() };
-        output.line(plan::render(plan, options).trim_end())?;
+        output.line(in_words(plan, output))?;
     }
-    let nothing = plan.objects.is_empty() && plan.nodes.is_empty() && plan.targets.is_empty() && plan.holds.is_empty();
-    Ok(if nothing { End::Nothing } else { End::Changes })
+    Ok(End::of(plan))
+}
+
+/// Shows what `plans.get` answered.
+///
+/// # Errors
+/// When it is no plan that this version knows.
+pub fn show_stored(stored: &Value, output: &Output) -> Result<(), Failure> {
+    let text = |pointer: &str| stored.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
+    output.line(format!("{}  {}\n\n{}", text("/plan/id"), text("/plan/state"), in_words(&document(stored)?, output)))
+}
+
+fn document(stored: &Value) -> Result<plan::Plan, Failure> {
+    let document = stored.get("document").cloned().unwrap_or(Value::Null);
+    serde_json::from_value(document).during("the control plane's plan is in a form that this version does not know")
+}
+
+fn in_words(plan: &plan::Plan, output: &Output) -> String {
+    let options = RenderOptions { colour: output.colour, width: output.width.unwrap_or(100), ..RenderOptions::default() };
+    plan::render(plan, options).trim_end().to_owned()
 }
 
 fn open(dir: &Path) -> Result<(Repo, String), Failure> {

@@ -91,7 +91,10 @@ impl Status {
                 Err(failure) if failure.exit == Exit::Unreachable && tokio::time::Instant::now() < until => None,
                 answer => Some(answer?),
             };
-            let missing = document.as_ref().map_or_else(|| Some("nothing answers".to_owned()), |document| aim.missing(&Report::read(document)));
+            let missing = match &document {
+                Some(document) => aim.missing(&Report::read(document)?),
+                None => Some("nothing answers".to_owned()),
+            };
             let output = Output::detect(self.format.format, clock.now());
             match (missing, document) {
                 (None, Some(document)) => {
@@ -117,5 +120,5 @@ async fn ask(client: &Client) -> Result<Value, Failure> {
 }
 
 fn show(document: &Value, output: &Output) -> Result<(), Failure> {
-    if output.is_json() { output.json(document) } else { output.line(Report::read(document).render(output)) }
+    if output.is_json() { output.json(document) } else { output.line(Report::read(document)?.render(output)) }
 }

@@ -33,7 +33,7 @@ async fn from_fleet(config: SourceConfig, access: GitAccess, data: std::path::Pa
     let files = looked.during(format!("cannot read {place}"))?;
     let loaded = fleet::load(&files);
     match loaded.fleet {
-        Some(fleet) => Ok(fleet.document.trust_domain.value.clone()),
+        Some(fleet) => Ok(fleet.document.trust_domain.value),
         None => Err(Failure::failed(format!("{place} has errors; `better-compute check` shows them"))),
     }
 }

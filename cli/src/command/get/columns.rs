@@ -35,37 +35,36 @@ pub(super) fn of(kind: Kind) -> &'static [Column] {
             "name" => |item, _| text(item, "/name"),
             "site" => |item, _| text(item, "/site"),
             "class" => |item, _| text(item, "/class"),
-            "profile" => |item, _| text(item, "/profile"),
-            "converged" => |item, _| text(item, "/converged"),
-            "nodes" => |item, _| text(item, "/nodes"),
+            "converged" => |item, _| of_total(item, "/converged"),
+            "connected" => |item, _| text(item, "/connected"),
+            "schedulable" => |item, _| text(item, "/schedulable"),
             "target" => |item, _| short(item, "/target"),
         },
         Kind::Sites => columns! {
             "name" => |item, _| text(item, "/name"),
-            "region" => |item, _| text(item, "/region"),
+            "region" => |item, _| text(item, "/document/doc/region"),
             "pools" => |item, _| text(item, "/pools"),
-            "nodes" => |item, _| text(item, "/nodes"),
         },
         Kind::Plans => columns! {
             "id" => |item, _| text(item, "/id"),
             "commit" => |item, _| short(item, "/commit"),
             "state" => |item, _| word(item, "/state"),
-            "summary" => |item, _| text(item, "/summary"),
+            "from" => |item, _| short(item, "/baseCommit"),
             "made" => |item, output| age(item, "/createdAt", output),
         },
         Kind::Joins => columns! {
             "id" => |item, _| text(item, "/id"),
             "state" => |item, _| word(item, "/state"),
-            "node" => |item, _| text(item, "/name"),
+            "node" => |item, _| text(item, "/node"),
             "pool" => |item, _| text(item, "/pool"),
-            "reason" => |item, _| text(item, "/reason"),
-            "when" => |item, output| age(item, "/createdAt", output),
+            "reason" => |item, _| text(item, "/message"),
+            "when" => |item, output| age(item, "/updatedAt", output),
         },
         Kind::Tokens => columns! {
             "id" => |item, _| text(item, "/id"),
             "pool" => |item, _| text(item, "/pool"),
             "used" => |item, _| used(item),
-            "state" => |item, _| word(item, "/state"),
+            "state" => |item, _| alive(item),
             "expires" => |item, output| age(item, "/expiresAt", output),
         },
     }
@@ -113,8 +112,7 @@ fn yes(item: &Value, pointer: &str) -> Cell {
 
 /// `7`, or `6 of 7` while the node is behind.
 fn generation(item: &Value) -> Cell {
-    let number = |pointer| item.pointer(pointer).and_then(Value::as_u64);
-    match (number("/observed"), number("/generation")) {
+    match (number(item, "/observed"), number(item, "/generation")) {
         (Some(observed), Some(desired)) if observed == desired => Cell::from(desired.to_string()),
         (Some(observed), Some(desired)) => Cell::from(format!("{observed} of {desired}")).style(Style::Attention),
         _ => "-".into(),
@@ -128,9 +126,33 @@ fn schedulable(item: &Value) -> Cell {
     }
 }
 
+fn number(item: &Value, pointer: &str) -> Option<u64> {
+    item.pointer(pointer).and_then(Value::as_u64)
+}
+
 fn used(item: &Value) -> Cell {
-    let number = |pointer| item.pointer(pointer).and_then(Value::as_u64).map_or_else(|| "?".to_owned(), |number| number.to_string());
-    format!("{} of {}", number("/used"), number("/uses")).into()
+    match (number(item, "/uses"), number(item, "/usesLeft")) {
+        (Some(uses), Some(left)) => format!("{} of {uses}", uses.saturating_sub(left)).into(),
+        _ => "-".into(),
+    }
+}
+
+/// A join token's state, from its own fields.
+fn alive(item: &Value) -> Cell {
+    if item.get("revokedAt").is_some_and(|at| !at.is_null()) {
+        return Cell::from("revoked").style(Style::Bad);
+    }
+    if number(item, "/usesLeft") == Some(0) {
+        return Cell::from("used up").style(Style::Dim);
+    }
+    Cell::from("open").style(Style::Good)
+}
+
+fn of_total(item: &Value, pointer: &str) -> Cell {
+    match (number(item, pointer), number(item, "/total")) {
+        (Some(some), Some(total)) => Cell::from(format!("{some}/{total}")).style(if some == total { Style::Good } else { Style::Attention }),
+        _ => "-".into(),
+    }
 }
 
 fn age(item: &Value, pointer: &str, output: &Output) -> Cell {

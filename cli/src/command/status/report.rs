@@ -5,10 +5,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::wait::short;
-use crate::output::{
-    Output, Table,
-    table::Cell,
-    text::{Style, count, printable, printable_lines},
+use crate::{
+    exit::{During as _, Failure},
+    output::{
+        Output, Table,
+        table::Cell,
+        text::{Style, count, printable, printable_lines},
+    },
 };
 
 /// What `fleet.status` answers, as far as people look at it. What a newer control plane adds is left alone.
@@ -62,8 +65,14 @@ pub(super) struct Source {
     planned: Option<At>,
     /// What is in force.
     pub(super) applied: Option<At>,
-    diagnostics: Vec<Finding>,
-    diagnostics_text: Option<String>,
+    diagnostics: Option<Findings>,
+}
+
+/// What is wrong with the files of a commit.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Findings {
+    text: Option<String>,
 }
 
 /// A commit and since when a stage is there.
@@ -72,17 +81,6 @@ pub(super) struct At {
     /// The commit.
     pub(super) commit: String,
     at: Timestamp,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct Finding {
-    code: String,
-    message: String,
-    file: String,
-    line: u64,
-    column: u64,
-    help: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -108,10 +106,10 @@ struct Joins {
 struct Join {
     id: String,
     state: String,
-    name: Option<String>,
+    node: Option<String>,
     pool: Option<String>,
-    reason: Option<String>,
-    created_at: Option<Timestamp>,
+    message: Option<String>,
+    updated_at: Option<Timestamp>,
 }
 
 impl Source {
@@ -122,9 +120,12 @@ impl Source {
 }
 
 impl Report {
-    /// Reads an answer; a part that is not as expected is left out.
-    pub(super) fn read(document: &Value) -> Self {
-        Self::deserialize(document).unwrap_or_default()
+    /// Reads an answer.
+    ///
+    /// # Errors
+    /// When it is in a form that this version does not know.
+    pub(super) fn read(document: &Value) -> Result<Self, Failure> {
+        Self::deserialize(document).during("the control plane's status is in a form that this version does not know")
     }
 
     /// Machines in all.
@@ -187,10 +188,10 @@ impl Report {
             table.row([
                 join.id.as_str().into(),
                 Cell::from(join.state.as_str()).style(style),
-                join.name.as_deref().unwrap_or("-").into(),
+                join.node.as_deref().unwrap_or("-").into(),
                 join.pool.as_deref().unwrap_or("-").into(),
-                join.reason.as_deref().unwrap_or("-").into(),
-                join.created_at.map_or_else(|| "-".to_owned(), |at| output.ago(at)).into(),
+                join.message.as_deref().unwrap_or("-").into(),
+                join.updated_at.map_or_else(|| "-".to_owned(), |at| output.ago(at)).into(),
             ]);
         }
         Some(table.render(output.width, output.colour))
@@ -223,9 +224,11 @@ impl Source {
         if !self.is_ok() && let Some(reason) = &self.reason {
             lines.push(format!("\n{}", printable_lines(reason)));
         }
-        lines.extend(self.findings());
+        if let Some(text) = self.diagnostics.as_ref().and_then(|findings| findings.text.as_ref()) {
+            lines.push(format!("\n{}", printable_lines(text.trim_end())));
+        }
         if !self.is_ok() && self.applied.is_some() {
-            lines.push("the applied commit stays in force; nothing was changed".to_owned());
+            lines.push("\nThe applied commit stays in force; nothing was changed.".to_owned());
         }
         lines.join("\n")
     }
@@ -233,17 +236,6 @@ impl Source {
     fn place(&self) -> String {
         let path = if self.path.is_empty() { String::new() } else { format!(":{}", self.path) };
         format!("{}#{}{path}", self.url, self.branch)
-    }
-
-    fn findings(&self) -> Vec<String> {
-        if let Some(text) = &self.diagnostics_text {
-            return vec![format!("\n{}", printable_lines(text.trim_end()))];
-        }
-        let line = |finding: &Finding| {
-            let help = finding.help.as_ref().map_or_else(String::new, |help| format!("\n    help: {help}"));
-            printable_lines(&format!("  {}:{}:{} {} {}{help}", finding.file, finding.line, finding.column, finding.code, finding.message))
-        };
-        self.diagnostics.iter().map(line).collect()
     }
 }
 
@@ -271,7 +263,7 @@ mod tests {
             "pools": [{ "name": "h100-fra1", "total": 3, "connected": 3, "assigned": 3, "converged": 2, "schedulable": 3 }],
             "joins": { "waiting": [], "refused": [] },
         });
-        insta::assert_snapshot!(Report::read(&document).render(&output()));
+        insta::assert_snapshot!(Report::read(&document).unwrap().render(&output()));
     }
 
     #[test]
@@ -279,10 +271,10 @@ mod tests {
         let document = json!({
             "sources": [{ "url": "/srv/fleet", "branch": "main", "path": "eu", "state": "fleet-invalid", "reason": "1 error", "since": "2026-11-29T12:09:30Z",
                 "remote": at("beef", 9), "verified": at("beef", 9), "applied": at("abcd", 1),
-                "diagnostics": [{ "code": "BC0203", "message": "unknown key \"sysclt\"", "file": "profiles/gpu-host.kdl", "line": 4, "column": 3, "help": "did you mean \"sysctl\"?" }] }],
+                "diagnostics": { "commit": "beef", "left": 0, "text": "error[BC0203]: unknown key `sysclt`\n --> profiles/gpu-host.kdl:4:3\n  |\n4 |   sysclt {\n  |   ^^^^^^\n  = help: did you mean `sysctl`?\n\n1 error\n" } }],
             "problems": [{ "reconciler": "nodespec", "key": "node_1", "node": "fra1-r12", "state": "wait", "reason": "no-target", "message": "its pool has no target yet", "since": "2026-11-29T12:05:00Z" }],
-            "joins": { "waiting": [], "refused": [{ "id": "join_1", "state": "refused", "reason": "token-expired", "createdAt": "2026-11-29T12:09:00Z" }] },
+            "joins": { "waiting": [], "refused": [{ "id": "join_1", "state": "refused", "reason": "token-expired", "message": "the token has expired", "updatedAt": "2026-11-29T12:09:00Z" }] },
         });
-        insta::assert_snapshot!(Report::read(&document).render(&output()));
+        insta::assert_snapshot!(Report::read(&document).unwrap().render(&output()));
     }
 }

@@ -100,7 +100,7 @@ mod tests {
         Report::read(&json!({
             "sources": [{ "state": state, "remote": { "commit": remote, "at": "2026-11-29T12:00:00Z" }, "applied": { "commit": applied, "at": "2026-11-29T12:00:00Z" } }],
             "pools": [{ "name": "h100", "total": 3, "converged": converged, "connected": 3 }],
-        }))
+        })).unwrap()
     }
 
     #[test]

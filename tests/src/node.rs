@@ -1,0 +1,110 @@
+//! A machine under test: `bcd` with described hardware, a state directory and a root directory of its own.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    Up, World,
+    process::{self, Process},
+};
+
+/// The machine that the project describes: eight H100s.
+#[must_use]
+pub fn described() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../bcd/hardware/8xh100.toml")
+}
+
+/// A machine, whether its daemon runs or not.
+#[derive(Debug)]
+pub struct Node {
+    name: String,
+    dir: PathBuf,
+    words: Vec<String>,
+    /// The daemon; `None` while it does not run.
+    pub daemon: Option<Process>,
+}
+
+impl Node {
+    /// A machine that has not joined. Its identifiers follow from its name.
+    #[must_use]
+    pub fn new(world: &World, name: &str) -> Self {
+        let dir = world.path(name);
+        fs::create_dir_all(dir.join("root")).expect("a root directory");
+        Self { name: name.to_owned(), dir, words: Vec::new(), daemon: None }
+    }
+
+    /// The same with one of its identifiers set, as `serial=PF3K0X91`.
+    #[must_use]
+    pub fn with(mut self, word: &str) -> Self {
+        self.words.extend(["--set".to_owned(), word.to_owned()]);
+        self
+    }
+
+    /// A machine that has joined and runs.
+    #[must_use]
+    pub fn running(world: &World, name: &str, up: &Up, pool: &str) -> Self {
+        let mut node = Self::new(world, name);
+        let (code, words) = node.join(&up.gateway_url(), &up.pin(), &up.token(pool, 1));
+        assert_eq!(code, 0, "{name} does not join: {words}");
+        node.run(&[]);
+        node
+    }
+
+    /// Its root directory.
+    #[must_use]
+    pub fn root(&self) -> PathBuf {
+        self.dir.join("root")
+    }
+
+    /// A file below its root; `None` when it is not there.
+    #[must_use]
+    pub fn file(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.root().join(path.trim_start_matches('/'))).ok()
+    }
+
+    /// Its state directory.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.dir.join("state")
+    }
+
+    /// Joins, and answers the exit code and everything it said.
+    #[must_use]
+    pub fn join(&self, gateway: &str, pin: &str, token: &str) -> (i32, String) {
+        let mut command = self.command("join");
+        command.args([gateway, "--pin", pin]).env("BCD_JOIN_TOKEN", token);
+        let (code, out, err) = process::output(command);
+        (code, format!("{out}{err}"))
+    }
+
+    /// Starts its daemon.
+    pub fn run(&mut self, arguments: &[&str]) {
+        let mut command = self.command("run");
+        command.arg("--root").arg(self.root()).args(arguments);
+        self.daemon = Some(Process::start(&self.name, command, &self.dir.join("log")));
+    }
+
+    /// Kills its daemon the hard way.
+    ///
+    /// # Panics
+    /// When none runs.
+    pub fn kill(&mut self) {
+        self.daemon.take().expect("a daemon").kill();
+    }
+
+    /// What its daemon has said.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+
+    fn command(&self, verb: &str) -> Command {
+        let mut command = process::command("bcd");
+        command.arg(verb).arg("--state").arg(self.state()).arg("--hardware").arg(described());
+        command.args(["--hardware-seed", &self.name]).args(&self.words);
+        command
+    }
+}
