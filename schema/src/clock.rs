@@ -18,6 +18,7 @@ pub type SharedClock = Arc<dyn Clock>;
 pub struct SystemClock;
 
 impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the one clock")]
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }

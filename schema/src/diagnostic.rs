@@ -130,8 +130,6 @@ impl Diagnostic {
 
 /// Sorts by file, place, code and text, and drops exact repetitions: the order people read.
 pub fn sort(diagnostics: &mut Vec<Diagnostic>) {
-    diagnostics.sort_by(|a, b| {
-        (&a.file, a.span, a.code, &a.message).cmp(&(&b.file, b.span, b.code, &b.message))
-    });
+    diagnostics.sort_by(|a, b| (&a.file, a.span, a.code, &a.message).cmp(&(&b.file, b.span, b.code, &b.message)));
     diagnostics.dedup();
 }

@@ -21,6 +21,7 @@ mod host;
 mod load;
 mod located;
 mod parse;
+mod places;
 mod quantity;
 mod resolve;
 mod sources;

@@ -75,7 +75,15 @@ fn quote(
     (gutter, paint): (usize, Paint),
 ) {
     let bar = paint.wrap("1;34", "|");
-    push(out, format_args!("{:gutter$}{} {}\n", "", paint.wrap("1;34", arrow), safe(&at.to_string()).replace('\n', "\u{fffd}")));
+    push(
+        out,
+        format_args!(
+            "{:gutter$}{} {}\n",
+            "",
+            paint.wrap("1;34", arrow),
+            safe(&at.to_string()).replace('\n', "\u{fffd}")
+        ),
+    );
     let Some(line) = sources.line(at) else {
         if let Some(label) = label {
             push(out, format_args!("{:gutter$} {bar} {}\n", "", safe(label)));
@@ -90,7 +98,8 @@ fn quote(
     // A long line is cut to a window around the place.
     let skip = if column > WIDTH / 2 && line.chars().count() > WIDTH { column - WIDTH / 2 } else { 0 };
     let shown: String = line.chars().skip(skip).take(WIDTH).collect();
-    let lead: String = shown.chars().take(column - skip).map(|letter| if letter == '\t' { '\t' } else { ' ' }).collect();
+    let lead: String =
+        shown.chars().take(column - skip).map(|letter| if letter == '\t' { '\t' } else { ' ' }).collect();
     let rest = shown.chars().count().saturating_sub(column - skip).max(1);
     let carets: String = std::iter::repeat_n(mark, marked.clamp(1, rest)).collect();
     let under = match label {
@@ -105,7 +114,8 @@ fn quote(
 /// Text from a repository never controls a terminal: control and direction characters are shown as a replacement.
 fn safe(text: &str) -> String {
     let bad = |letter: char| {
-        (letter.is_control() && letter != '\n' && letter != '\t') || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+        (letter.is_control() && letter != '\n' && letter != '\t')
+            || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
     };
     text.chars().map(|letter| if bad(letter) { '\u{fffd}' } else { letter }).collect()
 }

@@ -105,9 +105,9 @@ impl SourceMap {
         let text = self.text(&at.file)?;
         let start = usize::try_from(at.span.start).ok()?;
         let before = text.get(..start)?;
-        let begin = before.rfind(is_line_end).map_or(0, |index| {
-            index + before[index..].chars().next().map_or(1, char::len_utf8)
-        });
+        let begin = before
+            .rfind(is_line_end)
+            .map_or(0, |index| index + before[index..].chars().next().map_or(1, char::len_utf8));
         let rest = &text[begin..];
         Some(&rest[..rest.find(is_line_end).unwrap_or(rest.len())])
     }

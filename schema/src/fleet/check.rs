@@ -45,6 +45,7 @@ pub(super) fn check(objects: Objects, files: &[ParsedFile], found: &mut Vec<Diag
         removed: objects.removed,
         resolved,
         templates,
+        places: objects.places,
     };
     strategies(&fleet, found);
     twice_on_a_host(&fleet.resolved, found);
@@ -67,7 +68,9 @@ impl References<'_> {
         }
         let same_kind = self.objects.defined.keys().filter(|other| other.kind == kind).map(|other| other.name.as_str());
         let near = similar(&name.value, same_kind).map(|near| format!("did you mean {kind}/{near}?"));
-        let mut diagnostic = Diagnostic::new(codes::UNKNOWN_REFERENCE, &name.at, format!("there is no {address}")).label("not defined").maybe_help(near);
+        let mut diagnostic = Diagnostic::new(codes::UNKNOWN_REFERENCE, &name.at, format!("there is no {address}"))
+            .label("not defined")
+            .maybe_help(near);
         if let Some(removed) = self.objects.removed.iter().find(|removed| removed.name == address) {
             diagnostic = diagnostic.also(&removed.at, "it is removed here");
         }
@@ -111,10 +114,14 @@ fn references(objects: &Objects, files: &[ParsedFile], found: &mut Vec<Diagnosti
 fn removed(objects: &Objects, found: &mut Vec<Diagnostic>) {
     for removed in &objects.removed {
         if let Some(at) = objects.defined.get(&removed.name) {
-            let diagnostic = Diagnostic::new(codes::DECLARED_AND_REMOVED, &removed.at, format!("{} is declared and removed", removed.name))
-                .label("removed here")
-                .also(at, "declared here")
-                .help("delete one of the two");
+            let diagnostic = Diagnostic::new(
+                codes::DECLARED_AND_REMOVED,
+                &removed.at,
+                format!("{} is declared and removed", removed.name),
+            )
+            .label("removed here")
+            .also(at, "declared here")
+            .help("delete one of the two");
             found.push(diagnostic);
         }
     }
@@ -124,7 +131,11 @@ fn circle_diagnostic(circle: &[Name], objects: &Objects) -> Diagnostic {
     let names: Vec<&str> = circle.iter().chain(circle.first()).map(|name| &**name).collect();
     let places: Vec<_> = circle.iter().filter_map(|name| objects.profiles.get(name)?.extends.as_ref()).collect();
     let first = places.first().expect("a circle has a profile that extends one");
-    let mut diagnostic = Diagnostic::new(codes::PROFILE_CYCLE, &first.at, format!("profiles extend each other in a circle: {}", names.join(" → ")));
+    let mut diagnostic = Diagnostic::new(
+        codes::PROFILE_CYCLE,
+        &first.at,
+        format!("profiles extend each other in a circle: {}", names.join(" → ")),
+    );
     diagnostic = diagnostic.label("the circle begins here");
     for place in &places[1..] {
         diagnostic = diagnostic.also(&place.at, format!("and goes on to {}", place.value));
@@ -139,7 +150,8 @@ fn strategies(fleet: &Fleet, found: &mut Vec<Diagnostic>) {
     }
     for pool in fleet.pools.values().filter(|pool| pool.rollout.is_none()) {
         let message = format!("pool/{} names no rollout: a change reaches all of its hosts at once", pool.name);
-        let diagnostic = Diagnostic::new(codes::IMMEDIATE_BY_DEFAULT, &pool.at, message).help("say it: rollout \"NAME\", with rollout \"NAME\" { immediate }");
+        let diagnostic = Diagnostic::new(codes::IMMEDIATE_BY_DEFAULT, &pool.at, message)
+            .help("say it: rollout \"NAME\", with rollout \"NAME\" { immediate }");
         found.push(diagnostic);
     }
 }
@@ -150,9 +162,13 @@ fn twice_on_a_host(resolved: &BTreeMap<Name, ResolvedProfile>, found: &mut Vec<D
         for (name, unit) in &profile.units {
             let own = unit.value.content.is_some() || unit.value.template.is_some();
             if let Some(file) = profile.files.get(&format!("/etc/systemd/system/{name}")).filter(|_| own) {
-                let diagnostic = Diagnostic::new(codes::BAD_HOST, &file.value.at, format!("the file is also written by unit {name:?}"))
-                    .also(&unit.value.at, "the unit")
-                    .help("write the unit's text in one of the two");
+                let diagnostic = Diagnostic::new(
+                    codes::BAD_HOST,
+                    &file.value.at,
+                    format!("the file is also written by unit {name:?}"),
+                )
+                .also(&unit.value.at, "the unit")
+                .help("write the unit's text in one of the two");
                 found.push(diagnostic);
             }
         }

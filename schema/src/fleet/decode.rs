@@ -80,5 +80,11 @@ pub(super) fn name_of(object: &Object, findings: &mut Findings<'_>) -> Option<Na
 
 /// An entry that stands for one of its own arguments or fields.
 fn single(key: &str, arg: &Arg) -> Entry {
-    Entry { key: key.to_owned(), span: arg.span, args: vec![arg.clone()], fields: Vec::new(), form: super::doc::Form::Single }
+    Entry {
+        key: key.to_owned(),
+        span: arg.span,
+        args: vec![arg.clone()],
+        fields: Vec::new(),
+        form: super::doc::Form::Single,
+    }
 }

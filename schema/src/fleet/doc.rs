@@ -44,7 +44,7 @@ pub(super) struct Entry {
     pub(super) key: String,
     pub(super) span: Span,
     pub(super) args: Vec<Arg>,
-    pub(super) fields: Vec<Entry>,
+    pub(super) fields: Vec<Self>,
     pub(super) form: Form,
 }
 

@@ -52,7 +52,11 @@ pub(super) fn explain(fleet: &Fleet, node: &Node, path: Option<&str>) -> Vec<Pro
         host(resolved, &mut found);
     }
     if let Some(path) = path {
-        found.retain(|one| one.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || rest.starts_with('/')));
+        found.retain(|one| {
+            one.path
+                .strip_prefix(path)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || rest.starts_with('/'))
+        });
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
     found
@@ -69,7 +73,12 @@ fn host(resolved: &ResolvedProfile, found: &mut Vec<Provenance>) {
         let path = format!("host.modules.{name}");
         let module = &layer.value.value;
         let blacklisted = module.blacklist.as_ref().is_some_and(|blacklist| blacklist.value);
-        found.push(one(path.clone(), layer, &layer.value, if blacklisted { "blacklisted".to_owned() } else { "loaded".to_owned() }));
+        found.push(one(
+            path.clone(),
+            layer,
+            &layer.value,
+            if blacklisted { "blacklisted".to_owned() } else { "loaded".to_owned() },
+        ));
         member(&path, "options", layer, module.options.as_ref(), Clone::clone, found);
     }
     for (name, layer) in &resolved.files {
@@ -103,7 +112,13 @@ fn table<T>(path: &str, layers: &BTreeMap<String, Layer<T>>, show: impl Fn(&T) -
     }
 }
 
-fn text<T>(path: &str, layer: &Layer<T>, content: Option<&Located<String>>, template: Option<&Located<String>>, found: &mut Vec<Provenance>) {
+fn text<T>(
+    path: &str,
+    layer: &Layer<T>,
+    content: Option<&Located<String>>,
+    template: Option<&Located<String>>,
+    found: &mut Vec<Provenance>,
+) {
     let path = format!("{path}.content");
     if let Some(template) = template {
         let mut from = one(path, layer, template, format!("made by {}", template.value));
@@ -114,7 +129,14 @@ fn text<T>(path: &str, layer: &Layer<T>, content: Option<&Located<String>>, temp
     }
 }
 
-fn member<T, V>(path: &str, key: &str, layer: &Layer<T>, value: Option<&Located<V>>, show: impl Fn(&V) -> String, found: &mut Vec<Provenance>) {
+fn member<T, V>(
+    path: &str,
+    key: &str,
+    layer: &Layer<T>,
+    value: Option<&Located<V>>,
+    show: impl Fn(&V) -> String,
+    found: &mut Vec<Provenance>,
+) {
     if let Some(value) = value {
         found.push(one(format!("{path}.{key}"), layer, value, show(&value.value)));
     }
@@ -130,5 +152,12 @@ fn plain(path: &str, value: &str, layer: &str, at: &SourceRef) -> Provenance {
     let mut lines = value.lines();
     let first: String = lines.next().unwrap_or("").chars().take(80).collect();
     let value = if lines.next().is_some() { format!("{first} …") } else { first };
-    Provenance { path: path.to_owned(), value, layer: layer.to_owned(), at: at.clone(), template: None, beaten: Vec::new() }
+    Provenance {
+        path: path.to_owned(),
+        value,
+        layer: layer.to_owned(),
+        at: at.clone(),
+        template: None,
+        beaten: Vec::new(),
+    }
 }

@@ -6,7 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    FleetDocument, HostTemplate, Image, Node, NodeOverlay, Pool, Profile, Provenance, Removed, ResolvedProfile, Rollout, Site, explain,
+    FleetDocument, HostTemplate, Image, Node, NodeOverlay, Pool, Profile, Provenance, Removed, ResolvedProfile,
+    Rollout, Site, explain, places::Places,
 };
 use crate::{
     canonical,
@@ -61,6 +62,7 @@ pub struct Fleet {
     pub removed: Vec<Removed>,
     pub(super) resolved: BTreeMap<Name, ResolvedProfile>,
     pub(super) templates: BTreeMap<Arc<str>, Arc<str>>,
+    pub(super) places: Places,
 }
 
 impl Fleet {
@@ -103,6 +105,13 @@ impl Fleet {
     #[must_use]
     pub fn overlay(&self, node: &str) -> Option<NodeOverlay> {
         self.nodes.get(node).map(NodeOverlay::of)
+    }
+
+    /// Where a key of an object is written, by its path in the object's document (`sysctl.vm.swappiness`), or the nearest
+    /// key above it. `None` when there is no such object or key.
+    #[must_use]
+    pub fn place(&self, object: &ObjectRef, path: &str) -> Option<&SourceRef> {
+        self.places.find(object, path)
     }
 
     /// Where the values of a declared machine come from: all of them, or those whose path is `path` or below it (for

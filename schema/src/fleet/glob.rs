@@ -75,7 +75,9 @@ mod tests {
         ] {
             assert!(covers(pattern, path), "{pattern} {path}");
         }
-        for (pattern, path) in [("docs", "docs2/a.yaml"), ("*.yml", "a/b.yml"), ("docs/*.kdl", "docs/a/b.yaml"), ("", "a.kdl")] {
+        for (pattern, path) in
+            [("docs", "docs2/a.yaml"), ("*.yml", "a/b.yml"), ("docs/*.kdl", "docs/a/b.yaml"), ("", "a.kdl")]
+        {
             assert!(!covers(pattern, path), "{pattern} {path}");
         }
     }

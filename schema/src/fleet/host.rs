@@ -164,12 +164,15 @@ impl HostTemplate {
         profile: &ResolvedProfile,
         templates: &BTreeMap<Arc<str>, Arc<str>>,
     ) -> Self {
-        let files: Vec<FileTemplate> = profile.files.iter().map(|(path, layer)| FileTemplate::of(path, layer)).collect();
-        let units: Vec<UnitTemplate> = profile.units.iter().map(|(name, layer)| UnitTemplate::of(name, layer)).collect();
+        let files: Vec<FileTemplate> =
+            profile.files.iter().map(|(path, layer)| FileTemplate::of(path, layer)).collect();
+        let units: Vec<UnitTemplate> =
+            profile.units.iter().map(|(name, layer)| UnitTemplate::of(name, layer)).collect();
         let roots = files.iter().map(|file| Some(&file.content)).chain(units.iter().map(|unit| unit.content.as_ref()));
         let templates = closure(roots.flatten().filter_map(Content::template), templates);
         let values = values(fleet, site, pool, profile, &templates);
-        let mut access: Vec<AccessKeyTemplate> = profile.access.iter().map(|(name, layer)| AccessKeyTemplate::of(name, layer)).collect();
+        let mut access: Vec<AccessKeyTemplate> =
+            profile.access.iter().map(|(name, layer)| AccessKeyTemplate::of(name, layer)).collect();
         access.sort_by(|a, b| (&a.account, &a.principal, &a.key).cmp(&(&b.account, &b.principal, &b.key)));
         Self {
             pool: pool.name.clone(),
@@ -223,7 +226,9 @@ impl Content {
 impl FileTemplate {
     fn of(path: &str, layer: &Layer<FileEntry>) -> Self {
         let file = &layer.value.value;
-        let word = |value: &Option<Located<String>>, default: &str| value.as_ref().map_or_else(|| default.to_owned(), |value| value.value.clone());
+        let word = |value: &Option<Located<String>>, default: &str| {
+            value.as_ref().map_or_else(|| default.to_owned(), |value| value.value.clone())
+        };
         Self {
             path: path.to_owned(),
             content: Content::of(file.content.as_ref(), file.template.as_ref()).unwrap_or(Content::Text(String::new())),
@@ -249,7 +254,9 @@ impl UnitTemplate {
 impl AccessKeyTemplate {
     fn of(name: &str, layer: &Layer<AccessKeyEntry>) -> Self {
         let key = &layer.value.value;
-        let word = |value: &Option<Located<String>>, default: &str| value.as_ref().map_or_else(|| default.to_owned(), |value| value.value.clone());
+        let word = |value: &Option<Located<String>>, default: &str| {
+            value.as_ref().map_or_else(|| default.to_owned(), |value| value.value.clone())
+        };
         Self {
             principal: word(&key.principal, name),
             account: word(&key.account, "root"),
@@ -287,9 +294,8 @@ fn closure<'n>(roots: impl Iterator<Item = &'n str>, all: &BTreeMap<Arc<str>, Ar
     let mut found = BTreeMap::new();
     while let Some(name) = wanted.pop() {
         let Some(text) = all.get(name.as_str()) else { continue };
-        if !found.contains_key(&name) {
+        if found.insert(name, text.to_string()).is_none() {
             wanted.extend(template::includes(text).into_iter().map(str::to_owned));
-            found.insert(name, text.to_string());
         }
     }
     found
@@ -306,7 +312,8 @@ fn values(
     let texts = templates.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     let Ok(renderer) = Renderer::new(texts) else { return BTreeMap::new() };
     let named: BTreeSet<String> = templates.keys().flat_map(|name| renderer.inputs(name)).collect();
-    let sysctl: BTreeMap<&str, &str> = profile.sysctl.iter().map(|(key, layer)| (key.as_str(), layer.value.value.as_str())).collect();
+    let sysctl: BTreeMap<&str, &str> =
+        profile.sysctl.iter().map(|(key, layer)| (key.as_str(), layer.value.value.as_str())).collect();
     let all = [
         ("fleet", json!({ "name": fleet.name, "trust_domain": fleet.trust_domain })),
         (
@@ -319,15 +326,22 @@ fn values(
         ),
         ("profile", json!({ "name": profile.name, "chain": profile.chain, "sysctl": sysctl })),
     ];
-    all.into_iter().filter(|(root, _)| named.contains(*root)).map(|(root, value)| (root.to_owned(), without_null(value))).collect()
+    all.into_iter()
+        .filter(|(root, _)| named.contains(*root))
+        .map(|(root, value)| (root.to_owned(), without_null(value)))
+        .collect()
 }
 
 /// A value that nobody declared does not exist, rather than being null.
 fn without_null(value: Value) -> Value {
     match value {
-        Value::Object(members) => {
-            Value::Object(members.into_iter().filter(|(_, member)| !member.is_null()).map(|(key, member)| (key, without_null(member))).collect())
-        }
+        Value::Object(members) => Value::Object(
+            members
+                .into_iter()
+                .filter(|(_, member)| !member.is_null())
+                .map(|(key, member)| (key, without_null(member)))
+                .collect(),
+        ),
         other => other,
     }
 }

@@ -3,7 +3,7 @@
 mod objects;
 mod tree;
 
-use std::{collections::BTreeMap, num::NonZero, sync::Arc, thread};
+use std::{collections::BTreeMap, num::NonZero, panic, sync::Arc, thread};
 
 use super::{
     Fleet, Sources, check,
@@ -56,6 +56,13 @@ const STACK: usize = 16 << 20;
 /// Findings of one file that are shown; a file in another format would drown the rest.
 const SHOWN_PER_FILE: usize = 100;
 
+/// A file to parse.
+pub(super) struct Unparsed {
+    path: Arc<str>,
+    syntax: Syntax,
+    bytes: Arc<[u8]>,
+}
+
 /// A file that was parsed.
 pub(super) struct ParsedFile {
     pub(super) path: Arc<str>,
@@ -91,42 +98,46 @@ pub fn load_with(sources: &Sources, limits: Limits) -> Loaded {
 }
 
 /// Parses files side by side on threads whose stack is known.
-pub(super) fn parse_all(files: &[(Arc<str>, Syntax, Arc<[u8]>)]) -> Vec<ParsedFile> {
+fn parse_all(files: &[Unparsed]) -> Vec<ParsedFile> {
     let workers = thread::available_parallelism().map_or(1, NonZero::get).min(8).min(files.len().div_ceil(16)).max(1);
     let share = files.len().div_ceil(workers).max(1);
-    let each = |chunk: &[(Arc<str>, Syntax, Arc<[u8]>)]| -> Vec<ParsedFile> {
-        let one = |(path, syntax, bytes): &(Arc<str>, Syntax, Arc<[u8]>)| ParsedFile {
-            path: Arc::clone(path),
-            syntax: *syntax,
-            parsed: parse::parse(bytes, *syntax),
-        };
-        chunk.iter().map(one).collect()
+    let one = |file: &Unparsed| {
+        let parsed = panic::catch_unwind(|| parse::parse(&file.bytes, file.syntax))
+            .unwrap_or_else(|_| parse::gave_up(file.syntax));
+        ParsedFile { path: Arc::clone(&file.path), syntax: file.syntax, parsed }
     };
     thread::scope(|scope| {
         let running: Vec<_> = files
             .chunks(share)
             .map(|chunk| {
                 let thread = thread::Builder::new().name("fleet-parse".to_owned()).stack_size(STACK);
-                thread.spawn_scoped(scope, move || each(chunk)).expect("the system has room for a thread")
+                thread
+                    .spawn_scoped(scope, move || chunk.iter().map(one).collect::<Vec<_>>())
+                    .expect("the system has room for a thread")
             })
             .collect();
-        running.into_iter().flat_map(|thread| thread.join().expect("parsing does not panic")).collect()
+        running.into_iter().flat_map(|thread| thread.join().expect("a panic of a parser was caught")).collect()
     })
 }
 
+/// Keeps the first findings of each weight in each file.
 fn shorten(found: &mut Vec<Diagnostic>) {
-    let mut counts: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+    let key = |diagnostic: &Diagnostic| (Arc::clone(&diagnostic.file), diagnostic.severity);
+    let mut totals: BTreeMap<_, usize> = BTreeMap::new();
     for diagnostic in found.iter() {
-        *counts.entry(Arc::clone(&diagnostic.file)).or_default() += 1;
+        *totals.entry(key(diagnostic)).or_default() += 1;
     }
-    let mut seen: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+    let mut seen: BTreeMap<_, usize> = BTreeMap::new();
     found.retain_mut(|diagnostic| {
-        let seen = seen.entry(Arc::clone(&diagnostic.file)).or_default();
+        let key = key(diagnostic);
+        let more = totals[&key].saturating_sub(SHOWN_PER_FILE);
+        let seen = seen.entry(key).or_default();
         *seen += 1;
-        let total = counts[&diagnostic.file];
-        if total > SHOWN_PER_FILE && *seen == SHOWN_PER_FILE {
-            let more = format!("{} more findings in this file are not shown", total - SHOWN_PER_FILE);
-            diagnostic.labels.push(diagnostic::Label { at: SourceRef::start_of(Arc::clone(&diagnostic.file)), text: more });
+        if more > 0 && *seen == SHOWN_PER_FILE {
+            let at = SourceRef::start_of(Arc::clone(&diagnostic.file));
+            diagnostic
+                .labels
+                .push(diagnostic::Label { at, text: format!("{more} more findings in this file are not shown") });
         }
         *seen <= SHOWN_PER_FILE
     });
@@ -139,6 +150,10 @@ fn about(path: &Arc<str>, code: diagnostic::Code, message: impl Into<String>) ->
 
 /// The tree has no fleet file at its root.
 fn no_root() -> Diagnostic {
-    about(&Arc::from("fleet.kdl"), codes::NO_ROOT, "there is no fleet.kdl (or fleet.yaml) at the root, so this is not a fleet")
-        .help("write fleet.kdl, or name the folder that has it: --fleet URL#branch:path")
+    about(
+        &Arc::from("fleet.kdl"),
+        codes::NO_ROOT,
+        "there is no fleet.kdl (or fleet.yaml) at the root, so this is not a fleet",
+    )
+    .help("write fleet.kdl, or name the folder that has it: --fleet URL#branch:path")
 }

@@ -48,6 +48,14 @@ pub(super) fn parse(bytes: &[u8], syntax: Syntax) -> Parsed {
     parsed
 }
 
+/// A parser that panicked on a file read nothing of it.
+pub(super) fn gave_up(syntax: Syntax) -> Parsed {
+    let code = if syntax == Syntax::Yaml { codes::YAML_SYNTAX } else { codes::KDL_SYNTAX };
+    let finding = problem(code, Span::START, "the parser gave up on this file")
+        .help("this is a fault of the parser: please report the file");
+    Parsed { problems: vec![finding], ..Parsed::default() }
+}
+
 /// A null, in either syntax.
 fn null(span: Span) -> Diagnostic {
     problem(codes::NULL, span, "null means nothing here")

@@ -52,7 +52,7 @@ impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, unit) = UNITS
             .iter()
-            .find(|(name, unit)| name.len() != 2 && self.0 >= *unit && self.0 % unit == 0)
+            .find(|(name, unit)| name.len() != 2 && self.0 >= *unit && self.0.is_multiple_of(*unit))
             .unwrap_or(&("B", 1));
         f.pad(&format!("{}{name}", self.0 / unit))
     }
@@ -122,9 +122,13 @@ mod tests {
 
     #[test]
     fn sizes_read_and_print_in_the_largest_binary_unit() {
-        for (text, bytes, printed) in
-            [("2TiB", 2 << 40, "2TiB"), ("1024MiB", 1 << 30, "1GiB"), ("20GB", 20_000_000_000, "19531250KiB"), ("7B", 7, "7B"), ("0B", 0, "0B")]
-        {
+        for (text, bytes, printed) in [
+            ("2TiB", 2 << 40, "2TiB"),
+            ("1024MiB", 1 << 30, "1GiB"),
+            ("20GB", 20_000_000_000, "19531250KiB"),
+            ("7B", 7, "7B"),
+            ("0B", 0, "0B"),
+        ] {
             let size: ByteSize = text.parse().expect(text);
             assert_eq!((size.0, size.to_string().as_str()), (bytes, printed));
             assert_eq!(size.to_string().parse(), Ok(size));

@@ -51,7 +51,8 @@ impl Sources {
     pub fn insert_file(&mut self, path: impl Into<Arc<str>>, bytes: impl Into<Arc<[u8]>>) {
         let bytes = bytes.into();
         let size = bytes.len() as u64;
-        let blob = if size > Self::MAX_FILE_BYTES { SourceBlob::TooLarge { bytes: size } } else { SourceBlob::Bytes(bytes) };
+        let blob =
+            if size > Self::MAX_FILE_BYTES { SourceBlob::TooLarge { bytes: size } } else { SourceBlob::Bytes(bytes) };
         self.insert(path, blob);
     }
 

@@ -111,7 +111,11 @@ fn innermost(error: &Error) -> &Error {
 
 fn describe(error: &Error, name: &str, text: &str) -> RenderError {
     let detail = error.detail().map_or(Cow::Borrowed(""), Cow::Borrowed);
-    let quoted = error.range().and_then(|range| text.get(range)).map(str::trim).filter(|text| !text.is_empty() && text.len() <= 80);
+    let quoted = error
+        .range()
+        .and_then(|range| text.get(range))
+        .map(str::trim)
+        .filter(|text| !text.is_empty() && text.len() <= 80);
     let (code, message) = match error.kind() {
         ErrorKind::SyntaxError => (codes::TEMPLATE_SYNTAX, format!("not a valid template: {detail}")),
         ErrorKind::UndefinedError => match quoted {
@@ -119,17 +123,27 @@ fn describe(error: &Error, name: &str, text: &str) -> RenderError {
             None => (codes::TEMPLATE_UNDEFINED, format!("the template uses a value that does not exist: {detail}")),
         },
         ErrorKind::OutOfFuel => (codes::TEMPLATE_LIMIT, "the template runs for too long".to_owned()),
-        ErrorKind::InvalidOperation if detail.contains("recursion") || detail.contains("too large") || detail.contains("limit") => {
+        ErrorKind::InvalidOperation
+            if detail.contains("recursion") || detail.contains("too large") || detail.contains("limit") =>
+        {
             (codes::TEMPLATE_LIMIT, format!("the template does too much: {detail}"))
         }
-        ErrorKind::TemplateNotFound => (codes::TEMPLATE_MISSING, format!("the template names another that is not in the repository: {detail}")),
+        ErrorKind::TemplateNotFound => {
+            (codes::TEMPLATE_MISSING, format!("the template names another that is not in the repository: {detail}"))
+        }
         ErrorKind::UnknownFilter | ErrorKind::UnknownTest | ErrorKind::UnknownFunction | ErrorKind::UnknownMethod => {
             (codes::TEMPLATE_FAILED, format!("the template uses what does not exist: {detail}"))
         }
         kind if detail.is_empty() => (codes::TEMPLATE_FAILED, format!("the template cannot be rendered: {kind}")),
         _ => (codes::TEMPLATE_FAILED, format!("the template cannot be rendered: {detail}")),
     };
-    RenderError { code, template: error.name().unwrap_or(name).to_owned(), line: error.line().unwrap_or(1), range: error.range(), message }
+    RenderError {
+        code,
+        template: error.name().unwrap_or(name).to_owned(),
+        line: error.line().unwrap_or(1),
+        range: error.range(),
+        message,
+    }
 }
 
 /// A writer that refuses to grow beyond its bound.
@@ -159,13 +173,18 @@ mod tests {
     use super::*;
 
     fn render(text: &str) -> Result<String, RenderError> {
-        let values = minijinja::Value::from(minijinja::value::Serde(serde_json::json!({"node": {"name": "n1", "labels": {"a": "b"}}})));
+        let values = minijinja::Value::from(minijinja::value::Serde(
+            serde_json::json!({"node": {"name": "n1", "labels": {"a": "b"}}}),
+        ));
         Renderer::new([("t.j2", text)])?.render("t.j2", &values)
     }
 
     #[test]
     fn lines_stay_as_they_are_and_tags_leave_none() {
-        assert_eq!(render("a {{ node.name }}\n{% if true %}\nb < \"c\"\n{% endif %}\n"), Ok("a n1\nb < \"c\"\n".to_owned()));
+        assert_eq!(
+            render("a {{ node.name }}\n{% if true %}\nb < \"c\"\n{% endif %}\n"),
+            Ok("a n1\nb < \"c\"\n".to_owned())
+        );
     }
 
     #[test]
@@ -199,7 +218,8 @@ mod tests {
 
     #[test]
     fn literal_includes_are_found() {
-        let text = "{% include 'a.j2' %}{%- import \"b.j2\" as b %}{% if 'c.j2' %}{% endif %}{% from 'd.j2' import x %}";
+        let text =
+            "{% include 'a.j2' %}{%- import \"b.j2\" as b %}{% if 'c.j2' %}{% endif %}{% from 'd.j2' import x %}";
         assert_eq!(includes(text), BTreeSet::from(["a.j2", "b.j2", "d.j2"]));
     }
 }

@@ -2,8 +2,8 @@
 
 mod support;
 
-mod example;
 mod diagnostics;
+mod example;
 mod hostile;
 mod model;
 mod suites;

@@ -48,7 +48,12 @@ fn claim<'n>(
     }
 }
 
-fn twice(what: &str, value: &Located<String>, node: &Node, (other, first): (&Node, &crate::diagnostic::SourceRef)) -> Diagnostic {
+fn twice(
+    what: &str,
+    value: &Located<String>,
+    node: &Node,
+    (other, first): (&Node, &crate::diagnostic::SourceRef),
+) -> Diagnostic {
     let message = if node.name == other.name {
         format!("node/{} names the {what} {} twice", node.name, value.value)
     } else {

@@ -20,7 +20,11 @@ use crate::{
 };
 
 /// Checks the templates themselves, and that the named ones exist.
-pub(super) fn templates(templates: &BTreeMap<Arc<str>, Arc<str>>, profiles: &BTreeMap<Name, Profile>, found: &mut Vec<Diagnostic>) {
+pub(super) fn templates(
+    templates: &BTreeMap<Arc<str>, Arc<str>>,
+    profiles: &BTreeMap<Name, Profile>,
+    found: &mut Vec<Diagnostic>,
+) {
     for (name, text) in templates {
         if let Err(error) = Renderer::new([(&**name, &**text)]) {
             found.push(diagnostic(&error, templates));
@@ -50,7 +54,9 @@ fn missing(name: &str, at: &SourceRef, templates: &BTreeMap<Arc<str>, Arc<str>>)
         None => "templates are *.j2 files, named by their path from the fleet's root".to_owned(),
     };
     let shown: String = name.chars().take(100).collect();
-    Diagnostic::new(codes::TEMPLATE_MISSING, at, format!("there is no template {shown:?}")).label("not in the repository").help(help)
+    Diagnostic::new(codes::TEMPLATE_MISSING, at, format!("there is no template {shown:?}"))
+        .label("not in the repository")
+        .help(help)
 }
 
 /// Renders every host. What goes wrong in many of them is said once.
@@ -74,8 +80,11 @@ pub(super) fn hosts(fleet: &Fleet, found: &mut Vec<Diagnostic>) {
             }
             let mut diagnostic = diagnostic(&error, &fleet.templates);
             diagnostic = match at {
-                Some(at) => diagnostic.also(at, format!("rendered for node/{name}, pool/{}, profile/{profile}", pool.name)),
-                None => diagnostic.also(&pool.at, format!("rendered for a machine of pool/{} that has no node document", pool.name)),
+                Some(at) => {
+                    diagnostic.also(at, format!("rendered for node/{name}, pool/{}, profile/{profile}", pool.name))
+                }
+                None => diagnostic
+                    .also(&pool.at, format!("rendered for a machine of pool/{} that has no node document", pool.name)),
             };
             if let Some(user) = user(resolved, &template.templates, &error.template) {
                 diagnostic = diagnostic.also(&user.at, "the template is used here");
@@ -88,7 +97,8 @@ pub(super) fn hosts(fleet: &Fleet, found: &mut Vec<Diagnostic>) {
 /// Whether all templates of a profile, and what they include, are there; what is missing was reported.
 fn complete(templates: &BTreeMap<String, String>, resolved: &ResolvedProfile) -> bool {
     let named = |name: &str| templates.contains_key(name);
-    used(resolved).all(|template| named(&template.value)) && templates.values().all(|text| includes(text).into_iter().all(named))
+    used(resolved).all(|template| named(&template.value))
+        && templates.values().all(|text| includes(text).into_iter().all(named))
 }
 
 fn used(resolved: &ResolvedProfile) -> impl Iterator<Item = &Located<String>> {
@@ -97,13 +107,21 @@ fn used(resolved: &ResolvedProfile) -> impl Iterator<Item = &Located<String>> {
 }
 
 /// Where a profile names a template, or one that includes it.
-fn user<'r>(resolved: &'r ResolvedProfile, templates: &BTreeMap<String, String>, name: &str) -> Option<&'r Located<String>> {
+fn user<'r>(
+    resolved: &'r ResolvedProfile,
+    templates: &BTreeMap<String, String>,
+    name: &str,
+) -> Option<&'r Located<String>> {
     let direct = used(resolved).find(|template| template.value == name);
-    direct.or_else(|| used(resolved).find(|template| templates.get(&template.value).is_some_and(|text| includes(text).contains(name))))
+    direct.or_else(|| {
+        used(resolved).find(|template| templates.get(&template.value).is_some_and(|text| includes(text).contains(name)))
+    })
 }
 
 fn diagnostic(error: &RenderError, templates: &BTreeMap<Arc<str>, Arc<str>>) -> Diagnostic {
-    let (file, text) = templates.get_key_value(error.template.as_str()).map_or((Arc::from(error.template.as_str()), ""), |(file, text)| (Arc::clone(file), &**text));
+    let (file, text) = templates
+        .get_key_value(error.template.as_str())
+        .map_or((Arc::from(error.template.as_str()), ""), |(file, text)| (Arc::clone(file), &**text));
     let lines = Lines::new(text);
     let span = match &error.range {
         Some(range) => lines.span(range.start, range.end),

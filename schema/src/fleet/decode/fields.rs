@@ -44,8 +44,10 @@ impl<'o> Fields<'o> {
         let first = entries.next()?;
         for second in entries {
             let at = findings.place(first.span);
-            let diagnostic =
-                findings.at(codes::DUPLICATE_KEY, second.span, format!("`{key}` is written twice")).label("the second").also(&at, "the first");
+            let diagnostic = findings
+                .at(codes::DUPLICATE_KEY, second.span, format!("`{key}` is written twice"))
+                .label("the second")
+                .also(&at, "the first");
             findings.push(diagnostic);
         }
         Some(first)
@@ -64,15 +66,29 @@ impl<'o> Fields<'o> {
         self.scalar(key, "a name", findings).and_then(|arg| value::name(arg, findings))
     }
 
-    pub(in crate::fleet) fn parse<T: FromStr>(&mut self, key: &'static str, expected: &str, findings: &mut Findings<'_>) -> Option<Located<T>> {
+    pub(in crate::fleet) fn parse<T: FromStr>(
+        &mut self,
+        key: &'static str,
+        expected: &str,
+        findings: &mut Findings<'_>,
+    ) -> Option<Located<T>> {
         self.scalar(key, expected, findings).and_then(|arg| value::parse(arg, expected, findings))
     }
 
-    pub(in crate::fleet) fn word<T: FromStr + Copy>(&mut self, key: &'static str, words: &[&str], findings: &mut Findings<'_>) -> Option<Located<T>> {
+    pub(in crate::fleet) fn word<T: FromStr + Copy>(
+        &mut self,
+        key: &'static str,
+        words: &[&str],
+        findings: &mut Findings<'_>,
+    ) -> Option<Located<T>> {
         self.scalar(key, "a word", findings).and_then(|arg| value::word(arg, words, findings))
     }
 
-    pub(in crate::fleet) fn boolean(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Option<Located<bool>> {
+    pub(in crate::fleet) fn boolean(
+        &mut self,
+        key: &'static str,
+        findings: &mut Findings<'_>,
+    ) -> Option<Located<bool>> {
         let entry = self.one(key, findings)?;
         // A KDL node without anything after it is a flag: `rollout "x" { immediate }`.
         if entry.form == Form::Node && entry.args.is_empty() && entry.fields.is_empty() {
@@ -81,7 +97,12 @@ impl<'o> Fields<'o> {
         lone(entry, "a boolean", findings).and_then(|arg| value::boolean(arg, findings))
     }
 
-    pub(in crate::fleet) fn integer<T>(&mut self, key: &'static str, bounds: (T, T), findings: &mut Findings<'_>) -> Option<Located<T>>
+    pub(in crate::fleet) fn integer<T>(
+        &mut self,
+        key: &'static str,
+        bounds: (T, T),
+        findings: &mut Findings<'_>,
+    ) -> Option<Located<T>>
     where
         T: TryFrom<i128> + Into<i128> + Display + Copy,
     {
@@ -89,7 +110,11 @@ impl<'o> Fields<'o> {
     }
 
     /// A whole number that is the value of a free key.
-    pub(in crate::fleet) fn integer_of<T>(entry: &Entry, bounds: (T, T), findings: &mut Findings<'_>) -> Option<Located<T>>
+    pub(in crate::fleet) fn integer_of<T>(
+        entry: &Entry,
+        bounds: (T, T),
+        findings: &mut Findings<'_>,
+    ) -> Option<Located<T>>
     where
         T: TryFrom<i128> + Into<i128> + Display + Copy,
     {
@@ -107,16 +132,27 @@ impl<'o> Fields<'o> {
     }
 
     /// A whole number or a share, kept as its text.
-    pub(in crate::fleet) fn count_or_share(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Option<Located<String>> {
+    pub(in crate::fleet) fn count_or_share(
+        &mut self,
+        key: &'static str,
+        findings: &mut Findings<'_>,
+    ) -> Option<Located<String>> {
         let arg = self.scalar(key, "a number or a share such as 5%", findings)?;
         if matches!(arg.value, Scalar::Int(_)) {
-            return value::integer(arg, (0_u32, u32::MAX), findings).map(|number| number.map(|number| number.to_string()));
+            return value::integer(arg, (0_u32, u32::MAX), findings)
+                .map(|number| number.map(|number| number.to_string()));
         }
-        value::parse::<Share>(arg, "a number or a share such as 5%", findings).map(|share| share.map(|share| share.to_string()))
+        value::parse::<Share>(arg, "a number or a share such as 5%", findings)
+            .map(|share| share.map(|share| share.to_string()))
     }
 
     /// One of a few words, kept as its text.
-    pub(in crate::fleet) fn choice(&mut self, key: &'static str, words: &[&str], findings: &mut Findings<'_>) -> Option<Located<String>> {
+    pub(in crate::fleet) fn choice(
+        &mut self,
+        key: &'static str,
+        words: &[&str],
+        findings: &mut Findings<'_>,
+    ) -> Option<Located<String>> {
         let arg = self.scalar(key, "a word", findings)?;
         value::choice(arg, words, findings)
     }
@@ -131,7 +167,11 @@ impl<'o> Fields<'o> {
         let mut args = Vec::new();
         for entry in self.all(key) {
             if let Some(field) = entry.fields.first() {
-                let diagnostic = findings.at(codes::WRONG_TYPE, field.span, format!("`{key}` is a list of values without keys of their own"));
+                let diagnostic = findings.at(
+                    codes::WRONG_TYPE,
+                    field.span,
+                    format!("`{key}` is a list of values without keys of their own"),
+                );
                 findings.push(diagnostic);
             }
             args.extend(&entry.args);
@@ -143,7 +183,12 @@ impl<'o> Fields<'o> {
         self.args(key, findings).into_iter().filter_map(|arg| value::text(arg, findings)).collect()
     }
 
-    pub(in crate::fleet) fn words<T: FromStr + Copy>(&mut self, key: &'static str, words: &[&str], findings: &mut Findings<'_>) -> Vec<Located<T>> {
+    pub(in crate::fleet) fn words<T: FromStr + Copy>(
+        &mut self,
+        key: &'static str,
+        words: &[&str],
+        findings: &mut Findings<'_>,
+    ) -> Vec<Located<T>> {
         self.args(key, findings).into_iter().filter_map(|arg| value::word(arg, words, findings)).collect()
     }
 
@@ -176,8 +221,14 @@ impl<'o> Fields<'o> {
     }
 
     /// A mapping of free keys to texts.
-    pub(in crate::fleet) fn text_table(&mut self, key: &'static str, findings: &mut Findings<'_>) -> BTreeMap<String, Located<String>> {
-        self.table(key, findings, |entry, findings| lone(entry, "a text", findings).and_then(|arg| value::text(arg, findings)))
+    pub(in crate::fleet) fn text_table(
+        &mut self,
+        key: &'static str,
+        findings: &mut Findings<'_>,
+    ) -> BTreeMap<String, Located<String>> {
+        self.table(key, findings, |entry, findings| {
+            lone(entry, "a text", findings).and_then(|arg| value::text(arg, findings))
+        })
     }
 
     /// A block with keys of its own: `hardware { … }`. An argument stands for the key `positional`.
@@ -254,7 +305,8 @@ impl<'o> Fields<'o> {
     /// Reports a key that a later version reads.
     pub(in crate::fleet) fn later(&mut self, key: &'static str, why: &str, findings: &mut Findings<'_>) {
         for entry in self.all(key) {
-            let diagnostic = findings.at(codes::LATER_KEY, entry.span, format!("this version does not carry `{key}`: {why}"));
+            let diagnostic =
+                findings.at(codes::LATER_KEY, entry.span, format!("this version does not carry `{key}`: {why}"));
             findings.push(diagnostic);
         }
     }
@@ -272,7 +324,8 @@ impl<'o> Fields<'o> {
     pub(in crate::fleet) fn require<T>(&self, key: &str, value: Option<T>, findings: &mut Findings<'_>) -> Option<T> {
         if value.is_none() && !self.has(key) {
             let mut diagnostic = findings.at(codes::MISSING_KEY, self.span, format!("{} needs `{key}`", self.what));
-            let unknown = self.entries.iter().map(|entry| entry.key.as_str()).filter(|other| !self.known.contains(other));
+            let unknown =
+                self.entries.iter().map(|entry| entry.key.as_str()).filter(|other| !self.known.contains(other));
             if let Some(near) = similar(key, unknown) {
                 diagnostic = diagnostic.help(format!("was `{near}` meant to be `{key}`?"));
             }
@@ -286,7 +339,8 @@ impl<'o> Fields<'o> {
         for entry in self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str())) {
             let shown: String = entry.key.chars().take(60).collect();
             let near = similar(&entry.key, self.known.iter().copied());
-            let help = near.map_or_else(|| format!("the keys are: {}", self.list()), |near| format!("did you mean `{near}`?"));
+            let help =
+                near.map_or_else(|| format!("the keys are: {}", self.list()), |near| format!("did you mean `{near}`?"));
             let diagnostic = findings
                 .at(codes::UNKNOWN_KEY, entry.span, format!("{} has no key `{shown}`", self.what))
                 .label("unknown key")
@@ -311,14 +365,16 @@ pub(in crate::fleet) fn lone<'o>(entry: &'o Entry, expected: &str, findings: &mu
         (_, [], true) => "no value",
         (_, _, false) => "a block with keys",
         (_, [_, second, ..], true) => {
-            let diagnostic =
-                findings.at(codes::WRONG_TYPE, second.span, format!("`{}` takes one value, {expected}", entry.key)).label("a second value");
+            let diagnostic = findings
+                .at(codes::WRONG_TYPE, second.span, format!("`{}` takes one value, {expected}", entry.key))
+                .label("a second value");
             findings.push(diagnostic);
             return None;
         }
         (Form::Map | Form::Item, ..) => "a mapping",
     };
-    let diagnostic = findings.at(codes::WRONG_TYPE, entry.span, format!("`{}` takes {expected}, and this is {found}", entry.key));
+    let diagnostic =
+        findings.at(codes::WRONG_TYPE, entry.span, format!("`{}` takes {expected}, and this is {found}", entry.key));
     findings.push(diagnostic);
     None
 }
@@ -350,7 +406,11 @@ fn record<T>(
     };
     if let Some(extra) = rest.first() {
         let diagnostic = findings
-            .at(codes::WRONG_TYPE, extra.span, format!("`{what}` takes keys with values, and this is a value without a key"))
+            .at(
+                codes::WRONG_TYPE,
+                extra.span,
+                format!("`{what}` takes keys with values, and this is a value without a key"),
+            )
             .help("write key=value, or put keys in a block: { key \"value\" }");
         findings.push(diagnostic);
     }

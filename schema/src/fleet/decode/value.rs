@@ -52,9 +52,9 @@ pub(super) fn boolean(arg: &Arg, findings: &mut Findings<'_>) -> Option<Located<
 }
 
 /// A whole number within bounds.
-pub(super) fn integer<T: TryFrom<i128> + Display>(arg: &Arg, (low, high): (T, T), findings: &mut Findings<'_>) -> Option<Located<T>>
+pub(super) fn integer<T>(arg: &Arg, (low, high): (T, T), findings: &mut Findings<'_>) -> Option<Located<T>>
 where
-    T: Into<i128> + Copy,
+    T: TryFrom<i128> + Into<i128> + Display + Copy,
 {
     let Scalar::Int(number) = arg.value else {
         let mut diagnostic = wrong(arg, findings, "a whole number");
@@ -68,7 +68,8 @@ where
     match T::try_from(number) {
         Ok(value) if fits => Some(findings.located(value, arg.span)),
         Ok(_) | Err(_) => {
-            let diagnostic = findings.at(codes::OUT_OF_RANGE, arg.span, format!("{number} is not between {low} and {high}"));
+            let diagnostic =
+                findings.at(codes::OUT_OF_RANGE, arg.span, format!("{number} is not between {low} and {high}"));
             findings.push(diagnostic);
             None
         }
@@ -82,7 +83,12 @@ pub(super) fn name(arg: &Arg, findings: &mut Findings<'_>) -> Option<Located<Nam
         Ok(name) => Some(Located::new(name, text.at)),
         Err(error) => {
             let mut diagnostic = findings.at(codes::BAD_NAME, arg.span, error.to_string());
-            let mended: String = text.to_lowercase().chars().map(|c| if matches!(c, 'a'..='z' | '0'..='9') { c } else { '-' }).take(63).collect();
+            let mended: String = text
+                .to_lowercase()
+                .chars()
+                .map(|c| if matches!(c, 'a'..='z' | '0'..='9') { c } else { '-' })
+                .take(63)
+                .collect();
             let mended = mended.trim_matches('-');
             if Name::new(mended).is_ok() {
                 diagnostic = diagnostic.help(format!("for example \"{mended}\""));
@@ -100,7 +106,9 @@ pub(super) fn parse<T: FromStr>(arg: &Arg, expected: &str, findings: &mut Findin
         Ok(value) => Some(findings.located(value, arg.span)),
         Err(_) => {
             let shown: String = text.chars().take(60).collect();
-            let diagnostic = findings.at(codes::BAD_VALUE, arg.span, format!("{shown:?} is not {expected}")).label(format!("expected {expected}"));
+            let diagnostic = findings
+                .at(codes::BAD_VALUE, arg.span, format!("{shown:?} is not {expected}"))
+                .label(format!("expected {expected}"));
             findings.push(diagnostic);
             None
         }
@@ -126,7 +134,9 @@ pub(super) fn choice(arg: &Arg, words: &[&str], findings: &mut Findings<'_>) -> 
         Some(near) => format!("did you mean `{near}`? the words are: {possible}"),
         None => format!("the words are: {possible}"),
     };
-    let diagnostic = findings.at(codes::UNKNOWN_WORD, arg.span, format!("{shown:?} is none of the words that are possible here")).help(help);
+    let diagnostic = findings
+        .at(codes::UNKNOWN_WORD, arg.span, format!("{shown:?} is none of the words that are possible here"))
+        .help(help);
     findings.push(diagnostic);
     None
 }

@@ -75,10 +75,12 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     let format = fields.integer("format", (0, u32::MAX), findings);
     let format = fields.require("format", format, findings);
     if let Some(format) = format.as_ref().filter(|format| format.value != 1) {
-        let diagnostic = findings.at(codes::BAD_VALUE, format.at.span, format!("this version reads format 1, not {}", format.value));
+        let diagnostic =
+            findings.at(codes::BAD_VALUE, format.at.span, format!("this version reads format 1, not {}", format.value));
         findings.push(diagnostic);
     }
-    let trust_domain = form::keep(fields.text("trust-domain", findings), "a domain name such as acme.example", form::domain, findings);
+    let trust_domain =
+        form::keep(fields.text("trust-domain", findings), "a domain name such as acme.example", form::domain, findings);
     let trust_domain = fields.require("trust-domain", trust_domain, findings);
     let admission = fields.word("admission", &["token", "strict"], findings);
     let prune = fields.record("prune", None, findings, |prune, findings| Some(decode_prune(prune, findings)));

@@ -8,7 +8,12 @@ use crate::{
 };
 
 /// Keeps a text that has a form, and reports one that has not.
-pub(super) fn keep(text: Option<Located<String>>, expected: &str, form: impl Fn(&str) -> bool, findings: &mut Findings<'_>) -> Option<Located<String>> {
+pub(super) fn keep(
+    text: Option<Located<String>>,
+    expected: &str,
+    form: impl Fn(&str) -> bool,
+    findings: &mut Findings<'_>,
+) -> Option<Located<String>> {
     let text = text?;
     if form(&text) {
         return Some(text);
@@ -20,7 +25,8 @@ pub(super) fn keep(text: Option<Located<String>>, expected: &str, form: impl Fn(
 /// Reports a text that does not have a form.
 pub(super) fn refuse(code: Code, text: &Located<String>, expected: &str, findings: &mut Findings<'_>) {
     let shown: String = text.chars().take(80).collect();
-    let diagnostic = findings.at(code, text.at.span, format!("{shown:?} is not {expected}")).label(format!("expected {expected}"));
+    let diagnostic =
+        findings.at(code, text.at.span, format!("{shown:?} is not {expected}")).label(format!("expected {expected}"));
     findings.push(diagnostic);
 }
 
@@ -33,7 +39,9 @@ pub(super) fn domain(text: &str) -> bool {
 pub(super) fn endpoint(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    (domain(host) || address.parse::<IpAddr>().is_ok()) && port.parse::<u16>().is_ok_and(|port| port > 0) && !port.starts_with('+')
+    (domain(host) || address.parse::<IpAddr>().is_ok())
+        && port.parse::<u16>().is_ok_and(|port| port > 0)
+        && !port.starts_with('+')
 }
 
 /// An address.
@@ -65,13 +73,23 @@ pub(super) fn line(text: &str) -> bool {
 
 /// A dotted kernel parameter, `net.core.somaxconn`; slashes stand for dots inside a component as sysctl has it.
 pub(super) fn sysctl_key(text: &str) -> bool {
-    let part = |part: &str| !part.is_empty() && part != ".." && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/' | b':' | b'@'));
-    text.len() <= 256 && text.contains('.') && text.split('.').all(part) && !text.starts_with('/') && !text.contains("..")
+    let part = |part: &str| {
+        !part.is_empty()
+            && part != ".."
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/' | b':' | b'@'))
+    };
+    text.len() <= 256
+        && text.contains('.')
+        && text.split('.').all(part)
+        && !text.starts_with('/')
+        && !text.contains("..")
 }
 
 /// A kernel module's name.
 pub(super) fn module(text: &str) -> bool {
-    !text.is_empty() && text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    !text.is_empty()
+        && text.len() <= 64
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
 /// A kernel argument: one word with nothing that a shell would expand.
@@ -93,7 +111,9 @@ pub(super) fn account(text: &str) -> bool {
 /// An absolute path without `.`, `..`, doubled or trailing slashes.
 pub(super) fn path(text: &str) -> bool {
     text.len() <= 4096
-        && text.strip_prefix('/').is_some_and(|rest| rest.split('/').all(|part| !part.is_empty() && part != "." && part != ".." && part.len() <= 255))
+        && text.strip_prefix('/').is_some_and(|rest| {
+            rest.split('/').all(|part| !part.is_empty() && part != "." && part != ".." && part.len() <= 255)
+        })
         && !text.chars().any(char::is_control)
 }
 
@@ -102,7 +122,7 @@ pub(super) fn manageable(text: &str) -> bool {
     const RESERVED: [&str; 5] = ["/proc", "/sys", "/dev", "/var/lib/bcd", "/etc/ssh/better-compute"];
     let under = |tree: &&str| text.strip_prefix(*tree).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let own = text.rsplit_once('/').is_some_and(|(_, name)| name.starts_with("60-better-compute"));
-    !RESERVED.iter().any(|tree| under(&tree)) && !own
+    !RESERVED.iter().any(under) && !own
 }
 
 /// A systemd unit's name with its suffix.
@@ -110,7 +130,9 @@ pub(super) fn unit(text: &str) -> bool {
     const ENDS: [&str; 8] = ["service", "socket", "timer", "mount", "path", "target", "slice", "automount"];
     text.len() <= 200
         && !text.starts_with(['.', '-', '@'])
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'@' | b':' | b'\\'))
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'@' | b':' | b'\\'))
         && text.rsplit_once('.').is_some_and(|(stem, end)| !stem.is_empty() && ENDS.contains(&end))
 }
 
@@ -136,7 +158,8 @@ pub(super) fn mode(text: &str) -> Option<String> {
 pub(super) fn mac(text: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase().replace('-', ":");
     let parts: Vec<&str> = lower.split(':').collect();
-    let good = parts.len() == 6 && parts.iter().all(|part| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let good = parts.len() == 6
+        && parts.iter().all(|part| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit()));
     good.then_some(lower)
 }
 
@@ -154,14 +177,20 @@ pub(super) fn ssh_key(text: &str) -> Option<String> {
     let mut parts = text.split_ascii_whitespace();
     let (kind, body) = (parts.next()?, parts.next()?);
     let base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
-    let good = KINDS.contains(&kind) && body.len() >= 40 && body.len() % 4 == 0 && body.starts_with("AAAA") && body.bytes().all(base64);
+    let good = KINDS.contains(&kind)
+        && body.len() >= 40
+        && body.len() % 4 == 0
+        && body.starts_with("AAAA")
+        && body.bytes().all(base64);
     (good && line(text)).then(|| format!("{kind} {body}"))
 }
 
 /// A place to download from.
 pub(super) fn url(text: &str) -> bool {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/')) && line(text) && !text.contains([' ', '$', '{', '}'])
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+        && line(text)
+        && !text.contains([' ', '$', '{', '}'])
 }
 
 #[cfg(test)]
@@ -171,7 +200,11 @@ mod tests {
     #[test]
     fn forms_take_what_operators_write() {
         assert!(endpoint("gw1.fra1.acme.example:7443") && endpoint("10.0.0.1:7443") && endpoint("[fd00::1]:7443"));
-        assert!(sysctl_key("net.ipv4.conf.all.rp_filter") && sysctl_key("kernel.core_pattern") && sysctl_key("net.ipv4.conf.eth0/100.forwarding"));
+        assert!(
+            sysctl_key("net.ipv4.conf.all.rp_filter")
+                && sysctl_key("kernel.core_pattern")
+                && sysctl_key("net.ipv4.conf.eth0/100.forwarding")
+        );
         assert!(kernel_arg("pci=realloc=off") && kernel_arg("console=ttyS0,115200n8"));
         assert!(unit("nvidia-persistenced.service") && unit("getty@tty1.service"));
         assert_eq!(mode("644"), Some("0644".to_owned()));

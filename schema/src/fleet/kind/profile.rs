@@ -192,12 +192,18 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
         at: subject.at.clone(),
         extends: fields.name("extends", findings),
         sysctl: fields.table("sysctl", findings, sysctl),
-        kernel: fields.record("kernel", None, findings, |fields, findings| Some(kernel(fields, findings))).map(|kernel| kernel.value).unwrap_or_default(),
+        kernel: fields
+            .record("kernel", None, findings, |fields, findings| Some(kernel(fields, findings)))
+            .map(|kernel| kernel.value)
+            .unwrap_or_default(),
         hugepages: hugepages(fields, findings),
         file: fields.named("file", ("path", None), findings, file),
         unit: fields.named("unit", ("name", None), findings, unit),
         package: packages(fields, findings),
-        access: fields.record("access", None, findings, |fields, findings| Some(access(fields, findings))).map(|access| access.value).unwrap_or_default(),
+        access: fields
+            .record("access", None, findings, |fields, findings| Some(access(fields, findings)))
+            .map(|access| access.value)
+            .unwrap_or_default(),
         daemon: fields.table("daemon", findings, setting),
         telemetry: fields.table("telemetry", findings, setting),
         image: fields.name("image", findings),
@@ -212,7 +218,9 @@ fn sysctl(entry: &Entry, findings: &mut Findings<'_>) -> Option<Located<String>>
         Scalar::Int(number) => Some(findings.located(number.to_string(), arg.span)),
         Scalar::Bool(flag) => {
             let help = format!("write {}", i32::from(*flag));
-            let diagnostic = findings.at(codes::WRONG_TYPE, arg.span, "a kernel parameter is a number or a text, and this is a boolean").help(help);
+            let diagnostic = findings
+                .at(codes::WRONG_TYPE, arg.span, "a kernel parameter is a number or a text, and this is a boolean")
+                .help(help);
             findings.push(diagnostic);
             None
         }
@@ -247,7 +255,10 @@ fn kernel(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Kernel {
         form::keep(Some(name), "the name of a kernel module", form::module, findings);
     }
     let args = fields.texts("args", findings);
-    let args = args.into_iter().filter_map(|arg| form::keep(Some(arg), "one kernel argument without spaces", form::kernel_arg, findings)).collect();
+    let args = args
+        .into_iter()
+        .filter_map(|arg| form::keep(Some(arg), "one kernel argument without spaces", form::kernel_arg, findings))
+        .collect();
     Kernel { module, args }
 }
 
@@ -261,7 +272,10 @@ fn hugepages(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> BTreeMap<S
         let count = Fields::integer_of(entry, (0, 1 << 24), findings);
         count.filter(|_| size.is_some())
     });
-    table.into_iter().map(|(size, count)| (size.parse::<ByteSize>().map_or(size, |size| size.to_string()), count)).collect()
+    table
+        .into_iter()
+        .map(|(size, count)| (size.parse::<ByteSize>().map_or(size, |size| size.to_string()), count))
+        .collect()
 }
 
 fn file(path: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<FileEntry> {
@@ -270,7 +284,11 @@ fn file(path: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Opt
         let name = Located::new(path.to_owned(), at);
         form::refuse(codes::BAD_HOST, &name, "an absolute path without . and ..", findings);
     } else if !form::manageable(path) {
-        let diagnostic = findings.at(codes::BAD_HOST, at.span, format!("no file can be managed at {path:?}: the kernel or the node daemon owns it"));
+        let diagnostic = findings.at(
+            codes::BAD_HOST,
+            at.span,
+            format!("no file can be managed at {path:?}: the kernel or the node daemon owns it"),
+        );
         findings.push(diagnostic);
     }
     let mode = fields.text("mode", findings).and_then(|mode| {
@@ -330,7 +348,12 @@ fn packages(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> BTreeMap<St
     let packages = fields.named("package", ("name", Some("version")), findings, |name, fields, findings| {
         let name = Located::new(name.to_owned(), fields.place(findings));
         form::keep(Some(name), "the name of a package", form::package, findings);
-        let version = form::keep(fields.text("version", findings), "a version such as 570.86.15-1 or 570.*", form::version, findings);
+        let version = form::keep(
+            fields.text("version", findings),
+            "a version such as 570.86.15-1 or 570.*",
+            form::version,
+            findings,
+        );
         fields.require("version", version, findings)
     });
     packages.into_iter().map(|(name, version)| (name, version.value)).collect()
@@ -358,7 +381,8 @@ fn access(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Access {
 
 fn setting(entry: &Entry, findings: &mut Findings<'_>) -> Option<Located<Setting>> {
     if entry.args.len() > 1 || entry.form == crate::fleet::doc::Form::List {
-        let texts: Option<Vec<String>> = entry.args.iter().map(|arg| text(arg, findings).map(|text| text.value)).collect();
+        let texts: Option<Vec<String>> =
+            entry.args.iter().map(|arg| text(arg, findings).map(|text| text.value)).collect();
         return texts.map(|texts| findings.located(Setting::List(texts), entry.span));
     }
     let arg = lone(entry, "a value", findings)?;

@@ -43,7 +43,9 @@ pub(in crate::fleet) fn decode(object: &Object, findings: &mut Findings<'_>) -> 
     let target: ObjectRef = match name?.parse() {
         Ok(target) => target,
         Err(error) => {
-            let diagnostic = findings.at(codes::BAD_VALUE, span, error.to_string()).help("what is removed is written kind/name, for example \"pool/h100\"");
+            let diagnostic = findings
+                .at(codes::BAD_VALUE, span, error.to_string())
+                .help("what is removed is written kind/name, for example \"pool/h100\"");
             findings.push(diagnostic);
             return None;
         }

@@ -34,8 +34,14 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
         let Some(entry) = fields.all(key).next() else { continue };
         waves = true;
         let diagnostic = findings
-            .at(codes::ROLLOUT_WAVES, entry.span, format!("this version changes all hosts of a pool at once and does not carry `{key}`"))
-            .help("write `immediate`, or keep the waves in another branch until a version that carries them is installed");
+            .at(
+                codes::ROLLOUT_WAVES,
+                entry.span,
+                format!("this version changes all hosts of a pool at once and does not carry `{key}`"),
+            )
+            .help(
+                "write `immediate`, or keep the waves in another branch until a version that carries them is installed",
+            );
         findings.push(diagnostic);
     }
     if waves {
@@ -43,7 +49,8 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     }
     let immediate = fields.require("immediate", immediate, findings)?;
     if !immediate.value {
-        let diagnostic = findings.at(codes::ROLLOUT_WAVES, immediate.at.span, "this version changes all hosts of a pool at once");
+        let diagnostic =
+            findings.at(codes::ROLLOUT_WAVES, immediate.at.span, "this version changes all hosts of a pool at once");
         findings.push(diagnostic);
         return None;
     }

@@ -69,7 +69,8 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
             .into_iter()
             .filter_map(|gateway| form::keep(Some(gateway), "host:port", form::endpoint, findings))
             .collect(),
-        network: fields.named("network", ("name", Some("cidr")), findings, |_, fields, findings| network(fields, findings)),
+        network: fields
+            .named("network", ("name", Some("cidr")), findings, |_, fields, findings| network(fields, findings)),
     })
 }
 

@@ -10,6 +10,7 @@ use crate::{
         decode::{Fields, Findings, Subject, name_of},
         doc::Object,
         kind,
+        places::Places,
         suggest::similar,
     },
     name::Name,
@@ -30,10 +31,13 @@ pub(in crate::fleet) struct Objects {
     pub(in crate::fleet) removed: Vec<Removed>,
     /// Where every object is defined.
     pub(in crate::fleet) defined: BTreeMap<ObjectRef, SourceRef>,
+    /// Where the keys of every object are written.
+    pub(in crate::fleet) places: Places,
 }
 
 /// The kinds that this version carries, in the order of the reference.
-const CARRIED: [Kind; 8] = [Kind::Fleet, Kind::Site, Kind::Pool, Kind::Profile, Kind::Image, Kind::Rollout, Kind::Node, Kind::Removed];
+const CARRIED: [Kind; 8] =
+    [Kind::Fleet, Kind::Site, Kind::Pool, Kind::Profile, Kind::Image, Kind::Rollout, Kind::Node, Kind::Removed];
 
 impl Objects {
     /// Decodes every object.
@@ -45,14 +49,19 @@ impl Objects {
             for object in &file.parsed.objects {
                 count += 1;
                 if count > limit {
-                    let diagnostic = findings.at(codes::TOO_MANY, object.span, format!("a fleet has at most {limit} objects, and this is one more"));
+                    let diagnostic = findings.at(
+                        codes::TOO_MANY,
+                        object.span,
+                        format!("a fleet has at most {limit} objects, and this is one more"),
+                    );
                     findings.push(diagnostic);
                     return all;
                 }
                 all.object(object, index == 0, &mut findings);
             }
         }
-        if all.fleet.is_none() && files[0].parsed.whole && !all.defined.keys().any(|object| object.kind == Kind::Fleet) {
+        if all.fleet.is_none() && files[0].parsed.whole && !all.defined.keys().any(|object| object.kind == Kind::Fleet)
+        {
             let at = SourceRef::start_of(Arc::clone(&files[0].path));
             let diagnostic = Diagnostic::new(codes::NO_ROOT, &at, "the fleet file does not say which fleet this is")
                 .help("fleet \"acme\" { format 1; trust-domain \"acme.example\" }");
@@ -68,10 +77,18 @@ impl Objects {
             let words: Vec<&str> = CARRIED.iter().map(|kind| kind.as_str()).collect();
             let near = similar(word, Kind::ALL.iter().map(|kind| kind.as_str()));
             let help = near.map_or_else(
-                || format!("the kinds are: {}; a file for something else is listed under `ignore` in the fleet file", words.join(", ")),
+                || {
+                    format!(
+                        "the kinds are: {}; a file for something else is listed under `ignore` in the fleet file",
+                        words.join(", ")
+                    )
+                },
                 |near| format!("did you mean `{near}`?"),
             );
-            let diagnostic = findings.at(codes::UNKNOWN_KIND, *span, format!("there is no kind `{shown}`")).label("unknown kind").help(help);
+            let diagnostic = findings
+                .at(codes::UNKNOWN_KIND, *span, format!("there is no kind `{shown}`"))
+                .label("unknown kind")
+                .help(help);
             findings.push(diagnostic);
             return;
         };
@@ -87,7 +104,8 @@ impl Objects {
             return;
         }
         if kind == Kind::Fleet && !root {
-            let diagnostic = findings.at(codes::SECOND_ROOT, *span, "`fleet` is said in the fleet file at the root, and only there");
+            let diagnostic =
+                findings.at(codes::SECOND_ROOT, *span, "`fleet` is said in the fleet file at the root, and only there");
             findings.push(diagnostic);
             return;
         }
@@ -100,12 +118,15 @@ impl Objects {
         let at = findings.place(span);
         let address = ObjectRef::new(kind, name.clone());
         if let Some(first) = self.twice(&address) {
-            let diagnostic =
-                findings.at(codes::DUPLICATE_OBJECT, span, format!("{address} is defined twice")).label("the second").also(&first, "the first");
+            let diagnostic = findings
+                .at(codes::DUPLICATE_OBJECT, span, format!("{address} is defined twice"))
+                .label("the second")
+                .also(&first, "the first");
             findings.push(diagnostic);
             return;
         }
-        self.defined.insert(address, at.clone());
+        self.defined.insert(address.clone(), at.clone());
+        self.places.remember(address, &object.fields, findings);
         let before = findings.errors();
         let mut subject = Subject { name, at, fields: Fields::new(kind.as_str(), object.span, &object.fields) };
         self.typed(kind, &mut subject, before, findings);
@@ -142,7 +163,14 @@ impl Objects {
             Kind::Image => keep!(image, images),
             Kind::Rollout => keep!(rollout, rollouts),
             Kind::Node => keep!(node, nodes),
-            Kind::Release | Kind::Tenant | Kind::Quota | Kind::Access | Kind::Batch | Kind::Freeze | Kind::Moved | Kind::Removed => {}
+            Kind::Release
+            | Kind::Tenant
+            | Kind::Quota
+            | Kind::Access
+            | Kind::Batch
+            | Kind::Freeze
+            | Kind::Moved
+            | Kind::Removed => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Limits, ParsedFile, about, no_root, parse_all};
+use super::{Limits, ParsedFile, Unparsed, about, no_root, parse_all};
 use crate::{
     diagnostic::{Diagnostic, codes},
     fleet::{
@@ -31,7 +31,7 @@ pub(super) fn files(sources: &Sources, limits: Limits, found: &mut Vec<Diagnosti
     }
     let Some(bytes) = bytes(root, blob, found) else { return Vec::new() };
     let syntax = Syntax::of(root).expect("the root's names have an ending that is known");
-    let mut parsed = parse_all(&[(Arc::clone(root), syntax, bytes)]);
+    let mut parsed = parse_all(&[Unparsed { path: Arc::clone(root), syntax, bytes }]);
     let ignore = ignore(&parsed[0].parsed);
     let mut rest = Vec::new();
     let mut total = 0_u64;
@@ -43,11 +43,15 @@ pub(super) fn files(sources: &Sources, limits: Limits, found: &mut Vec<Diagnosti
         let Some((syntax, bytes)) = one(path, blob, root, found) else { continue };
         total += bytes.len() as u64;
         if rest.len() >= limits.files || total > limits.bytes {
-            let message = format!("the tree is too large for one fleet: at most {} files and {} MiB", limits.files, limits.bytes >> 20);
+            let message = format!(
+                "the tree is too large for one fleet: at most {} files and {} MiB",
+                limits.files,
+                limits.bytes >> 20
+            );
             found.push(about(path, codes::TOO_MANY, message));
             return Vec::new();
         }
-        rest.push((Arc::clone(path), syntax, bytes));
+        rest.push(Unparsed { path: Arc::clone(path), syntax, bytes });
     }
     parsed.extend(parse_all(&rest));
     parsed
@@ -78,7 +82,11 @@ fn one(path: &Arc<str>, blob: &SourceBlob, root: &str, found: &mut Vec<Diagnosti
         SourceBlob::Symlink | SourceBlob::Bytes(_) | SourceBlob::TooLarge { .. } | SourceBlob::Unreadable { .. } => {}
     }
     if name.ends_with(".cedar") || path.starts_with("trust/") {
-        let diagnostic = about(path, codes::LEFT_ALONE, "this version does not read trust policies and access policies: the file has no effect");
+        let diagnostic = about(
+            path,
+            codes::LEFT_ALONE,
+            "this version does not read trust policies and access policies: the file has no effect",
+        );
         found.push(diagnostic);
         return None;
     }
@@ -88,8 +96,9 @@ fn one(path: &Arc<str>, blob: &SourceBlob, root: &str, found: &mut Vec<Diagnosti
         return None;
     }
     if ROOTS.contains(&name) {
-        let diagnostic = about(path, codes::SECOND_ROOT, format!("{root} is the fleet file; a second one below it is not read"))
-            .help("rename the file, or list its folder under `ignore` in the fleet file");
+        let diagnostic =
+            about(path, codes::SECOND_ROOT, format!("{root} is the fleet file; a second one below it is not read"))
+                .help("rename the file, or list its folder under `ignore` in the fleet file");
         found.push(diagnostic);
         return None;
     }
@@ -101,7 +110,9 @@ fn bytes(path: &Arc<str>, blob: &SourceBlob, found: &mut Vec<Diagnostic>) -> Opt
         SourceBlob::Bytes(bytes) if bytes.len() as u64 <= Sources::MAX_FILE_BYTES => return Some(Arc::clone(bytes)),
         SourceBlob::Bytes(bytes) => too_large(path, bytes.len() as u64),
         SourceBlob::TooLarge { bytes } => too_large(path, *bytes),
-        SourceBlob::Unreadable { reason } => about(path, codes::UNREADABLE, format!("the file cannot be read: {reason}")),
+        SourceBlob::Unreadable { reason } => {
+            about(path, codes::UNREADABLE, format!("the file cannot be read: {reason}"))
+        }
         SourceBlob::Symlink => about(path, codes::SYMLINK, "a symbolic link is not followed"),
         SourceBlob::Submodule => about(path, codes::SUBMODULE, "a submodule is not read"),
         SourceBlob::BadPath => about(path, codes::BAD_PATH, "the path is not UTF-8"),
@@ -112,15 +123,23 @@ fn bytes(path: &Arc<str>, blob: &SourceBlob, found: &mut Vec<Diagnostic>) -> Opt
 
 fn too_large(path: &Arc<str>, bytes: u64) -> Diagnostic {
     let most = Sources::MAX_FILE_BYTES >> 10;
-    about(path, codes::FILE_TOO_LARGE, format!("the file has {} KiB, and at most {most} KiB are read", bytes.div_ceil(1024)))
-        .help("spread the objects over several files")
+    about(
+        path,
+        codes::FILE_TOO_LARGE,
+        format!("the file has {} KiB, and at most {most} KiB are read", bytes.div_ceil(1024)),
+    )
+    .help("spread the objects over several files")
 }
 
 fn unusable(path: &str) -> Option<&'static str> {
     if path.len() > MAX_PATH {
         return Some("is longer than 512 bytes");
     }
-    if path.chars().any(|letter| letter.is_control() || letter == '\\' || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')) {
+    if path.chars().any(|letter| {
+        letter.is_control()
+            || letter == '\\'
+            || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    }) {
         return Some("holds a control character or a backslash");
     }
     if path.split('/').any(|part| part.is_empty() || part == "." || part == "..") {

@@ -140,14 +140,17 @@ mod tests {
 
     #[test]
     fn depth_is_counted_outside_strings_and_comments() {
-        for text in ["a { b { c } }", "a \"{{{\" { b { } }", "a #\"\"{\"# { b { } } // {{{{", "/* { /* { */ { */ a { b { } }"] {
+        for text in
+            ["a { b { c } }", "a \"{{{\" { b { } }", "a #\"\"{\"# { b { } } // {{{{", "/* { /* { */ { */ a { b { } }"]
+        {
             assert_eq!(scan(text).expect(text).depth, 2, "{text}");
         }
     }
 
     #[test]
     fn what_would_harm_the_parser_is_refused() {
-        for text in ["a {".repeat(33), "/-{".repeat(4), "a /-{ ".repeat(18), "/*".repeat(33), "/- a {\n b\n".repeat(16)] {
+        for text in ["a {".repeat(33), "/-{".repeat(4), "a /-{ ".repeat(18), "/*".repeat(33), "/- a {\n b\n".repeat(16)]
+        {
             assert!(scan(&text).is_err(), "{text}");
         }
         assert!(scan(&"a {".repeat(32)).is_ok());

@@ -15,7 +15,9 @@ pub(super) fn parse(parsed: &mut Parsed) {
     match guard::scan(lines.text()) {
         Err(deep) => {
             let message = format!("{} are nested too deeply: at most {} levels", deep.what, super::MAX_DEPTH);
-            reader.problems.push(problem(codes::TOO_DEEP, lines.span(deep.at, deep.at + 1), message).label("the limit is passed here"));
+            reader.problems.push(
+                problem(codes::TOO_DEEP, lines.span(deep.at, deep.at + 1), message).label("the limit is passed here"),
+            );
             parsed.whole = false;
         }
         Ok(seen) => match KdlDocument::parse_v2(lines.text()) {
@@ -41,18 +43,35 @@ impl Reader<'_> {
         if let Some((start, end)) = v1 {
             let word = &self.lines.text()[start..end];
             let (message, help) = if word == "r" {
-                ("raw strings of KDL version 1 are not read".to_owned(), "version 2 writes a raw string as #\"…\"#".to_owned())
+                (
+                    "raw strings of KDL version 1 are not read".to_owned(),
+                    "version 2 writes a raw string as #\"…\"#".to_owned(),
+                )
             } else {
-                (format!("a bare `{word}` belongs to KDL version 1"), format!("version 2 writes #{word}; a text is quoted: \"{word}\""))
+                (
+                    format!("a bare `{word}` belongs to KDL version 1"),
+                    format!("version 2 writes #{word}; a text is quoted: \"{word}\""),
+                )
             };
-            self.problems.push(problem(codes::KDL_V1, self.lines.span(start, end), message).label("written in KDL version 1").help(help));
+            self.problems.push(
+                problem(codes::KDL_V1, self.lines.span(start, end), message)
+                    .label("written in KDL version 1")
+                    .help(help),
+            );
             return;
         }
         // A block that is left open yields several findings; the innermost one says it.
-        let open = error.diagnostics.iter().filter(|found| found.message.as_deref().is_some_and(|text| text.starts_with("No closing '}'")));
+        let open = error
+            .diagnostics
+            .iter()
+            .filter(|found| found.message.as_deref().is_some_and(|text| text.starts_with("No closing '}'")));
         if let Some(found) = open.max_by_key(|found| found.span.offset()) {
             let span = self.lines.span(found.span.offset(), found.span.offset() + 1);
-            self.problems.push(problem(codes::KDL_SYNTAX, span, "not valid KDL: a block is not closed").label("opened here").help("write the missing }"));
+            self.problems.push(
+                problem(codes::KDL_SYNTAX, span, "not valid KDL: a block is not closed")
+                    .label("opened here")
+                    .help("write the missing }"),
+            );
             return;
         }
         for found in &error.diagnostics {
@@ -100,9 +119,11 @@ impl Reader<'_> {
         let mut args = entry.args.into_iter();
         let name = args.next();
         if let Some(extra) = args.next() {
-            let message = format!("{} has one name, then its keys", article(&entry.key));
+            let message = "an object has one name, then its keys";
             self.problems.push(
-                problem(codes::WRONG_TYPE, extra.span, message).label("a second value").help("write key=value, or put keys in a block: { key \"value\" }"),
+                problem(codes::WRONG_TYPE, extra.span, message)
+                    .label("a second value")
+                    .help("write key=value, or put keys in a block: { key \"value\" }"),
             );
         }
         Some(Object { kind: (entry.key, entry.span), name, fields: entry.fields, span: entry.span })
@@ -112,7 +133,8 @@ impl Reader<'_> {
         let name = node.name();
         let span = self.trim(name.span().offset(), name.span().offset() + name.span().len());
         self.annotation(node.ty().is_some(), span);
-        let mut entry = Entry { key: name.value().to_owned(), span, args: Vec::new(), fields: Vec::new(), form: Form::Node };
+        let mut entry =
+            Entry { key: name.value().to_owned(), span, args: Vec::new(), fields: Vec::new(), form: Form::Node };
         for item in node.entries() {
             let Some(arg) = self.arg(item) else { continue };
             let Some(key) = item.name() else {
@@ -120,7 +142,8 @@ impl Reader<'_> {
                 continue;
             };
             let span = self.trim(key.span().offset(), key.span().offset() + key.span().len());
-            let field = Entry { key: key.value().to_owned(), span, args: vec![arg], fields: Vec::new(), form: Form::Single };
+            let field =
+                Entry { key: key.value().to_owned(), span, args: vec![arg], fields: Vec::new(), form: Form::Single };
             match entry.fields.iter().find(|other| other.key == field.key) {
                 Some(first) => self.problems.push(twice(&field.key, first.span, field.span)),
                 None => entry.fields.push(field),
@@ -166,11 +189,6 @@ pub(super) fn twice(key: &str, first: Span, second: Span) -> Diagnostic {
     at.span = first;
     diagnostic = diagnostic.also(&at, "the first");
     diagnostic
-}
-
-fn article(kind: &str) -> String {
-    let vowel = kind.starts_with(['a', 'e', 'i', 'o', 'u']);
-    format!("{} {kind}", if vowel { "an" } else { "a" })
 }
 
 fn lower(text: &str) -> String {

@@ -17,14 +17,19 @@ pub(super) fn check(bytes: &[u8], problems: &mut Vec<Diagnostic>) -> Option<Stri
             let at = place(bytes, error.valid_up_to());
             let byte = bytes.get(error.valid_up_to()).copied().unwrap_or_default();
             problems.push(
-                problem(codes::NOT_UTF8, at, format!("the file is not UTF-8: byte 0x{byte:02x} at offset {}", error.valid_up_to()))
-                    .help("save the file as UTF-8"),
+                problem(
+                    codes::NOT_UTF8,
+                    at,
+                    format!("the file is not UTF-8: byte 0x{byte:02x} at offset {}", error.valid_up_to()),
+                )
+                .help("save the file as UTF-8"),
             );
             return None;
         }
     };
     let bad = |letter: char| {
-        (letter.is_control() && !matches!(letter, '\t' | '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}')) || letter == '\u{feff}'
+        (letter.is_control() && !matches!(letter, '\t' | '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}'))
+            || letter == '\u{feff}'
     };
     if let Some(index) = text.find(bad) {
         let letter = text[index..].chars().next().unwrap_or_default();

@@ -64,8 +64,8 @@ enum Raw {
     Bool(bool),
     Number,
     Text(String),
-    List(Vec<Spanned<Raw>>),
-    Map(Vec<(Spanned<Raw>, Spanned<Raw>)>),
+    List(Vec<Spanned<Self>>),
+    Map(Vec<(Spanned<Self>, Spanned<Self>)>),
 }
 
 impl<'de> Deserialize<'de> for Raw {
@@ -167,11 +167,11 @@ impl Reader<'_> {
                 let length = place.span().byte_len().and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
                 self.trim(start, start + length.max(1))
             }
-            None => self.from_line(place),
+            None => self.by_line(place),
         }
     }
 
-    fn from_line(&self, place: Location) -> Span {
+    fn by_line(&self, place: Location) -> Span {
         let line = usize::try_from(place.line()).unwrap_or(1).max(1) - 1;
         let column = usize::try_from(place.column()).unwrap_or(1).max(1) - 1;
         let text = self.lines.text();
@@ -231,7 +231,8 @@ impl Reader<'_> {
         for (key, value) in members {
             let span = self.span(key);
             let Raw::Text(name) = &key.value else {
-                let mut diagnostic = problem(codes::KEY_NOT_TEXT, span, format!("a key is a text, not {}", describe(&key.value)));
+                let mut diagnostic =
+                    problem(codes::KEY_NOT_TEXT, span, format!("a key is a text, not {}", describe(&key.value)));
                 if matches!(key.value, Raw::Bool(_) | Raw::Number) {
                     diagnostic = diagnostic.help(format!("quote it: \"{}\"", self.raw(span)));
                 }

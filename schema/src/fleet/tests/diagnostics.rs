@@ -51,7 +51,10 @@ fn table() -> Vec<(Code, Vec<(&'static str, &'static str)>)> {
         (codes::NO_IDENTITY, one("s.yaml", "replicas: 3\n")),
         (codes::NO_IDENTITY, one("s.yaml", "- kind: site\n")),
         (codes::UNKNOWN_KEY, host("profile \"p\" {\n  sysctls { vm.swappiness 1 }\n}\n")),
-        (codes::UNKNOWN_KEY, one("p.yaml", "kind: profile\nname: p\nfile:\n  /etc/motd: {content: x, modus: \"0644\"}\n")),
+        (
+            codes::UNKNOWN_KEY,
+            one("p.yaml", "kind: profile\nname: p\nfile:\n  /etc/motd: {content: x, modus: \"0644\"}\n"),
+        ),
         (codes::WRONG_TYPE, one("s.kdl", "site \"fra1\" { region \"a\" \"b\" }\n")),
         (codes::WRONG_TYPE, one("s.yaml", "kind: site\nname: fra1\nregion: [a]\n")),
         (codes::WRONG_TYPE, one("s.yaml", "kind: site\nname: fra1\nregion: {a: b}\n")),
@@ -68,28 +71,52 @@ fn table() -> Vec<(Code, Vec<(&'static str, &'static str)>)> {
         (codes::BAD_VALUE, one("n.yaml", "kind: node\nname: n1\nmac: [\"$MAC\"]\n")),
         (codes::BAD_VALUE, one("n.kdl", "node \"n1\" {\n  cordon \"x\" owner=\"o\" until=\"2024-02-30\"\n}\n")),
         (codes::OUT_OF_RANGE, one("s.kdl", "site \"fra1\" { network \"a\" cidr=\"10.0.0.0/8\" vlan=5000 }\n")),
-        (codes::UNKNOWN_WORD, vec![SITE, PROFILE, ("h.kdl", "pool \"h100\" site=\"fra1\" profile=\"base\" class=\"metal\"\n")]),
-        (codes::CONFLICT, vec![("t.j2", ""), ("p.kdl", "profile \"p\" {\n  file \"/a\" content=\"\" template=\"t.j2\"\n}\n")]),
+        (
+            codes::UNKNOWN_WORD,
+            vec![SITE, PROFILE, ("h.kdl", "pool \"h100\" site=\"fra1\" profile=\"base\" class=\"metal\"\n")],
+        ),
+        (
+            codes::CONFLICT,
+            vec![("t.j2", ""), ("p.kdl", "profile \"p\" {\n  file \"/a\" content=\"\" template=\"t.j2\"\n}\n")],
+        ),
         (codes::DUPLICATE_OBJECT, vec![SITE, ("t.yaml", "kind: site\nname: fra1\n")]),
         (codes::UNKNOWN_REFERENCE, vec![SITE, PROFILE, POOL, ("n.kdl", "node \"n1\" pool=\"h1000\"\n")]),
-        (codes::PROFILE_CYCLE, host("profile \"a\" extends=\"b\"\nprofile \"b\" extends=\"c\"\nprofile \"c\" extends=\"a\"\n")),
+        (
+            codes::PROFILE_CYCLE,
+            host("profile \"a\" extends=\"b\"\nprofile \"b\" extends=\"c\"\nprofile \"c\" extends=\"a\"\n"),
+        ),
         (codes::PROFILE_CYCLE, host("profile \"a\" extends=\"a\"\n")),
         (codes::DECLARED_AND_REMOVED, vec![SITE, ("r.kdl", "removed \"site/fra1\" reason=\"closed\"\n")]),
-        (codes::DUPLICATE_MACHINE, one("n.kdl", "node \"a\" mac=\"3c:ec:ef:00:00:01\"\nnode \"b\" mac=\"3C-EC-EF-00-00-01\"\n")),
+        (
+            codes::DUPLICATE_MACHINE,
+            one("n.kdl", "node \"a\" mac=\"3c:ec:ef:00:00:01\"\nnode \"b\" mac=\"3C-EC-EF-00-00-01\"\n"),
+        ),
         (codes::DUPLICATE_MACHINE, one("n.kdl", "node \"a\" serial=\"X1\"\nnode \"b\" serial=\"X1\"\n")),
         (codes::BAD_HOST, host("profile \"p\" { file \"/etc/../shadow\" content=\"\" }\n")),
         (codes::BAD_HOST, host("profile \"p\" { file \"/proc/sys/vm/swappiness\" content=\"1\" }\n")),
         (codes::BAD_HOST, host("profile \"p\" { unit \"a.service\" enable=#true content=\"[Service]\" }\n")),
-        (codes::TEMPLATE_MISSING, vec![("templates/motd.j2", "x"), ("p.kdl", "profile \"p\" {\n  file \"/etc/motd\" template=\"motd.j2\"\n}\n")]),
+        (
+            codes::TEMPLATE_MISSING,
+            vec![
+                ("templates/motd.j2", "x"),
+                ("p.kdl", "profile \"p\" {\n  file \"/etc/motd\" template=\"motd.j2\"\n}\n"),
+            ],
+        ),
         (codes::TEMPLATE_MISSING, one("a.j2", "x\n{% include \"b.j2\" %}\n")),
         (codes::TEMPLATE_SYNTAX, one("a.j2", "ok\n{{ site.ntp }\n")),
         (codes::TEMPLATE_UNDEFINED, host_with("role={{ node.labels.role }}\n")),
-        (codes::TEMPLATE_LIMIT, host_with("{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}\n")),
+        (
+            codes::TEMPLATE_LIMIT,
+            host_with("{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}\n"),
+        ),
         (codes::TEMPLATE_FAILED, host_with("{{ pool.name | shout }}\n")),
         (codes::LATER_KIND, one("b.kdl", "freeze \"black-friday\" { until \"2026-12-01T00:00:00Z\" }\n")),
         (codes::LATER_KEY, one("n.kdl", "node \"n1\" { pin { reason \"x\" } }\n")),
         (codes::ROLLOUT_WAVES, one("r.kdl", "rollout \"cautious\" {\n  wave { nodes 1 }\n}\n")),
-        (codes::IMMEDIATE_BY_DEFAULT, vec![("fleet.kdl", "fleet \"t\" { format 1; trust-domain \"t.example\" }\n"), SITE, PROFILE, POOL]),
+        (
+            codes::IMMEDIATE_BY_DEFAULT,
+            vec![("fleet.kdl", "fleet \"t\" { format 1; trust-domain \"t.example\" }\n"), SITE, PROFILE, POOL],
+        ),
         (codes::RECORDED_ONLY, host("profile \"p\" { telemetry { interval \"10s\" } }\n")),
     ]
 }
@@ -155,9 +182,16 @@ fn a_tree_without_a_fleet_file_says_only_that() {
 fn bounds_are_kept() {
     let files: Vec<(String, String)> = (0..10).map(|n| (format!("s{n}.kdl"), format!("site \"s{n}\"\n"))).collect();
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
-    for limits in [Limits { objects: 5, ..Limits::default() }, Limits { files: 5, ..Limits::default() }, Limits { bytes: 50, ..Limits::default() }] {
+    for limits in [
+        Limits { objects: 5, ..Limits::default() },
+        Limits { files: 5, ..Limits::default() },
+        Limits { bytes: 50, ..Limits::default() },
+    ] {
         let loaded = load_with(&tree(&files), limits);
-        assert!(loaded.fleet.is_none() && loaded.diagnostics.iter().any(|diagnostic| diagnostic.code == codes::TOO_MANY), "{limits:?}");
+        assert!(
+            loaded.fleet.is_none() && loaded.diagnostics.iter().any(|diagnostic| diagnostic.code == codes::TOO_MANY),
+            "{limits:?}"
+        );
     }
 }
 
@@ -169,8 +203,19 @@ fn one_pass_reports_every_error_by_file_and_line() {
         ("c.kdl", "pool \"broken\n"),
         ("t.j2", "{{ x\n"),
     ]));
-    let places: Vec<String> = found.diagnostics.iter().map(|diagnostic| format!("{} {}", diagnostic.at(), diagnostic.code)).collect();
-    assert_eq!(places, ["a.kdl:1:15 BC0203", "a.kdl:1:35 BC0205", "a.kdl:2:1 BC0206", "b.yaml:4:7 BC0208", "c.kdl:1:6 BC0101", "t.j2:1:4 BC0402"]);
+    let places: Vec<String> =
+        found.diagnostics.iter().map(|diagnostic| format!("{} {}", diagnostic.at(), diagnostic.code)).collect();
+    assert_eq!(
+        places,
+        [
+            "a.kdl:1:15 BC0203",
+            "a.kdl:1:35 BC0205",
+            "a.kdl:2:1 BC0206",
+            "b.yaml:4:7 BC0208",
+            "c.kdl:1:6 BC0101",
+            "t.j2:1:4 BC0402"
+        ]
+    );
     assert!(found.fleet.is_none());
 }
 
@@ -185,7 +230,14 @@ fn an_object_in_a_file_that_does_not_parse_is_not_missed_as_well() {
 #[test]
 fn all_codes_are_exercised() {
     let elsewhere = [
-        codes::FILE_TOO_LARGE, codes::NOT_UTF8, codes::SYMLINK, codes::SUBMODULE, codes::BAD_PATH, codes::TOO_MANY, codes::UNREADABLE, codes::TOO_DEEP,
+        codes::FILE_TOO_LARGE,
+        codes::NOT_UTF8,
+        codes::SYMLINK,
+        codes::SUBMODULE,
+        codes::BAD_PATH,
+        codes::TOO_MANY,
+        codes::UNREADABLE,
+        codes::TOO_DEEP,
     ];
     let exercised: BTreeSet<Code> = table().into_iter().map(|(code, _)| code).chain(elsewhere).collect();
     let all: BTreeSet<Code> = codes::ALL.iter().map(|entry| entry.code).collect();

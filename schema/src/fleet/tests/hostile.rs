@@ -37,7 +37,7 @@ fn a_line_of_a_megabyte_is_no_trouble() {
     let long = format!("node \"n\" {}\n", "a=1 ".repeat(250_000));
     let loaded = load(&tree(&[("n.kdl", &long[..1_000_000]), ("m.yaml", &format!("x: [{}]", "1, ".repeat(300_000)))]));
     assert!(loaded.fleet.is_none());
-    assert!(loaded.diagnostics.len() < 300);
+    assert!(loaded.diagnostics.len() <= 200);
 }
 
 #[test]
@@ -50,7 +50,10 @@ fn absurd_numbers_are_errors() {
 
 /// The example fleet with one file changed at random.
 fn mutated() -> impl Strategy<Value = Sources> {
-    let tokens = ["{", "}", "\"", "#", "\"\"\"", "/*", "*/", "/-", "\\", "=", "#true", ";", "\n", "(", "é", "\u{0}", "&a", "*a", "<<:", "- ", ": ", "!x", "|", "{{", "%}", "\u{feff}", "[", "~"];
+    let tokens = [
+        "{", "}", "\"", "#", "\"\"\"", "/*", "*/", "/-", "\\", "=", "#true", ";", "\n", "(", "é", "\u{0}", "&a", "*a",
+        "<<:", "- ", ": ", "!x", "|", "{{", "%}", "\u{feff}", "[", "~",
+    ];
     let change = (any::<prop::sample::Index>(), any::<bool>(), prop::sample::select(tokens.to_vec()));
     (any::<prop::sample::Index>(), prop::collection::vec(change, 1..6)).prop_map(|(file, changes)| {
         let mut sources = example();
@@ -72,7 +75,7 @@ fn mutated() -> impl Strategy<Value = Sources> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn bytes_of_any_kind_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), ending in prop::sample::select(vec!["kdl", "yaml", "j2"])) {

@@ -31,7 +31,9 @@ fn chain() -> Fleet {
 #[test]
 fn a_later_layer_takes_the_place_of_a_value_and_of_a_named_thing_as_a_whole() {
     let fleet = chain();
-    let host = compose(&fleet.host_template("p", "tip").expect("a template"), &NodeOverlay::default(), "p-00000000").expect("composed").host;
+    let host = compose(&fleet.host_template("p", "tip").expect("a template"), &NodeOverlay::default(), "p-00000000")
+        .expect("composed")
+        .host;
     assert_eq!(host.sysctl.get("vm.swappiness").map(String::as_str), Some("1"));
     assert_eq!(host.sysctl.get("vm.max_map_count").map(String::as_str), Some("1"));
     assert_eq!(host.kernel_args, ["a=1", "b", "c"]);
@@ -46,7 +48,10 @@ fn a_value_knows_its_place_its_layer_and_whom_it_beat() {
     let fleet = chain();
     let swappiness = fleet.explain("n1", Some("host.sysctl.vm.swappiness")).expect("declared");
     assert_eq!(swappiness.len(), 1);
-    assert_eq!((swappiness[0].value.as_str(), swappiness[0].layer.as_str(), swappiness[0].at.line()), ("1", "profile/tip", 11));
+    assert_eq!(
+        (swappiness[0].value.as_str(), swappiness[0].layer.as_str(), swappiness[0].at.line()),
+        ("1", "profile/tip", 11)
+    );
     assert_eq!(swappiness[0].beaten.iter().map(|at| at.to_string()).collect::<Vec<_>>(), ["a.kdl:5:26"]);
     let profile = fleet.explain("n2", Some("profile")).expect("declared");
     assert_eq!((profile[0].value.as_str(), profile[0].layer.as_str()), ("root", "node/n2"));
@@ -74,14 +79,17 @@ fn the_provenance_of_an_example_machine_is_its_snapshot() {
 fn the_example_machines_compose_as_their_snapshot() {
     let fleet = load(&example()).fleet.expect("the example loads");
     let template = fleet.host_template("h100", "h100-host").expect("a template");
-    let composed = compose(&template, &fleet.overlay("fra1-r12-u04").expect("declared"), "fra1-r12-u04").expect("composed");
+    let composed =
+        compose(&template, &fleet.overlay("fra1-r12-u04").expect("declared"), "fra1-r12-u04").expect("composed");
     insta::assert_json_snapshot!((composed.host, composed.access));
 }
 
 #[test]
 fn moving_lines_moves_no_target_and_a_value_does() {
     let with = |extra: &str, value: &str| {
-        let text = format!("{extra}site \"s\"\npool \"p\" site=\"s\" profile=\"b\"\n{extra}profile \"b\" {{\n{extra} sysctl {{ vm.swappiness {value} }}\n}}\n");
+        let text = format!(
+            "{extra}site \"s\"\npool \"p\" site=\"s\" profile=\"b\"\n{extra}profile \"b\" {{\n{extra} sysctl {{ vm.swappiness {value} }}\n}}\n"
+        );
         fleet(&[("a.kdl", &text)]).host_template("p", "b").expect("a template").digest()
     };
     assert_eq!(with("", "1"), with("\n\n// a comment\n", "1"));
@@ -91,8 +99,13 @@ fn moving_lines_moves_no_target_and_a_value_does() {
 #[test]
 fn a_target_moves_only_with_values_that_a_template_reads() {
     let with = |region: &str, template: &str| {
-        let text = format!("site \"s\" region=\"{region}\"\npool \"p\" site=\"s\" profile=\"b\"\nprofile \"b\" {{ file \"/x\" template=\"x.j2\" }}\n");
-        fleet(&[("a.kdl", &text), ("x.j2", template), ("unused.j2", "{{ site.region }}")]).host_template("p", "b").expect("a template").digest()
+        let text = format!(
+            "site \"s\" region=\"{region}\"\npool \"p\" site=\"s\" profile=\"b\"\nprofile \"b\" {{ file \"/x\" template=\"x.j2\" }}\n"
+        );
+        fleet(&[("a.kdl", &text), ("x.j2", template), ("unused.j2", "{{ site.region }}")])
+            .host_template("p", "b")
+            .expect("a template")
+            .digest()
     };
     assert_eq!(with("eu", "{{ node.name }}"), with("us", "{{ node.name }}"));
     assert_ne!(with("eu", "{{ site.region }}"), with("us", "{{ site.region }}"));
@@ -112,13 +125,18 @@ fn a_stored_template_composes_to_the_same_host() {
 #[test]
 fn templates_include_each_other_and_see_labels_of_a_machine() {
     let files = [
-        ("a.kdl", "site \"s\"\npool \"p\" site=\"s\" profile=\"b\"\nprofile \"b\" { file \"/x\" template=\"t/x.j2\" }\nnode \"n\" pool=\"p\" { labels rack=\"r1\" }\n"),
+        (
+            "a.kdl",
+            "site \"s\"\npool \"p\" site=\"s\" profile=\"b\"\nprofile \"b\" { file \"/x\" template=\"t/x.j2\" }\nnode \"n\" pool=\"p\" { labels rack=\"r1\" }\n",
+        ),
         ("t/x.j2", "{% include \"t/y.j2\" %}rack {{ node.labels.rack | default(\"none\") }}"),
         ("t/y.j2", "{{ node.name }} in {{ pool.name }}\n"),
     ];
     let fleet = fleet(&files);
     let template = fleet.host_template("p", "b").expect("a template");
-    let text = |overlay: &NodeOverlay, name| compose(&template, overlay, name).expect("composed").host.files[0].content.clone();
+    let text = |overlay: &NodeOverlay, name| {
+        compose(&template, overlay, name).expect("composed").host.files[0].content.clone()
+    };
     assert_eq!(text(&fleet.overlay("n").expect("declared"), "n"), "n in p\nrack r1\n");
     assert_eq!(text(&NodeOverlay::default(), "p-00000000"), "p-00000000 in p\nrack none\n");
 }
@@ -126,7 +144,11 @@ fn templates_include_each_other_and_see_labels_of_a_machine() {
 #[test]
 fn a_strict_fleet_is_not_rendered_for_machines_without_a_document() {
     let tail = "rollout \"now\" { immediate }\nsite \"s\"\npool \"p\" site=\"s\" profile=\"b\"\nprofile \"b\" { file \"/x\" template=\"x.j2\" }\nnode \"n\" pool=\"p\" { labels rack=\"r1\" }\n";
-    let with = |admission: &str| format!("fleet \"t\" {{ format 1; trust-domain \"t.example\"; rollout \"now\"; admission \"{admission}\" }}\n{tail}");
+    let with = |admission: &str| {
+        format!(
+            "fleet \"t\" {{ format 1; trust-domain \"t.example\"; rollout \"now\"; admission \"{admission}\" }}\n{tail}"
+        )
+    };
     let template = ("x.j2", "{{ node.labels.rack }}");
     assert_eq!(found(&[("fleet.kdl", &with("strict")), template]), []);
     assert_eq!(found(&[("fleet.kdl", &with("token")), template]), [codes::TEMPLATE_UNDEFINED]);
@@ -135,7 +157,14 @@ fn a_strict_fleet_is_not_rendered_for_machines_without_a_document() {
 #[test]
 fn ignored_and_hidden_paths_are_left_alone() {
     let root = "fleet \"t\" { format 1; trust-domain \"t.example\"; ignore \"docs\" \"**/*.yml\" }\n";
-    let files = [("fleet.kdl", root), ("docs/x.kdl", "not kdl {{{"), ("a/b.yml", "kind: Deployment"), (".github/x.yaml", "on: push"), ("a/.x/y.kdl", "{"), ("README.md", "{")];
+    let files = [
+        ("fleet.kdl", root),
+        ("docs/x.kdl", "not kdl {{{"),
+        ("a/b.yml", "kind: Deployment"),
+        (".github/x.yaml", "on: push"),
+        ("a/.x/y.kdl", "{"),
+        ("README.md", "{"),
+    ];
     assert_eq!(found(&files), []);
 }
 
@@ -145,4 +174,20 @@ fn a_pools_strategy_names_the_rollout_that_says_it() {
     for pool in fleet.pools.values() {
         assert_eq!(fleet.strategy(pool), Strategy::Immediate { rollout: Some("all-at-once".parse().expect("a name")) });
     }
+}
+
+#[test]
+fn every_key_of_an_object_has_a_place() {
+    let fleet = load(&example()).fleet.expect("the example loads");
+    let place =
+        |object: &str, path: &str| fleet.place(&object.parse().expect("an address"), path).map(ToString::to_string);
+    assert_eq!(place("profile/base", "sysctl.vm.swappiness").as_deref(), Some("profiles/base.kdl:9:19"));
+    assert_eq!(place("profile/base", "file./etc/motd.mode").as_deref(), Some("profiles/base.kdl:22:54"));
+    assert_eq!(place("pool/h100", "hardware.gpus.model").as_deref(), Some("pools/h100.kdl:9:18"));
+    assert_eq!(place("pool/h200", "hardware.gpus.model").as_deref(), Some("pools/h200.yaml:13:12"));
+    assert_eq!(
+        place("profile/h200-host", "unit.nvidia-fabricmanager.service.enable").as_deref(),
+        Some("profiles/h200-host.yaml:23:13")
+    );
+    assert_eq!(place("profile/base", "nothing"), None);
 }

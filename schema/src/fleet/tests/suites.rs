@@ -23,7 +23,6 @@ fn kdl_suite() -> Option<PathBuf> {
 const KNOWN: [&str; 2] = ["multiline_raw_string_single_line_err_fail.kdl", "zero_space_before_slashdash_children.kdl"];
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that checks nothing says so")]
 fn the_kdl_suite_is_accepted_and_refused_as_it_says() {
     let Some(root) = kdl_suite() else {
         eprintln!("skipped: the KDL suite is not at hand");
@@ -54,7 +53,10 @@ fn words_that_older_yaml_reads_as_booleans_are_texts() {
     for (key, value) in values("country: NO\nenabled: no\nanswer: on\nyes: y\nbase: y\nsite: off\nn: N\n") {
         assert!(matches!(value, Scalar::Text(_)), "{key}: {value:?}");
     }
-    assert_eq!(values("a: true\nb: False\n").iter().map(|(_, value)| value.clone()).collect::<Vec<_>>(), [Scalar::Bool(true), Scalar::Bool(false)]);
+    assert_eq!(
+        values("a: true\nb: False\n").iter().map(|(_, value)| value.clone()).collect::<Vec<_>>(),
+        [Scalar::Bool(true), Scalar::Bool(false)]
+    );
 }
 
 #[test]
@@ -87,13 +89,17 @@ fn numbers_are_what_the_core_schema_says_or_texts() {
 
 #[test]
 fn every_value_of_a_yaml_file_knows_its_place() {
-    let yaml = "kind: site\nname: \"frä1\"\nregion:   'x y'   # comment\nlabels:\n  a: b\ngateway:\n  - one\n  - |\n    two\n";
+    let yaml =
+        "kind: site\nname: \"frä1\"\nregion:   'x y'   # comment\nlabels:\n  a: b\ngateway:\n  - one\n  - |\n    two\n";
     let parsed = parse(yaml.as_bytes(), Syntax::Yaml);
     let slice = |span: crate::diagnostic::Span| &yaml[span.start as usize..span.end as usize];
     let object = &parsed.objects[0];
     assert_eq!(slice(object.name.as_ref().expect("a name").span), "\"frä1\"");
     let field = |index: usize| &object.fields[index];
-    assert_eq!((slice(field(0).span), slice(field(0).args[0].span), field(0).args[0].span.line), ("region", "'x y'", 3));
+    assert_eq!(
+        (slice(field(0).span), slice(field(0).args[0].span), field(0).args[0].span.line),
+        ("region", "'x y'", 3)
+    );
     assert_eq!((slice(field(1).fields[0].span), slice(field(1).fields[0].args[0].span)), ("a", "b"));
     assert_eq!((slice(field(2).args[0].span), field(2).args[0].span.column), ("one", 5));
     assert_eq!(field(2).args[1].span.line, 9);
@@ -101,7 +107,8 @@ fn every_value_of_a_yaml_file_knows_its_place() {
 
 #[test]
 fn every_value_of_a_kdl_file_knows_its_place() {
-    let kdl = "site \"frä1\" region=\"x y\" /* c */ a= 5 {\n  labels \\\n    b=\"c\"\n  gateway \"ü\" #\"raw\"# // d\n}\n";
+    let kdl =
+        "site \"frä1\" region=\"x y\" /* c */ a= 5 {\n  labels \\\n    b=\"c\"\n  gateway \"ü\" #\"raw\"# // d\n}\n";
     let parsed = parse(kdl.as_bytes(), Syntax::Kdl);
     assert!(parsed.whole, "{:?}", parsed.problems);
     let slice = |span: crate::diagnostic::Span| &kdl[span.start as usize..span.end as usize];
@@ -110,13 +117,19 @@ fn every_value_of_a_kdl_file_knows_its_place() {
     let field = |index: usize| &object.fields[index];
     assert_eq!((slice(field(0).span), slice(field(0).args[0].span)), ("region", "\"x y\""));
     assert_eq!((slice(field(1).span), slice(field(1).args[0].span)), ("a", "5"));
-    assert_eq!((slice(field(2).fields[0].span), slice(field(2).fields[0].args[0].span), field(2).fields[0].span.line), ("b", "\"c\"", 3));
+    assert_eq!(
+        (slice(field(2).fields[0].span), slice(field(2).fields[0].args[0].span), field(2).fields[0].span.line),
+        ("b", "\"c\"", 3)
+    );
     assert_eq!((slice(field(3).args[0].span), slice(field(3).args[1].span)), ("\"ü\"", "#\"raw\"#"));
 }
 
 #[test]
 fn several_documents_are_several_objects_and_empty_ones_are_none() {
-    let parsed = parse(b"---\nkind: pool\nname: h100\n...\n---\nkind: pool\nname: h200\n---\n---\n# only a comment\n", Syntax::Yaml);
+    let parsed = parse(
+        b"---\nkind: pool\nname: h100\n...\n---\nkind: pool\nname: h200\n---\n---\n# only a comment\n",
+        Syntax::Yaml,
+    );
     assert!(parsed.problems.is_empty(), "{:?}", parsed.problems);
     assert_eq!(parsed.objects.len(), 2);
     assert!(parse(b"", Syntax::Yaml).objects.is_empty());
@@ -125,9 +138,16 @@ fn several_documents_are_several_objects_and_empty_ones_are_none() {
 
 #[test]
 fn reserved_characters_are_errors_where_they_stand() {
-    for (yaml, line) in [("kind: x\na: @home\n", 2), ("kind: x\na: `cmd`\n", 2), ("kind: x\na: %x\n", 2), ("pool:\n\tname: h100\n", 2)] {
+    for (yaml, line) in
+        [("kind: x\na: @home\n", 2), ("kind: x\na: `cmd`\n", 2), ("kind: x\na: %x\n", 2), ("pool:\n\tname: h100\n", 2)]
+    {
         let loaded = load(&tree(&[("a.yaml", yaml)]));
-        assert_eq!((loaded.diagnostics[0].code, loaded.diagnostics[0].span.line), (codes::YAML_SYNTAX, line), "{}", text(&loaded));
+        assert_eq!(
+            (loaded.diagnostics[0].code, loaded.diagnostics[0].span.line),
+            (codes::YAML_SYNTAX, line),
+            "{}",
+            text(&loaded)
+        );
     }
 }
 
@@ -170,7 +190,9 @@ fn serde_yaml_agrees_on_plain_documents() {
     for yaml in documents {
         let parsed = parse(format!("kind: k\nname: n\n{yaml}").as_bytes(), Syntax::Yaml);
         assert!(parsed.problems.is_empty(), "{:?}", parsed.problems);
-        let serde_yaml::Value::Mapping(oracle) = serde_yaml::from_str(yaml).expect("the oracle reads it") else { panic!("a mapping") };
+        let serde_yaml::Value::Mapping(oracle) = serde_yaml::from_str(yaml).expect("the oracle reads it") else {
+            panic!("a mapping")
+        };
         assert_eq!(parsed.objects[0].fields.len(), oracle.len(), "{yaml}");
         for field in &parsed.objects[0].fields {
             compare(field, &oracle[field.key.as_str()]);

@@ -31,7 +31,10 @@ pub(super) fn example() -> Sources {
 
 /// A tree of a fleet file and others.
 pub(super) fn tree(files: &[(&str, &str)]) -> Sources {
-    let root = ("fleet.kdl", "fleet \"t\" { format 1; trust-domain \"t.example\"; rollout \"now\" }\nrollout \"now\" { immediate }\n");
+    let root = (
+        "fleet.kdl",
+        "fleet \"t\" { format 1; trust-domain \"t.example\"; rollout \"now\" }\nrollout \"now\" { immediate }\n",
+    );
     let given = files.iter().any(|(path, _)| path.starts_with("fleet."));
     files.iter().chain((!given).then_some(&root)).map(|(path, text)| (*path, text.as_bytes())).collect()
 }

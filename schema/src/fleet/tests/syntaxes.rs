@@ -156,7 +156,11 @@ fn the_canonical_text_of_an_object_is_the_object_again() {
     let mut again: Sources = first
         .objects()
         .map(|entry| {
-            let path = if entry.object.kind.as_str() == "fleet" { "fleet.yaml".to_owned() } else { format!("{}.yaml", entry.object).replace('/', "-") };
+            let path = if entry.object.kind.as_str() == "fleet" {
+                "fleet.yaml".to_owned()
+            } else {
+                format!("{}.yaml", entry.object).replace('/', "-")
+            };
             (path, canonical::to_vec(&entry.doc).expect("canonical"))
         })
         .collect();
