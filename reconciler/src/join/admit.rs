@@ -50,6 +50,9 @@ pub(super) enum JoinError {
     /// Refused, held or waiting, and stored as such.
     #[error(transparent)]
     Refused(#[from] JoinRefusal),
+    /// Other joins and revisions were faster each time.
+    #[error("the control plane was busy with other changes")]
+    Busy,
     /// The database did not do its part.
     #[error(transparent)]
     Db(#[from] DbError),
@@ -60,6 +63,8 @@ pub(super) enum JoinError {
 struct Trace<'r> {
     request: Digest,
     peer: Option<&'r str>,
+    /// The revision whose documents it is decided by.
+    revision: u64,
     token: Option<JoinTokenId>,
     pool: Option<String>,
     key: Option<HardwareKey>,
@@ -69,7 +74,7 @@ struct Trace<'r> {
 
 impl<'r> Trace<'r> {
     const fn new(request: Digest, peer: Option<&'r str>) -> Self {
-        Self { request, peer, token: None, pool: None, key: None, claims: None, conflict: None }
+        Self { request, peer, revision: 0, token: None, pool: None, key: None, claims: None, conflict: None }
     }
 
     fn row(&self, state: JoinState, reason: &str, message: &str, node: Option<NodeId>) -> NewJoin {
@@ -127,7 +132,7 @@ impl JoinService {
             match self.attempt(&request, &mut trace).await {
                 Ok(Some(answer)) => return Ok(answer),
                 Ok(None) if attempt < ATTEMPTS => {}
-                Ok(None) => return Err(JoinRefusal::TokenUsed.into()),
+                Ok(None) => return Err(JoinError::Busy),
                 Err(JoinError::Refused(refusal)) => {
                     // The same request, admitted by another call meanwhile, is its own duplicate.
                     if let Some(answer) = self.earlier_answer(&hash).await? {
@@ -162,6 +167,7 @@ impl JoinService {
         let token = self.join_key.open(&sealed, csr.hash(), &self.realm.fleet_id).map_err(JoinRefusal::from)?;
         let token = self.good_token(&token, trace).await?;
 
+        trace.revision = revisions::latest(&self.db).await?.map_or(0, |revision| revision.seq);
         let documents = in_force::<NodeDocument>(&self.db, Kind::Node).await?;
         let admission = admission(&self.db).await?;
         let plain: Vec<NodeDocument> = documents.iter().map(|(document, _)| document.clone()).collect();
@@ -264,9 +270,9 @@ impl JoinService {
     async fn store(&self, token: &JoinToken, pool: &Pool, admission: &Prepared, trace: &Trace<'_>) -> Result<(), Lost> {
         let Prepared { node, hold, issued, answer } = admission;
         let mut txn = self.db.begin().await?;
-        // Serialised with apply: the target that was read is still the pool's.
+        // Serialised with apply, which locks the pools first: pool and documents are still those that were read.
         let current = pools::find_shared(&mut txn, &pool.name).await?;
-        if current.as_ref() != Some(pool) {
+        if current.as_ref() != Some(pool) || revisions::latest_seq(&mut txn).await? != trace.revision {
             return Err(Lost::Race);
         }
         match nodes::insert(&mut txn, node).await {

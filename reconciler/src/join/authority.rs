@@ -47,6 +47,7 @@ impl Authority for JoinService {
             .map(|peer| peer.chars().take(64).collect::<String>());
         self.admit(request.into_inner(), peer.as_deref()).await.map(Response::new).map_err(|error| match error {
             JoinError::Refused(refusal) => join_status(&refusal),
+            JoinError::Busy => refused(Code::Aborted, "busy", error.to_string()),
             JoinError::Db(error) => unavailable(&error),
         })
     }
