@@ -61,6 +61,8 @@ pub struct Config {
     pub hardware: Arc<dyn Hardware>,
     /// The machine's clock.
     pub clock: SharedClock,
+    /// Where to connect, instead of the addresses from the join.
+    pub gateways: Vec<Endpoint>,
     /// Whether specs are applied, or only verified and kept.
     pub apply: bool,
 }
@@ -180,7 +182,8 @@ impl Agent {
         if identity.described != config.hardware.is_described() {
             return Err(AgentError::OtherHardware { described: identity.described });
         }
-        let endpoints: Vec<Endpoint> = identity.endpoints.iter().filter_map(|text| text.parse().ok()).collect();
+        let joined = || identity.endpoints.iter().filter_map(|text| text.parse().ok()).collect();
+        let endpoints = if config.gateways.is_empty() { joined() } else { config.gateways.clone() };
         if endpoints.is_empty() {
             return Err(AgentError::Identity("it names no address".to_owned()));
         }
@@ -429,7 +432,11 @@ impl Agent {
 
     fn server_times(&self) -> ServerTimes {
         // A machine that does not know the time yet gets it from the gateway, signed.
-        if self.clock.is_proven() { ServerTimes::Clock(Arc::clone(&self.clock) as SharedClock) } else { ServerTimes::Open }
+        if self.clock.is_proven() {
+            ServerTimes::Clock(Arc::clone(&self.clock) as SharedClock)
+        } else {
+            ServerTimes::Open
+        }
     }
 
     // === certificate ===
@@ -440,7 +447,8 @@ impl Agent {
         // Half the life, a little more or less, the same for this node every time it starts.
         let spread = f64::from(self.identity.identity.node_id.as_uuid().as_bytes()[15]) / 255.0;
         let at = from.saturating_add(life.mul_f64(0.45 + 0.1 * spread)).unwrap_or(to);
-        self.renew_at = Instant::now() + at.duration_since(self.clock.now()).max(jiff::SignedDuration::ZERO).unsigned_abs();
+        self.renew_at =
+            Instant::now() + at.duration_since(self.clock.now()).max(jiff::SignedDuration::ZERO).unsigned_abs();
     }
 
     fn renew(&mut self) {
@@ -481,6 +489,9 @@ impl Agent {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 fn pool(identity: &Identity) -> &str {
     identity.identity.pool.as_deref().unwrap_or("none yet")

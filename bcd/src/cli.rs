@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::{self, AgentError, Converger},
-    diff::diff,
     dial::Endpoint,
+    diff::diff,
     hardware::{Described, Hardware, HostReader, nvml},
     join::{self, JoinError},
     state::StateDir,
@@ -144,6 +144,9 @@ struct JoinArgs {
 
 #[derive(Debug, Args)]
 struct RunArgs {
+    /// Connect there instead of to the addresses from the join; may be said more than once.
+    #[arg(long, value_name = "https://HOST:PORT")]
+    gateway: Vec<Endpoint>,
     /// Verify and keep specs, and change nothing: look at them with `bcd diff` first.
     #[arg(long)]
     no_apply: bool,
@@ -258,6 +261,7 @@ fn daemon(args: &RunArgs, clock: SharedClock) -> anyhow::Result<Exit> {
         state: args.place.state(),
         hardware: args.hardware.open()?,
         clock,
+        gateways: args.gateway.clone(),
         apply: !args.no_apply,
     };
     let runtime = runtime()?;

@@ -140,7 +140,8 @@ fn tls_reason(error: &TlsError) -> String {
 /// # Errors
 /// With one readable reason.
 pub async fn dial(endpoint: &Endpoint, tls: ClientConfig) -> Result<Channel, DialError> {
-    let stream = timeout(CONNECT, handshake(endpoint, tls)).await.map_err(|_| DialError::Silent(endpoint.clone()))??;
+    let stream =
+        timeout(CONNECT, handshake(endpoint, tls)).await.map_err(|_| DialError::Silent(endpoint.clone()))??;
     let transport = |source| DialError::Transport { endpoint: endpoint.clone(), source };
     // The connector hands out this one connection; a second attempt on the channel fails instead of dialling unseen.
     let once = Arc::new(Mutex::new(Some(TokioIo::new(stream))));
@@ -194,7 +195,8 @@ mod tests {
     #[tokio::test]
     async fn a_closed_port_is_said() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let endpoint: Endpoint = format!("https://{}", listener.local_addr().expect("bound")).parse().expect("an address");
+        let endpoint: Endpoint =
+            format!("https://{}", listener.local_addr().expect("bound")).parse().expect("an address");
         drop(listener);
         let tls = pki::tls::bootstrap_client_that_believes_any_server();
         let error = dial(&endpoint, tls).await.expect_err("nobody listens");
@@ -205,7 +207,8 @@ mod tests {
     #[tokio::test]
     async fn a_server_without_tls_is_said() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let endpoint: Endpoint = format!("https://{}", listener.local_addr().expect("bound")).parse().expect("an address");
+        let endpoint: Endpoint =
+            format!("https://{}", listener.local_addr().expect("bound")).parse().expect("an address");
         tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.expect("a client");
             tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n").await.ok();

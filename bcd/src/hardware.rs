@@ -16,7 +16,7 @@ mod host;
 pub mod nvml;
 mod smi;
 
-pub use described::{BadDescription, Described};
+pub use described::{BadDescription, Described, SAMPLE_8XH100};
 pub use host::HostReader;
 
 /// A machine, as it was read.
@@ -46,7 +46,8 @@ impl Machine {
     /// The sections that could be read, as documents.
     #[must_use]
     pub fn inventory(&self) -> Inventory {
-        let document = |value: Option<serde_json::Result<Value>>| value.map(|value| value.expect("inventory serialises"));
+        let document =
+            |value: Option<serde_json::Result<Value>>| value.map(|value| value.expect("inventory serialises"));
         let all = [
             (InventorySection::Dmi, document(self.dmi.as_ref().map(serde_json::to_value))),
             (InventorySection::Cpu, document(self.cpu.as_ref().map(serde_json::to_value))),

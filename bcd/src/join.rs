@@ -217,9 +217,8 @@ fn accept(
     // This machine may not know the time yet; the first session proves it.
     let identity = anchor.verifier().identity(csr::hash(csr), &response.identity, &signature, Validity::Open)?;
     let bundle = response.trust_bundle.ok_or_else(|| JoinError::Malformed("it brings no trust bundle".to_owned()))?;
-    let trust = wire::bundle(bundle)
-        .step(&anchor.verifier(), 0)
-        .map_err(|error| JoinError::Malformed(error.to_string()))?;
+    let trust =
+        wire::bundle(bundle).step(&anchor.verifier(), 0).map_err(|error| JoinError::Malformed(error.to_string()))?;
     check_chain(&anchor.roots(), &identity, key, &response.certificate_chain)?;
 
     let kept = Identity {

@@ -26,5 +26,7 @@ pub mod process;
 pub mod section;
 pub mod session;
 pub mod state;
+#[cfg(test)]
+mod testing;
 pub mod tree;
 mod wire;

@@ -186,7 +186,8 @@ mod tests {
 
     #[test]
     fn output_and_exit_code_are_kept() {
-        let output = run(Path::new("sh"), &["-c", "echo out; echo err >&2; exit 3"], Duration::from_secs(20)).expect("ran");
+        let output =
+            run(Path::new("sh"), &["-c", "echo out; echo err >&2; exit 3"], Duration::from_secs(20)).expect("ran");
         assert_eq!((output.success, output.stdout.as_slice(), output.stderr.as_str()), (false, &b"out\n"[..], "err"));
     }
 

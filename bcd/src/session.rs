@@ -19,7 +19,7 @@ use pki::{Realm, bundle::TrustBundle, node_key::NodeKey};
 use proto::agent::v1::{self as pb, gateway_frame, node_frame};
 use schema::{
     digest::Digest,
-    generation::{Epoch, Generation},
+    generation::Generation,
     id::{BootId, NodeId},
     inventory::InventorySection,
     node::Condition,
@@ -164,7 +164,7 @@ pub enum Effect {
 enum Phase {
     Closed,
     Opening { nonce: [u8; 32] },
-    Open { epoch: Epoch, every: Duration, next_beat: Instant, beat: u64, heard: Instant },
+    Open { every: Duration, next_beat: Instant, beat: u64, heard: Instant },
 }
 
 /// The state machine.

@@ -62,11 +62,11 @@ impl StateDir {
     /// # Errors
     /// When it cannot be made.
     pub fn open(dir: &Path) -> Result<Self, StateError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)
-            .map_err(|source| StateError::Io { path: dir.to_owned(), doing: "make the state directory", source })?;
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|source| StateError::Io {
+            path: dir.to_owned(),
+            doing: "make the state directory",
+            source,
+        })?;
         Ok(Self { dir: dir.to_owned() })
     }
 

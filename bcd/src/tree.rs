@@ -160,10 +160,11 @@ impl Tree {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
         let fd = openat(&dir, path.name(), flags, Mode::empty()).map_err(|error| io(path, "open", error))?;
         let mut content = Vec::new();
-        File::from(fd)
-            .take(MAX_READ)
-            .read_to_end(&mut content)
-            .map_err(|source| TreeError::Io { path: path.clone(), doing: "read", source })?;
+        File::from(fd).take(MAX_READ).read_to_end(&mut content).map_err(|source| TreeError::Io {
+            path: path.clone(),
+            doing: "read",
+            source,
+        })?;
         Ok(Entry::File(FileState { content, mode: stat.st_mode & 0o7777, uid: stat.st_uid, gid: stat.st_gid }))
     }
 
@@ -218,8 +219,8 @@ impl Tree {
         let dir = self.reach_parent(path)?;
         match mkdirat(&dir, path.name(), Mode::from_bits_truncate(0o755)) {
             Ok(()) => {
-                let made = openat(&dir, path.name(), DIRECTORY, Mode::empty())
-                    .map_err(|error| io(path, "open", error))?;
+                let made =
+                    openat(&dir, path.name(), DIRECTORY, Mode::empty()).map_err(|error| io(path, "open", error))?;
                 fchmod(&made, Mode::from_bits_truncate(0o755)).map_err(|error| io(path, "set the mode", error))?;
                 sync(&dir, path)
             }
@@ -345,18 +346,18 @@ impl Tree {
         let dir = self.reach_parent(path)?;
         let flags = OFlag::O_WRONLY | OFlag::O_TRUNC | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let fd = openat(&dir, path.name(), flags, Mode::empty()).map_err(|error| io(path, "open", error))?;
-        File::from(fd)
-            .write_all(format!("{value}\n").as_bytes())
-            .map_err(|source| TreeError::Io { path: path.clone(), doing: "write the value", source })
+        File::from(fd).write_all(format!("{value}\n").as_bytes()).map_err(|source| TreeError::Io {
+            path: path.clone(),
+            doing: "write the value",
+            source,
+        })
     }
 
     /// A chance for a test to stop here, as a power cut would.
     #[cfg_attr(not(test), expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "does something in tests"))]
     pub(crate) fn point(&self, path: &HostPath) -> Result<(), TreeError> {
         #[cfg(test)]
-        self.fault
-            .point()
-            .map_err(|source| TreeError::Io { path: path.clone(), doing: "go on", source })?;
+        self.fault.point().map_err(|source| TreeError::Io { path: path.clone(), doing: "go on", source })?;
         #[cfg(not(test))]
         let _ = path;
         Ok(())
@@ -379,11 +380,13 @@ impl Tree {
     fn walk<'a>(&self, path: &HostPath, components: impl Iterator<Item = &'a str>) -> Result<Walk, TreeError> {
         let mut todo: Vec<OsString> = components.map(OsString::from).collect();
         todo.reverse();
-        let root = || self.root.as_fd().try_clone_to_owned().map_err(|source| TreeError::Io {
-            path: path.clone(),
-            doing: "open the root",
-            source,
-        });
+        let root = || {
+            self.root.as_fd().try_clone_to_owned().map_err(|source| TreeError::Io {
+                path: path.clone(),
+                doing: "open the root",
+                source,
+            })
+        };
         let mut stack = vec![root()?];
         let mut links = 0;
         while let Some(component) = todo.pop() {

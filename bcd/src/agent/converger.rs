@@ -93,7 +93,9 @@ impl Converger {
         };
         let mut memories = match self.state.memories() {
             Ok(memories) => memories,
-            Err(error) => return pass.fail(&spec, &format!("nothing was changed, for it could not be undone: {error}")),
+            Err(error) => {
+                return pass.fail(&spec, &format!("nothing was changed, for it could not be undone: {error}"));
+            }
         };
         let mut staged = Vec::new();
         for (section, digest) in spec.section_digests() {
@@ -194,7 +196,8 @@ mod tests {
         let second = world.converger.pass(&desired(2, &moved), &first.settled.sections, false, now());
         assert_eq!(second.settled.conditions.len(), 1, "what is staged is still said");
         assert_eq!(std::fs::read_to_string(&motd).expect("there"), "drift");
-        world.converger.pass(&desired(2, &moved), &second.settled.sections, true, now());
+        let third = world.converger.pass(&desired(2, &moved), &second.settled.sections, true, now());
+        assert_eq!(third.done, ["wrote /etc/motd"]);
         assert_eq!(std::fs::read_to_string(&motd).expect("there"), "hi");
     }
 

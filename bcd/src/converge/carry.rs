@@ -86,9 +86,7 @@ fn one(host: Host<'_>, step: &Step) -> Result<Option<String>, String> {
         Step::Sweep(path) => said(tree.remove_stray(path)).map(|()| None),
         Step::MakeDir(path) => said(tree.make_dir(path)).map(|()| None),
         Step::RemoveDir(path) => tree.remove_dir(path).map(|_| None).map_err(|error| error.to_string()),
-        Step::Put(path, Entry::File(file)) => {
-            said(tree.write_file(path, file)).map(|()| Some(format!("wrote {path}")))
-        }
+        Step::Put(path, Entry::File(file)) => said(tree.write_file(path, file)).map(|()| Some(format!("wrote {path}"))),
         Step::Put(path, Entry::Link(target)) => {
             said(tree.write_link(path, target)).map(|()| Some(format!("linked {path}")))
         }
@@ -128,9 +126,10 @@ fn run(host: Host<'_>, action: &Action) -> Result<(), String> {
         Action::ReloadSystemd => host.runner.run("systemctl", &["daemon-reload"]),
         Action::Restart(unit) if host.runner.is_active(unit) != Some(true) => Ok(()),
         Action::Restart(unit) => host.runner.run("systemctl", &["try-restart", "--", unit]),
-        Action::ReloadSshd => host.runner.run("systemctl", &["try-reload-or-restart", "--", "ssh.service"]).or_else(|_| {
-            host.runner.run("systemctl", &["try-reload-or-restart", "--", "sshd.service"])
-        }),
+        Action::ReloadSshd => host
+            .runner
+            .run("systemctl", &["try-reload-or-restart", "--", "ssh.service"])
+            .or_else(|_| host.runner.run("systemctl", &["try-reload-or-restart", "--", "sshd.service"])),
         Action::UpdateGrub if host.tree.is_live() && host.tree.exists(&HostPath::known("/usr/sbin/update-grub")) => {
             host.runner.run("update-grub", &[])
         }

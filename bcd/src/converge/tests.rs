@@ -100,7 +100,13 @@ fn now() -> Timestamp {
 }
 
 fn file(path: &str, content: &str, mode: &str) -> HostFile {
-    HostFile { path: path.into(), content: content.into(), mode: mode.into(), owner: "root".into(), group: "root".into() }
+    HostFile {
+        path: path.into(),
+        content: content.into(),
+        mode: mode.into(),
+        owner: "root".into(),
+        group: "root".into(),
+    }
 }
 
 fn files(files: Vec<HostFile>) -> NodeSpec {
@@ -129,8 +135,11 @@ fn rich() -> NodeSpec {
     spec
 }
 
-const INITIAL: [(&str, &str); 3] =
-    [("/etc/motd", "before\n"), ("/proc/sys/vm/swappiness", "60\n"), ("/etc/modprobe.d/60-better-compute.conf", "old\n")];
+const INITIAL: [(&str, &str); 3] = [
+    ("/etc/motd", "before\n"),
+    ("/proc/sys/vm/swappiness", "60\n"),
+    ("/etc/modprobe.d/60-better-compute.conf", "old\n"),
+];
 
 fn ends_well(ended: &Ended) {
     assert_eq!((ended.state, ended.reason.as_str()), (SectionState::Converged, ""));

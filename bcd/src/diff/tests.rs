@@ -7,7 +7,13 @@ use super::*;
 use crate::{process::Staged, tree::Tree};
 
 fn file(path: &str, content: &str, mode: &str) -> HostFile {
-    HostFile { path: path.into(), content: content.into(), mode: mode.into(), owner: "root".into(), group: "root".into() }
+    HostFile {
+        path: path.into(),
+        content: content.into(),
+        mode: mode.into(),
+        owner: "root".into(),
+        group: "root".into(),
+    }
 }
 
 fn spec() -> NodeSpec {
@@ -51,7 +57,40 @@ fn compute(tree: &Tree) -> Diff {
 #[test]
 fn people_see_every_change_before_it_is_made() {
     let (dir, tree) = world();
-    assert_snapshot!(compute(&tree).text(), @"");
+    assert_snapshot!(compute(&tree).text(), @r#"
+    --- /dev/null
+    +++ /etc/default/grub.d/60-better-compute.cfg (0644 root:root)
+    @@ -0,0 +1,2 @@
+    +# Managed by Better Compute. Change the fleet repository instead.
+    +GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX iommu=pt"
+    --- /etc/motd (0600 root:root)
+    +++ /etc/motd (0644 root:root)
+    @@ -1,3 +1,3 @@
+     one
+    -zwei
+    +two
+     three
+    --- /dev/null
+    +++ /etc/new (0600 root:root)
+    @@ -0,0 +1,2 @@
+    +fresh
+    +\u{1b}[31mred
+    --- /dev/null
+    +++ /etc/sysctl.d/60-better-compute.conf (0644 root:root)
+    @@ -0,0 +1,2 @@
+    +# Managed by Better Compute. Change the fleet repository instead.
+    +vm.swappiness = 1
+    --- /dev/null
+    +++ /etc/systemd/system/multi-user.target.wants/x.service -> /etc/systemd/system/x.service
+    --- /dev/null
+    +++ /etc/systemd/system/x.service (0644 root:root)
+    @@ -0,0 +1,2 @@
+    +[Install]
+    +WantedBy=multi-user.target
+    = /proc/sys/vm/swappiness: 60 -> 1
+    ! host: file /etc/shadowy: mode "64" is not four octal digits
+    ~ waits for a boot: kernel arguments iommu=pt
+    "#);
     assert_eq!(fs::read_dir(dir.path().join("etc")).expect("there").count(), 1, "nothing was written");
 }
 

@@ -3,8 +3,6 @@
 //! The format is TOML. `{seed}` in a text stands for the seed, and identifiers that the file leaves out are derived from
 //! it, so that one file describes any number of distinct machines: `--hardware-seed node-2`.
 
-use std::collections::BTreeMap;
-
 use schema::inventory::{Cpu, Disk, Dmi, Gpu, Link, Memory, Nic, Os};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -173,7 +171,9 @@ fn machine(document: Document, seed: &str) -> Machine {
             vendor: dmi.vendor.map(fill),
             product: dmi.product.map(fill),
             uuid: Some(dmi.uuid.map_or_else(|| uuid(seed, "dmi"), fill)),
-            board_serial: Some(dmi.board_serial.map_or_else(|| format!("B-{}", hex::encode(&derive(seed, "board")[..6])), fill)),
+            board_serial: Some(
+                dmi.board_serial.map_or_else(|| format!("B-{}", hex::encode(&derive(seed, "board")[..6])), fill),
+            ),
             chassis_serial: dmi.chassis_serial.map(fill).or_else(|| Some(serial.clone())),
             serial: Some(serial),
             firmware: dmi.firmware.map(fill),
@@ -249,9 +249,8 @@ fn decimal(seed: &str, what: &str) -> String {
     format!("{:013}", u64::from_be_bytes(bytes) % 10_000_000_000_000)
 }
 
-/// Sample descriptions that come with the daemon, by name.
-pub static SAMPLES: std::sync::LazyLock<BTreeMap<&'static str, &'static str>> =
-    std::sync::LazyLock::new(|| BTreeMap::from([("8xh100", include_str!("../../hardware/8xh100.toml"))]));
+/// A description that comes with the daemon: eight H100 on one board.
+pub const SAMPLE_8XH100: &str = include_str!("../../hardware/8xh100.toml");
 
 #[cfg(test)]
 mod tests {
@@ -259,7 +258,7 @@ mod tests {
 
     fn sample(seed: &str, overrides: &[&str]) -> Machine {
         let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
-        Described::parse(SAMPLES["8xh100"], Some(seed), &overrides).expect("the sample is good").read()
+        Described::parse(SAMPLE_8XH100, Some(seed), &overrides).expect("the sample is good").read()
     }
 
     #[test]
@@ -285,7 +284,7 @@ mod tests {
         let dmi = machine.dmi.expect("dmi");
         assert_eq!((dmi.serial.as_deref(), machine.gpus.expect("gpus").len()), (Some("X1"), 7));
         assert_eq!(dmi.chassis_serial.as_deref(), Some("0042"));
-        assert!(Described::parse(SAMPLES["8xh100"], None, &["nonsense".into()]).is_err());
-        assert!(Described::parse(SAMPLES["8xh100"], None, &["gpus.colour=red".into()]).is_err());
+        assert!(Described::parse(SAMPLE_8XH100, None, &["nonsense".into()]).is_err());
+        assert!(Described::parse(SAMPLE_8XH100, None, &["gpus.colour=red".into()]).is_err());
     }
 }

@@ -65,7 +65,11 @@ impl HostReader {
     fn device_tree(&self) -> Option<Dmi> {
         let clean = |text: String| text.trim_end_matches('\0').to_owned();
         let read = |name: &str| self.text(&format!("proc/device-tree/{name}")).map(clean);
-        self.root.join("sys").is_dir().then(|| Dmi { product: read("model"), serial: read("serial-number"), ..Dmi::default() })
+        self.root.join("sys").is_dir().then(|| Dmi {
+            product: read("model"),
+            serial: read("serial-number"),
+            ..Dmi::default()
+        })
     }
 
     fn unreadable(&self) -> Vec<IdentifierKind> {
@@ -119,7 +123,8 @@ impl HostReader {
         let nic = |name: String| {
             let read = |file: &str| self.text(&format!("sys/class/net/{name}/{file}"));
             let mac = read("address").map(|mac| mac.to_ascii_lowercase());
-            let speed = read("speed").and_then(|speed| speed.parse::<i64>().ok()).and_then(|speed| u32::try_from(speed).ok());
+            let speed =
+                read("speed").and_then(|speed| speed.parse::<i64>().ok()).and_then(|speed| u32::try_from(speed).ok());
             Nic { mac, speed_mbps: speed.filter(|speed| *speed > 0), name }
         };
         Some(physical.map(nic).collect())
@@ -144,7 +149,9 @@ impl HostReader {
     fn os(&self) -> Option<Os> {
         let release = self.text("etc/os-release").or_else(|| self.text("usr/lib/os-release"));
         let name = release.as_deref().and_then(|text| {
-            text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")).map(|name| name.trim_matches('"').to_owned())
+            text.lines()
+                .find_map(|line| line.strip_prefix("PRETTY_NAME="))
+                .map(|name| name.trim_matches('"').to_owned())
         });
         let kernel = self.text("proc/sys/kernel/osrelease");
         let hostname = self.text("proc/sys/kernel/hostname").or_else(|| self.text("etc/hostname"));

@@ -9,7 +9,8 @@ fn value(text: &str) -> Option<&str> {
     let text = text.trim();
     let inner = text.trim_start_matches('[').trim_end_matches(']');
     let unknown = ["", "N/A", "Not Supported", "Unknown Error", "ERR!", "GPU is lost", "None", "Not Found", "Unknown"];
-    let lost = inner.contains("GPU is lost") || inner.contains("Unable to determine") || inner.starts_with("GPU requires");
+    let lost =
+        inner.contains("GPU is lost") || inner.contains("Unable to determine") || inner.starts_with("GPU requires");
     (!unknown.contains(&inner) && !lost && !inner.bytes().all(|byte| matches!(byte, b'0' | b'-'))).then_some(text)
 }
 

@@ -12,7 +12,7 @@ use schema::{
     time::Timestamp,
 };
 
-use super::{Desired, Facts, Key, Want, host::managed};
+use super::{Desired, Facts, Key, host::managed};
 use crate::path::HostPath;
 
 /// The SSH server's drop-in.
@@ -87,6 +87,7 @@ fn line(key: &AccessKey) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::section::Want;
 
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
 
@@ -130,7 +131,9 @@ mod tests {
 
     #[test]
     fn what_is_no_key_is_refused() {
-        for bad in ["", "ssh-ed25519", "ssh-ed25519 !!", "command=\"x\" ssh-ed25519 AAAA", "ssh-dss AAAA", "ssh-rsa AAAA\nx"] {
+        for bad in
+            ["", "ssh-ed25519", "ssh-ed25519 !!", "command=\"x\" ssh-ed25519 AAAA", "ssh-dss AAAA", "ssh-rsa AAAA\nx"]
+        {
             let mut section = key(None);
             section.keys[0].key = bad.into();
             let desired = compile(&section, &Facts::default(), now());

@@ -38,11 +38,8 @@ impl Facts {
         let live = tree.is_live();
         let me = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
         let root_ids = if live || me.0 == 0 { (0, 0) } else { me };
-        let accounts = Accounts::new(
-            &text("/etc/passwd").unwrap_or_default(),
-            &text("/etc/group").unwrap_or_default(),
-            root_ids,
-        );
+        let accounts =
+            Accounts::new(&text("/etc/passwd").unwrap_or_default(), &text("/etc/group").unwrap_or_default(), root_ids);
         Self {
             accounts,
             live,
@@ -100,14 +97,10 @@ pub(super) fn hugepages_path(size_kib: u32) -> HostPath {
 }
 
 fn authorized_keys_file(config: &str) -> Option<String> {
-    config
-        .lines()
-        .map(str::trim)
-        .take_while(|line| !line.to_ascii_lowercase().starts_with("match "))
-        .find_map(|line| {
-            let (key, value) = line.split_once(char::is_whitespace)?;
-            key.eq_ignore_ascii_case("AuthorizedKeysFile").then(|| value.trim().to_owned())
-        })
+    config.lines().map(str::trim).take_while(|line| !line.to_ascii_lowercase().starts_with("match ")).find_map(|line| {
+        let (key, value) = line.split_once(char::is_whitespace)?;
+        key.eq_ignore_ascii_case("AuthorizedKeysFile").then(|| value.trim().to_owned())
+    })
 }
 
 #[cfg(test)]

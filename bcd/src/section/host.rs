@@ -82,7 +82,17 @@ fn sysctl_path(name: &str) -> Option<HostPath> {
     }
     let first = name.find(['.', '/']).map(|at| name.as_bytes()[at])?;
     let relative = if first == b'.' {
-        name.chars().map(|c| if c == '.' { '/' } else if c == '/' { '.' } else { c }).collect()
+        name.chars()
+            .map(|c| {
+                if c == '.' {
+                    '/'
+                } else if c == '/' {
+                    '.'
+                } else {
+                    c
+                }
+            })
+            .collect()
     } else {
         name.to_owned()
     };
@@ -252,8 +262,14 @@ mod tests {
     fn sysctl_names_become_places_as_sysctl_has_it() {
         let place = |name| sysctl_path(name).map(|path| path.as_str().to_owned());
         assert_eq!(place("vm.swappiness").as_deref(), Some("/proc/sys/vm/swappiness"));
-        assert_eq!(place("net.ipv4.conf.eth0/1.rp_filter").as_deref(), Some("/proc/sys/net/ipv4/conf/eth0.1/rp_filter"));
-        assert_eq!(place("net/ipv4/conf/eth0.1/rp_filter").as_deref(), Some("/proc/sys/net/ipv4/conf/eth0.1/rp_filter"));
+        assert_eq!(
+            place("net.ipv4.conf.eth0/1.rp_filter").as_deref(),
+            Some("/proc/sys/net/ipv4/conf/eth0.1/rp_filter")
+        );
+        assert_eq!(
+            place("net/ipv4/conf/eth0.1/rp_filter").as_deref(),
+            Some("/proc/sys/net/ipv4/conf/eth0.1/rp_filter")
+        );
         for bad in ["", "x", "..", "vm..x", "../../etc/passwd", "vm/../../x", ".vm.x", "vm.", "a b.c", "vm.x\n"] {
             assert_eq!(place(bad), None, "{bad:?}");
         }

@@ -6,7 +6,7 @@ const SUFFIXES: [&str; 8] = [".service", ".socket", ".timer", ".mount", ".path",
 
 /// Whether a text is a unit name of a kind that can be enabled.
 #[must_use]
-pub fn is_unit_name(name: &str) -> bool {
+pub(super) fn is_unit_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b":-_.\\@".contains(&byte);
     name.len() <= 200
         && !name.starts_with(['.', '-', '@'])
@@ -16,7 +16,7 @@ pub fn is_unit_name(name: &str) -> bool {
 
 /// The links that enable a unit, from its `[Install]` section, with their target.
 #[must_use]
-pub fn enable_links(name: &str, text: &str, unit_path: &str) -> Vec<(HostPath, String)> {
+pub(super) fn enable_links(name: &str, text: &str, unit_path: &str) -> Vec<(HostPath, String)> {
     let mut in_install = false;
     let mut links = Vec::new();
     for line in text.lines().map(str::trim) {

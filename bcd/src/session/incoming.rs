@@ -57,7 +57,10 @@ impl Core {
         let again = if refused.code == "CERTIFICATE_EXPIRED" { Again::Renew } else { Again::BackOff };
         let message: String = refused.message.chars().filter(|c| !c.is_control()).take(500).collect();
         let code: String = refused.code.chars().filter(char::is_ascii_graphic).take(60).collect();
-        vec![say(Level::Warn, format!("the control plane refuses this session: {code}: {message}")), Effect::Close(again)]
+        vec![
+            say(Level::Warn, format!("the control plane refuses this session: {code}: {message}")),
+            Effect::Close(again),
+        ]
     }
 
     fn welcome(&mut self, welcome: pb::Welcome, nonce: [u8; 32], now: Now) -> Vec<Effect> {
@@ -90,7 +93,7 @@ impl Core {
         let beat = if BEATS.contains(&welcome.heartbeat_seconds) { welcome.heartbeat_seconds } else { DEFAULT_BEAT };
         let every = Duration::from_secs(beat.into());
         let epoch = Epoch(welcome.epoch);
-        self.phase = Phase::Open { epoch, every, next_beat: now.mono + every, beat: 0, heard: now.mono };
+        self.phase = Phase::Open { every, next_beat: now.mono + every, beat: 0, heard: now.mono };
         effects.push(say(Level::Info, format!("session {epoch} is open with gateway {}", welcome.gateway_id)));
         effects.push(Effect::Opened);
         effects.extend(self.report_status(now));

@@ -170,7 +170,8 @@ fn another_nodes_spec_is_refused() {
 fn a_foreign_worker_is_refused() {
     let mut world = World::new();
     world.open();
-    world.worker = Keys::generate("bc.local", wall()).expect("keys").command_root().certify(&world.anchor.realm(), wall());
+    world.worker =
+        Keys::generate("bc.local", wall()).expect("keys").command_root().certify(&world.anchor.realm(), wall());
     let effects = world.frame(world.spec(world.node, 1, "1"));
     assert!(refusal(&effects).contains("no known command-signing root"), "{effects:?}");
 }
@@ -284,7 +285,8 @@ fn inventory_that_changed_travels_and_nothing_else() {
     let sent = |effects: &[Effect]| {
         effects.iter().find_map(|effect| match effect {
             Effect::Send(node_frame::Frame::Inventory(report)) => {
-                let report: schema::report::InventoryReport = serde_json::from_slice(&report.payload).expect("a report");
+                let report: schema::report::InventoryReport =
+                    serde_json::from_slice(&report.payload).expect("a report");
                 Some(report.sections.keys().copied().collect::<Vec<_>>())
             }
             _ => None,

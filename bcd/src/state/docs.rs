@@ -6,13 +6,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use pki::{anchor::Anchor, bundle::TrustBundle, node_key::NodeKey, statement::JoinIdentity};
 use rustls_pki_types::CertificateDer;
 use schema::{
-    digest::Digest,
-    generation::Generation,
-    id::JournalId,
-    inventory::InventorySection,
-    node::Condition,
-    report::SectionStatus,
-    spec::Section,
+    digest::Digest, generation::Generation, id::JournalId, inventory::InventorySection, node::Condition,
+    report::SectionStatus, spec::Section,
 };
 use serde::{Deserialize, Serialize};
 

@@ -1,0 +1,111 @@
+use std::path::Path;
+
+use proto::agent::v1::node_frame::Frame;
+use schema::{
+    clock::ManualClock,
+    generation::Generation,
+    inventory::InventorySection,
+    report::{InventoryReport, SectionState, StatusReport},
+};
+
+use super::*;
+use crate::{
+    hardware::{Described, SAMPLE_8XH100},
+    testing::{Plane, now},
+};
+
+const MOTD: &str =
+    r#"{"host":{"files":[{"content":"hi\n","group":"root","mode":"0644","owner":"root","path":"/etc/motd"}]}}"#;
+
+fn config(dir: &Path) -> Config {
+    Config {
+        root: dir.to_owned(),
+        state: dir.join("var/lib/bcd"),
+        hardware: Arc::new(Described::parse(SAMPLE_8XH100, Some("one"), &[]).expect("good")),
+        clock: Arc::new(ManualClock::new(now())),
+        gateways: Vec::new(),
+        apply: true,
+    }
+}
+
+async fn status_of(said: &mut mpsc::UnboundedReceiver<Frame>, generation: u64) -> StatusReport {
+    loop {
+        if let Frame::Status(report) = said.recv().await.expect("the plane lives") {
+            let status: StatusReport = serde_json::from_slice(&report.payload).expect("a report");
+            if status.observed >= Generation(generation) {
+                return status;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_spec_becomes_a_file_and_a_signed_status() {
+    let (endpoint, plane, mut said) = Plane::start().await;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    *plane.spec.lock().expect("whole") = (1, MOTD.to_owned());
+    join::join(&plane.request(&endpoint, &dir.path().join("var/lib/bcd"))).await.expect("admitted");
+
+    let cancel = CancellationToken::new();
+    let daemon = tokio::spawn(run(config(dir.path()), cancel.clone()));
+    let status = status_of(&mut said, 1).await;
+    assert!(status.sections.values().all(|section| section.state == SectionState::Converged), "{status:?}");
+    assert_eq!(std::fs::read_to_string(dir.path().join("etc/motd")).expect("there"), "hi\n");
+    cancel.cancel();
+    daemon.await.expect("no panic").expect("a clean end");
+
+    // The gateway is another one, the spec is a newer one, and this node was away.
+    let second = plane.serve().await;
+    *plane.spec.lock().expect("whole") = (2, "{}".to_owned());
+    let cancel = CancellationToken::new();
+    let elsewhere = Config { gateways: vec![second], ..config(dir.path()) };
+    let daemon = tokio::spawn(run(elsewhere, cancel.clone()));
+    status_of(&mut said, 2).await;
+    assert!(!dir.path().join("etc").exists(), "what left the spec is undone");
+    cancel.cancel();
+    daemon.await.expect("no panic").expect("a clean end");
+}
+
+#[tokio::test]
+async fn the_first_session_brings_the_whole_inventory() {
+    let (endpoint, plane, mut said) = Plane::start().await;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    join::join(&plane.request(&endpoint, &dir.path().join("var/lib/bcd"))).await.expect("admitted");
+    let cancel = CancellationToken::new();
+    let daemon = tokio::spawn(run(config(dir.path()), cancel.clone()));
+    let report = loop {
+        if let Frame::Inventory(report) = said.recv().await.expect("the plane lives") {
+            break serde_json::from_slice::<InventoryReport>(&report.payload).expect("a report");
+        }
+    };
+    assert!(report.described);
+    assert_eq!(report.sections.len(), InventorySection::ALL.len());
+    cancel.cancel();
+    daemon.await.expect("no panic").expect("a clean end");
+}
+
+#[tokio::test]
+async fn a_spec_that_is_not_to_be_applied_is_kept_for_diff() {
+    let (endpoint, plane, mut said) = Plane::start().await;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    *plane.spec.lock().expect("whole") = (1, MOTD.to_owned());
+    join::join(&plane.request(&endpoint, &dir.path().join("var/lib/bcd"))).await.expect("admitted");
+    let cancel = CancellationToken::new();
+    let daemon = tokio::spawn(run(Config { apply: false, ..config(dir.path()) }, cancel.clone()));
+    let state = StateDir::open(&dir.path().join("var/lib/bcd")).expect("there");
+    said.recv().await.expect("a hello");
+    while state.desired().expect("read").is_none() {
+        tokio::task::yield_now().await;
+    }
+    cancel.cancel();
+    daemon.await.expect("no panic").expect("a clean end");
+    assert!(!dir.path().join("etc/motd").exists());
+    assert_eq!(state.progress().expect("read").expect("kept").applied, Generation::NONE);
+}
+
+#[tokio::test]
+async fn a_machine_that_has_not_joined_is_told_so() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let error = run(config(dir.path()), CancellationToken::new()).await.expect_err("no identity");
+    assert!(matches!(error, AgentError::NotJoined(_)), "{error}");
+}

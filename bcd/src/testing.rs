@@ -1,0 +1,236 @@
+//! A control plane in this process, just large enough to be joined and to open sessions: real keys, real TLS.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use pki::{
+    anchor::Anchor,
+    bundle::TrustBundle,
+    csr::Csr,
+    keys::Keys,
+    sealed::SealedToken,
+    statement::JoinIdentity,
+    tls::{ServingCertificate, gateway_server},
+    token::{Token, TokenKind},
+    worker::{Signature, WorkerKey},
+};
+use proto::agent::v1::{
+    self as pb, gateway_frame,
+    join_server::{Join, JoinServer},
+    node_frame,
+    session_server::{Session, SessionServer},
+};
+use schema::{
+    clock::ManualClock,
+    generation::{Generation, IdentityGeneration},
+    id::NodeId,
+    time::Timestamp,
+};
+use tokio::{net::TcpListener, sync::mpsc};
+use tokio_stream::{Stream, StreamExt as _, wrappers::ReceiverStream};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::{
+    dial::Endpoint,
+    hardware::{Described, SAMPLE_8XH100},
+    join,
+};
+
+pub(crate) fn now() -> Timestamp {
+    "2026-03-01T12:00:00Z".parse().expect("a time")
+}
+
+/// What the control plane holds and saw.
+pub(crate) struct Plane {
+    pub(crate) anchor: Anchor,
+    pub(crate) token: Token,
+    pub(crate) node: NodeId,
+    /// The requests that came, exactly.
+    pub(crate) requests: Mutex<Vec<pb::JoinRequest>>,
+    /// So many answers are lost on their way.
+    pub(crate) lose: AtomicU32,
+    /// Instead of an answer.
+    pub(crate) refuse: Mutex<Option<Status>>,
+    /// The spec that sessions get.
+    pub(crate) spec: Mutex<(u64, String)>,
+    /// What nodes said in their sessions.
+    pub(crate) frames: mpsc::UnboundedSender<node_frame::Frame>,
+    keys: Keys,
+    worker: WorkerKey,
+}
+
+fn message(signature: Signature) -> pb::Signature {
+    pb::Signature { worker: signature.worker, root_signature: signature.root_signature, signature: signature.signature }
+}
+
+impl Plane {
+    /// Starts a control plane; its address, itself, and what nodes will say.
+    pub(crate) async fn start() -> (Endpoint, Arc<Self>, mpsc::UnboundedReceiver<node_frame::Frame>) {
+        let keys = Keys::generate("bc.local", now()).expect("keys");
+        let anchor = keys.anchor("fleet-one");
+        let worker = keys.command_root().certify(&anchor.realm(), now());
+        let (frames, said) = mpsc::unbounded_channel();
+        let plane = Arc::new(Self {
+            token: Token::mint(TokenKind::Join, "01abc"),
+            node: NodeId::generate(),
+            requests: Mutex::default(),
+            lose: AtomicU32::new(0),
+            refuse: Mutex::default(),
+            spec: Mutex::new((1, "{}".to_owned())),
+            frames,
+            worker,
+            anchor,
+            keys,
+        });
+        let endpoint = plane.serve().await;
+        (endpoint, plane, said)
+    }
+
+    /// Listens on another port, as another gateway would.
+    pub(crate) async fn serve(self: &Arc<Self>) -> Endpoint {
+        let serving = self.keys.issue_serving(&["127.0.0.1".to_owned()], now()).expect("a certificate");
+        let serving = ServingCertificate::new(&serving).expect("fits");
+        let config = gateway_server(serving, Arc::new(ManualClock::new(now())));
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let (accepted, incoming) = mpsc::channel(16);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    accepted.send(Ok::<_, std::io::Error>(stream)).await.ok();
+                }
+            }
+        });
+        let router = tonic::transport::Server::builder()
+            .add_service(JoinServer::from_arc(Arc::clone(self)))
+            .add_service(SessionServer::from_arc(Arc::clone(self)));
+        tokio::spawn(router.serve_with_incoming(ReceiverStream::new(incoming)));
+        format!("https://{address}").parse().expect("an address")
+    }
+
+    /// A request to join it.
+    pub(crate) fn request(&self, endpoint: &Endpoint, state: &std::path::Path) -> join::Request {
+        join::Request {
+            endpoints: vec![endpoint.clone()],
+            pin: self.anchor.pin(),
+            token: self.token.clone(),
+            state: state.to_owned(),
+            hardware: Arc::new(Described::parse(SAMPLE_8XH100, Some("one"), &[]).expect("good")),
+            patience: std::time::Duration::from_secs(20),
+            force: false,
+        }
+    }
+
+    fn bundle(&self) -> pb::SignedTrustBundle {
+        let signed = self.keys.command_root().sign_bundle(&TrustBundle::of_anchor(&self.anchor, 1));
+        pb::SignedTrustBundle { bundle: signed.bytes, signature: signed.signature }
+    }
+
+    fn chain(&self, csr: &Csr) -> Vec<Vec<u8>> {
+        let issued = self.keys.node_issuer().issue(csr, self.node, now()).expect("issued");
+        issued.chain.iter().map(|der| der.to_vec()).collect()
+    }
+
+    fn answer(&self, request: &pb::JoinRequest) -> pb::JoinResponse {
+        let csr = Csr::parse(&request.csr).expect("a request");
+        let sealed = request.token.clone().expect("a token");
+        let sealed = SealedToken {
+            key_id: sealed.key_id,
+            encapsulated_key: sealed.encapsulated_key,
+            ciphertext: sealed.ciphertext,
+        };
+        let token = self.keys.join_key().open(&sealed, csr.hash(), "fleet-one").expect("opens");
+        assert!(token.matches(&self.token.hash()));
+        let (identity, signature) = self.worker.sign_identity(&JoinIdentity {
+            node_id: self.node,
+            node_name: "node-one".into(),
+            pool: Some("h100".into()),
+            trust_domain: "bc.local".into(),
+            fleet_id: "fleet-one".into(),
+            identity_generation: IdentityGeneration(1),
+            csr: csr.hash(),
+        });
+        pb::JoinResponse {
+            identity,
+            signature: Some(message(signature)),
+            certificate_chain: self.chain(&csr),
+            trust_bundle: Some(self.bundle()),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Join for Plane {
+    async fn get_anchor(&self, _: Request<pb::GetAnchorRequest>) -> Result<Response<pb::GetAnchorResponse>, Status> {
+        Ok(Response::new(pb::GetAnchorResponse { anchor: self.anchor.to_bytes() }))
+    }
+
+    async fn join(&self, request: Request<pb::JoinRequest>) -> Result<Response<pb::JoinResponse>, Status> {
+        let request = request.into_inner();
+        self.requests.lock().expect("whole").push(request.clone());
+        if let Some(status) = self.refuse.lock().expect("whole").clone() {
+            return Err(status);
+        }
+        let answer = self.answer(&request);
+        let lost = self.lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        if lost.is_ok() { Err(Status::unavailable("lost")) } else { Ok(Response::new(answer)) }
+    }
+
+    async fn renew(&self, request: Request<pb::RenewRequest>) -> Result<Response<pb::RenewResponse>, Status> {
+        let request = request.into_inner();
+        let csr = Csr::parse(&request.csr).expect("a request");
+        let chain = [request.certificate.into()];
+        let verifier = self.keys.node_verifier();
+        let current = verifier.identify(&chain, pki::verify::Validity::Open).expect("an own certificate");
+        current
+            .public_key
+            .verify_possession(&self.anchor.realm(), csr.hash(), &current.serial, &request.possession)
+            .map_err(|error| Status::permission_denied(error.to_string()))?;
+        let answer = pb::RenewResponse { certificate_chain: self.chain(&csr), trust_bundle: Some(self.bundle()) };
+        Ok(Response::new(answer))
+    }
+}
+
+#[tonic::async_trait]
+impl Session for Plane {
+    type OpenStream = Pin<Box<dyn Stream<Item = Result<pb::GatewayFrame, Status>> + Send>>;
+
+    async fn open(&self, request: Request<Streaming<pb::NodeFrame>>) -> Result<Response<Self::OpenStream>, Status> {
+        let mut up = request.into_inner();
+        let Some(Ok(pb::NodeFrame { frame: Some(node_frame::Frame::Hello(hello)) })) = up.next().await else {
+            return Err(Status::invalid_argument("no hello"));
+        };
+        let (down, stream) = mpsc::channel(16);
+        let signature = self.worker.sign_server_time(self.node, &hello.nonce, now());
+        let time =
+            pb::SignedTime { time: now().to_string(), nonce: hello.nonce.clone(), signature: Some(message(signature)) };
+        let welcome = pb::Welcome {
+            epoch: 1,
+            server_time: Some(time),
+            trust_bundle: Some(self.bundle()),
+            heartbeat_seconds: 15,
+            gateway_id: "gw".into(),
+        };
+        let (generation, spec) = self.spec.lock().expect("whole").clone();
+        let signature = self.worker.sign_desired_state(self.node, Generation(generation), spec.as_bytes());
+        let desired = pb::DesiredState { generation, spec: spec.into_bytes(), signature: Some(message(signature)) };
+        for frame in [gateway_frame::Frame::Welcome(welcome), gateway_frame::Frame::DesiredState(desired)] {
+            down.send(Ok(pb::GatewayFrame { frame: Some(frame) })).await.expect("room");
+        }
+        let frames = self.frames.clone();
+        frames.send(node_frame::Frame::Hello(hello)).ok();
+        tokio::spawn(async move {
+            while let Some(Ok(pb::NodeFrame { frame: Some(frame) })) = up.next().await {
+                frames.send(frame).ok();
+            }
+            drop(down);
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+    }
+}
