@@ -115,8 +115,8 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
         tracing::warn!("sessions were still open when the gateway's time was over");
     }
     stop_writers.cancel();
-    while writers.join_next().await.is_some() {}
     let flush = async {
+        while writers.join_next().await.is_some() {}
         shared.reports.flush(&shared.db, &shared.registry).await;
         shared.liveness.flush(&shared.db, &shared.registry).await;
         shared.recorder.flush(&shared.db).await;
@@ -124,6 +124,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
     if timeout(shared.timing.drain.to_std(), flush).await.is_err() {
         tracing::warn!("PostgreSQL did not take the last reports and heartbeats in time");
     }
+    writers.abort_all();
     tracing::info!(%gateway_id, "the gateway has ended");
     let ended = match ended {
         Some(ended) => ended,

@@ -7,7 +7,10 @@ use store::{
     migrate, node_reports, sessions,
 };
 
-use crate::world::{World, eventually};
+use crate::{
+    node::Session,
+    world::{World, eventually},
+};
 
 #[tokio::test]
 async fn sessions_outlive_postgresql_and_their_reports_arrive_afterwards() {
@@ -16,7 +19,7 @@ async fn sessions_outlive_postgresql_and_their_reports_arrive_afterwards() {
     let server = Embedded::start(config.clone()).await.unwrap();
     migrate::run(&server.db_config()).await.unwrap();
     let world = World::with(Db::connect(&server.db_config()).await.unwrap());
-    let gateway = world.gateway();
+    let gateway = world.gateway_with(|config| config.timing.open_within = schema::time::Duration::from_secs(2));
     let (node, late) = (world.node().await, world.node().await);
     let (mut session, welcome) = node.open(gateway.address).await;
 
@@ -80,9 +83,8 @@ async fn a_report_said_with_the_last_breath_is_stored() {
     let node = world.node().await;
     let (session, _) = node.open(gateway.address).await;
     session.say(Up::Status(node.status(1, 1))).await;
-    let pbs = session;
-    drop(pbs.up);
-    let mut down = pbs.down;
+    let Session { up, mut down } = session;
+    drop(up);
     while let Ok(Some(frame)) = down.message().await {
         assert!(!matches!(frame.frame, Some(Down::Refused(_))));
     }
