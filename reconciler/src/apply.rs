@@ -8,5 +8,8 @@
 mod observe;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 pub use observe::{ObserveError, observe};
 pub use write::{Applied, ApplyError, Target, apply};

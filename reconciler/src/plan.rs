@@ -17,6 +17,9 @@ mod observed;
 mod render;
 mod types;
 
+#[cfg(test)]
+mod tests;
+
 pub use delta::{Delta, HoldRow, NodeRow, ObjectRow, ObjectStanding, PoolRow, TargetRow};
 pub use diff::{FieldChange, diff};
 pub use observed::{Machines, Observed, ObservedHold, ObservedNode, ObservedObject, ObservedPool, ObservedTarget};

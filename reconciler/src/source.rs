@@ -21,7 +21,13 @@ mod state;
 mod tree;
 mod watch;
 
+#[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
+mod tests;
+
 pub use config::{GitAccess, ParseSourceError, Place, SourceConfig};
+pub use fetch::peek;
 pub use git::{GitError, Repo};
 pub use history::{CommitInfo, Verdict};
 pub use pass::{AcceptError, Pass, PassError, Passed, Step, accept};

@@ -197,7 +197,7 @@ fn absolute(text: &str) -> Result<PathBuf, ParseSourceError> {
 }
 
 pub(super) fn is_branch(name: &str) -> bool {
-    gix::validate::reference::branch_name(name.into()).is_ok() && !name.starts_with('-')
+    !name.starts_with('-') && gix::validate::reference::name(format!("refs/heads/{name}").as_str().into()).is_ok()
 }
 
 /// Hides `user:password@` in whatever looks like a URL.

@@ -14,11 +14,12 @@ use gix::{
     protocol::{handshake::Ref, transport::client::blocking_io::http},
     remote::{Direction, fetch::Tags},
 };
-use schema::digest::Digest;
+use schema::{digest::Digest, fleet::Sources};
 
 use super::{
     config::{GitAccess, Place, SourceConfig, is_branch},
     git::{GitError, Repo, chain, locate, options},
+    tree::read_tree,
 };
 
 /// How long a remote may stay silent.
@@ -41,6 +42,16 @@ pub(super) fn look(config: &SourceConfig, access: &GitAccess, data: &Path, pinne
         Place::Local(dir) => look_local(dir, &config.path, wanted),
         Place::Remote(url) => look_remote(url, &config.path, access, data, wanted, stop),
     }
+}
+
+/// The files at the tip of the branch, once and without a database: for who has to know the fleet before it is followed.
+/// Blocking.
+///
+/// # Errors
+/// When the repository cannot be reached or read.
+pub fn peek(config: &SourceConfig, access: &GitAccess, data: &Path) -> Result<Sources, GitError> {
+    let looked = look(config, access, data, None, &AtomicBool::new(false))?;
+    read_tree(&looked.repo, &looked.tip, &looked.path)
 }
 
 fn look_local(dir: &Path, path: &str, wanted: Option<&str>) -> Result<Look, GitError> {

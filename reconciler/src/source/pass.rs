@@ -163,7 +163,7 @@ impl Pass {
             Err(error) => return self.hold(lease, &source, None, error.into()).await,
         };
         let tip = seen.tip.clone();
-        self.saw(lease, &source, &seen).await?;
+        self.saw(lease, &source, &seen.branch, &seen.tip).await?;
         if last == Step::Look {
             return Ok(Passed::Stopped(last));
         }
@@ -250,14 +250,14 @@ impl Pass {
         self.blocking(deadline, move |stop| look(&config, &access, &data, pinned.as_deref(), stop)).await
     }
 
-    async fn saw(&self, lease: &Lease, source: &Source, seen: &Look) -> Result<(), PassError> {
+    async fn saw(&self, lease: &Lease, source: &Source, branch: &str, tip: &str) -> Result<(), PassError> {
         let before = source.remote.as_ref().map(|at| at.commit.as_str());
-        if before == Some(seen.tip.as_str()) && source.branch == seen.branch {
+        if before == Some(tip) && source.branch == branch {
             return Ok(());
         }
         let mut txn = self.begin(lease).await?;
-        sources::set_branch(&mut txn, &self.name, &seen.branch).await?;
-        sources::advance(&mut txn, &self.name, Stage::Remote, before, &seen.tip).await?;
+        sources::set_branch(&mut txn, &self.name, branch).await?;
+        sources::advance(&mut txn, &self.name, Stage::Remote, before, tip).await?;
         txn.commit().await?;
         Ok(())
     }

@@ -1,0 +1,236 @@
+//! Apply against PostgreSQL: everything together or nothing.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use schema::{
+    fleet::{Fleet, NodeOverlay, Sources, load},
+    id::{NodeId, WorkerId},
+    node::{Role as NodeRole, Trust},
+};
+use store::{
+    Db, Role, control_plane, fleet_holds,
+    leases::{self, Lease},
+    node_holds, nodes, pools, revisions, sources,
+    testing::TestDb,
+    workers,
+};
+
+use super::{Applied, ApplyError, Target, apply, observe};
+use crate::{
+    plan::{Observed, Planned, plan},
+    source::{CommitInfo, FLEET},
+};
+
+const BASE: [(&str, &str); 4] = [
+    ("fleet.kdl", "fleet \"test\" {\n  format 1\n  trust-domain \"test.example\"\n}\n"),
+    ("site.kdl", "site \"fra1\" {\n  region \"eu\"\n}\n"),
+    ("base.kdl", "profile \"base\" {\n  sysctl {\n    \"vm.swappiness\" \"10\"\n  }\n}\nprofile \"quiet\" {\n  extends \"base\"\n  sysctl {\n    \"kernel.printk\" \"3\"\n  }\n}\n"),
+    ("pools.kdl", "pool \"h100\" {\n  site \"fra1\"\n  profile \"base\"\n}\npool \"l40s\" {\n  site \"fra1\"\n  profile \"base\"\n}\n"),
+];
+
+fn fleet(changes: &[(&str, &str)]) -> Fleet {
+    let mut files: BTreeMap<&str, &str> = BASE.into_iter().collect();
+    files.extend(changes.iter().copied());
+    let loaded = load(&files.into_iter().map(|(file, text)| (file, text.as_bytes().to_vec())).collect::<Sources>());
+    loaded.fleet.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))
+}
+
+struct World {
+    db: TestDb,
+    worker: WorkerId,
+    lease: Lease,
+}
+
+impl World {
+    async fn new() -> Self {
+        let db = TestDb::create().await;
+        let mut txn = db.db().begin().await.expect("begins");
+        control_plane::ensure(&mut txn, true, None).await.expect("a row");
+        sources::ensure(&mut txn, FLEET, "/fleet", "main", "").await.expect("a source");
+        txn.commit().await.expect("commits");
+        let (worker, ttl) = (WorkerId::generate(), Duration::from_secs(60));
+        workers::join(db.db(), worker, Role::Source, "test", 1, ttl).await.expect("joins");
+        let lease = leases::acquire(db.db(), worker, &[leases::singleton("source")], ttl).await.expect("asks").pop().expect("free");
+        Self { db, worker, lease }
+    }
+
+    fn db(&self) -> &Db {
+        self.db.db()
+    }
+
+    async fn plan(&self, fleet: &Fleet) -> (Observed, Planned) {
+        let source = sources::find(self.db(), FLEET).await.expect("reads").expect("a source");
+        let observed = observe(self.db(), source.applied.as_ref().map(|at| at.commit.as_str())).await.expect("observes");
+        let planned = plan(fleet, &observed, self.db().now().await.expect("a time"));
+        (observed, planned)
+    }
+
+    async fn write(&self, commit: &str, fleet: &Fleet, observed: &Observed, planned: &Planned) -> Result<Applied, ApplyError> {
+        let info = CommitInfo {
+            id: commit.to_owned(),
+            tree: "t".to_owned(),
+            parents: Vec::new(),
+            author: "Ada".to_owned(),
+            committer: "Ada".to_owned(),
+            subject: commit.to_owned(),
+            committed_at: jiff::Timestamp::UNIX_EPOCH,
+        };
+        let target = Target {
+            source: FLEET,
+            branch: "main",
+            commit: &info,
+            since: std::slice::from_ref(&info),
+            plan: None,
+            trust_domain: &fleet.document.trust_domain.value,
+            accepted: false,
+            worker: self.worker,
+            lease: &self.lease,
+        };
+        apply(self.db(), planned, observed, &target).await
+    }
+
+    async fn apply(&self, commit: &str, fleet: &Fleet) -> Applied {
+        let (observed, planned) = self.plan(fleet).await;
+        self.write(commit, fleet, &observed, &planned).await.expect("applies")
+    }
+
+    async fn join(&self, name: &str, pool: &str) -> NodeId {
+        let id = NodeId::generate();
+        let mut txn = self.db().begin().await.expect("begins");
+        let row = pools::find_shared(&mut txn, pool).await.expect("reads");
+        let node = nodes::NewNode {
+            id,
+            name: name.parse().expect("a name"),
+            site: row.as_ref().map(|pool| pool.site.clone()),
+            pool: Some(pool.parse().expect("a name")),
+            owner_tenant: None,
+            role: NodeRole::Host,
+            trust: Trust::Platform,
+            labels: BTreeMap::new(),
+            declared: false,
+            hardware_key: None,
+            hardware_key_trusted: false,
+            target: row.and_then(|pool| pool.target),
+            overlay: "{}".to_owned(),
+        };
+        nodes::insert(&mut txn, &node).await.expect("inserts");
+        txn.commit().await.expect("commits");
+        id
+    }
+
+    async fn node(&self, id: NodeId) -> nodes::Node {
+        nodes::get(self.db(), id).await.expect("a node")
+    }
+
+    async fn settled(&self, fleet: &Fleet) {
+        let (_, planned) = self.plan(fleet).await;
+        assert!(planned.is_settled(), "{:#?}", planned.plan);
+    }
+}
+
+#[tokio::test]
+async fn a_change_reaches_the_machines_of_its_pool_and_wakes_them() {
+    let world = World::new().await;
+    let first = fleet(&[]);
+    world.apply("c1", &first).await;
+    world.settled(&first).await;
+    let (a, b) = (world.join("a", "h100").await, world.join("b", "h100").await);
+    world.settled(&first).await;
+    let before = world.node(a).await;
+
+    let changed = fleet(&[("base.kdl", &BASE[2].1.replace("\"10\"", "\"1\""))]);
+    let applied = world.apply("c2", &changed).await;
+    assert_eq!(applied.assigned.len(), 2);
+    for id in [a, b] {
+        let node = world.node(id).await;
+        let pool = pools::find(world.db(), "h100").await.expect("reads").expect("a pool");
+        assert_eq!((node.target, node.assigned), (pool.target, pool.target));
+        assert_ne!(node.assigned, before.assigned);
+        assert!(pools::find_target(world.db(), &node.assigned.expect("assigned")).await.expect("reads").is_some());
+    }
+    let due: BTreeMap<String, u64> = store::queue::depth(world.db()).await.expect("reads").into_iter().collect();
+    assert_eq!((due.get("nodespec"), due.get("node")), (Some(&2), Some(&2)));
+    world.settled(&changed).await;
+}
+
+#[tokio::test]
+async fn applying_the_same_commit_again_writes_nothing() {
+    let world = World::new().await;
+    let fleet = fleet(&[]);
+    world.apply("c1", &fleet).await;
+    let applied = world.apply("c1", &fleet).await;
+    assert_eq!(applied, Applied { revision: None, assigned: Vec::new() });
+    assert_eq!(revisions::list(world.db(), None, 10).await.expect("reads").len(), 1);
+}
+
+#[tokio::test]
+async fn a_commit_that_changes_nothing_still_moves_what_is_in_force() {
+    let world = World::new().await;
+    let fleet = fleet(&[]);
+    world.apply("c1", &fleet).await;
+    let applied = world.apply("c2", &fleet).await;
+    assert!(applied.revision.is_some());
+    let stored = revisions::list(world.db(), None, 10).await.expect("reads");
+    assert_eq!(stored[0].revision.digest, stored[1].revision.digest);
+}
+
+#[tokio::test]
+async fn a_plan_of_other_facts_is_not_applied() {
+    let world = World::new().await;
+    let first = fleet(&[]);
+    world.apply("c1", &first).await;
+    let changed = fleet(&[("base.kdl", &BASE[2].1.replace("\"10\"", "\"1\""))]);
+    let (observed, planned) = world.plan(&changed).await;
+    let late = world.join("late", "h100").await;
+    assert!(matches!(world.write("c2", &changed, &observed, &planned).await, Err(ApplyError::Stale)));
+    assert_eq!(revisions::list(world.db(), None, 10).await.expect("reads").len(), 1);
+    let applied = world.apply("c2", &changed).await;
+    assert_eq!(applied.assigned, [late]);
+    assert!(matches!(world.write("c3", &changed, &observed, &planned).await, Err(ApplyError::Moved(_))));
+}
+
+#[tokio::test]
+async fn documents_move_label_cordon_and_release_their_machine() {
+    let world = World::new().await;
+    world.apply("c1", &fleet(&[])).await;
+    let id = world.join("a", "h100").await;
+    let declared = fleet(&[("a.kdl", "node \"a\" {\n  pool \"l40s\"\n  profile \"quiet\"\n  labels rack=\"r1\"\n  cordon \"fan\" owner=\"ada\"\n}\n")]);
+    world.apply("c2", &declared).await;
+    let node = world.node(id).await;
+    assert_eq!((node.pool.as_deref(), node.declared, node.cordoned, node.labels.get("rack").map(String::as_str)), (Some("l40s"), true, true, Some("r1")));
+    let overlay: NodeOverlay = serde_json::from_str(&node.assigned_overlay).expect("an overlay");
+    assert_eq!(overlay.profile.as_deref(), Some("quiet"));
+    let pool = pools::find(world.db(), "l40s").await.expect("reads").expect("a pool");
+    assert_eq!(node.assigned.as_ref(), pool.profile_targets.get("quiet"));
+    let hold = &node_holds::list(world.db(), id).await.expect("reads")[0].hold;
+    assert_eq!((hold.reason.as_str(), hold.place.as_deref()), ("fan", Some("a.kdl:5")));
+    world.settled(&declared).await;
+
+    world.apply("c3", &fleet(&[])).await;
+    let retained = world.node(id).await;
+    assert_eq!((retained.declared, retained.cordoned, retained.assigned), (true, true, node.assigned));
+
+    world.apply("c4", &fleet(&[("a.kdl", "removed \"node/a\" reason=\"plain again\"\n")])).await;
+    let plain = world.node(id).await;
+    assert_eq!((plain.declared, plain.cordoned, plain.pool.as_deref(), plain.labels.len()), (false, false, Some("l40s"), 0));
+    assert_eq!(plain.assigned, pool.target);
+}
+
+#[tokio::test]
+async fn what_a_gate_holds_is_stored_and_gone_when_the_gate_opens() {
+    let world = World::new().await;
+    world.apply("c1", &fleet(&[])).await;
+    let id = world.join("a", "l40s").await;
+    let without = ("pools.kdl", "pool \"h100\" {\n  site \"fra1\"\n  profile \"base\"\n}\nremoved \"pool/l40s\" reason=\"sold\"\n");
+    world.apply("c2", &fleet(&[without])).await;
+    let holds = fleet_holds::list(world.db()).await.expect("reads");
+    assert_eq!(holds.iter().map(|hold| (hold.subject.as_str(), hold.gate.as_str())).collect::<Vec<_>>(), [("pool/l40s", "dependents")]);
+    assert!(pools::find(world.db(), "l40s").await.expect("reads").is_some());
+
+    let moved = fleet(&[without, ("a.kdl", "node \"a\" {\n  pool \"h100\"\n}\n")]);
+    world.apply("c3", &moved).await;
+    assert!(fleet_holds::list(world.db()).await.expect("reads").is_empty());
+    assert!(pools::find(world.db(), "l40s").await.expect("reads").is_none());
+    assert_eq!(world.node(id).await.pool.as_deref(), Some("h100"));
+    world.settled(&moved).await;
+}

@@ -1,0 +1,76 @@
+//! Apply as a model: what is known after a plan was carried out.
+
+use std::collections::BTreeMap;
+
+use schema::{
+    fleet::NodeOverlay,
+    id::NodeId,
+    node::Role,
+};
+
+use crate::plan::{ObjectStanding, Observed, ObservedHold, ObservedNode, ObservedObject, ObservedPool, ObservedTarget, Planned};
+
+pub(crate) fn machine(name: &str, pool: &str) -> ObservedNode {
+    ObservedNode {
+        id: Some(NodeId::generate()),
+        name: name.parse().expect("a name"),
+        site: None,
+        pool: Some(pool.parse().expect("a name")),
+        role: Role::Host,
+        declared: false,
+        labels: BTreeMap::new(),
+        target: None,
+        target_overlay: NodeOverlay::default(),
+        assigned: None,
+        assigned_overlay: NodeOverlay::default(),
+        hold: None,
+    }
+}
+
+pub(crate) fn apply(observed: &Observed, planned: &Planned) -> Observed {
+    let mut after = observed.clone();
+    let delta = &planned.delta;
+    for row in &delta.objects {
+        if row.standing == ObjectStanding::Removed {
+            after.objects.remove(&row.object);
+            continue;
+        }
+        let doc = serde_json::from_str(&row.doc).expect("a document");
+        let retained = row.standing == ObjectStanding::Retained;
+        after.objects.insert(row.object.clone(), ObservedObject { digest: row.digest, doc, file: row.file.clone(), line: row.line, retained });
+    }
+    for (digest, row) in &delta.targets {
+        after.targets.insert(*digest, ObservedTarget { doc: serde_json::from_str(&row.doc).expect("a document") });
+    }
+    for row in &delta.pools {
+        after.pools.insert(row.name.clone(), ObservedPool { target: Some(row.target), profile_targets: row.profile_targets.clone() });
+    }
+    for name in &delta.removed_pools {
+        after.pools.remove(name);
+    }
+    for row in &delta.nodes {
+        let node = after.nodes.iter_mut().find(|node| node.id == Some(row.id)).expect("a known machine");
+        let overlay: NodeOverlay = serde_json::from_str(&row.overlay).expect("an overlay");
+        node.site.clone_from(&row.site);
+        node.pool.clone_from(&row.pool);
+        node.role = row.role;
+        node.declared = row.declared;
+        node.labels.clone_from(&row.labels);
+        node.target = row.target;
+        node.target_overlay = overlay.clone();
+        if row.assign {
+            node.assigned = row.target;
+            node.assigned_overlay = overlay;
+        }
+        if row.hold_changes {
+            node.hold.clone_from(&row.hold);
+        }
+    }
+    after.holds = delta
+        .holds
+        .iter()
+        .map(|hold| ObservedHold { subject: hold.subject.clone(), gate: hold.gate.to_owned(), reason: hold.reason.clone() })
+        .collect();
+    after.commit.clone_from(&planned.plan.commit);
+    after
+}

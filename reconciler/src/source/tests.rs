@@ -1,0 +1,242 @@
+//! Git as it comes: states, hostile trees, rewritten history. Real repositories, no network.
+
+mod pass;
+mod remote;
+
+use std::{
+    path::Path,
+    sync::atomic::AtomicBool,
+};
+
+use schema::fleet::{SourceBlob, Sources};
+
+use super::{
+    GitAccess, GitError, Repo, SourceConfig, SourceState, Trouble, Verdict,
+    fetch::{Look, look},
+    fixture::{Git, run},
+    read_tree, resolve,
+};
+
+fn config(place: &Path) -> SourceConfig {
+    SourceConfig::parse(&place.display().to_string()).expect("a directory").0
+}
+
+fn look_at(text: &str) -> Result<Look, GitError> {
+    let (config, access) = SourceConfig::parse(text).expect("a source");
+    look(&config, &access, Path::new("/nonexistent"), None, &AtomicBool::new(false))
+}
+
+fn state(result: Result<Look, GitError>) -> SourceState {
+    Trouble::from(result.expect_err("trouble")).state
+}
+
+fn files(sources: &Sources) -> Vec<String> {
+    sources.iter().map(|(path, _)| path.to_string()).collect()
+}
+
+#[test]
+fn a_work_tree_a_bare_repository_a_folder_and_a_linked_work_tree_are_the_same_place() {
+    let git = Git::fleet();
+    let head = git.head();
+    let other = tempfile::tempdir().expect("a directory");
+    run(other.path(), &["clone", "-q", "--bare", &git.path().display().to_string(), "bare.git"]);
+    git.git(&["worktree", "add", "-q", "--detach", &other.path().join("linked").display().to_string()]);
+    for place in [git.path().to_owned(), git.path().join(".git"), other.path().join("bare.git"), other.path().join("linked")] {
+        let seen = look_at(&format!("{}#main", place.display())).expect("a repository");
+        assert_eq!((seen.tip.as_str(), seen.branch.as_str(), seen.path.as_str()), (head.as_str(), "main", ""), "{}", place.display());
+    }
+    let seen = look_at(&git.path().join("pools").display().to_string()).expect("a folder of one");
+    assert_eq!(seen.path, "pools");
+}
+
+#[test]
+fn the_branch_is_the_one_that_head_names() {
+    let git = Git::fleet();
+    git.git(&["checkout", "-q", "-b", "next"]);
+    let next = git.commit("second");
+    assert_eq!(look_at(&git.path().display().to_string()).map(|seen| (seen.branch, seen.tip)), Ok(("next".to_owned(), next)));
+}
+
+#[test]
+fn every_way_to_have_no_commit_has_a_name() {
+    let empty = Git::empty();
+    assert_eq!(state(look_at(&empty.path().display().to_string())), SourceState::RepositoryEmpty);
+
+    let git = Git::fleet();
+    assert_eq!(state(look_at(&format!("{}#gone", git.path().display()))), SourceState::BranchMissing);
+    git.git(&["checkout", "-q", "--detach"]);
+    assert_eq!(state(look_at(&git.path().display().to_string())), SourceState::BranchMissing);
+
+    let nothing = tempfile::tempdir().expect("a directory");
+    assert_eq!(state(look_at(&nothing.path().join("gone").display().to_string())), SourceState::Unreachable);
+    assert_eq!(state(look_at(&nothing.path().display().to_string())), SourceState::Unreachable);
+}
+
+#[test]
+fn alternates_and_grafts_are_refused() {
+    let git = Git::fleet();
+    let head = git.head();
+    for (file, text) in [("objects/info/alternates", "/elsewhere/objects\n".to_owned()), ("info/grafts", format!("{head}\n"))] {
+        let path = git.path().join(".git").join(file);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+        std::fs::write(&path, text).expect("a file");
+        assert_eq!(state(look_at(&git.path().display().to_string())), SourceState::Refused, "{file}");
+        std::fs::remove_file(path).expect("it was there");
+    }
+    assert!(look_at(&git.path().display().to_string()).is_ok());
+}
+
+#[test]
+fn replace_refs_change_nothing() {
+    let git = Git::fleet();
+    let blob = git.blob("fleet.kdl");
+    let other = git.blob("sites/fra1.kdl");
+    git.git(&["replace", "-f", &blob, &other]);
+    let repo = Repo::open(git.path()).expect("opens");
+    let sources = read_tree(&repo, &git.head(), "").expect("reads");
+    assert_eq!(sources.get("fleet.kdl"), Some(&SourceBlob::Bytes(super::fixture::FLEET.as_bytes().into())));
+}
+
+#[test]
+fn only_what_the_language_wants_is_read_and_nothing_is_followed() {
+    let git = Git::fleet();
+    git.write("README.md", "hello");
+    git.write(".github/workflow.yaml", "x: 1");
+    git.write("big.yaml", &"#".repeat(2 << 20));
+    std::os::unix::fs::symlink("/etc/passwd", git.path().join("nodes.kdl")).expect("a link");
+    git.git(&["add", "-A"]);
+    git.git(&["update-index", "--add", "--cacheinfo", &format!("160000,{},vendored", git.head())]);
+    git.git(&["commit", "-q", "-m", "hostile"]);
+    let head = git.head();
+    let repo = Repo::open(git.path()).expect("opens");
+    let sources = read_tree(&repo, &head, "").expect("reads");
+    assert_eq!(files(&sources), ["big.yaml", "fleet.kdl", "nodes.kdl", "pools/h100.kdl", "profiles/base.kdl", "sites/fra1.kdl", "vendored"]);
+    assert_eq!(sources.get("nodes.kdl"), Some(&SourceBlob::Symlink));
+    assert_eq!(sources.get("vendored"), Some(&SourceBlob::Submodule));
+    assert_eq!(sources.get("big.yaml"), Some(&SourceBlob::TooLarge { bytes: 2 << 20 }));
+}
+
+#[test]
+fn a_folder_is_a_fleet_of_its_own_and_a_missing_one_is_empty() {
+    let git = Git::fleet();
+    git.write("eu/prod/fleet.kdl", "x");
+    let head = git.commit("nested");
+    let repo = Repo::open(git.path()).expect("opens");
+    assert_eq!(files(&read_tree(&repo, &head, "eu/prod").expect("reads")), ["fleet.kdl"]);
+    assert!(read_tree(&repo, &head, "eu/gone").expect("reads").is_empty());
+    assert!(read_tree(&repo, &head, "fleet.kdl").expect("reads").is_empty());
+}
+
+#[test]
+fn a_missing_or_swapped_object_is_broken() {
+    let git = Git::fleet();
+    let head = git.head();
+    let (blob, other) = (git.blob("pools/h100.kdl"), git.blob("sites/fra1.kdl"));
+    git.swap(&blob, &other);
+    let repo = Repo::open(git.path()).expect("opens");
+    let error = read_tree(&repo, &head, "").expect_err("the content is another one's");
+    assert!(matches!(&error, GitError::Broken { id, what } if *id == blob && what.contains(&other)), "{error}");
+    std::fs::remove_file(git.loose(&blob)).expect("it was there");
+    let repo = Repo::open(git.path()).expect("opens");
+    assert!(matches!(read_tree(&repo, &head, ""), Err(GitError::Broken { id, .. }) if id == blob));
+}
+
+#[test]
+fn hostile_names_in_a_tree_are_broken_objects() {
+    let git = Git::fleet();
+    let blob = git.blob("fleet.kdl");
+    let raw = hex::decode(&blob).expect("hex");
+    for name in ["..", ".git", ".GIT", "."] {
+        let mut tree = format!("100644 {name}\0").into_bytes();
+        tree.extend_from_slice(&raw);
+        std::fs::write(git.path().join("raw"), &tree).expect("a file");
+        let tree = git.git(&["hash-object", "-t", "tree", "-w", "--literally", "raw"]);
+        let commit = git.git(&["commit-tree", &tree, "-m", "hostile"]);
+        let repo = Repo::open(git.path()).expect("opens");
+        assert!(matches!(read_tree(&repo, &commit, ""), Err(GitError::Broken { id, .. }) if id == tree), "{name}");
+    }
+}
+
+#[test]
+fn ten_thousand_files_are_read() {
+    let git = Git::fleet();
+    for number in 0..10_000 {
+        git.write(&format!("nodes/{}/n{number}.kdl", number % 100), &format!("node \"n{number}\"\n"));
+    }
+    let head = git.commit("many");
+    let repo = Repo::open(git.path()).expect("opens");
+    assert_eq!(read_tree(&repo, &head, "").expect("reads").len(), 10_004);
+}
+
+#[test]
+fn names_of_commits_resolve() {
+    let git = Git::fleet();
+    let first = git.head();
+    let second = git.commit("second");
+    git.git(&["tag", "-a", "v1", "-m", "one", &first]);
+    let repo = Repo::open(git.path()).expect("opens");
+    for (name, id) in [("main", &second), ("HEAD~1", &first), ("v1", &first), (&second[..12], &second)] {
+        assert_eq!(resolve(&repo, name).as_ref(), Ok(id), "{name}");
+    }
+    assert!(resolve(&repo, "gone").is_err());
+    assert!(resolve(&repo, "HEAD:fleet.kdl").is_err());
+}
+
+#[test]
+fn a_branch_that_moves_on_is_forward_and_says_by_which_commits() {
+    let git = Git::fleet();
+    let base = git.head();
+    let second = git.commit("second");
+    git.git(&["checkout", "-q", "-b", "side", &base]);
+    git.commit("beside");
+    git.git(&["checkout", "-q", "main"]);
+    git.git(&["merge", "-q", "--no-ff", "-m", "merge side", "side"]);
+    let repo = Repo::open(git.path()).expect("opens");
+    let Ok(Verdict::Forward(since)) = repo.judge(&git.head(), Some(&base)) else { panic!("forward") };
+    assert_eq!(since.iter().map(|commit| commit.subject.as_str()).collect::<Vec<_>>(), ["second", "merge side"]);
+    assert_eq!((since[0].id.as_str(), since[0].author.as_str(), since[0].committer.as_str()), (second.as_str(), "Ada <ada@test.example>", "Grace <grace@test.example>"));
+    assert_eq!(repo.judge(&base, Some(&base)), Ok(Verdict::Forward(Vec::new())));
+}
+
+#[test]
+fn a_rewind_a_sibling_a_foxtrot_merge_and_an_orphan_diverge() {
+    let git = Git::fleet();
+    let first = git.head();
+    let base = git.commit("in force");
+    let sibling = {
+        git.git(&["checkout", "-q", "-B", "sibling", &first]);
+        git.commit("instead")
+    };
+    git.git(&["merge", "-q", "--no-ff", "-m", "foxtrot", &base]);
+    let foxtrot = git.head();
+    git.git(&["checkout", "-q", "--orphan", "orphan"]);
+    let orphan = git.commit("orphan");
+    let repo = Repo::open(git.path()).expect("opens");
+    for tip in [&first, &sibling, &foxtrot, &orphan] {
+        assert!(matches!(repo.judge(tip, Some(&base)), Ok(Verdict::Diverged { .. })), "{tip}");
+    }
+}
+
+#[test]
+fn a_shallow_clone_is_followed_and_says_when_it_does_not_reach_back() {
+    let git = Git::fleet();
+    let first = git.head();
+    git.commit("second");
+    let third = git.commit("third");
+    let other = tempfile::tempdir().expect("a directory");
+    run(other.path(), &["clone", "-q", "--depth", "2", &format!("file://{}", git.path().display()), "shallow"]);
+    let seen = look_at(&other.path().join("shallow").display().to_string()).expect("a repository");
+    assert_eq!(seen.tip, third);
+    assert!(matches!(seen.repo.judge(&third, None), Ok(Verdict::Forward(since)) if since.len() == 1));
+    let Ok(Verdict::Diverged { reason }) = seen.repo.judge(&third, Some(&first)) else { panic!("out of reach") };
+    assert!(reason.contains("shallow"), "{reason}");
+}
+
+#[test]
+fn words_of_a_commit_cannot_steer_a_terminal() {
+    let git = Git::fleet();
+    let head = git.commit("red \u{1b}[31m and \u{202e}back");
+    let repo = Repo::open(git.path()).expect("opens");
+    let Ok(Verdict::Forward(since)) = repo.judge(&head, None) else { panic!("forward") };
+    assert_eq!(since[0].subject, "red [31m and back");
+}
