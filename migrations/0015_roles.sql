@@ -17,7 +17,7 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'bc_gateway') THEN
         GRANT SELECT ON control_plane, nodes, node_inventory, node_certs, pools, sessions, leases TO bc_gateway;
         GRANT INSERT, UPDATE ON sessions TO bc_gateway;
-        GRANT UPDATE (connectivity, connectivity_since, version, updated_at) ON nodes TO bc_gateway;
+        GRANT UPDATE (connectivity, connectivity_since, no_schedule_reasons, version, updated_at) ON nodes TO bc_gateway;
         GRANT SELECT, INSERT ON node_reports TO bc_gateway;
         GRANT SELECT, INSERT, UPDATE, DELETE ON outcomes TO bc_gateway;
         GRANT SELECT, INSERT, UPDATE ON work_queue, workers TO bc_gateway;

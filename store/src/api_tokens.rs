@@ -92,9 +92,12 @@ pub async fn list(db: &Db) -> Result<Vec<ApiToken>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn revoke(txn: &mut Txn, id: ApiTokenId) -> Result<bool, DbError> {
-    let done = sqlx::query!("UPDATE api_tokens SET revoked_at = compute_now() WHERE id = $1 AND revoked_at IS NULL", id.as_uuid())
-        .execute(txn.conn())
-        .await?;
+    let done = sqlx::query!(
+        "UPDATE api_tokens SET revoked_at = compute_now() WHERE id = $1 AND revoked_at IS NULL",
+        id.as_uuid()
+    )
+    .execute(txn.conn())
+    .await?;
     Ok(done.rows_affected() == 1)
 }
 

@@ -27,11 +27,24 @@ pub struct Entry {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn append(txn: &mut Txn, actor: &str, action: &str, subject: &str, detail: &serde_json::Value) -> Result<AuditId, DbError> {
+pub async fn append(
+    txn: &mut Txn,
+    actor: &str,
+    action: &str,
+    subject: &str,
+    detail: &serde_json::Value,
+) -> Result<AuditId, DbError> {
     let id = AuditId::generate();
-    sqlx::query!("INSERT INTO audit (id, actor, action, subject, detail) VALUES ($1, $2, $3, $4, $5)", id.as_uuid(), actor, action, subject, detail)
-        .execute(txn.conn())
-        .await?;
+    sqlx::query!(
+        "INSERT INTO audit (id, actor, action, subject, detail) VALUES ($1, $2, $3, $4, $5)",
+        id.as_uuid(),
+        actor,
+        action,
+        subject,
+        detail
+    )
+    .execute(txn.conn())
+    .await?;
     Ok(id)
 }
 

@@ -49,7 +49,9 @@ pub async fn ensure(txn: &mut Txn, dev: bool, trust_domain: Option<&str>) -> Res
     )
     .execute(txn.conn())
     .await?;
-    let row = sqlx::query_as!(Row, "SELECT fleet_id, trust_domain, dev, created_at FROM control_plane").fetch_one(txn.conn()).await?;
+    let row = sqlx::query_as!(Row, "SELECT fleet_id, trust_domain, dev, created_at FROM control_plane")
+        .fetch_one(txn.conn())
+        .await?;
     Ok(row.into())
 }
 
@@ -58,7 +60,9 @@ pub async fn ensure(txn: &mut Txn, dev: bool, trust_domain: Option<&str>) -> Res
 /// # Errors
 /// When the statement fails.
 pub async fn find(db: &Db) -> Result<Option<ControlPlane>, DbError> {
-    let row = sqlx::query_as!(Row, "SELECT fleet_id, trust_domain, dev, created_at FROM control_plane").fetch_optional(db.pool()).await?;
+    let row = sqlx::query_as!(Row, "SELECT fleet_id, trust_domain, dev, created_at FROM control_plane")
+        .fetch_optional(db.pool())
+        .await?;
     Ok(row.map(ControlPlane::from))
 }
 
@@ -87,6 +91,11 @@ struct Row {
 
 impl From<Row> for ControlPlane {
     fn from(row: Row) -> Self {
-        Self { fleet_id: FleetId::from_uuid(row.fleet_id), trust_domain: row.trust_domain, dev: row.dev, created_at: row.created_at.to_jiff() }
+        Self {
+            fleet_id: FleetId::from_uuid(row.fleet_id),
+            trust_domain: row.trust_domain,
+            dev: row.dev,
+            created_at: row.created_at.to_jiff(),
+        }
     }
 }

@@ -26,7 +26,8 @@ impl DbConfig {
     /// # Errors
     /// When the URL does not parse.
     pub fn from_url(url: &str) -> Result<Self, DbError> {
-        let options = PgConnectOptions::from_str(url).map_err(|e| DbError::other(format!("the database URL is not usable: {e}")))?;
+        let options = PgConnectOptions::from_str(url)
+            .map_err(|e| DbError::other(format!("the database URL is not usable: {e}")))?;
         Ok(Self::from_options(options))
     }
 
@@ -64,8 +65,14 @@ impl DbConfig {
 
 impl fmt::Debug for DbConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = self.options.get_socket().map_or_else(|| self.options.get_host().to_owned(), |socket| socket.display().to_string());
-        f.debug_struct("DbConfig").field("place", &place).field("database", &self.options.get_database()).finish_non_exhaustive()
+        let place = self
+            .options
+            .get_socket()
+            .map_or_else(|| self.options.get_host().to_owned(), |socket| socket.display().to_string());
+        f.debug_struct("DbConfig")
+            .field("place", &place)
+            .field("database", &self.options.get_database())
+            .finish_non_exhaustive()
     }
 }
 
@@ -129,6 +136,16 @@ impl Db {
     pub async fn now(&self) -> Result<Timestamp, DbError> {
         let now = sqlx::query_scalar!(r#"SELECT compute_now() AS "now!""#).fetch_one(&self.pool).await?;
         Ok(now.to_jiff())
+    }
+
+    /// Whether this connection's user may do more than a gateway needs: it can read join tokens. A process that is only a
+    /// gateway should not.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub async fn has_control_rights(&self) -> Result<bool, DbError> {
+        let may = sqlx::query_scalar!(r#"SELECT has_table_privilege('join_tokens', 'SELECT') AS "may!""#);
+        Ok(may.fetch_one(&self.pool).await?)
     }
 
     /// Sends pokes outside a transaction. A lost poke costs time only, so a failure is not an error.

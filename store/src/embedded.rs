@@ -41,13 +41,17 @@ pub struct Config {
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedError {
     /// No usable server binaries.
-    #[error("no postgresql server of version 15 or later was found ({looked}): install one, for example with `apt-get install postgresql`, set BETTER_COMPUTE_PG_BINDIR, or set DATABASE_URL")]
+    #[error(
+        "no postgresql server of version 15 or later was found ({looked}): install one, for example with `apt-get install postgresql`, set BETTER_COMPUTE_PG_BINDIR, or set DATABASE_URL"
+    )]
     NotFound {
         /// Where was looked.
         looked: String,
     },
     /// The data was made by a major version that is not installed.
-    #[error("the data in {dir} was made by postgresql {data}, and only {found} is installed: install postgresql-{data}, or move that directory away to start empty")]
+    #[error(
+        "the data in {dir} was made by postgresql {data}, and only {found} is installed: install postgresql-{data}, or move that directory away to start empty"
+    )]
     OtherMajor {
         /// The data directory.
         dir: String,
@@ -60,7 +64,9 @@ pub enum EmbeddedError {
     #[error("another better-compute uses {0}")]
     InUse(String),
     /// PostgreSQL refuses to run as root, and no other way was open.
-    #[error("postgresql does not run as root, and neither the user {user} nor a user namespace works for {dir}: use a directory that {user} can reach, for example below /var/lib, or run as another user")]
+    #[error(
+        "postgresql does not run as root, and neither the user {user} nor a user namespace works for {dir}: use a directory that {user} can reach, for example below /var/lib, or run as another user"
+    )]
     Root {
         /// The user that was tried.
         user: String,
@@ -144,7 +150,11 @@ impl Embedded {
 }
 
 async fn ensure_database(conn: &mut PgConnection) -> Result<(), EmbeddedError> {
-    let exists: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)").bind(NAME).fetch_one(&mut *conn).await.map_err(DbError::from)?;
+    let exists: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)")
+        .bind(NAME)
+        .fetch_one(&mut *conn)
+        .await
+        .map_err(DbError::from)?;
     if !exists {
         migrate::create_database(conn, NAME, None).await?;
     }

@@ -50,7 +50,12 @@ impl DbError {
 
     /// A stored value that this version cannot read.
     pub(crate) fn corrupt(what: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self { kind: DbErrorKind::Corrupt, constraint: None, text: format!("the stored {what} is not readable"), source: Some(error.into()) }
+        Self {
+            kind: DbErrorKind::Corrupt,
+            constraint: None,
+            text: format!("the stored {what} is not readable"),
+            source: Some(error.into()),
+        }
     }
 
     /// A failure in words, without a cause from the driver.
@@ -83,7 +88,9 @@ fn kind(error: &sqlx::Error) -> DbErrorKind {
         | sqlx::Error::WorkerCrashed => DbErrorKind::Unavailable,
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => DbErrorKind::Corrupt,
         sqlx::Error::Database(error) => match error.code().as_deref() {
-            Some(code) if code.starts_with("08") || code.starts_with("57P") || code == "53300" => DbErrorKind::Unavailable,
+            Some(code) if code.starts_with("08") || code.starts_with("57P") || code == "53300" => {
+                DbErrorKind::Unavailable
+            }
             Some("40001" | "40P01" | "55P03") => DbErrorKind::Contention,
             Some(code) if code.starts_with("23") => DbErrorKind::Constraint,
             _ => DbErrorKind::Other,

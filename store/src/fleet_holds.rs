@@ -41,7 +41,14 @@ pub async fn replace(txn: &mut Txn, gate: &str, source: HoldSource, holds: &[New
     let reasons: Vec<String> = holds.iter().map(|h| h.hold.reason.clone()).collect();
     let places: Vec<Option<String>> = holds.iter().map(|h| h.hold.place.clone()).collect();
     let untils: Vec<Option<jiff_sqlx::Timestamp>> = holds.iter().map(|h| convert::time_column(h.hold.until)).collect();
-    sqlx::query!("DELETE FROM holds WHERE gate = $1 AND source = $2 AND subject <> ALL ($3)", gate, source.as_str(), &subjects).execute(txn.conn()).await?;
+    sqlx::query!(
+        "DELETE FROM holds WHERE gate = $1 AND source = $2 AND subject <> ALL ($3)",
+        gate,
+        source.as_str(),
+        &subjects
+    )
+    .execute(txn.conn())
+    .await?;
     sqlx::query!(
         r#"INSERT INTO holds AS h (id, subject, gate, source, owner, reason, place, until)
            SELECT id, subject, $7, $8, owner, reason, place, until

@@ -20,7 +20,13 @@ pub enum Begin {
 ///
 /// # Errors
 /// When a statement fails.
-pub async fn begin(txn: &mut Txn, identity: &str, key: &str, method: &str, request_hash: &Digest) -> Result<Begin, DbError> {
+pub async fn begin(
+    txn: &mut Txn,
+    identity: &str,
+    key: &str,
+    method: &str,
+    request_hash: &Digest,
+) -> Result<Begin, DbError> {
     let inserted = sqlx::query!(
         "INSERT INTO idempotency (identity, key, method, request_hash) VALUES ($1, $2, $3, $4) ON CONFLICT (identity, key) DO NOTHING",
         identity,
@@ -33,9 +39,13 @@ pub async fn begin(txn: &mut Txn, identity: &str, key: &str, method: &str, reque
     if inserted.rows_affected() == 1 {
         return Ok(Begin::New);
     }
-    let row = sqlx::query!("SELECT method, request_hash, response FROM idempotency WHERE identity = $1 AND key = $2", identity, key)
-        .fetch_one(txn.conn())
-        .await?;
+    let row = sqlx::query!(
+        "SELECT method, request_hash, response FROM idempotency WHERE identity = $1 AND key = $2",
+        identity,
+        key
+    )
+    .fetch_one(txn.conn())
+    .await?;
     let same = row.method == method && row.request_hash == request_hash.as_bytes();
     Ok(match row.response {
         Some(response) if same => Begin::Replay(response),
@@ -48,7 +58,9 @@ pub async fn begin(txn: &mut Txn, identity: &str, key: &str, method: &str, reque
 /// # Errors
 /// When the statement fails.
 pub async fn finish(txn: &mut Txn, identity: &str, key: &str, response: &str) -> Result<(), DbError> {
-    sqlx::query!("UPDATE idempotency SET response = $3 WHERE identity = $1 AND key = $2", identity, key, response).execute(txn.conn()).await?;
+    sqlx::query!("UPDATE idempotency SET response = $3 WHERE identity = $1 AND key = $2", identity, key, response)
+        .execute(txn.conn())
+        .await?;
     Ok(())
 }
 
@@ -57,6 +69,8 @@ pub async fn finish(txn: &mut Txn, identity: &str, key: &str, response: &str) ->
 /// # Errors
 /// When the statement fails.
 pub async fn prune(db: &Db) -> Result<u64, DbError> {
-    let done = sqlx::query!("DELETE FROM idempotency WHERE created_at < compute_now() - interval '1 day'").execute(db.pool()).await?;
+    let done = sqlx::query!("DELETE FROM idempotency WHERE created_at < compute_now() - interval '1 day'")
+        .execute(db.pool())
+        .await?;
     Ok(done.rows_affected())
 }

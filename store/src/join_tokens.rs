@@ -133,9 +133,12 @@ pub async fn list(db: &Db) -> Result<Vec<JoinToken>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn revoke(txn: &mut Txn, id: JoinTokenId) -> Result<bool, DbError> {
-    let done = sqlx::query!("UPDATE join_tokens SET revoked_at = compute_now() WHERE id = $1 AND revoked_at IS NULL", id.as_uuid())
-        .execute(txn.conn())
-        .await?;
+    let done = sqlx::query!(
+        "UPDATE join_tokens SET revoked_at = compute_now() WHERE id = $1 AND revoked_at IS NULL",
+        id.as_uuid()
+    )
+    .execute(txn.conn())
+    .await?;
     Ok(done.rows_affected() == 1)
 }
 
@@ -144,10 +147,17 @@ pub async fn revoke(txn: &mut Txn, id: JoinTokenId) -> Result<bool, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn find_use(db: &Db, csr_hash: &Digest) -> Result<Option<TokenUse>, DbError> {
-    let row = sqlx::query!("SELECT token_id, node_id, answer FROM token_uses WHERE csr_hash = $1", convert::digest_column(csr_hash))
-        .fetch_optional(db.pool())
-        .await?;
-    Ok(row.map(|row| TokenUse { token_id: JoinTokenId::from_uuid(row.token_id), node_id: NodeId::from_uuid(row.node_id), answer: row.answer }))
+    let row = sqlx::query!(
+        "SELECT token_id, node_id, answer FROM token_uses WHERE csr_hash = $1",
+        convert::digest_column(csr_hash)
+    )
+    .fetch_optional(db.pool())
+    .await?;
+    Ok(row.map(|row| TokenUse {
+        token_id: JoinTokenId::from_uuid(row.token_id),
+        node_id: NodeId::from_uuid(row.node_id),
+        answer: row.answer,
+    }))
 }
 
 /// Takes one use of a token and records the answer to the certificate request. The node is inserted before, in the same
@@ -155,7 +165,13 @@ pub async fn find_use(db: &Db, csr_hash: &Digest) -> Result<Option<TokenUse>, Db
 ///
 /// # Errors
 /// [`ConsumeError`] says why the token admits nobody; the transaction is to be dropped then.
-pub async fn consume(txn: &mut Txn, id: JoinTokenId, csr_hash: &Digest, node: NodeId, answer: &[u8]) -> Result<(), ConsumeError> {
+pub async fn consume(
+    txn: &mut Txn,
+    id: JoinTokenId,
+    csr_hash: &Digest,
+    node: NodeId,
+    answer: &[u8],
+) -> Result<(), ConsumeError> {
     let taken = sqlx::query!(
         r#"UPDATE join_tokens
            SET uses_left = uses_left - 1

@@ -54,7 +54,10 @@ impl FromStr for JoinState {
     type Err = UnknownJoinState;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| UnknownJoinState(text.chars().take(40).collect()))
+        Self::ALL
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or_else(|| UnknownJoinState(text.chars().take(40).collect()))
     }
 }
 
@@ -154,7 +157,11 @@ pub async fn upsert(txn: &mut Txn, join: &NewJoin) -> Result<JoinId, DbError> {
     }
     let id = match id {
         Some(id) => id,
-        None => sqlx::query_scalar!("SELECT id FROM joins WHERE csr_hash = $1", convert::digest_column(&join.csr_hash)).fetch_one(txn.conn()).await?,
+        None => {
+            sqlx::query_scalar!("SELECT id FROM joins WHERE csr_hash = $1", convert::digest_column(&join.csr_hash))
+                .fetch_one(txn.conn())
+                .await?
+        }
     };
     Ok(JoinId::from_uuid(id))
 }
@@ -163,7 +170,13 @@ pub async fn upsert(txn: &mut Txn, join: &NewJoin) -> Result<JoinId, DbError> {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn set_state(txn: &mut Txn, id: JoinId, state: JoinState, reason: &str, message: &str) -> Result<bool, DbError> {
+pub async fn set_state(
+    txn: &mut Txn,
+    id: JoinId,
+    state: JoinState,
+    reason: &str,
+    message: &str,
+) -> Result<bool, DbError> {
     let done = sqlx::query!(
         "UPDATE joins SET state = $2, reason = $3, message = $4, updated_at = compute_now() WHERE id = $1",
         id.as_uuid(),
@@ -189,7 +202,11 @@ pub async fn find(db: &Db, id: JoinId) -> Result<Option<Join>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn find_by_csr(db: &Db, csr_hash: &Digest) -> Result<Option<Join>, DbError> {
-    select!("WHERE csr_hash = $1", convert::digest_column(csr_hash)).fetch_optional(db.pool()).await?.map(Row::read).transpose()
+    select!("WHERE csr_hash = $1", convert::digest_column(csr_hash))
+        .fetch_optional(db.pool())
+        .await?
+        .map(Row::read)
+        .transpose()
 }
 
 /// Attempts, the latest first; of one state, or of all.

@@ -45,24 +45,38 @@ pub enum FenceError {
 }
 
 /// Takes every one of `names` that is free, expired or already `holder`'s, for `ttl` from now. The answer holds those
-/// that `holder` has afterwards.
+/// that `holder` has afterwards. Never waits: a lease that a fenced transaction of its holder keeps is left out.
 ///
 /// # Errors
-/// When the statement fails.
+/// When a statement fails.
 pub async fn acquire(db: &Db, holder: WorkerId, names: &[String], ttl: Duration) -> Result<Vec<Lease>, DbError> {
     let mut names = names.to_vec();
     names.sort_unstable();
     names.dedup();
+    sqlx::query!(
+        r#"INSERT INTO leases (name, epoch, holder, expires_at)
+           SELECT name, 0, NULL, compute_now()
+           FROM UNNEST($1::text[]) AS wanted (name)
+           WHERE NOT EXISTS (SELECT FROM leases l WHERE l.name = wanted.name)
+           ON CONFLICT (name) DO NOTHING"#,
+        &names,
+    )
+    .execute(db.pool())
+    .await?;
     let rows = sqlx::query!(
-        r#"INSERT INTO leases AS l (name, epoch, holder, expires_at)
-           SELECT name, 1, $2, compute_now() + $3 * interval '1 millisecond'
-           FROM UNNEST($1::text[]) AS name
-           ON CONFLICT (name) DO UPDATE
-           SET epoch = CASE WHEN l.holder = EXCLUDED.holder THEN l.epoch ELSE l.epoch + 1 END,
-               holder = EXCLUDED.holder,
-               expires_at = EXCLUDED.expires_at
-           WHERE l.holder IS NULL OR l.holder = EXCLUDED.holder OR l.expires_at <= compute_now()
-           RETURNING name, epoch"#,
+        r#"WITH free AS (
+               SELECT name
+               FROM leases
+               WHERE name = ANY($1) AND (holder IS NULL OR holder = $2 OR expires_at <= compute_now())
+               FOR UPDATE SKIP LOCKED
+           )
+           UPDATE leases l
+           SET epoch = CASE WHEN l.holder = $2 THEN l.epoch ELSE l.epoch + 1 END,
+               holder = $2,
+               expires_at = compute_now() + $3 * interval '1 millisecond'
+           FROM free
+           WHERE l.name = free.name
+           RETURNING l.name, l.epoch"#,
         &names,
         holder.as_uuid(),
         convert::millis(ttl),
@@ -110,9 +124,12 @@ pub async fn release(db: &Db, holder: WorkerId, names: &[String]) -> Result<(), 
 /// # Errors
 /// When the statement fails.
 pub async fn held(db: &Db, holder: WorkerId) -> Result<Vec<Lease>, DbError> {
-    let rows = sqlx::query!("SELECT name, epoch FROM leases WHERE holder = $1 AND expires_at > compute_now() ORDER BY name", holder.as_uuid())
-        .fetch_all(db.pool())
-        .await?;
+    let rows = sqlx::query!(
+        "SELECT name, epoch FROM leases WHERE holder = $1 AND expires_at > compute_now() ORDER BY name",
+        holder.as_uuid()
+    )
+    .fetch_all(db.pool())
+    .await?;
     Ok(rows.into_iter().map(|row| Lease { name: row.name, epoch: Epoch::from_i64(row.epoch) }).collect())
 }
 

@@ -10,7 +10,9 @@ static MIGRATOR: Migrator = sqlx::migrate!("../migrations");
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
     /// A newer version of Better Compute has been here.
-    #[error("the database is at migration {found}, this binary knows up to {known}: use the newer version of better-compute")]
+    #[error(
+        "the database is at migration {found}, this binary knows up to {known}: use the newer version of better-compute"
+    )]
     TooNew {
         /// The database's last migration.
         found: i64,
@@ -79,7 +81,8 @@ async fn server_version(conn: &mut PgConnection) -> Result<i32, DbError> {
 }
 
 async fn applied(conn: &mut PgConnection) -> Result<Vec<i64>, DbError> {
-    let exists: bool = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL").fetch_one(&mut *conn).await?;
+    let exists: bool =
+        sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL").fetch_one(&mut *conn).await?;
     if !exists {
         return Ok(Vec::new());
     }
@@ -92,8 +95,15 @@ pub(crate) fn fingerprint() -> Vec<u8> {
 }
 
 /// Creates a database, for the private server and for tests.
-pub(crate) async fn create_database(conn: &mut PgConnection, name: &str, template: Option<&str>) -> Result<(), DbError> {
-    let statement = template.map_or_else(|| format!("CREATE DATABASE {name}"), |template| format!("CREATE DATABASE {name} TEMPLATE {template}"));
+pub(crate) async fn create_database(
+    conn: &mut PgConnection,
+    name: &str,
+    template: Option<&str>,
+) -> Result<(), DbError> {
+    let statement = template.map_or_else(
+        || format!("CREATE DATABASE {name}"),
+        |template| format!("CREATE DATABASE {name} TEMPLATE {template}"),
+    );
     conn.execute(AssertSqlSafe(statement)).await?;
     Ok(())
 }

@@ -126,7 +126,9 @@ pub async fn revoke_all(txn: &mut Txn, id: NodeId, reason: &str) -> Result<u64, 
 /// # Errors
 /// When the statement fails.
 pub async fn prune(db: &Db) -> Result<u64, DbError> {
-    let done = sqlx::query!("DELETE FROM node_certs WHERE not_after < compute_now() - interval '90 days'").execute(db.pool()).await?;
+    let done = sqlx::query!("DELETE FROM node_certs WHERE not_after < compute_now() - interval '90 days'")
+        .execute(db.pool())
+        .await?;
     Ok(done.rows_affected())
 }
 

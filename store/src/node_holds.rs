@@ -46,7 +46,9 @@ pub async fn place(txn: &mut Txn, id: NodeId, hold: &Hold) -> Result<(), DbError
 /// # Errors
 /// When the statement fails.
 pub async fn lift(txn: &mut Txn, id: NodeId, source: HoldSource) -> Result<bool, DbError> {
-    let done = sqlx::query!("DELETE FROM node_holds WHERE node_id = $1 AND source = $2", id.as_uuid(), source.as_str()).execute(txn.conn()).await?;
+    let done = sqlx::query!("DELETE FROM node_holds WHERE node_id = $1 AND source = $2", id.as_uuid(), source.as_str())
+        .execute(txn.conn())
+        .await?;
     if done.rows_affected() == 0 {
         return Ok(false);
     }
@@ -60,13 +62,17 @@ pub async fn lift(txn: &mut Txn, id: NodeId, source: HoldSource) -> Result<bool,
 /// When the statement fails.
 pub async fn replace_git(txn: &mut Txn, holds: &[(NodeId, Option<Hold>)]) -> Result<(), DbError> {
     let lifted: Vec<uuid::Uuid> = holds.iter().filter(|(_, hold)| hold.is_none()).map(|(id, _)| id.as_uuid()).collect();
-    sqlx::query!("DELETE FROM node_holds WHERE node_id = ANY($1) AND source = 'git'", &lifted).execute(txn.conn()).await?;
-    let placed: Vec<(NodeId, &Hold)> = holds.iter().filter_map(|(id, hold)| hold.as_ref().map(|hold| (*id, hold))).collect();
+    sqlx::query!("DELETE FROM node_holds WHERE node_id = ANY($1) AND source = 'git'", &lifted)
+        .execute(txn.conn())
+        .await?;
+    let placed: Vec<(NodeId, &Hold)> =
+        holds.iter().filter_map(|(id, hold)| hold.as_ref().map(|hold| (*id, hold))).collect();
     let hold_ids: Vec<uuid::Uuid> = placed.iter().map(|_| HoldId::generate().as_uuid()).collect();
     let ids: Vec<uuid::Uuid> = placed.iter().map(|(id, _)| id.as_uuid()).collect();
     let owners: Vec<String> = placed.iter().map(|(_, hold)| hold.owner.clone()).collect();
     let reasons: Vec<String> = placed.iter().map(|(_, hold)| hold.reason.clone()).collect();
-    let untils: Vec<Option<jiff_sqlx::Timestamp>> = placed.iter().map(|(_, hold)| convert::time_column(hold.until)).collect();
+    let untils: Vec<Option<jiff_sqlx::Timestamp>> =
+        placed.iter().map(|(_, hold)| convert::time_column(hold.until)).collect();
     let places: Vec<Option<String>> = placed.iter().map(|(_, hold)| hold.place.clone()).collect();
     sqlx::query!(
         r#"INSERT INTO node_holds (id, node_id, source, owner, reason, until, place)
@@ -93,7 +99,9 @@ pub async fn replace_git(txn: &mut Txn, holds: &[(NodeId, Option<Hold>)]) -> Res
 /// # Errors
 /// When the statement fails.
 pub async fn expire(txn: &mut Txn) -> Result<Vec<NodeId>, DbError> {
-    let mut ids = sqlx::query_scalar!("DELETE FROM node_holds WHERE until <= compute_now() RETURNING node_id").fetch_all(txn.conn()).await?;
+    let mut ids = sqlx::query_scalar!("DELETE FROM node_holds WHERE until <= compute_now() RETURNING node_id")
+        .fetch_all(txn.conn())
+        .await?;
     if !ids.is_empty() {
         ids.sort_unstable();
         ids.dedup();
@@ -107,7 +115,9 @@ pub async fn expire(txn: &mut Txn) -> Result<Vec<NodeId>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn expired(db: &Db) -> Result<Vec<NodeId>, DbError> {
-    let ids = sqlx::query_scalar!("SELECT DISTINCT node_id FROM node_holds WHERE until <= compute_now()").fetch_all(db.pool()).await?;
+    let ids = sqlx::query_scalar!("SELECT DISTINCT node_id FROM node_holds WHERE until <= compute_now()")
+        .fetch_all(db.pool())
+        .await?;
     Ok(ids.into_iter().map(NodeId::from_uuid).collect())
 }
 
@@ -116,7 +126,8 @@ pub async fn expired(db: &Db) -> Result<Vec<NodeId>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn next_end(db: &Db) -> Result<Option<Timestamp>, DbError> {
-    let end = sqlx::query_scalar!("SELECT min(until) FROM node_holds WHERE until IS NOT NULL").fetch_one(db.pool()).await?;
+    let end =
+        sqlx::query_scalar!("SELECT min(until) FROM node_holds WHERE until IS NOT NULL").fetch_one(db.pool()).await?;
     Ok(convert::time(end))
 }
 
@@ -125,9 +136,13 @@ pub async fn next_end(db: &Db) -> Result<Option<Timestamp>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn list(db: &Db, id: NodeId) -> Result<Vec<NodeHold>, DbError> {
-    let rows = sqlx::query_as!(Row, "SELECT source, owner, reason, until, place, created_at FROM node_holds WHERE node_id = $1 ORDER BY source", id.as_uuid())
-        .fetch_all(db.pool())
-        .await?;
+    let rows = sqlx::query_as!(
+        Row,
+        "SELECT source, owner, reason, until, place, created_at FROM node_holds WHERE node_id = $1 ORDER BY source",
+        id.as_uuid()
+    )
+    .fetch_all(db.pool())
+    .await?;
     rows.into_iter().map(Row::read).collect()
 }
 
@@ -136,9 +151,13 @@ pub async fn list(db: &Db, id: NodeId) -> Result<Vec<NodeHold>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn list_locked(txn: &mut Txn, id: NodeId) -> Result<Vec<NodeHold>, DbError> {
-    let rows = sqlx::query_as!(Row, "SELECT source, owner, reason, until, place, created_at FROM node_holds WHERE node_id = $1 ORDER BY source", id.as_uuid())
-        .fetch_all(txn.conn())
-        .await?;
+    let rows = sqlx::query_as!(
+        Row,
+        "SELECT source, owner, reason, until, place, created_at FROM node_holds WHERE node_id = $1 ORDER BY source",
+        id.as_uuid()
+    )
+    .fetch_all(txn.conn())
+    .await?;
     rows.into_iter().map(Row::read).collect()
 }
 

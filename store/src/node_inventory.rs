@@ -22,10 +22,17 @@ pub struct StoredSection {
 /// # Errors
 /// When the statement fails.
 pub async fn list(db: &Db, id: NodeId) -> Result<BTreeMap<InventorySection, StoredSection>, DbError> {
-    let rows = sqlx::query!("SELECT section, digest, doc, observed_at FROM node_inventory WHERE node_id = $1", id.as_uuid()).fetch_all(db.pool()).await?;
+    let rows =
+        sqlx::query!("SELECT section, digest, doc, observed_at FROM node_inventory WHERE node_id = $1", id.as_uuid())
+            .fetch_all(db.pool())
+            .await?;
     rows.into_iter()
         .map(|row| {
-            let section = StoredSection { digest: convert::digest(&row.digest)?, doc: row.doc, observed_at: row.observed_at.to_jiff() };
+            let section = StoredSection {
+                digest: convert::digest(&row.digest)?,
+                doc: row.doc,
+                observed_at: row.observed_at.to_jiff(),
+            };
             Ok((convert::word("inventory section", &row.section)?, section))
         })
         .collect()
@@ -36,8 +43,12 @@ pub async fn list(db: &Db, id: NodeId) -> Result<BTreeMap<InventorySection, Stor
 /// # Errors
 /// When the statement fails.
 pub async fn digests(db: &Db, id: NodeId) -> Result<BTreeMap<InventorySection, Digest>, DbError> {
-    let rows = sqlx::query!("SELECT section, digest FROM node_inventory WHERE node_id = $1", id.as_uuid()).fetch_all(db.pool()).await?;
-    rows.into_iter().map(|row| Ok((convert::word("inventory section", &row.section)?, convert::digest(&row.digest)?))).collect()
+    let rows = sqlx::query!("SELECT section, digest FROM node_inventory WHERE node_id = $1", id.as_uuid())
+        .fetch_all(db.pool())
+        .await?;
+    rows.into_iter()
+        .map(|row| Ok((convert::word("inventory section", &row.section)?, convert::digest(&row.digest)?)))
+        .collect()
 }
 
 /// Stores sections, those that changed.
@@ -45,7 +56,8 @@ pub async fn digests(db: &Db, id: NodeId) -> Result<BTreeMap<InventorySection, D
 /// # Errors
 /// When the statement fails.
 pub async fn upsert(txn: &mut Txn, id: NodeId, sections: &[(InventorySection, Digest, String)]) -> Result<(), DbError> {
-    let sections: BTreeMap<InventorySection, (&Digest, &String)> = sections.iter().map(|(section, digest, doc)| (*section, (digest, doc))).collect();
+    let sections: BTreeMap<InventorySection, (&Digest, &String)> =
+        sections.iter().map(|(section, digest, doc)| (*section, (digest, doc))).collect();
     let names: Vec<String> = sections.keys().map(ToString::to_string).collect();
     let digests: Vec<Vec<u8>> = sections.values().map(|(digest, _)| convert::digest_column(digest)).collect();
     let docs: Vec<String> = sections.values().map(|(_, doc)| (*doc).clone()).collect();
@@ -71,6 +83,8 @@ pub async fn upsert(txn: &mut Txn, id: NodeId, sections: &[(InventorySection, Di
 /// When the statement fails.
 pub async fn remove(txn: &mut Txn, id: NodeId, sections: &[InventorySection]) -> Result<(), DbError> {
     let sections: Vec<String> = sections.iter().map(ToString::to_string).collect();
-    sqlx::query!("DELETE FROM node_inventory WHERE node_id = $1 AND section = ANY($2)", id.as_uuid(), &sections).execute(txn.conn()).await?;
+    sqlx::query!("DELETE FROM node_inventory WHERE node_id = $1 AND section = ANY($2)", id.as_uuid(), &sections)
+        .execute(txn.conn())
+        .await?;
     Ok(())
 }

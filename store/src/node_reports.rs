@@ -56,7 +56,8 @@ pub struct Mark {
 /// # Errors
 /// When a statement fails.
 pub async fn insert(txn: &mut Txn, reports: &[NewReport]) -> Result<Vec<NodeId>, DbError> {
-    let mut sessions: Vec<(uuid::Uuid, i64)> = reports.iter().map(|r| (r.node_id.as_uuid(), r.epoch.to_i64())).collect();
+    let mut sessions: Vec<(uuid::Uuid, i64)> =
+        reports.iter().map(|r| (r.node_id.as_uuid(), r.epoch.to_i64())).collect();
     sessions.sort_unstable();
     sessions.dedup();
     let (ids, epochs): (Vec<uuid::Uuid>, Vec<i64>) = sessions.into_iter().unzip();
@@ -143,7 +144,9 @@ pub async fn remove(txn: &mut Txn, rows: &[i64]) -> Result<(), DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn marks(db: &Db, id: NodeId) -> Result<Vec<Mark>, DbError> {
-    let rows = sqlx::query!("SELECT kind, journal_id, seq FROM node_report_marks WHERE node_id = $1", id.as_uuid()).fetch_all(db.pool()).await?;
+    let rows = sqlx::query!("SELECT kind, journal_id, seq FROM node_report_marks WHERE node_id = $1", id.as_uuid())
+        .fetch_all(db.pool())
+        .await?;
     rows.into_iter()
         .map(|row| {
             Ok(Mark {

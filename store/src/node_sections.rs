@@ -31,7 +31,11 @@ pub async fn list(db: &Db, id: NodeId) -> Result<Vec<NodeSection>, DbError> {
         .map(|row| {
             Ok(NodeSection {
                 section: convert::word("section", &row.section)?,
-                status: SectionStatus { digest: convert::digest(&row.digest)?, state: convert::word("section state", &row.state)?, reason: row.reason },
+                status: SectionStatus {
+                    digest: convert::digest(&row.digest)?,
+                    state: convert::word("section state", &row.state)?,
+                    reason: row.reason,
+                },
                 generation: Generation::from_i64(row.generation),
                 since: row.since.to_jiff(),
             })
@@ -44,12 +48,19 @@ pub async fn list(db: &Db, id: NodeId) -> Result<Vec<NodeSection>, DbError> {
 ///
 /// # Errors
 /// When a statement fails.
-pub async fn replace(txn: &mut Txn, id: NodeId, generation: Generation, sections: &BTreeMap<Section, SectionStatus>) -> Result<(), DbError> {
+pub async fn replace(
+    txn: &mut Txn,
+    id: NodeId,
+    generation: Generation,
+    sections: &BTreeMap<Section, SectionStatus>,
+) -> Result<(), DbError> {
     let names: Vec<String> = sections.keys().map(ToString::to_string).collect();
     let digests: Vec<Vec<u8>> = sections.values().map(|s| convert::digest_column(&s.digest)).collect();
     let states: Vec<String> = sections.values().map(|s| s.state.to_string()).collect();
     let reasons: Vec<String> = sections.values().map(|s| s.reason.clone()).collect();
-    sqlx::query!("DELETE FROM node_sections WHERE node_id = $1 AND section <> ALL ($2)", id.as_uuid(), &names).execute(txn.conn()).await?;
+    sqlx::query!("DELETE FROM node_sections WHERE node_id = $1 AND section <> ALL ($2)", id.as_uuid(), &names)
+        .execute(txn.conn())
+        .await?;
     sqlx::query!(
         r#"INSERT INTO node_sections AS s (node_id, section, digest, state, reason, generation)
            SELECT $1, section, digest, state, reason, $6

@@ -144,9 +144,14 @@ pub async fn record(txn: &mut Txn, records: &[Record<'_>]) -> Result<(), DbError
 /// # Errors
 /// When the statement fails.
 pub async fn find(db: &Db, kind: &str, key: &str) -> Result<Option<Outcome>, DbError> {
-    let row = sqlx::query_as!(Row, "SELECT kind, key, state, reason, message, place, since FROM outcomes WHERE kind = $1 AND key = $2", kind, key)
-        .fetch_optional(db.pool())
-        .await?;
+    let row = sqlx::query_as!(
+        Row,
+        "SELECT kind, key, state, reason, message, place, since FROM outcomes WHERE kind = $1 AND key = $2",
+        kind,
+        key
+    )
+    .fetch_optional(db.pool())
+    .await?;
     Ok(row.map(Outcome::from))
 }
 
@@ -155,9 +160,13 @@ pub async fn find(db: &Db, kind: &str, key: &str) -> Result<Option<Outcome>, DbE
 /// # Errors
 /// When the statement fails.
 pub async fn of_key(db: &Db, key: &str) -> Result<Vec<Outcome>, DbError> {
-    let rows = sqlx::query_as!(Row, "SELECT kind, key, state, reason, message, place, since FROM outcomes WHERE key = $1 ORDER BY kind", key)
-        .fetch_all(db.pool())
-        .await?;
+    let rows = sqlx::query_as!(
+        Row,
+        "SELECT kind, key, state, reason, message, place, since FROM outcomes WHERE key = $1 ORDER BY kind",
+        key
+    )
+    .fetch_all(db.pool())
+    .await?;
     Ok(rows.into_iter().map(Outcome::from).collect())
 }
 

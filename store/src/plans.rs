@@ -83,7 +83,9 @@ pub struct NewPlan {
 /// # Errors
 /// When a statement fails.
 pub async fn insert(txn: &mut Txn, plan: &NewPlan) -> Result<(), DbError> {
-    sqlx::query!("UPDATE plans SET state = 'superseded' WHERE source = $1 AND state = 'open'", plan.source).execute(txn.conn()).await?;
+    sqlx::query!("UPDATE plans SET state = 'superseded' WHERE source = $1 AND state = 'open'", plan.source)
+        .execute(txn.conn())
+        .await?;
     sqlx::query!(
         "INSERT INTO plans (id, source, commit, base_commit, digest, state, doc) VALUES ($1, $2, $3, $4, $5, 'open', $6)",
         plan.id.as_uuid(),
@@ -112,9 +114,13 @@ pub async fn set_state(txn: &mut Txn, id: PlanId, state: PlanState) -> Result<()
 /// # Errors
 /// When the statement fails.
 pub async fn find(db: &Db, id: PlanId) -> Result<Option<Plan>, DbError> {
-    let row = sqlx::query_as!(Row, "SELECT id, source, commit, base_commit, digest, state, doc, created_at FROM plans WHERE id = $1", id.as_uuid())
-        .fetch_optional(db.pool())
-        .await?;
+    let row = sqlx::query_as!(
+        Row,
+        "SELECT id, source, commit, base_commit, digest, state, doc, created_at FROM plans WHERE id = $1",
+        id.as_uuid()
+    )
+    .fetch_optional(db.pool())
+    .await?;
     row.map(Row::read).transpose()
 }
 

@@ -60,9 +60,13 @@ pub(crate) async fn send(pool: &PgPool, pokes: BTreeSet<Poke>) {
         return;
     }
     let payloads: Vec<String> = pokes.iter().map(ToString::to_string).collect();
-    let sent = sqlx::query!(r#"SELECT count(pg_notify($1, payload)) AS "count!" FROM UNNEST($2::text[]) AS payload"#, CHANNEL, &payloads)
-        .fetch_one(pool)
-        .await;
+    let sent = sqlx::query!(
+        r#"SELECT count(pg_notify($1, payload)) AS "count!" FROM UNNEST($2::text[]) AS payload"#,
+        CHANNEL,
+        &payloads
+    )
+    .fetch_one(pool)
+    .await;
     if let Err(error) = sent {
         tracing::debug!(%error, "a poke was lost");
     }

@@ -88,9 +88,12 @@ pub async fn insert_targets(txn: &mut Txn, targets: &[Target]) -> Result<(), DbE
 /// # Errors
 /// When the statement fails.
 pub async fn find_target(db: &Db, digest: &Digest) -> Result<Option<Target>, DbError> {
-    let row = sqlx::query!("SELECT digest, pool, profile, doc FROM targets WHERE digest = $1", convert::digest_column(digest))
-        .fetch_optional(db.pool())
-        .await?;
+    let row = sqlx::query!(
+        "SELECT digest, pool, profile, doc FROM targets WHERE digest = $1",
+        convert::digest_column(digest)
+    )
+    .fetch_optional(db.pool())
+    .await?;
     row.map(|row| {
         Ok(Target {
             digest: convert::digest(&row.digest)?,
@@ -266,7 +269,8 @@ impl Row {
             owner_tenant: self.owner_tenant,
             policy: self.policy,
             target: convert::maybe_digest(self.target_digest)?,
-            profile_targets: serde_json::from_value(self.profile_targets).map_err(|e| DbError::corrupt("profile targets", e))?,
+            profile_targets: serde_json::from_value(self.profile_targets)
+                .map_err(|e| DbError::corrupt("profile targets", e))?,
             revision: self.revision.map(RevisionId::from_uuid),
             updated_at: self.updated_at.to_jiff(),
         })

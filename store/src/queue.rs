@@ -107,7 +107,11 @@ pub struct Settlement<'a> {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn enqueue<K: ToString>(txn: &mut Txn, kind: &Kind, keys: impl IntoIterator<Item = K>) -> Result<(), DbError> {
+pub async fn enqueue<K: ToString>(
+    txn: &mut Txn,
+    kind: &Kind,
+    keys: impl IntoIterator<Item = K>,
+) -> Result<(), DbError> {
     // Sorted, so that two transactions lock the same keys in the same order.
     let mut keys: Vec<String> = keys.into_iter().map(|key| key.to_string()).collect();
     keys.sort_unstable();
@@ -198,12 +202,21 @@ pub async fn settle(txn: &mut Txn, settlements: &[Settlement<'_>]) -> Result<usi
     let keys: Vec<String> = sorted.iter().map(|s| s.claim.key.clone()).collect();
     let generations: Vec<i64> = sorted.iter().map(|s| s.claim.generation.to_i64()).collect();
     let epochs: Vec<i64> = sorted.iter().map(|s| s.claim.lease.epoch.to_i64()).collect();
-    let rests: Vec<Option<f64>> = sorted.iter().map(|s| s.verdict.rest(s.claim.attempts).map(convert::millis)).collect();
+    let rests: Vec<Option<f64>> =
+        sorted.iter().map(|s| s.verdict.rest(s.claim.attempts).map(convert::millis)).collect();
     let failed: Vec<bool> = sorted.iter().map(|s| matches!(s.verdict, Verdict::Failed { .. })).collect();
 
+    // Locked in the order in which `enqueue` locks, so that neither waits for the other in a circle.
     let removed = sqlx::query!(
-        r#"DELETE FROM work_queue q
-           USING UNNEST($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::float8[]) AS s (kind, key, generation, epoch, rest)
+        r#"WITH s AS MATERIALIZED (
+               SELECT s.*
+               FROM UNNEST($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::float8[]) AS s (kind, key, generation, epoch, rest)
+               JOIN work_queue q ON q.kind = s.kind AND q.key = s.key
+               ORDER BY s.kind COLLATE "C", s.key COLLATE "C"
+               FOR UPDATE OF q
+           )
+           DELETE FROM work_queue q
+           USING s
            WHERE q.kind = s.kind AND q.key = s.key
              AND q.claimed_by = $1 AND q.claim_epoch = s.epoch
              AND EXISTS (SELECT FROM leases l WHERE l.name = q.lease AND l.holder = $1 AND l.epoch = s.epoch)
@@ -243,8 +256,11 @@ pub async fn settle(txn: &mut Txn, settlements: &[Settlement<'_>]) -> Result<usi
     )
     .fetch_all(txn.conn())
     .await?;
-    let good: std::collections::BTreeSet<(&str, &str)> =
-        removed.iter().map(|r| (r.kind.as_str(), r.key.as_str())).chain(kept.iter().map(|r| (r.kind.as_str(), r.key.as_str()))).collect();
+    let good: std::collections::BTreeSet<(&str, &str)> = removed
+        .iter()
+        .map(|r| (r.kind.as_str(), r.key.as_str()))
+        .chain(kept.iter().map(|r| (r.kind.as_str(), r.key.as_str())))
+        .collect();
     let records: Vec<outcomes::Record<'_>> = sorted
         .iter()
         .filter(|s| good.contains(&(s.claim.kind.as_str(), s.claim.key.as_str())))
@@ -302,6 +318,8 @@ pub async fn next_due(db: &Db, worker: WorkerId, kinds: &[&str]) -> Result<Optio
 /// # Errors
 /// When the statement fails.
 pub async fn depth(db: &Db) -> Result<Vec<(String, u64)>, DbError> {
-    let rows = sqlx::query!(r#"SELECT kind, count(*) AS "count!" FROM work_queue GROUP BY kind ORDER BY kind"#).fetch_all(db.pool()).await?;
+    let rows = sqlx::query!(r#"SELECT kind, count(*) AS "count!" FROM work_queue GROUP BY kind ORDER BY kind"#)
+        .fetch_all(db.pool())
+        .await?;
     Ok(rows.into_iter().map(|row| (row.kind, u64::try_from(row.count).unwrap_or(0))).collect())
 }

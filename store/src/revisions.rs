@@ -207,7 +207,8 @@ pub async fn latest(db: &Db) -> Result<Option<Revision>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn latest_seq(txn: &mut Txn) -> Result<u64, DbError> {
-    let seq = sqlx::query_scalar!(r#"SELECT COALESCE(max(seq), 0) AS "seq!" FROM revisions"#).fetch_one(txn.conn()).await?;
+    let seq =
+        sqlx::query_scalar!(r#"SELECT COALESCE(max(seq), 0) AS "seq!" FROM revisions"#).fetch_one(txn.conn()).await?;
     Ok(u64::try_from(seq).unwrap_or(0))
 }
 

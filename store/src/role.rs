@@ -26,7 +26,8 @@ pub struct UnknownRole(pub String);
 
 impl Role {
     /// Every role.
-    pub const ALL: [Self; 6] = [Self::Api, Self::Source, Self::Controllers, Self::Scheduler, Self::Sinks, Self::Gateway];
+    pub const ALL: [Self; 6] =
+        [Self::Api, Self::Source, Self::Controllers, Self::Scheduler, Self::Sinks, Self::Gateway];
 
     /// The word people write.
     #[must_use]
@@ -52,6 +53,9 @@ impl FromStr for Role {
     type Err = UnknownRole;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|role| role.as_str() == text).ok_or_else(|| UnknownRole(text.chars().take(40).collect()))
+        Self::ALL
+            .into_iter()
+            .find(|role| role.as_str() == text)
+            .ok_or_else(|| UnknownRole(text.chars().take(40).collect()))
     }
 }

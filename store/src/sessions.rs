@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use schema::{
     generation::{Epoch, Generation, IdentityGeneration},
     id::{BootId, GatewayId, JournalId, NodeId},
-    node::{
-        Connectivity,
-        connectivity::UNREACHABLE_AFTER,
-    },
+    node::{Connectivity, connectivity::UNREACHABLE_AFTER},
     time::{Duration, Timestamp},
 };
 
@@ -72,11 +69,14 @@ pub enum OpenError {
 /// [`OpenError`] says why the node may not have one.
 pub async fn open(txn: &mut Txn, session: &SessionOpen) -> Result<Opened, OpenError> {
     let id = session.node_id.as_uuid();
-    let node = sqlx::query!("SELECT identity_generation, provision_state, generation FROM nodes WHERE id = $1 FOR NO KEY UPDATE", id)
-        .fetch_optional(txn.conn())
-        .await
-        .map_err(DbError::from)?
-        .ok_or(OpenError::Unknown(session.node_id))?;
+    let node = sqlx::query!(
+        "SELECT identity_generation, provision_state, generation FROM nodes WHERE id = $1 FOR NO KEY UPDATE",
+        id
+    )
+    .fetch_optional(txn.conn())
+    .await
+    .map_err(DbError::from)?
+    .ok_or(OpenError::Unknown(session.node_id))?;
     if node.provision_state == "retired" {
         return Err(OpenError::Retired);
     }
@@ -84,7 +84,10 @@ pub async fn open(txn: &mut Txn, session: &SessionOpen) -> Result<Opened, OpenEr
     if current != session.identity_generation {
         return Err(OpenError::Revoked { presented: session.identity_generation, current });
     }
-    let before = sqlx::query!("SELECT boot_id, journal_id FROM sessions WHERE node_id = $1", id).fetch_optional(txn.conn()).await.map_err(DbError::from)?;
+    let before = sqlx::query!("SELECT boot_id, journal_id FROM sessions WHERE node_id = $1", id)
+        .fetch_optional(txn.conn())
+        .await
+        .map_err(DbError::from)?;
     let epoch = sqlx::query_scalar!(
         r#"INSERT INTO sessions AS s (node_id, epoch, gateway_id, boot_id, journal_id, identity_generation, version, described)
            VALUES ($1, 1, $2, $3, $4, $5, $6, $7)
@@ -136,12 +139,22 @@ pub async fn open(txn: &mut Txn, session: &SessionOpen) -> Result<Opened, OpenEr
 pub async fn close(txn: &mut Txn, sessions: &[(NodeId, Epoch)]) -> Result<Vec<NodeId>, DbError> {
     let (ids, epochs) = columns(sessions);
     // Nodes first, as `open` does: the same order of locks.
-    sqlx::query!("SELECT id FROM nodes WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE", &ids).fetch_all(txn.conn()).await?;
+    sqlx::query!("SELECT id FROM nodes WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE", &ids)
+        .fetch_all(txn.conn())
+        .await?;
     let closed = sqlx::query_scalar!(
-        r#"UPDATE sessions s
+        r#"WITH c AS MATERIALIZED (
+               SELECT s.node_id
+               FROM sessions s
+               JOIN UNNEST($1::uuid[], $2::bigint[]) AS c (node_id, epoch) ON s.node_id = c.node_id AND s.epoch = c.epoch
+               WHERE s.disconnected_at IS NULL
+               ORDER BY s.node_id
+               FOR NO KEY UPDATE OF s
+           )
+           UPDATE sessions s
            SET disconnected_at = compute_now()
-           FROM UNNEST($1::uuid[], $2::bigint[]) AS c (node_id, epoch)
-           WHERE s.node_id = c.node_id AND s.epoch = c.epoch AND s.disconnected_at IS NULL
+           FROM c
+           WHERE s.node_id = c.node_id
            RETURNING s.node_id"#,
         &ids,
         &epochs,
@@ -165,10 +178,18 @@ pub async fn close(txn: &mut Txn, sessions: &[(NodeId, Epoch)]) -> Result<Vec<No
 pub async fn beat(db: &Db, sessions: &[(NodeId, Epoch)]) -> Result<Vec<NodeId>, DbError> {
     let (ids, epochs) = columns(sessions);
     let heard = sqlx::query_scalar!(
-        r#"UPDATE sessions s
+        r#"WITH b AS MATERIALIZED (
+               SELECT s.node_id
+               FROM sessions s
+               JOIN UNNEST($1::uuid[], $2::bigint[]) AS b (node_id, epoch) ON s.node_id = b.node_id AND s.epoch = b.epoch
+               WHERE s.disconnected_at IS NULL
+               ORDER BY s.node_id
+               FOR NO KEY UPDATE OF s
+           )
+           UPDATE sessions s
            SET last_seen = compute_now()
-           FROM UNNEST($1::uuid[], $2::bigint[]) AS b (node_id, epoch)
-           WHERE s.node_id = b.node_id AND s.epoch = b.epoch AND s.disconnected_at IS NULL
+           FROM b
+           WHERE s.node_id = b.node_id
            RETURNING s.node_id"#,
         &ids,
         &epochs,
@@ -227,7 +248,11 @@ pub async fn check(db: &Db, sessions: &[(NodeId, Vec<u8>)]) -> Result<Vec<Sessio
                 spec_signed_at: convert::time(row.spec_signed_at),
                 identity_generation: IdentityGeneration::from_i64(row.identity_generation),
                 revoked: row.revoked,
-                inventory_wanted: row.inventory_wanted.iter().map(|text| convert::word("inventory section", text)).collect::<Result<_, _>>()?,
+                inventory_wanted: row
+                    .inventory_wanted
+                    .iter()
+                    .map(|text| convert::word("inventory section", text))
+                    .collect::<Result<_, _>>()?,
             })
         })
         .collect()
@@ -291,7 +316,11 @@ pub async fn find(db: &Db, id: NodeId) -> Result<Option<Session>, DbError> {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn judge(txn: &mut Txn, graces: &BTreeMap<String, Duration>, default: Duration) -> Result<Vec<(NodeId, Connectivity)>, DbError> {
+pub async fn judge(
+    txn: &mut Txn,
+    graces: &BTreeMap<String, Duration>,
+    default: Duration,
+) -> Result<Vec<(NodeId, Connectivity)>, DbError> {
     let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::from(i32::MAX)) as f64;
     let pools: Vec<String> = graces.keys().cloned().collect();
     let lengths: Vec<f64> = graces.values().map(|grace| seconds(*grace)).collect();
@@ -338,7 +367,9 @@ pub async fn judge(txn: &mut Txn, graces: &BTreeMap<String, Duration>, default: 
     )
     .fetch_all(txn.conn())
     .await?;
-    rows.into_iter().map(|row| Ok((NodeId::from_uuid(row.id), convert::word("connectivity", &row.connectivity)?))).collect()
+    rows.into_iter()
+        .map(|row| Ok((NodeId::from_uuid(row.id), convert::word("connectivity", &row.connectivity)?)))
+        .collect()
 }
 
 /// How many nodes are in each state of connectivity, retired ones left out.
@@ -349,12 +380,11 @@ pub async fn count_by_connectivity(db: &Db) -> Result<BTreeMap<Connectivity, u64
     let rows = sqlx::query!(r#"SELECT connectivity, count(*) AS "count!" FROM nodes WHERE provision_state <> 'retired' GROUP BY connectivity"#)
         .fetch_all(db.pool())
         .await?;
-    rows.into_iter().map(|row| Ok((convert::word("connectivity", &row.connectivity)?, u64::try_from(row.count).unwrap_or(0)))).collect()
+    rows.into_iter()
+        .map(|row| Ok((convert::word("connectivity", &row.connectivity)?, u64::try_from(row.count).unwrap_or(0))))
+        .collect()
 }
 
 fn columns(sessions: &[(NodeId, Epoch)]) -> (Vec<uuid::Uuid>, Vec<i64>) {
-    // Sorted, so that two batches lock the same rows in the same order.
-    let mut sessions = sessions.to_vec();
-    sessions.sort_unstable();
-    sessions.into_iter().map(|(id, epoch)| (id.as_uuid(), epoch.to_i64())).unzip()
+    sessions.iter().map(|(id, epoch)| (id.as_uuid(), epoch.to_i64())).unzip()
 }

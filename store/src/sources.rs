@@ -136,12 +136,21 @@ pub async fn list(db: &Db) -> Result<Vec<Source>, DbError> {
 ///
 /// # Errors
 /// [`AdvanceError::Moved`] when the stage is elsewhere.
-pub async fn advance(txn: &mut Txn, name: &str, stage: Stage, expected: Option<&str>, commit: &str) -> Result<(), AdvanceError> {
-    let stored = sqlx::query!("SELECT remote_commit, verified_commit, planned_commit, applied_commit FROM sources WHERE name = $1 FOR UPDATE", name)
-        .fetch_optional(txn.conn())
-        .await
-        .map_err(DbError::from)?
-        .ok_or_else(|| AdvanceError::Missing(name.to_owned()))?;
+pub async fn advance(
+    txn: &mut Txn,
+    name: &str,
+    stage: Stage,
+    expected: Option<&str>,
+    commit: &str,
+) -> Result<(), AdvanceError> {
+    let stored = sqlx::query!(
+        "SELECT remote_commit, verified_commit, planned_commit, applied_commit FROM sources WHERE name = $1 FOR UPDATE",
+        name
+    )
+    .fetch_optional(txn.conn())
+    .await
+    .map_err(DbError::from)?
+    .ok_or_else(|| AdvanceError::Missing(name.to_owned()))?;
     let found = match stage {
         Stage::Remote => stored.remote_commit,
         Stage::Verified => stored.verified_commit,
@@ -155,10 +164,42 @@ pub async fn advance(txn: &mut Txn, name: &str, stage: Stage, expected: Option<&
         return Ok(());
     }
     let done = match stage {
-        Stage::Remote => sqlx::query!("UPDATE sources SET remote_commit = $2, remote_at = compute_now() WHERE name = $1", name, commit).execute(txn.conn()).await,
-        Stage::Verified => sqlx::query!("UPDATE sources SET verified_commit = $2, verified_at = compute_now() WHERE name = $1", name, commit).execute(txn.conn()).await,
-        Stage::Planned => sqlx::query!("UPDATE sources SET planned_commit = $2, planned_at = compute_now() WHERE name = $1", name, commit).execute(txn.conn()).await,
-        Stage::Applied => sqlx::query!("UPDATE sources SET applied_commit = $2, applied_at = compute_now() WHERE name = $1", name, commit).execute(txn.conn()).await,
+        Stage::Remote => {
+            sqlx::query!(
+                "UPDATE sources SET remote_commit = $2, remote_at = compute_now() WHERE name = $1",
+                name,
+                commit
+            )
+            .execute(txn.conn())
+            .await
+        }
+        Stage::Verified => {
+            sqlx::query!(
+                "UPDATE sources SET verified_commit = $2, verified_at = compute_now() WHERE name = $1",
+                name,
+                commit
+            )
+            .execute(txn.conn())
+            .await
+        }
+        Stage::Planned => {
+            sqlx::query!(
+                "UPDATE sources SET planned_commit = $2, planned_at = compute_now() WHERE name = $1",
+                name,
+                commit
+            )
+            .execute(txn.conn())
+            .await
+        }
+        Stage::Applied => {
+            sqlx::query!(
+                "UPDATE sources SET applied_commit = $2, applied_at = compute_now() WHERE name = $1",
+                name,
+                commit
+            )
+            .execute(txn.conn())
+            .await
+        }
     };
     done.map_err(DbError::from)?;
     Ok(())
@@ -168,7 +209,13 @@ pub async fn advance(txn: &mut Txn, name: &str, stage: Stage, expected: Option<&
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn set_state(txn: &mut Txn, name: &str, state: &str, reason: Option<&str>, detail: Option<&serde_json::Value>) -> Result<(), DbError> {
+pub async fn set_state(
+    txn: &mut Txn,
+    name: &str,
+    state: &str,
+    reason: Option<&str>,
+    detail: Option<&serde_json::Value>,
+) -> Result<(), DbError> {
     sqlx::query!(
         r#"UPDATE sources
            SET since = CASE WHEN (state, reason) IS NOT DISTINCT FROM ($2, $3) THEN since ELSE compute_now() END,
@@ -189,7 +236,9 @@ pub async fn set_state(txn: &mut Txn, name: &str, state: &str, reason: Option<&s
 /// # Errors
 /// When the statement fails.
 pub async fn set_branch(txn: &mut Txn, name: &str, branch: &str) -> Result<(), DbError> {
-    sqlx::query!("UPDATE sources SET branch = $2 WHERE name = $1 AND branch <> $2", name, branch).execute(txn.conn()).await?;
+    sqlx::query!("UPDATE sources SET branch = $2 WHERE name = $1 AND branch <> $2", name, branch)
+        .execute(txn.conn())
+        .await?;
     Ok(())
 }
 
@@ -198,7 +247,13 @@ pub async fn set_branch(txn: &mut Txn, name: &str, branch: &str) -> Result<(), D
 /// # Errors
 /// When the statement fails.
 pub async fn accept(txn: &mut Txn, name: &str, commit: Option<&str>) -> Result<(), DbError> {
-    sqlx::query!("UPDATE sources SET accepted_commit = $2 WHERE name = $1 AND accepted_commit IS DISTINCT FROM $2", name, commit).execute(txn.conn()).await?;
+    sqlx::query!(
+        "UPDATE sources SET accepted_commit = $2 WHERE name = $1 AND accepted_commit IS DISTINCT FROM $2",
+        name,
+        commit
+    )
+    .execute(txn.conn())
+    .await?;
     txn.poke(Poke::Source(name.to_owned()));
     Ok(())
 }
@@ -241,7 +296,8 @@ struct Row {
 
 impl From<Row> for Source {
     fn from(row: Row) -> Self {
-        let at = |commit: Option<String>, at: Option<jiff_sqlx::Timestamp>| Some(At { commit: commit?, at: at?.to_jiff() });
+        let at =
+            |commit: Option<String>, at: Option<jiff_sqlx::Timestamp>| Some(At { commit: commit?, at: at?.to_jiff() });
         Self {
             name: row.name,
             url: row.url,

@@ -69,14 +69,16 @@ impl TestDb {
         let mut offset = self.offset.lock().await;
         *offset += by;
         let mut admin = admin(tokio::task::spawn_blocking(server).await.expect("the test server runs")).await;
-        let set = format!("ALTER DATABASE {} SET compute.clock_offset = '{} milliseconds'", self.name, offset.as_millis());
+        let set =
+            format!("ALTER DATABASE {} SET compute.clock_offset = '{} milliseconds'", self.name, offset.as_millis());
         admin.execute(AssertSqlSafe(set)).await.expect("the clock moves");
         loop {
-            let left: i64 = sqlx::query_scalar("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = $1")
-                .bind(&self.name)
-                .fetch_one(&mut admin)
-                .await
-                .expect("connections are cut");
+            let left: i64 =
+                sqlx::query_scalar("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = $1")
+                    .bind(&self.name)
+                    .fetch_one(&mut admin)
+                    .await
+                    .expect("connections are cut");
             if left == 0 {
                 break;
             }
@@ -92,7 +94,10 @@ impl TestDb {
     pub async fn close(self) {
         self.db.close().await;
         let mut admin = admin(tokio::task::spawn_blocking(server).await.expect("the test server runs")).await;
-        admin.execute(AssertSqlSafe(format!("DROP DATABASE {} WITH (FORCE)", self.name))).await.expect("a database is dropped");
+        admin
+            .execute(AssertSqlSafe(format!("DROP DATABASE {} WITH (FORCE)", self.name)))
+            .await
+            .expect("a database is dropped");
         admin.close().await.expect("a connection closes");
     }
 }
@@ -140,7 +145,15 @@ async fn start() -> Server {
 fn sweeper(dir: &PathBuf) -> io::Result<Child> {
     use std::os::unix::process::CommandExt;
     let script = r#"cat >/dev/null; for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do rm -rf "$0" 2>/dev/null; [ -e "$0" ] || exit 0; sleep 0.2; done"#;
-    Command::new("sh").arg("-c").arg(script).arg(dir).process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+    Command::new("sh")
+        .arg("-c")
+        .arg(script)
+        .arg(dir)
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
 }
 
 /// A migrated database to clone, made once per server and set of migrations.
@@ -149,16 +162,23 @@ async fn template(config: &DbConfig) -> String {
     let mut admin = PgConnection::connect_with(&config.options).await.expect("the test server accepts connections");
     // Test processes that share a server take turns.
     admin.execute("SELECT pg_advisory_lock(727274)").await.expect("a lock");
-    let ready: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1 AND datistemplate)")
-        .bind(&name)
-        .fetch_one(&mut admin)
-        .await
-        .expect("databases are listed");
+    let ready: bool =
+        sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1 AND datistemplate)")
+            .bind(&name)
+            .fetch_one(&mut admin)
+            .await
+            .expect("databases are listed");
     if !ready {
-        admin.execute(AssertSqlSafe(format!("DROP DATABASE IF EXISTS {name}"))).await.expect("a half template is dropped");
+        admin
+            .execute(AssertSqlSafe(format!("DROP DATABASE IF EXISTS {name}")))
+            .await
+            .expect("a half template is dropped");
         migrate::create_database(&mut admin, &name, None).await.expect("a database is created");
         migrate::run(&config.clone().with_database(&name)).await.expect("migrations run");
-        admin.execute(AssertSqlSafe(format!("ALTER DATABASE {name} IS_TEMPLATE true"))).await.expect("a template is marked");
+        admin
+            .execute(AssertSqlSafe(format!("ALTER DATABASE {name} IS_TEMPLATE true")))
+            .await
+            .expect("a template is marked");
     }
     admin.close().await.expect("a connection closes");
     name

@@ -34,7 +34,11 @@ pub(super) fn find(data_dir: &Path) -> Result<Binaries, EmbeddedError> {
     }
     let Some((highest, dir)) = by_major.last_key_value() else {
         let looked: Vec<String> = places.iter().map(|dir| dir.display().to_string()).collect();
-        let looked = if looked.is_empty() { "/usr/lib/postgresql, /usr/pgsql-* and PATH have none".to_owned() } else { format!("looked in {}", looked.join(", ")) };
+        let looked = if looked.is_empty() {
+            "/usr/lib/postgresql, /usr/pgsql-* and PATH have none".to_owned()
+        } else {
+            format!("looked in {}", looked.join(", "))
+        };
         return Err(EmbeddedError::NotFound { looked });
     };
     let Some(data) = data_major(data_dir) else {
@@ -58,7 +62,10 @@ fn places() -> Vec<PathBuf> {
     }
     let below = |root: &str, matches: fn(&str) -> bool| -> Vec<PathBuf> {
         let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
-        entries.filter(|entry| entry.file_name().to_str().is_some_and(matches)).map(|entry| entry.path().join("bin")).collect()
+        entries
+            .filter(|entry| entry.file_name().to_str().is_some_and(matches))
+            .map(|entry| entry.path().join("bin"))
+            .collect()
     };
     let mut places = below("/usr/lib/postgresql", |name| name.bytes().all(|byte| byte.is_ascii_digit()));
     places.extend(below("/usr", |name| name.starts_with("pgsql-")));
@@ -75,7 +82,8 @@ fn places() -> Vec<PathBuf> {
 }
 
 fn major(dir: &Path) -> Option<u32> {
-    let output = Command::new(dir.join("postgres")).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let output =
+        Command::new(dir.join("postgres")).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let version = text.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
     version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()

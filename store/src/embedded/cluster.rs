@@ -84,7 +84,11 @@ impl Cluster {
         for locale in ["C.UTF-8", "C"] {
             let mut initdb = self.identity.command(&self.binaries.dir.join("initdb"), &self.dir);
             initdb.args(["-U", NAME, "--auth=scram-sha-256", "--encoding=UTF8", "--no-instructions"]);
-            initdb.arg(format!("--locale={locale}")).arg(format!("--pwfile={}", self.dir.join("password").display())).arg("-D").arg(&fresh);
+            initdb
+                .arg(format!("--locale={locale}"))
+                .arg(format!("--pwfile={}", self.dir.join("password").display()))
+                .arg("-D")
+                .arg(&fresh);
             if self.fast {
                 initdb.arg("--no-sync");
             }
@@ -100,7 +104,8 @@ impl Cluster {
     /// The server, ready to be spawned.
     pub(super) fn server(&self) -> Result<Command, EmbeddedError> {
         let path = self.dir.join("log");
-        let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(EmbeddedError::io(&path))?;
+        let log =
+            OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(EmbeddedError::io(&path))?;
         if log.metadata().is_ok_and(|meta| meta.len() > 10 * 1024 * 1024) {
             log.set_len(0).map_err(EmbeddedError::io(&path))?;
         }
@@ -116,12 +121,28 @@ impl Cluster {
             "timezone=UTC",
             "jit=off",
         ];
-        let fast = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0", "shared_buffers=64MB", "autovacuum=off"];
+        let fast = [
+            "fsync=off",
+            "synchronous_commit=off",
+            "full_page_writes=off",
+            "wal_level=minimal",
+            "max_wal_senders=0",
+            "shared_buffers=64MB",
+            "autovacuum=off",
+        ];
         for setting in settings.iter().chain(fast.iter().filter(|_| self.fast)) {
             server.arg("-c").arg(setting);
         }
         server.stdout(Stdio::null()).stderr(log);
         Ok(server)
+    }
+
+    /// Removes what lies outside the directory, once the server has ended.
+    pub(super) fn clean(&self) {
+        if self.socket != self.dir {
+            // Whatever is left is made again at the next start.
+            let _left = fs::remove_dir_all(&self.socket);
+        }
     }
 
     /// The end of the server's log, for an error.
@@ -145,7 +166,13 @@ fn make_private(dir: &Path) -> Result<(), EmbeddedError> {
 
 fn lock(dir: &Path) -> Result<File, EmbeddedError> {
     let path = dir.join("lock");
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path).map_err(EmbeddedError::io(&path))?;
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(EmbeddedError::io(&path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => Err(EmbeddedError::InUse(dir.display().to_string())),
@@ -164,7 +191,9 @@ fn end_orphan(data: &Path) {
         let ours = command.split(|byte| *byte == 0).any(|argument| argument == data.as_os_str().as_encoded_bytes());
         ours.then(|| Pid::from_raw(pid))
     };
-    for (signal, patience) in [(None, 2), (Some(Signal::SIGINT), 10), (Some(Signal::SIGQUIT), 5), (Some(Signal::SIGKILL), 2)] {
+    for (signal, patience) in
+        [(None, 2), (Some(Signal::SIGINT), 10), (Some(Signal::SIGQUIT), 5), (Some(Signal::SIGKILL), 2)]
+    {
         let Some(pid) = running() else { return };
         if let Some(signal) = signal {
             tracing::warn!(%pid, %signal, "stopping the postgresql of a parent that is gone");
@@ -183,7 +212,9 @@ fn socket_dir(dir: &Path, identity: &Identity) -> Result<PathBuf, EmbeddedError>
         return Ok(dir.to_owned());
     }
     let short = Digest::of(dir.as_os_str().as_encoded_bytes()).short();
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|runtime| runtime.as_os_str().len() < 60 && !nix::unistd::geteuid().is_root());
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|runtime| runtime.as_os_str().len() < 60 && !nix::unistd::geteuid().is_root());
     let socket = runtime.unwrap_or_else(std::env::temp_dir).join(format!("better-compute-{short}"));
     make_private(&socket)?;
     let owner = socket.metadata().map_err(EmbeddedError::io(&socket))?.uid();
@@ -208,7 +239,13 @@ fn password(dir: &Path, identity: &Identity) -> Result<String, EmbeddedError> {
     }
     let text = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
     let fresh = dir.join("password.new");
-    let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&fresh).map_err(EmbeddedError::io(&fresh))?;
+    let mut file = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&fresh)
+        .map_err(EmbeddedError::io(&fresh))?;
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(EmbeddedError::io(&fresh))?;
     identity.own(&fresh)?;
     fs::rename(&fresh, &path).map_err(EmbeddedError::io(&path))?;

@@ -39,7 +39,11 @@ impl Identity {
             return Ok(Self::Same);
         }
         if let Ok(data) = data_dir.metadata() {
-            return Ok(if data.uid() == 0 { Self::Namespace } else { Self::Other { uid: data.uid(), gid: data.gid() } });
+            return Ok(if data.uid() == 0 {
+                Self::Namespace
+            } else {
+                Self::Other { uid: data.uid(), gid: data.gid() }
+            });
         }
         let user = ["postgres", "nobody"].into_iter().find_map(|name| User::from_name(name).ok().flatten());
         let name = user.as_ref().map_or_else(|| "postgres".to_owned(), |user| user.name.clone());
@@ -68,7 +72,13 @@ impl Identity {
     /// A program of the server, as this identity, with nothing of this process's environment.
     pub(super) fn command(&self, program: &Path, cwd: &Path) -> Command {
         let mut command = Command::new(program);
-        command.env_clear().env("PATH", "/usr/bin:/bin").env("LC_ALL", "C.UTF-8").env("TZ", "UTC").current_dir(cwd).stdin(Stdio::null());
+        command
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("LC_ALL", "C.UTF-8")
+            .env("TZ", "UTC")
+            .current_dir(cwd)
+            .stdin(Stdio::null());
         match self {
             Self::Same => {}
             Self::Other { uid, gid } => {

@@ -48,6 +48,7 @@ impl Supervisor {
         let watched = Arc::clone(&state);
         let thread = thread::Builder::new().name("postgresql".to_owned()).spawn(move || {
             watch(&cluster, &watched);
+            cluster.clean();
             // Nobody waits when the supervisor was dropped.
             let _dropped = done.send(());
         });

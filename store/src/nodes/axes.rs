@@ -66,7 +66,9 @@ pub async fn set_maintenance(txn: &mut Txn, id: NodeId, reason: Option<&str>) ->
 /// # Errors
 /// When the statement fails.
 pub async fn set_power(txn: &mut Txn, id: NodeId, power: Power) -> Result<(), DbError> {
-    sqlx::query!("UPDATE nodes SET power = $2 WHERE id = $1 AND power <> $2", id.as_uuid(), power.as_str()).execute(txn.conn()).await?;
+    sqlx::query!("UPDATE nodes SET power = $2 WHERE id = $1 AND power <> $2", id.as_uuid(), power.as_str())
+        .execute(txn.conn())
+        .await?;
     Ok(())
 }
 
@@ -109,9 +111,13 @@ pub async fn set_no_schedule(txn: &mut Txn, id: NodeId, reasons: &[NoScheduleRea
     let mut reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
     reasons.sort_unstable();
     reasons.dedup();
-    sqlx::query!("UPDATE nodes SET no_schedule_reasons = $2 WHERE id = $1 AND no_schedule_reasons <> $2", id.as_uuid(), &reasons)
-        .execute(txn.conn())
-        .await?;
+    sqlx::query!(
+        "UPDATE nodes SET no_schedule_reasons = $2 WHERE id = $1 AND no_schedule_reasons <> $2",
+        id.as_uuid(),
+        &reasons
+    )
+    .execute(txn.conn())
+    .await?;
     Ok(())
 }
 
@@ -121,9 +127,13 @@ pub async fn set_no_schedule(txn: &mut Txn, id: NodeId, reasons: &[NoScheduleRea
 /// When the statement fails.
 pub async fn set_inventory_wanted(txn: &mut Txn, id: NodeId, sections: &[InventorySection]) -> Result<(), DbError> {
     let sections: Vec<String> = sections.iter().map(ToString::to_string).collect();
-    let done = sqlx::query!("UPDATE nodes SET inventory_wanted = $2 WHERE id = $1 AND inventory_wanted <> $2", id.as_uuid(), &sections)
-        .execute(txn.conn())
-        .await?;
+    let done = sqlx::query!(
+        "UPDATE nodes SET inventory_wanted = $2 WHERE id = $1 AND inventory_wanted <> $2",
+        id.as_uuid(),
+        &sections
+    )
+    .execute(txn.conn())
+    .await?;
     if done.rows_affected() == 1 && !sections.is_empty() {
         txn.poke(Poke::Node(id));
     }
@@ -134,7 +144,12 @@ pub async fn set_inventory_wanted(txn: &mut Txn, id: NodeId, sections: &[Invento
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn change_no_schedule(txn: &mut Txn, id: NodeId, add: &[NoScheduleReason], remove: &[NoScheduleReason]) -> Result<(), DbError> {
+pub async fn change_no_schedule(
+    txn: &mut Txn,
+    id: NodeId,
+    add: &[NoScheduleReason],
+    remove: &[NoScheduleReason],
+) -> Result<(), DbError> {
     let text = |reasons: &[NoScheduleReason]| reasons.iter().map(ToString::to_string).collect::<Vec<_>>();
     sqlx::query!(
         r#"UPDATE nodes n

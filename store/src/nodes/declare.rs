@@ -117,7 +117,8 @@ pub async fn declare(txn: &mut Txn, nodes: &[Declared]) -> Result<Vec<NodeId>, D
     let sites: Vec<Option<String>> = nodes.iter().map(|n| n.site.clone().map(String::from)).collect();
     let pools: Vec<Option<String>> = nodes.iter().map(|n| n.pool.clone().map(String::from)).collect();
     let roles: Vec<String> = nodes.iter().map(|n| n.role.to_string()).collect();
-    let labels: Vec<serde_json::Value> = nodes.iter().map(|n| serde_json::to_value(&n.labels).expect("text labels are JSON")).collect();
+    let labels: Vec<serde_json::Value> =
+        nodes.iter().map(|n| serde_json::to_value(&n.labels).expect("text labels are JSON")).collect();
     let declared: Vec<bool> = nodes.iter().map(|n| n.declared).collect();
     let targets: Vec<Option<Vec<u8>>> = nodes.iter().map(|n| n.target.as_ref().map(convert::digest_column)).collect();
     let overlays: Vec<String> = nodes.iter().map(|n| n.target_overlay.clone()).collect();

@@ -1,11 +1,6 @@
 //! Targets, assignments, specs and what was observed of them.
 
-use schema::{
-    digest::Digest,
-    generation::Generation,
-    id::NodeId,
-    time::Timestamp,
-};
+use schema::{digest::Digest, generation::Generation, id::NodeId, time::Timestamp};
 
 use crate::{Db, DbError, Txn, convert, poke::Poke};
 
@@ -139,7 +134,14 @@ pub async fn find_spec(db: &Db, id: NodeId) -> Result<Option<StoredSpec>, DbErro
 ///
 /// # Errors
 /// [`SpecError::Moved`] when the node is at another generation by now: compose again.
-pub async fn set_spec(txn: &mut Txn, id: NodeId, expected: Generation, to: Generation, bytes: &[u8], signature: &[u8]) -> Result<(), SpecError> {
+pub async fn set_spec(
+    txn: &mut Txn,
+    id: NodeId,
+    expected: Generation,
+    to: Generation,
+    bytes: &[u8],
+    signature: &[u8],
+) -> Result<(), SpecError> {
     if to <= expected {
         return Err(SpecError::NotForward { expected, to });
     }

@@ -81,7 +81,11 @@ pub async fn find_by_hardware_key(db: &Db, key: &Digest) -> Result<Option<Node>,
 /// # Errors
 /// When the statement fails.
 pub async fn lock(txn: &mut Txn, id: NodeId) -> Result<Option<Node>, DbError> {
-    select!("WHERE id = $1 FOR NO KEY UPDATE", id.as_uuid()).fetch_optional(txn.conn()).await?.map(Row::read).transpose()
+    select!("WHERE id = $1 FOR NO KEY UPDATE", id.as_uuid())
+        .fetch_optional(txn.conn())
+        .await?
+        .map(Row::read)
+        .transpose()
 }
 
 /// Locks several nodes, in the order of their ids.
@@ -148,7 +152,9 @@ pub async fn list(db: &Db, filter: &Filter, after: Option<&str>, limit: u32) -> 
 /// When the statement fails.
 pub async fn of_pool(db: &Db, pools: &[Name]) -> Result<Vec<Node>, DbError> {
     let pools: Vec<String> = pools.iter().map(ToString::to_string).collect();
-    let rows = select!("WHERE pool = ANY($1) AND provision_state <> 'retired' ORDER BY name", &pools).fetch_all(db.pool()).await?;
+    let rows = select!("WHERE pool = ANY($1) AND provision_state <> 'retired' ORDER BY name", &pools)
+        .fetch_all(db.pool())
+        .await?;
     rows.into_iter().map(Row::read).collect()
 }
 
@@ -157,7 +163,10 @@ pub async fn of_pool(db: &Db, pools: &[Name]) -> Result<Vec<Node>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn ids_in_pool(db: &Db, pool: &str) -> Result<Vec<NodeId>, DbError> {
-    let ids = sqlx::query_scalar!("SELECT id FROM nodes WHERE pool = $1 AND provision_state <> 'retired' ORDER BY id", pool).fetch_all(db.pool()).await?;
+    let ids =
+        sqlx::query_scalar!("SELECT id FROM nodes WHERE pool = $1 AND provision_state <> 'retired' ORDER BY id", pool)
+            .fetch_all(db.pool())
+            .await?;
     Ok(ids.into_iter().map(NodeId::from_uuid).collect())
 }
 
@@ -197,8 +206,11 @@ pub async fn ids_in_shards(db: &Db, shards: &[u16], after: Option<NodeId>, limit
 /// # Errors
 /// When the statement fails.
 pub async fn bucket(db: &Db, id: NodeId) -> Result<Option<Result<(), Bucket>>, DbError> {
-    let text = sqlx::query_scalar!(r#"SELECT node_bucket(n) AS "bucket!" FROM nodes n WHERE id = $1"#, id.as_uuid()).fetch_optional(db.pool()).await?;
-    text.map(|text| if text == "schedulable" { Ok(Ok(())) } else { convert::word("bucket", &text).map(Err) }).transpose()
+    let text = sqlx::query_scalar!(r#"SELECT node_bucket(n) AS "bucket!" FROM nodes n WHERE id = $1"#, id.as_uuid())
+        .fetch_optional(db.pool())
+        .await?;
+    text.map(|text| if text == "schedulable" { Ok(Ok(())) } else { convert::word("bucket", &text).map(Err) })
+        .transpose()
 }
 
 struct Row {
@@ -245,8 +257,10 @@ struct Row {
 impl Row {
     fn read(self) -> Result<Node, DbError> {
         let name = |text: Option<String>| text.map(|text| convert::word::<Name>("name", &text)).transpose();
-        let labels: BTreeMap<String, String> = serde_json::from_value(self.labels).map_err(|e| DbError::corrupt("labels", e))?;
-        let conditions: Vec<Condition> = serde_json::from_value(self.conditions).map_err(|e| DbError::corrupt("conditions", e))?;
+        let labels: BTreeMap<String, String> =
+            serde_json::from_value(self.labels).map_err(|e| DbError::corrupt("labels", e))?;
+        let conditions: Vec<Condition> =
+            serde_json::from_value(self.conditions).map_err(|e| DbError::corrupt("conditions", e))?;
         let no_schedule: Result<Vec<NoScheduleReason>, DbError> =
             self.no_schedule_reasons.iter().map(|text| convert::word("no-schedule reason", text)).collect();
         Ok(Node {
@@ -272,7 +286,11 @@ impl Row {
             connectivity_since: self.connectivity_since.to_jiff(),
             conditions,
             no_schedule: no_schedule?,
-            inventory_wanted: self.inventory_wanted.iter().map(|text| convert::word("inventory section", text)).collect::<Result<_, _>>()?,
+            inventory_wanted: self
+                .inventory_wanted
+                .iter()
+                .map(|text| convert::word("inventory section", text))
+                .collect::<Result<_, _>>()?,
             generation: Generation::from_i64(self.generation),
             observed: Generation::from_i64(self.observed_generation),
             applied: Generation::from_i64(self.applied_generation),

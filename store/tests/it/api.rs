@@ -44,7 +44,14 @@ async fn a_token_works_until_it_is_revoked_or_expires() {
 async fn the_last_use_is_noted_once_a_minute() {
     let test = TestDb::create().await;
     let id = ApiTokenId::generate();
-    let token = NewApiToken { id, hash: Digest::of("s"), name: String::new(), scopes: vec![], expires_at: None, created_by: "ada".to_owned() };
+    let token = NewApiToken {
+        id,
+        hash: Digest::of("s"),
+        name: String::new(),
+        scopes: vec![],
+        expires_at: None,
+        created_by: "ada".to_owned(),
+    };
     commit!(test.db(), |txn| api_tokens::create(&mut txn, &token).await.expect("create"));
     let used = async || {
         api_tokens::touch(test.db(), id).await.expect("touch");
@@ -91,7 +98,9 @@ async fn a_mutation_that_was_not_committed_claims_no_key() {
 async fn the_audit_log_only_grows() {
     let test = TestDb::create().await;
     for subject in ["node_a", "node_b", "node_a"] {
-        commit!(test.db(), |txn| audit::append(&mut txn, "ada", "nodes.cordon", subject, &json!({"reason": "fan"})).await.expect("append"));
+        commit!(test.db(), |txn| audit::append(&mut txn, "ada", "nodes.cordon", subject, &json!({"reason": "fan"}))
+            .await
+            .expect("append"));
     }
     let all = audit::list(test.db(), None, None, 10).await.expect("list");
     assert_eq!(all.len(), 3);

@@ -49,15 +49,36 @@ pub(crate) async fn revision(db: &Db, commit_id: &str, changes: &[ObjectChange])
 }
 
 fn change(text: &str, doc: &str, state: ObjectState) -> ObjectChange {
-    ObjectChange { object: text.parse().expect("an address"), digest: Digest::of(doc), doc: doc.to_owned(), file: "a.kdl".to_owned(), line: 3, state }
+    ObjectChange {
+        object: text.parse().expect("an address"),
+        digest: Digest::of(doc),
+        doc: doc.to_owned(),
+        file: "a.kdl".to_owned(),
+        line: 3,
+        state,
+    }
 }
 
 #[tokio::test]
 async fn a_revision_brings_its_objects_and_the_next_one_a_delta() {
     let test = TestDb::create().await;
     assert!(revisions::latest(test.db()).await.expect("latest").is_none());
-    let one = revision(test.db(), "1", &[change("pool/a", "{}", ObjectState::Declared), change("pool/b", "{}", ObjectState::Declared), change("site/x", "{\"r\":1}", ObjectState::Declared)]).await;
-    let two = revision(test.db(), "2", &[change("pool/b", "{\"n\":2}", ObjectState::Declared), change("site/x", "{\"r\":1}", ObjectState::Retained)]).await;
+    let one = revision(
+        test.db(),
+        "1",
+        &[
+            change("pool/a", "{}", ObjectState::Declared),
+            change("pool/b", "{}", ObjectState::Declared),
+            change("site/x", "{\"r\":1}", ObjectState::Declared),
+        ],
+    )
+    .await;
+    let two = revision(
+        test.db(),
+        "2",
+        &[change("pool/b", "{\"n\":2}", ObjectState::Declared), change("site/x", "{\"r\":1}", ObjectState::Retained)],
+    )
+    .await;
     let objects = revisions::objects(test.db()).await.expect("objects");
     let short: Vec<_> = objects.iter().map(|o| (o.object.to_string(), o.doc.as_str(), o.state, o.revision)).collect();
     assert_eq!(
@@ -69,7 +90,10 @@ async fn a_revision_brings_its_objects_and_the_next_one_a_delta() {
         ]
     );
     assert_eq!(revisions::objects_of(test.db(), Kind::Pool).await.expect("objects").len(), 2);
-    assert_eq!(revisions::find_object(test.db(), &"site/x".parse().expect("an address")).await.expect("find").map(|o| o.line), Some(3));
+    assert_eq!(
+        revisions::find_object(test.db(), &"site/x".parse().expect("an address")).await.expect("find").map(|o| o.line),
+        Some(3)
+    );
     let listed = revisions::list(test.db(), None, 10).await.expect("list");
     assert_eq!(listed.iter().map(|r| r.revision.id).collect::<Vec<_>>(), [two, one]);
     assert_eq!(revisions::list(test.db(), Some(listed[0].seq), 10).await.expect("list").len(), 1);
@@ -95,18 +119,27 @@ async fn stages_move_by_compare_and_swap() {
     advance(Stage::Remote, Some("c1"), "c2").await.expect("on");
     commit!(test.db(), |txn| {
         sources::set_branch(&mut txn, "fleet", "main").await.expect("branch");
-        sources::set_state(&mut txn, "fleet", "broken", Some("a typo"), Some(&json!([{"code": "BC0101"}]))).await.expect("state");
+        sources::set_state(&mut txn, "fleet", "broken", Some("a typo"), Some(&json!([{"code": "BC0101"}])))
+            .await
+            .expect("state");
         sources::accept(&mut txn, "fleet", Some("c9")).await.expect("accept");
         sources::touch_checked(&mut txn, "fleet").await.expect("checked");
     });
     let source = sources::find(test.db(), "fleet").await.expect("find").expect("a source");
-    let commits = [&source.remote, &source.verified, &source.planned, &source.applied].map(|at| at.as_ref().map(|at| at.commit.as_str()));
+    let commits = [&source.remote, &source.verified, &source.planned, &source.applied]
+        .map(|at| at.as_ref().map(|at| at.commit.as_str()));
     assert_eq!(commits, [Some("c2"), Some("c1"), Some("c1"), Some("c1")]);
-    assert_eq!((source.branch.as_str(), source.state.as_str(), source.accepted.as_deref()), ("main", "broken", Some("c9")));
-    commit!(test.db(), |txn| sources::set_state(&mut txn, "fleet", "broken", Some("a typo"), None).await.expect("state"));
+    assert_eq!(
+        (source.branch.as_str(), source.state.as_str(), source.accepted.as_deref()),
+        ("main", "broken", Some("c9"))
+    );
+    commit!(test.db(), |txn| sources::set_state(&mut txn, "fleet", "broken", Some("a typo"), None)
+        .await
+        .expect("state"));
     let again = sources::list(test.db()).await.expect("list").remove(0);
     assert_eq!((again.since, again.detail), (source.since, None));
-    let kept = commit!(test.db(), |txn| sources::ensure(&mut txn, "fleet", "/other", "main", "sub").await.expect("ensure"));
+    let kept =
+        commit!(test.db(), |txn| sources::ensure(&mut txn, "fleet", "/other", "main", "sub").await.expect("ensure"));
     assert_eq!((kept.url.as_str(), kept.verified), ("/other", source.verified));
     assert!(matches!(advance_missing(test.db()).await, Err(AdvanceError::Missing(_))));
 }
@@ -145,10 +178,18 @@ async fn holds_of_a_gate_are_replaced_as_one() {
     let test = TestDb::create().await;
     let hold = |subject: &str, reason: &str| NewFleetHold {
         subject: subject.to_owned(),
-        hold: Hold { source: HoldSource::Git, owner: "ada".to_owned(), reason: reason.to_owned(), until: None, place: Some("f.kdl:1".to_owned()) },
+        hold: Hold {
+            source: HoldSource::Git,
+            owner: "ada".to_owned(),
+            reason: reason.to_owned(),
+            until: None,
+            place: Some("f.kdl:1".to_owned()),
+        },
     };
     let replace = async |holds: &[NewFleetHold]| {
-        commit!(test.db(), |txn| fleet_holds::replace(&mut txn, "freeze", HoldSource::Git, holds).await.expect("replace"));
+        commit!(test.db(), |txn| fleet_holds::replace(&mut txn, "freeze", HoldSource::Git, holds)
+            .await
+            .expect("replace"));
         fleet_holds::list(test.db()).await.expect("list")
     };
     let first = replace(&[hold("pool/a", "x"), hold("pool/b", "y")]).await;
@@ -216,18 +257,31 @@ async fn declaring_nodes_assigns_those_that_should_be_and_names_those_that_moved
     let (a, b) = (node(test.db(), "a").await, node(test.db(), "b").await);
     let to = target("{}");
     commit!(test.db(), |txn| pools::insert_targets(&mut txn, std::slice::from_ref(&to)).await.expect("targets"));
-    let declare = async || commit!(test.db(), |txn| nodes::declare(&mut txn, &[declared(&a, &to, true), declared(&b, &to, false)]).await.expect("declare"));
+    let declare = async || {
+        commit!(test.db(), |txn| nodes::declare(&mut txn, &[declared(&a, &to, true), declared(&b, &to, false)])
+            .await
+            .expect("declare"))
+    };
     assert_eq!(declare().await, [a.id]);
     assert!(declare().await.is_empty(), "nothing moves twice");
     let (after_a, after_b) = (read(test.db(), a.id).await, read(test.db(), b.id).await);
-    assert_eq!((after_a.assigned, after_a.assigned_overlay.as_str(), after_a.declared), (Some(to.digest), "{\"profile\":\"gpu\"}", true));
+    assert_eq!(
+        (after_a.assigned, after_a.assigned_overlay.as_str(), after_a.declared),
+        (Some(to.digest), "{\"profile\":\"gpu\"}", true)
+    );
     assert_eq!((after_b.target, after_b.assigned, after_b.assigned_overlay.as_str()), (Some(to.digest), None, "{}"));
     assert!(after_b.version > b.version);
 
     let mut txn = test.db().begin().await.expect("begin");
     let view = nodes::declared_view(&mut txn).await.expect("view");
-    assert_eq!(view.iter().map(|one| (one.name.clone(), one.assigned)).collect::<Vec<(Name, _)>>(), [(name("a"), Some(to.digest)), (name("b"), None)]);
-    let all = [Assignment { id: a.id, target: to.digest, overlay: "{}".to_owned() }, Assignment { id: b.id, target: to.digest, overlay: "{}".to_owned() }];
+    assert_eq!(
+        view.iter().map(|one| (one.name.clone(), one.assigned)).collect::<Vec<(Name, _)>>(),
+        [(name("a"), Some(to.digest)), (name("b"), None)]
+    );
+    let all = [
+        Assignment { id: a.id, target: to.digest, overlay: "{}".to_owned() },
+        Assignment { id: b.id, target: to.digest, overlay: "{}".to_owned() },
+    ];
     assert_eq!(nodes::assign(&mut txn, &all).await.expect("assign").len(), 2);
     assert_eq!(nodes::set_targets(&mut txn, &all).await.expect("targets").len(), 2);
     assert!(nodes::set_targets(&mut txn, &all).await.expect("targets").is_empty());
@@ -240,7 +294,9 @@ async fn progress_counts_what_is_really_there() {
     let to = target("{}");
     commit!(test.db(), |txn| {
         pools::insert_targets(&mut txn, std::slice::from_ref(&to)).await.expect("targets");
-        pools::upsert(&mut txn, revision, &[pool(&to), NewPool { name: name("empty"), ..pool(&to) }]).await.expect("pools");
+        pools::upsert(&mut txn, revision, &[pool(&to), NewPool { name: name("empty"), ..pool(&to) }])
+            .await
+            .expect("pools");
     });
     let fresh = nodes::NewNode { target: Some(to.digest), ..new_node("a") };
     commit!(test.db(), |txn| {
@@ -278,7 +334,8 @@ async fn a_dropped_transaction_leaves_neither_revision_nor_wake_up() {
 #[tokio::test]
 async fn ten_thousand_objects_and_wake_ups_are_a_handful_of_statements() {
     let test = TestDb::create().await;
-    let changes: Vec<ObjectChange> = (0..10_000).map(|n| change(&format!("node/n{n}"), &format!("{{\"n\":{n}}}"), ObjectState::Declared)).collect();
+    let changes: Vec<ObjectChange> =
+        (0..10_000).map(|n| change(&format!("node/n{n}"), &format!("{{\"n\":{n}}}"), ObjectState::Declared)).collect();
     revision(test.db(), "1", &changes).await;
     let keys: Vec<String> = (0..10_000).map(|n| format!("n{n}")).collect();
     commit!(test.db(), |txn| queue::enqueue(&mut txn, &queue::NODESPEC, &keys).await.expect("enqueue"));

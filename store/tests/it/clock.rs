@@ -21,7 +21,12 @@ fn no_migration_reads_another_clock() {
     for entry in std::fs::read_dir(dir).expect("the migrations") {
         let path = entry.expect("a file").path();
         let text = std::fs::read_to_string(&path).expect("a text").to_lowercase();
-        let statements = text.lines().filter(|line| !line.trim_start().starts_with("--")).collect::<Vec<_>>().join("\n").replace("compute_now()", "");
+        let statements = text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("--"))
+            .collect::<Vec<_>>()
+            .join("\n")
+            .replace("compute_now()", "");
         for clock in ["now()", "clock_timestamp", "current_timestamp", "transaction_timestamp", "localtime"] {
             assert!(!statements.contains(clock), "{} reads {clock}", path.display());
         }

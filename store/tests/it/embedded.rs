@@ -39,7 +39,10 @@ async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
 #[tokio::test]
 async fn several_run_side_by_side_and_data_survives_a_stop() {
     let dir = scratch();
-    let (one, two) = tokio::join!(Embedded::start(config(&dir.path().join("one"))), Embedded::start(config(&dir.path().join("two"))));
+    let (one, two) = tokio::join!(
+        Embedded::start(config(&dir.path().join("one"))),
+        Embedded::start(config(&dir.path().join("two")))
+    );
     let (one, two) = (one.expect("one"), two.expect("two"));
     assert_ne!(one.pid(), two.pid());
     assert!(migrate::run(&one.db_config()).await.expect("migrate") > 0);
@@ -122,7 +125,8 @@ async fn below_a_directory_that_only_root_can_pass_a_namespace_hides_root() {
 async fn parent_to_kill() {
     let Some(dir) = std::env::var_os("TEST_PARENT_DIR") else { return };
     let server = Embedded::start(config(Path::new(&dir))).await.expect("a server");
-    std::fs::write(Path::new(&dir).with_extension("ready"), server.pid().expect("a process id").to_string()).expect("a sign");
+    std::fs::write(Path::new(&dir).with_extension("ready"), server.pid().expect("a process id").to_string())
+        .expect("a sign");
     std::future::pending::<()>().await;
 }
 

@@ -63,7 +63,10 @@ async fn one_certificate_request_uses_one_use() {
     join(test.db(), id, "a").await.expect("the first");
     let other = node(test.db(), "other").await.id;
     let mut txn = test.db().begin().await.expect("begin");
-    assert!(matches!(join_tokens::consume(&mut txn, id, &Digest::of("a"), other, b"x").await, Err(ConsumeError::Answered)));
+    assert!(matches!(
+        join_tokens::consume(&mut txn, id, &Digest::of("a"), other, b"x").await,
+        Err(ConsumeError::Answered)
+    ));
     drop(txn);
     assert_eq!(join_tokens::find(test.db(), id).await.expect("find").map(|token| token.uses_left), Some(4));
 }
@@ -78,7 +81,8 @@ async fn a_token_that_is_unknown_revoked_or_expired_says_so() {
     assert!(matches!(join(test.db(), JoinTokenId::generate(), "b").await, Err(ConsumeError::Unknown)));
     test.advance(std::time::Duration::from_secs(3_600)).await;
     assert!(matches!(join(test.db(), expired, "c").await, Err(ConsumeError::Expired)));
-    let ids: Vec<JoinTokenId> = join_tokens::list(test.db()).await.expect("list").into_iter().map(|token| token.token.id).collect();
+    let ids: Vec<JoinTokenId> =
+        join_tokens::list(test.db()).await.expect("list").into_iter().map(|token| token.token.id).collect();
     assert_eq!(ids, [expired, revoked]);
 }
 
@@ -118,7 +122,9 @@ async fn an_attempt_is_one_row_however_often_it_comes() {
     assert_eq!((stored.attempts, &stored.join), (2, &held));
     assert_eq!(joins::find_by_csr(test.db(), &held.csr_hash).await.expect("find"), Some(stored.clone()));
 
-    assert!(commit!(test.db(), |txn| joins::set_state(&mut txn, id, JoinState::Admitted, "approved", "by ada").await.expect("state")));
+    assert!(commit!(test.db(), |txn| joins::set_state(&mut txn, id, JoinState::Admitted, "approved", "by ada")
+        .await
+        .expect("state")));
     assert_eq!(put(&held).await, id);
     let admitted = joins::list(test.db(), Some(JoinState::Admitted), 10).await.expect("list");
     assert_eq!(admitted.iter().map(|join| join.id).collect::<Vec<_>>(), [id], "an admitted machine stays admitted");

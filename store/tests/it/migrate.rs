@@ -85,7 +85,10 @@ async fn the_golden_dump_is_what_the_migrations_make() {
     let mut conn = PgConnection::connect(&test.config().url()).await.expect("a connection");
     let lines: Vec<String> = sqlx::query_scalar(DUMP).fetch_all(&mut conn).await.expect("a dump");
     let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
-    let dump = format!("-- What the migrations make, written by a test of `store`. Set UPDATE_SCHEMA=1 to write it again.\n{}\n", lines.join("\n"));
+    let dump = format!(
+        "-- What the migrations make, written by a test of `store`. Set UPDATE_SCHEMA=1 to write it again.\n{}\n",
+        lines.join("\n")
+    );
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../migrations/schema.sql");
     if std::env::var_os("UPDATE_SCHEMA").is_some() {
         std::fs::write(path, &dump).expect("the golden dump is written");

@@ -4,12 +4,14 @@ use schema::{
     digest::Digest,
     generation::{Generation, Version},
     id::NodeId,
-    node::{Condition, ConditionStatus, Connectivity, Hold, HoldSource, NoScheduleReason, Power, ProvisionEvent, ProvisionState, Trust},
+    node::{
+        Condition, ConditionStatus, Connectivity, Hold, HoldSource, NoScheduleReason, Power, ProvisionEvent,
+        ProvisionState, Trust,
+    },
     time::Duration,
 };
 use store::{
-    Db,
-    node_holds,
+    Db, node_holds,
     nodes::{self, ChangeError, Filter, GetError, InsertError, NewNode, SpecError},
     testing::TestDb,
 };
@@ -26,16 +28,27 @@ async fn insert(db: &Db, new: &NewNode) -> Result<(), InsertError> {
 #[tokio::test]
 async fn a_machine_comes_in_as_adopting_and_is_found_again() {
     let test = TestDb::create().await;
-    let new = NewNode { hardware_key: Some(Digest::of("hw")), hardware_key_trusted: true, labels: [("rack".to_owned(), "r12".to_owned())].into(), ..new_node("h100-01") };
+    let new = NewNode {
+        hardware_key: Some(Digest::of("hw")),
+        hardware_key_trusted: true,
+        labels: [("rack".to_owned(), "r12".to_owned())].into(),
+        ..new_node("h100-01")
+    };
     insert(test.db(), &new).await.expect("insert");
     let stored = nodes::get(test.db(), new.id).await.expect("get");
-    assert_eq!((stored.provision, stored.connectivity, stored.generation), (ProvisionState::Adopting, Connectivity::Disconnected, Generation::NONE));
+    assert_eq!(
+        (stored.provision, stored.connectivity, stored.generation),
+        (ProvisionState::Adopting, Connectivity::Disconnected, Generation::NONE)
+    );
     assert_eq!(stored.labels, new.labels);
     assert_eq!(stored.shard, schema::shard::of(&new.id.to_string()));
     assert_eq!(nodes::get_by_name(test.db(), "h100-01").await.expect("by name"), stored);
     assert_eq!(nodes::find_by_hardware_key(test.db(), &Digest::of("hw")).await.expect("by key"), Some(stored.clone()));
     assert_eq!(nodes::ids_in_pool(test.db(), "h100").await.expect("ids"), [new.id]);
-    assert_eq!(nodes::ids_by_names(test.db(), &[name("h100-01"), name("other")]).await.expect("ids"), [(name("h100-01"), new.id)]);
+    assert_eq!(
+        nodes::ids_by_names(test.db(), &[name("h100-01"), name("other")]).await.expect("ids"),
+        [(name("h100-01"), new.id)]
+    );
     assert_eq!(nodes::of_pool(test.db(), &[name("h100")]).await.expect("of pool"), [stored]);
     assert!(matches!(nodes::get(test.db(), NodeId::generate()).await, Err(GetError::Missing(_))));
 }
@@ -50,7 +63,10 @@ async fn names_and_trusted_hardware_are_unique() {
     assert!(matches!(insert(test.db(), &twin).await, Err(InsertError::HardwareTaken)));
     let weak = NewNode { hardware_key_trusted: false, ..twin };
     insert(test.db(), &weak).await.expect("a weak key is no identity");
-    assert_eq!(nodes::find_by_hardware_key(test.db(), &Digest::of("hw")).await.expect("find").map(|node| node.id), Some(first.id));
+    assert_eq!(
+        nodes::find_by_hardware_key(test.db(), &Digest::of("hw")).await.expect("find").map(|node| node.id),
+        Some(first.id)
+    );
 }
 
 #[tokio::test]
@@ -59,7 +75,8 @@ async fn lists_are_filtered_and_paged_by_name() {
     for text in ["a-1", "a-2", "a-3", "b-1"] {
         node(test.db(), text).await;
     }
-    let names = |page: &store::Page<nodes::Node>| page.items.iter().map(|node| node.name.to_string()).collect::<Vec<_>>();
+    let names =
+        |page: &store::Page<nodes::Node>| page.items.iter().map(|node| node.name.to_string()).collect::<Vec<_>>();
     let filter = Filter { name_prefix: Some("a-".to_owned()), pool: Some("h100".to_owned()), ..Filter::default() };
     let first = nodes::list(test.db(), &filter, None, 2).await.expect("list");
     assert_eq!((names(&first), first.next.as_deref()), (vec!["a-1".to_owned(), "a-2".to_owned()], Some("a-2")));
@@ -111,8 +128,14 @@ async fn the_provision_axis_moves_by_its_table() {
     let retiring = nodes::lock(&mut txn, adopted.id).await.expect("lock").expect("a node");
     nodes::set_provision(&mut txn, &retiring, ProvisionEvent::Fail).await.expect("fail");
     let failed = nodes::lock(&mut txn, adopted.id).await.expect("lock").expect("a node");
-    assert_eq!((failed.provision, failed.failed_from, failed.maintenance), (ProvisionState::Failed, Some(ProvisionState::Retiring), true));
-    assert_eq!(nodes::set_provision(&mut txn, &failed, ProvisionEvent::Recover).await.expect("recover"), ProvisionState::Retiring);
+    assert_eq!(
+        (failed.provision, failed.failed_from, failed.maintenance),
+        (ProvisionState::Failed, Some(ProvisionState::Retiring), true)
+    );
+    assert_eq!(
+        nodes::set_provision(&mut txn, &failed, ProvisionEvent::Recover).await.expect("recover"),
+        ProvisionState::Retiring
+    );
 }
 
 #[tokio::test]
@@ -132,12 +155,19 @@ async fn the_other_axes_move_alone() {
         nodes::set_power(&mut txn, before.id, Power::On).await.expect("power");
         nodes::set_trust(&mut txn, before.id, Trust::TenantOwned).await.expect("trust");
         nodes::set_conditions(&mut txn, before.id, std::slice::from_ref(&condition)).await.expect("conditions");
-        nodes::change_no_schedule(&mut txn, before.id, &[taint.clone(), NoScheduleReason::Draining], &[]).await.expect("reasons");
+        nodes::change_no_schedule(&mut txn, before.id, &[taint.clone(), NoScheduleReason::Draining], &[])
+            .await
+            .expect("reasons");
         nodes::change_no_schedule(&mut txn, before.id, &[], &[NoScheduleReason::Draining]).await.expect("reasons");
-        nodes::set_inventory_wanted(&mut txn, before.id, &[schema::inventory::InventorySection::Gpus]).await.expect("wanted");
+        nodes::set_inventory_wanted(&mut txn, before.id, &[schema::inventory::InventorySection::Gpus])
+            .await
+            .expect("wanted");
     });
     let after = read(test.db(), before.id).await;
-    assert_eq!((after.maintenance, after.maintenance_reason.as_deref(), after.power, after.trust), (true, Some("fan"), Power::On, Trust::TenantOwned));
+    assert_eq!(
+        (after.maintenance, after.maintenance_reason.as_deref(), after.power, after.trust),
+        (true, Some("fan"), Power::On, Trust::TenantOwned)
+    );
     assert_eq!((after.conditions, after.no_schedule), (vec![condition], vec![taint]));
     assert_eq!(after.inventory_wanted, [schema::inventory::InventorySection::Gpus]);
     assert_eq!((after.provision, after.connectivity), (before.provision, before.connectivity));
@@ -165,9 +195,16 @@ async fn a_spec_is_stored_only_against_the_generation_it_was_composed_for() {
     assert!(matches!(store(1, 1, "same").await, Err(SpecError::NotForward { .. })));
     store(1, 7, "seven").await.expect("past what a node reported");
     let spec = nodes::find_spec(test.db(), id).await.expect("spec").expect("a spec");
-    assert_eq!((spec.generation, spec.bytes.as_slice(), spec.digest), (Generation(7), b"seven".as_slice(), Digest::of("seven")));
+    assert_eq!(
+        (spec.generation, spec.bytes.as_slice(), spec.digest),
+        (Generation(7), b"seven".as_slice(), Digest::of("seven"))
+    );
 
-    let resigned = async |generation: u64| commit!(test.db(), |txn| nodes::resign_spec(&mut txn, id, Generation(generation), b"new").await.expect("resign"));
+    let resigned = async |generation: u64| {
+        commit!(test.db(), |txn| nodes::resign_spec(&mut txn, id, Generation(generation), b"new")
+            .await
+            .expect("resign"))
+    };
     assert!(!resigned(1).await);
     assert!(resigned(7).await);
     let again = nodes::find_spec(test.db(), id).await.expect("spec").expect("a spec");
@@ -179,7 +216,9 @@ async fn what_was_observed_never_falls() {
     let test = TestDb::create().await;
     let id = node(test.db(), "a").await.id;
     for (applied, observed, expected) in [(3, 2, (3, 2)), (1, 1, (3, 2)), (3, 5, (3, 5)), (9, 4, (9, 5))] {
-        commit!(test.db(), |txn| nodes::observe(&mut txn, id, Generation(applied), Generation(observed)).await.expect("observe"));
+        commit!(test.db(), |txn| nodes::observe(&mut txn, id, Generation(applied), Generation(observed))
+            .await
+            .expect("observe"));
         let node = read(test.db(), id).await;
         assert_eq!((node.applied.0, node.observed.0), expected);
     }
@@ -242,7 +281,13 @@ async fn a_hold_with_an_end_ends() {
     let test = TestDb::create().await;
     let id = node(test.db(), "a").await.id;
     let until = Duration::from_secs(60).after(test.db().now().await.expect("now"));
-    commit!(test.db(), |txn| node_holds::place(&mut txn, id, &Hold { until: Some(until), ..hold(HoldSource::Api, "soon") }).await.expect("place"));
+    commit!(test.db(), |txn| node_holds::place(
+        &mut txn,
+        id,
+        &Hold { until: Some(until), ..hold(HoldSource::Api, "soon") }
+    )
+    .await
+    .expect("place"));
     assert_eq!(node_holds::next_end(test.db()).await.expect("end").map(|end| end.as_second()), Some(until.as_second()));
     assert!(node_holds::expired(test.db()).await.expect("expired").is_empty());
     test.advance(std::time::Duration::from_secs(61)).await;

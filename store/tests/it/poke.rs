@@ -25,7 +25,10 @@ async fn pokes_are_heard_after_the_commit_and_never_without_one() {
     txn.commit().await.expect("commit");
     test.db().poke([Poke::Source("fleet".to_owned())]).await;
     let heard = [listener.next().await, listener.next().await, listener.next().await];
-    assert_eq!(heard, [Poke::Node(id), Poke::Work(Role::Controllers), Poke::Source("fleet".to_owned())].map(Heard::Poke));
+    assert_eq!(
+        heard,
+        [Poke::Node(id), Poke::Work(Role::Controllers), Poke::Source("fleet".to_owned())].map(Heard::Poke)
+    );
 }
 
 #[tokio::test]

@@ -7,9 +7,7 @@ use std::{
 
 use schema::id::WorkerId;
 use store::{
-    Db, Role,
-    leases,
-    outcomes,
+    Db, Role, leases, outcomes,
     queue::{self, Claim, Kind, Settlement, Verdict},
     testing::TestDb,
 };
@@ -34,7 +32,9 @@ async fn claim(db: &Db, worker: WorkerId) -> Vec<Claim> {
 }
 
 async fn end(db: &Db, claim: &Claim, verdict: Verdict) -> usize {
-    commit!(db, |txn| queue::settle(&mut txn, &[Settlement { claim, verdict, place: "here:1".to_owned() }]).await.expect("settle"))
+    commit!(db, |txn| queue::settle(&mut txn, &[Settlement { claim, verdict, place: "here:1".to_owned() }])
+        .await
+        .expect("settle"))
 }
 
 fn again(seconds: u64) -> Verdict {
@@ -85,7 +85,8 @@ async fn again_and_wait_come_back_after_their_time() {
     let test = TestDb::create().await;
     let worker = hold(test.db()).await;
     wake(test.db(), &["a", "b", "c"]).await;
-    let wait = |again| Verdict::Wait { reason: "approval".to_owned(), message: "waits for two people".to_owned(), again };
+    let wait =
+        |again| Verdict::Wait { reason: "approval".to_owned(), message: "waits for two people".to_owned(), again };
     for one in claim(test.db(), worker).await {
         let verdict = match one.key.as_str() {
             "a" => again(10),
@@ -308,7 +309,8 @@ async fn whatever_happens_no_wake_up_is_lost_and_no_key_runs_twice() {
                 state.running = None;
             }
         }
-        let expected: BTreeSet<String> = model.iter().filter(|(_, state)| state.dirty).map(|(key, _)| key.clone()).collect();
+        let expected: BTreeSet<String> =
+            model.iter().filter(|(_, state)| state.dirty).map(|(key, _)| key.clone()).collect();
         let left: BTreeSet<String> = claim(test.db(), worker).await.into_iter().map(|claim| claim.key).collect();
         assert_eq!(left, expected, "seed {seed}");
         test.close().await;

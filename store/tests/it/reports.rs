@@ -33,7 +33,14 @@ async fn open(db: &Db, node_id: NodeId) -> Epoch {
 }
 
 fn report(node_id: NodeId, epoch: Epoch, seq: u64) -> NewReport {
-    NewReport { node_id, epoch, kind: ReportKind::Status, seq, payload: seq.to_be_bytes().to_vec(), signature: b"sig".to_vec() }
+    NewReport {
+        node_id,
+        epoch,
+        kind: ReportKind::Status,
+        seq,
+        payload: seq.to_be_bytes().to_vec(),
+        signature: b"sig".to_vec(),
+    }
 }
 
 async fn insert(db: &Db, reports: &[NewReport]) -> Vec<NodeId> {
@@ -71,7 +78,10 @@ async fn a_mark_moves_forward_within_a_journal() {
     assert!(!set(one, 4).await);
     assert!(set(one, 6).await);
     assert!(set(two, 1).await, "a new journal counts from one");
-    assert_eq!(node_reports::marks(test.db(), id).await.expect("marks"), [Mark { kind: ReportKind::Status, journal: two, seq: 1 }]);
+    assert_eq!(
+        node_reports::marks(test.db(), id).await.expect("marks"),
+        [Mark { kind: ReportKind::Status, journal: two, seq: 1 }]
+    );
 }
 
 #[tokio::test]
@@ -81,7 +91,9 @@ async fn sections_are_exactly_the_last_report_and_keep_their_time() {
     let good = SectionStatus { digest: Digest::of("h"), state: SectionState::Converged, reason: String::new() };
     let bad = SectionStatus { state: SectionState::Failed, reason: "no such user".to_owned(), ..good.clone() };
     let replace = async |generation: u64, sections: BTreeMap<Section, SectionStatus>| {
-        commit!(test.db(), |txn| node_sections::replace(&mut txn, id, Generation(generation), &sections).await.expect("replace"));
+        commit!(test.db(), |txn| node_sections::replace(&mut txn, id, Generation(generation), &sections)
+            .await
+            .expect("replace"));
         node_sections::list(test.db(), id).await.expect("list")
     };
     let first = replace(1, BTreeMap::from([(Section::Host, good.clone()), (Section::Access, bad.clone())])).await;
@@ -99,7 +111,9 @@ async fn inventory_keeps_what_did_not_change() {
     let doc = |text: &str| (Digest::of(text), text.to_owned());
     let put = async |section, text: &str| {
         let (digest, doc) = doc(text);
-        commit!(test.db(), |txn| node_inventory::upsert(&mut txn, id, &[(section, digest, doc)]).await.expect("upsert"));
+        commit!(test.db(), |txn| node_inventory::upsert(&mut txn, id, &[(section, digest, doc)])
+            .await
+            .expect("upsert"));
         node_inventory::list(test.db(), id).await.expect("list")
     };
     let first = put(InventorySection::Cpu, "{}").await;
@@ -107,7 +121,10 @@ async fn inventory_keeps_what_did_not_change() {
     let second = put(InventorySection::Gpus, "[]").await;
     assert_eq!(second.len(), 2);
     assert_eq!(second[&InventorySection::Cpu], first[&InventorySection::Cpu]);
-    assert_eq!(node_inventory::digests(test.db(), id).await.expect("digests")[&InventorySection::Gpus], Digest::of("[]"));
+    assert_eq!(
+        node_inventory::digests(test.db(), id).await.expect("digests")[&InventorySection::Gpus],
+        Digest::of("[]")
+    );
     commit!(test.db(), |txn| node_inventory::remove(&mut txn, id, &[InventorySection::Gpus]).await.expect("remove"));
     assert_eq!(node_inventory::list(test.db(), id).await.expect("list"), first);
 }

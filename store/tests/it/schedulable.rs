@@ -34,7 +34,8 @@ fn combinations() -> Vec<(Facts, Value)> {
                 for provision in ProvisionState::ALL {
                     for connectivity in Connectivity::ALL {
                         for bits in 0..16_u8 {
-                            let (maintenance, cordoned, observed, reason) = (bits & 1 > 0, bits & 2 > 0, u64::from(bits & 4 > 0), bits & 8 > 0);
+                            let (maintenance, cordoned, observed, reason) =
+                                (bits & 1 > 0, bits & 2 > 0, u64::from(bits & 4 > 0), bits & 8 > 0);
                             let reasons = if reason { vec!["taint:x"] } else { vec![] };
                             let row = json!({
                                 "pool": pool, "owner_tenant": owner, "role": role, "trust": trust, "provision_state": provision,
@@ -91,7 +92,8 @@ async fn sql_and_rust_agree_on_every_combination() {
     .expect("buckets");
     assert_eq!(buckets.len(), 5 * 4 * 3 * 13 * 4 * 16);
     for (facts, bucket) in facts.iter().zip(buckets) {
-        let expected = schedulable::schedulable(facts).map_or_else(|bucket| bucket.to_string(), |()| "schedulable".to_owned());
+        let expected =
+            schedulable::schedulable(facts).map_or_else(|bucket| bucket.to_string(), |()| "schedulable".to_owned());
         assert_eq!(bucket, expected, "{facts:?}");
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration as StdDuration};
 
 use schema::{
-    generation::{Epoch, IdentityGeneration},
+    generation::{Epoch, Generation, IdentityGeneration},
     id::{BootId, GatewayId, JournalId, NodeId},
     node::{Connectivity, NoScheduleReason, ProvisionEvent},
     time::Duration,
@@ -74,7 +74,10 @@ async fn who_may_not_have_a_session_is_told_why() {
     });
     assert!(matches!(open(test.db(), &hello(NodeId::generate())).await, Err(OpenError::Unknown(_))));
     assert!(matches!(open(test.db(), &hello(retired.id)).await, Err(OpenError::Retired)));
-    assert!(matches!(open(test.db(), &hello(replaced.id)).await, Err(OpenError::Revoked { presented: IdentityGeneration(1), current: IdentityGeneration(2) })));
+    assert!(matches!(
+        open(test.db(), &hello(replaced.id)).await,
+        Err(OpenError::Revoked { presented: IdentityGeneration(1), current: IdentityGeneration(2) })
+    ));
     let new = SessionOpen { identity_generation: IdentityGeneration(2), ..hello(replaced.id) };
     open(test.db(), &new).await.expect("the new identity");
 }
@@ -154,9 +157,55 @@ async fn a_gateway_sees_what_moved_under_its_sessions() {
         revoked_at: None,
     };
     commit!(test.db(), |txn| store::node_certs::insert(&mut txn, &cert).await.expect("insert"));
-    let check = async || sessions::check(test.db(), &[(id, vec![7]), (NodeId::generate(), vec![8])]).await.expect("check");
+    let check =
+        async || sessions::check(test.db(), &[(id, vec![7]), (NodeId::generate(), vec![8])]).await.expect("check");
     let facts = check().await;
     assert_eq!((facts.len(), facts[0].node_id, facts[0].epoch, facts[0].revoked), (1, id, session.epoch, false));
     commit!(test.db(), |txn| store::node_certs::revoke_all(&mut txn, id, "stolen").await.expect("revoke"));
     assert!(check().await[0].revoked);
+}
+
+#[tokio::test]
+async fn a_gateway_needs_no_more_than_its_own_database_role() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let narrow =
+        store::DbConfig::from_url(&format!("{}&options=-c%20role=bc_gateway", test.config().url())).expect("a URL");
+    let db = Db::connect(&narrow).await.expect("a pool");
+    assert!(!db.has_control_rights().await.expect("rights") && test.db().has_control_rights().await.expect("rights"));
+
+    let session = open(&db, &hello(id)).await.expect("open");
+    let report = store::node_reports::NewReport {
+        node_id: id,
+        epoch: session.epoch,
+        kind: schema::report::ReportKind::Status,
+        seq: 1,
+        payload: vec![1],
+        signature: vec![2],
+    };
+    commit!(db, |txn| {
+        assert_eq!(store::node_reports::insert(&mut txn, &[report]).await.expect("a report"), [id]);
+        store::queue::enqueue(&mut txn, &store::queue::NODE, [id]).await.expect("a wake-up");
+        let verdict = store::queue::Verdict::Failed { reason: "x".to_owned(), message: String::new() };
+        let record = store::outcomes::Record { kind: "session", key: "k", verdict: &verdict, place: "here:1" };
+        store::outcomes::record(&mut txn, &[record]).await.expect("an outcome");
+    });
+    assert_eq!(sessions::beat(&db, &[(id, session.epoch)]).await.expect("beat"), [id]);
+    assert_eq!(sessions::check(&db, &[(id, vec![1])]).await.expect("check").len(), 1);
+    assert_eq!(nodes::find_spec(&db, id).await.expect("spec"), None);
+    assert!(nodes::find(&db, id).await.expect("find").is_some());
+    assert!(store::node_inventory::digests(&db, id).await.expect("digests").is_empty());
+    assert!(store::node_certs::find(&db, &[1]).await.expect("find").is_none());
+    assert!(store::control_plane::find(&db).await.expect("find").is_none());
+    let worker = schema::id::WorkerId::generate();
+    store::workers::join(&db, worker, store::Role::Gateway, "host", 1, StdDuration::from_secs(9))
+        .await
+        .expect("membership");
+    store::workers::leave(&db, worker).await.expect("leave");
+    assert_eq!(close(&db, id, session.epoch).await, [id]);
+
+    let mut txn = db.begin().await.expect("begin");
+    let refused = nodes::set_spec(&mut txn, id, Generation(0), Generation(1), b"{}", b"s").await;
+    assert!(refused.is_err(), "a gateway can never author");
+    assert!(store::join_tokens::list(&db).await.is_err());
 }
