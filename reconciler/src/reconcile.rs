@@ -11,10 +11,12 @@
 //! | [`nodespec`] | composes, signs and stores what a node should be |
 //! | [`node`] | takes over what a node signed, and judges what follows |
 //! | [`liveness`] | judges silence |
+//! | [`housekeeping`] | forgets what nobody can ask for any more |
 //!
 //! Every write of a run goes through [`Context::begin`], which fences the transaction with the lease that the run was
 //! started under. A worker that lost its lease without noticing changes nothing.
 
+pub mod housekeeping;
 pub mod jobs;
 pub mod liveness;
 pub mod node;

@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use store::{Role, queue::Kind};
 
-use super::{Context, Failure, Outcome, liveness::Liveness, node::Node, nodespec::NodeSpec};
+use super::{
+    Context, Failure, Outcome, housekeeping::Housekeeping, liveness::Liveness, node::Node, nodespec::NodeSpec,
+};
 
 /// What the keys of a reconciler are. Resync lists them from here, not from the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +60,7 @@ impl Registry {
     /// Every reconciler there is.
     #[must_use]
     pub fn standard() -> Self {
-        Self::default().with(NodeSpec::standard()).with(Node).with(Liveness)
+        Self::default().with(NodeSpec::standard()).with(Node).with(Liveness).with(Housekeeping)
     }
 
     /// One more.

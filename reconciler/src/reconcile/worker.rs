@@ -62,8 +62,8 @@ impl WorkerConfig {
         Self {
             role,
             host: host.into(),
-            ttl: Duration::from_secs(15),
-            beat: Duration::from_secs(4),
+            ttl: Duration::from_secs(12),
+            beat: Duration::from_secs(3),
             concurrency: 32,
             resync: Duration::from_secs(300),
             jitter: Duration::from_secs(300),

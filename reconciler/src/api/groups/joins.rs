@@ -113,6 +113,7 @@ async fn admit(app: &App, join: &joins::Join) -> Result<Option<String>, ApiError
         Some(id) => nodes::find(&app.db, id).await?.map(|node| node.name.to_string()),
         None => None,
     };
-    let name = known.unwrap_or_else(|| format!("{pool}-new"));
+    let short = || claims.hardware_key().short().unwrap_or_else(|| "new".to_owned());
+    let name = known.unwrap_or_else(|| format!("{pool}-{}", short()));
     Ok(admission::document(&name, pool, &claims))
 }

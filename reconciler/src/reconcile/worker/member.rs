@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     time::Duration,
 };
 
@@ -79,6 +80,7 @@ impl Member {
             self.joined = false;
         }
         if !self.joined {
+            self.bury_the_dead().await?;
             workers::join(&self.db, self.id, self.role, &self.host, std::process::id(), self.ttl).await?;
             self.joined = true;
         }
@@ -116,11 +118,28 @@ impl Member {
         workers::leave(&self.db, self.id).await
     }
 
+    /// A process of this very machine that is gone need not be waited for. Were it alive after all, its writes are fenced.
+    async fn bury_the_dead(&self) -> Result<(), DbError> {
+        for worker in workers::live(&self.db, Some(self.role)).await? {
+            if worker.host == self.host && is_gone(worker.pid) {
+                let names: Vec<String> =
+                    leases::held(&self.db, worker.id).await?.into_iter().map(|lease| lease.name).collect();
+                leases::release(&self.db, worker.id, &names).await?;
+                workers::leave(&self.db, worker.id).await?;
+            }
+        }
+        Ok(())
+    }
+
     fn wanted(&self, live: &[String]) -> BTreeSet<String> {
         let me = self.id.to_string();
         let shards = (0..shard::COUNT).filter(|shard| self.sharded && shard::owner(*shard, live) == Some(&me));
         shards.map(|shard| leases::shard(self.role, shard)).chain(self.singletons.iter().cloned()).collect()
     }
+}
+
+fn is_gone(pid: u32) -> bool {
+    Path::new("/proc/self").exists() && !Path::new(&format!("/proc/{pid}")).exists()
 }
 
 fn by_name(leases: Vec<Lease>) -> BTreeMap<String, Epoch> {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use schema::id::WorkerId;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use store::{
     Role, leases,
@@ -182,6 +183,21 @@ async fn two_workers_divide_the_shards_and_the_survivor_takes_over() {
     two.beat(&BTreeSet::new()).await.expect("a beat");
     assert_eq!(two.shards().len(), 256);
     assert_eq!(workers::live(&house.db, Some(Role::Controllers)).await.expect("read").len(), 1);
+}
+
+#[tokio::test]
+async fn a_process_of_this_machine_that_is_gone_is_not_waited_for() {
+    let house = House::new().await;
+    let dead = WorkerId::generate();
+    // Above the highest process id that the kernel gives out.
+    workers::join(&house.db, dead, Role::Controllers, "test", 4_194_305, TTL).await.expect("joined");
+    let shards: Vec<String> = (0..256).map(|shard| leases::shard(Role::Controllers, shard)).collect();
+    let held = leases::acquire(&house.db, dead, &shards, TTL).await.expect("leases");
+    let mut member = Model::new(&house).member;
+    member.beat(&BTreeSet::new()).await.expect("a beat");
+    assert_eq!(member.shards().len(), 256);
+    let mut txn = house.db.begin().await.expect("begin");
+    assert!(leases::fence(&mut txn, dead, &held[0]).await.is_err());
 }
 
 #[tokio::test]

@@ -1,0 +1,41 @@
+//! `housekeeping`: forgets what nobody can ask for any more. Key: `all`.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use store::{
+    idempotency, node_certs,
+    queue::Kind,
+};
+
+use super::{Context, Failure, Outcome, Periodic, Reconciler, ShardBy};
+
+/// The reconciler.
+#[derive(Debug)]
+pub struct Housekeeping;
+
+const KIND: Kind = Kind::singleton("housekeeping");
+
+#[async_trait]
+impl Reconciler for Housekeeping {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn shard_by(&self) -> ShardBy {
+        ShardBy::None
+    }
+
+    fn periodic(&self) -> &'static [Periodic] {
+        const { &[Periodic { key: "all", every: Duration::from_secs(3_600) }] }
+    }
+
+    async fn run(&self, context: &Context, _key: &str) -> Result<Outcome, Failure> {
+        let answers = idempotency::prune(context.db()).await?;
+        let certificates = node_certs::prune(context.db()).await?;
+        if answers + certificates > 0 {
+            tracing::debug!(answers, certificates, "forgot what is over");
+        }
+        Ok(Outcome::done())
+    }
+}
