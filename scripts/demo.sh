@@ -76,24 +76,23 @@ done
 better-compute status --wait applied >/dev/null
 run better-compute status
 
-say "Three machines with eight described H100s each, and a root directory each"
+say "Three machines with eight described H100s each, and a root directory each; the first one has a document in nodes/"
 show "better-compute token create --pool h100 --uses 3 --quiet"
 BCD_JOIN_TOKEN=$(better-compute token create --pool h100 --uses 3 --quiet)
 gateway=$(sed -n 's/.*"gateway": "\(.*\)",*/\1/p' "$BETTER_COMPUTE_DATA/client.json")
 pin=$(sed -n 's/.*"pin": "\(.*\)",*/\1/p' "$BETTER_COMPUTE_DATA/client.json")
 export BCD_JOIN_TOKEN
-machine() { # name, then more arguments: the words of one machine
-    printf '%s\0' --state "$work/$1/state" --hardware "$repo/bcd/hardware/8xh100.toml" --hardware-seed "$1" "${@:2}"
-}
 for name in one two three; do
     mkdir -p "$work/$name/root"
-    mapfile -d '' words < <(machine "$name")
+    words=(--state "$work/$name/state" --hardware "$repo/bcd/hardware/8xh100.toml" --hardware-seed "$name")
+    [ $name = one ] && words+=(--set serial=PF3K0X91 --set board-serial=BRD-2231-0091)
     run bcd join "$gateway" --pin "$pin" "${words[@]}"
     background "$name" bcd run --root "$work/$name/root" "${words[@]}"
 done
 unset BCD_JOIN_TOKEN
 run better-compute status --wait converged --nodes 3
 run better-compute get nodes
+run cat "$work/one/root/etc/motd"
 
 say "A change to a profile: another sysctl, and a file"
 cat >>profiles/gpu-host.kdl <<'KDL'
@@ -119,6 +118,7 @@ for name in one two three; do
     run cat "$work/$name/root/etc/demo.conf"
     run grep -r dirty_ratio "$work/$name/root/etc/sysctl.d"
 done
+run better-compute plan --live
 run better-compute get nodes
 
 say "A mistake: nothing changes, and everybody can see why"
@@ -137,11 +137,12 @@ run grep -r dirty_ratio "$work/one/root/etc/sysctl.d"
 say "Go on by hand"
 cat <<TEXT
   export PATH=$bin:\$PATH
-  better-compute up --dev --fleet $repo/../my-fleet          your own copy of examples-fleet, committed
+  cp -r $repo/examples-fleet my-fleet && cd my-fleet
+  git init --initial-branch=main && git add --all && git commit --message "our fleet"
+  better-compute up --dev --fleet .                 and in another terminal:
   better-compute status --watch
-  better-compute token create --pool h100                    prints the line that makes a machine join
-  better-compute explain node/fra1-r12-u04 --dir examples-fleet
-Or run  scripts/demo.sh --keep  and play with this one.
+  better-compute token create --pool h100           prints the line that makes a machine join
+Or run  scripts/demo.sh --keep  and play with this one. The README goes on from here.
 TEXT
 if [ $keep = yes ]; then
     cat <<TEXT
