@@ -10,9 +10,7 @@ use std::{
 };
 
 use pki::{
-    issue::TlsIdentity,
     node_key::NodeKey,
-    tls::{ServerTimes, agent_client},
     verify::{NodeIdentity, NodeVerifier, Validity},
 };
 use schema::{
@@ -26,13 +24,14 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     dial::Endpoint,
     hardware::Hardware,
-    join::{self, Renewed},
+    join::Renewed,
     session::{Again, Core, Effect, Event, Inventory, Level, Me, Now},
     state::{Desired, Identity, StateDir, StateError, StateLock},
 };
 
 mod backoff;
 mod clock;
+mod connection;
 mod converger;
 mod link;
 
@@ -47,8 +46,6 @@ const DRIFT_EVERY: Duration = Duration::from_secs(300);
 const INVENTORY_EVERY: Duration = Duration::from_secs(600);
 /// How long the first connection waits for the first look at the machine.
 const FIRST_LOOK: Duration = Duration::from_secs(3);
-/// How long to wait after a renewal that failed.
-const RENEW_AGAIN: Duration = Duration::from_secs(60);
 
 /// What a daemon needs.
 #[derive(Debug, Clone)]
@@ -120,6 +117,7 @@ struct Agent {
     links: u64,
     attempts: usize,
     backoff: Backoff,
+    opened_at: Option<Instant>,
     connect_at: Option<Instant>,
     drift_at: Instant,
     inventory_at: Instant,
@@ -220,6 +218,7 @@ impl Agent {
             links: 0,
             attempts: 0,
             backoff: Backoff::default(),
+            opened_at: None,
             connect_at: Some(now + FIRST_LOOK),
             drift_at: now + DRIFT_EVERY.mul_f64(chance(0.9, 1.1)),
             inventory_at: now + INVENTORY_EVERY,
@@ -339,7 +338,7 @@ impl Agent {
             }
             Effect::Apply => self.want_pass(false),
             Effect::Collect => self.read_hardware(),
-            Effect::Opened => self.backoff.reset(),
+            Effect::Opened => self.opened_at = Some(Instant::now()),
             Effect::Close(again) => self.close(again),
             Effect::Say(Level::Info, text) => tracing::info!("{text}"),
             Effect::Say(Level::Warn, text) => tracing::warn!("{text}"),
@@ -397,96 +396,6 @@ impl Agent {
         }
         let (hardware, sides) = (Arc::clone(&self.config.hardware), self.sides.clone());
         tokio::task::spawn_blocking(move || sides.blocking_send(Side::Read(hardware.read().inventory())).ok());
-    }
-
-    // === connection ===
-
-    fn connect(&mut self) -> Result<(), AgentError> {
-        self.connect_at = None;
-        let endpoint = self.endpoints[self.attempts % self.endpoints.len()].clone();
-        self.attempts += 1;
-        self.links += 1;
-        let tls = agent_client(&self.core.trust().roots(), Some(&self.tls_identity()), self.server_times())
-            .map_err(|error| AgentError::Identity(error.to_string()))?;
-        let link = Link::open(&mut self.tasks, self.links, endpoint, tls, self.link_events.clone());
-        self.link = Some(link);
-        self.handle(Event::Opening { nonce: rand::random() })
-    }
-
-    fn close(&mut self, again: Again) {
-        self.link = None;
-        let wait = match again {
-            Again::BackOff => self.backoff.next(chance(0.0, 1.0)),
-            Again::Within(limit) => limit.mul_f64(chance(0.0, 1.0)),
-            Again::Renew => {
-                self.renew();
-                self.backoff.next(chance(0.5, 1.0))
-            }
-        };
-        self.connect_at = Some(Instant::now() + wait);
-    }
-
-    fn tls_identity(&self) -> TlsIdentity {
-        self.key.identity(self.identity.certificates())
-    }
-
-    fn server_times(&self) -> ServerTimes {
-        // A machine that does not know the time yet gets it from the gateway, signed.
-        if self.clock.is_proven() {
-            ServerTimes::Clock(Arc::clone(&self.clock) as SharedClock)
-        } else {
-            ServerTimes::Open
-        }
-    }
-
-    // === certificate ===
-
-    fn plan_renewal(&mut self) {
-        let (from, to) = (self.certificate.not_before, self.certificate.not_after);
-        let life = to.duration_since(from).unsigned_abs();
-        // Half the life, a little more or less, the same for this node every time it starts.
-        let spread = f64::from(self.identity.identity.node_id.as_uuid().as_bytes()[15]) / 255.0;
-        let at = from.saturating_add(life.mul_f64(0.45 + 0.1 * spread)).unwrap_or(to);
-        self.renew_at =
-            Instant::now() + at.duration_since(self.clock.now()).max(jiff::SignedDuration::ZERO).unsigned_abs();
-    }
-
-    fn renew(&mut self) {
-        if std::mem::replace(&mut self.renewing, true) {
-            return;
-        }
-        self.renew_at = Instant::now() + RENEW_AGAIN.mul_f64(chance(0.8, 1.2));
-        let endpoint = self.endpoints[self.attempts % self.endpoints.len()].clone();
-        let tls = match agent_client(&self.core.trust().roots(), None, self.server_times()) {
-            Ok(tls) => tls,
-            Err(error) => return tracing::warn!("the certificate cannot be renewed: {error}"),
-        };
-        let (key, trust) = (Arc::clone(&self.key), self.core.trust().clone());
-        let (certificate, leaf) = (self.certificate.clone(), self.identity.certificates());
-        let sides = self.sides.clone();
-        self.tasks.spawn(async move {
-            let renewed = join::renew(&endpoint, tls, &key, &trust, &certificate, &leaf).await;
-            sides.send(Side::Renewed(Box::new(renewed.map_err(|error| error.to_string())))).await.ok();
-        });
-    }
-
-    fn renewed(&mut self, result: Result<Renewed, String>) -> Result<(), AgentError> {
-        self.renewing = false;
-        match result {
-            Ok(renewed) => {
-                let identity = Identity { chain: Identity::encode(&renewed.chain), ..self.identity.clone() };
-                self.state.keep_identity(&identity)?;
-                self.identity = identity;
-                self.certificate = renewed.certificate;
-                tracing::info!("the certificate is renewed until {}", self.certificate.not_after);
-                self.plan_renewal();
-                if self.link.is_none() {
-                    self.connect_at = Some(Instant::now());
-                }
-            }
-            Err(reason) => tracing::warn!("the certificate could not be renewed: {reason}"),
-        }
-        Ok(())
     }
 }
 

@@ -47,9 +47,9 @@ enum Command {
     /// Example:
     ///   BCD_JOIN_TOKEN=bcjt_… bcd join https://gw.example.org:7443 --pin sha256:…
     ///
-    /// The pin is the digest of what the control plane is recognised by. The token is read from BCD_JOIN_TOKEN, or from
-    /// --token-file, and leaves this machine only sealed. Running the same command again after an interruption goes on
-    /// where it stopped.
+    /// The pin is the digest of what the control plane is recognised by. The token is read from
+    /// BCD_JOIN_TOKEN or --token-file, and leaves this machine only sealed. Running the same
+    /// command again after an interruption goes on where it stopped.
     #[command(verbatim_doc_comment)]
     Join(JoinArgs),
     /// Hold the session and converge, until stopped.

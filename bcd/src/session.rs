@@ -152,7 +152,7 @@ pub enum Effect {
     Apply,
     /// Look at the machine again.
     Collect,
-    /// The session is open: back-off begins anew.
+    /// The session is open.
     Opened,
     /// End the connection.
     Close(Again),

@@ -112,16 +112,22 @@ impl Converger {
             let status = SectionStatus { digest, state: ended.state, reason: ended.reason };
             pass.settled.sections.insert(section, status);
         }
-        if !staged.is_empty() {
-            pass.settled.conditions.push(Condition {
-                kind: REBOOT_REQUIRED.to_owned(),
-                status: ConditionStatus::True,
-                reason: "Staged".to_owned(),
-                message: format!("waits for a boot: {}", staged.join("; ")),
-                since: now,
-            });
-        }
+        pass.settled.conditions.extend(self.reboot_required(&staged, now));
         pass
+    }
+
+    /// What is staged needs a boot. Where no kernel can be seen, nobody can say what the next one will have.
+    fn reboot_required(&self, staged: &[String], now: Timestamp) -> Option<Condition> {
+        let sees_kernel = self.tree.text(&HostPath::known("/proc/cmdline")).is_some();
+        let (status, reason) =
+            if sees_kernel { (ConditionStatus::True, "Staged") } else { (ConditionStatus::Unknown, "NoKernel") };
+        (!staged.is_empty()).then(|| Condition {
+            kind: REBOOT_REQUIRED.to_owned(),
+            status,
+            reason: reason.to_owned(),
+            message: format!("staged for a boot: {}", staged.join("; ")),
+            since: now,
+        })
     }
 
     fn section(&self, section: Section, spec: &NodeSpec, memories: &mut Memories, now: Timestamp) -> converge::Ended {
@@ -180,9 +186,14 @@ mod tests {
     #[test]
     fn a_pass_converges_and_says_what_waits_for_a_boot() {
         let world = world();
+        let first = world.converger.pass(&desired(1, MOTD), &BTreeMap::new(), true, now());
+        assert_eq!(first.settled.conditions[0].status, ConditionStatus::Unknown, "no kernel can be seen");
+        std::fs::create_dir_all(world.dir.path().join("proc")).expect("made");
+        std::fs::write(world.dir.path().join("proc/cmdline"), "quiet\n").expect("written");
         let pass = world.converger.pass(&desired(1, MOTD), &BTreeMap::new(), true, now());
         assert!(pass.settled.sections.values().all(|status| status.state == SectionState::Converged));
-        assert_eq!(pass.settled.conditions[0].kind, REBOOT_REQUIRED);
+        let condition = &pass.settled.conditions[0];
+        assert_eq!((condition.kind.as_str(), condition.status), (REBOOT_REQUIRED, ConditionStatus::True));
         assert_eq!(std::fs::read_to_string(world.dir.path().join("etc/motd")).expect("there"), "hi");
     }
 

@@ -75,7 +75,12 @@ async fn carry(
     events: &mpsc::Sender<LinkEvent>,
 ) -> Result<(), String> {
     let channel = dial(endpoint, tls).await.map_err(|error| error.to_string())?;
-    let said = |status: &tonic::Status| format!("{endpoint}: {}: {}", status.code(), status.message());
+    let said = |status: &tonic::Status| match status.code() {
+        tonic::Code::Unknown | tonic::Code::Unavailable | tonic::Code::Internal | tonic::Code::Cancelled => {
+            format!("{endpoint}: the connection was lost: {}", status.message())
+        }
+        code => format!("{endpoint}: {code}: {}", status.message()),
+    };
     let mut client = SessionClient::new(channel).max_decoding_message_size(MAX_FRAME_BYTES);
     let mut down = client.open(ReceiverStream::new(frames)).await.map_err(|status| said(&status))?.into_inner();
     while let Some(frame) = down.next().await {

@@ -1,3 +1,5 @@
+//! Facts about a whole daemon, against a small control plane in this process.
+
 use std::path::Path;
 
 use proto::agent::v1::node_frame::Frame;
@@ -11,6 +13,7 @@ use schema::{
 use super::*;
 use crate::{
     hardware::{Described, SAMPLE_8XH100},
+    join,
     testing::{Plane, now},
 };
 

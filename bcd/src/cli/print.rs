@@ -56,7 +56,7 @@ pub(super) struct Status {
 impl Status {
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
-        let mut row = |name: &str, value: &str| writeln!(text, "{name:<12}{value}").expect("a string takes text");
+        let mut row = |name: &str, value: &str| writeln!(text, "{name:<16}{value}").expect("a string takes text");
         row("node", &format!("{} ({})", self.identity.node_name, self.identity.node_id));
         row("pool", self.identity.pool.as_deref().unwrap_or("none yet"));
         row("fleet", &format!("{} in {}", self.identity.fleet_id, self.identity.trust_domain));

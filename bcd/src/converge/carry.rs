@@ -41,9 +41,9 @@ pub fn carry_out(host: Host<'_>, steps: &[Step], memory: &mut Memory, keep: &mut
                 finish(memory, keep, &mut ran, &mut outcome);
             }
             Step::Run(action) => match run(host, action) {
-                Ok(()) => {
+                Ok(really) => {
                     ran.push(action.clone());
-                    outcome.done.push(action.to_string());
+                    outcome.done.extend(really.then(|| action.to_string()));
                 }
                 Err(problem) => outcome.problems.push(format!("{action}: {problem}")),
             },
@@ -118,21 +118,21 @@ fn set_value(host: Host<'_>, path: &HostPath, value: &str) -> Result<(), String>
     }
 }
 
-fn run(host: Host<'_>, action: &Action) -> Result<(), String> {
-    if !host.runner.is_systemd() && !matches!(action, Action::UpdateGrub) {
-        return Ok(());
-    }
+/// Runs what is owed. Whether there was anything to run: a directory that stands for a root has no programs.
+fn run(host: Host<'_>, action: &Action) -> Result<bool, String> {
+    let runner = host.runner;
+    let systemctl = |args: &[&str]| runner.run("systemctl", args).map(|()| true);
     match action {
-        Action::ReloadSystemd => host.runner.run("systemctl", &["daemon-reload"]),
-        Action::Restart(unit) if host.runner.is_active(unit) != Some(true) => Ok(()),
-        Action::Restart(unit) => host.runner.run("systemctl", &["try-restart", "--", unit]),
-        Action::ReloadSshd => host
-            .runner
-            .run("systemctl", &["try-reload-or-restart", "--", "ssh.service"])
-            .or_else(|_| host.runner.run("systemctl", &["try-reload-or-restart", "--", "sshd.service"])),
-        Action::UpdateGrub if host.tree.is_live() && host.tree.exists(&HostPath::known("/usr/sbin/update-grub")) => {
-            host.runner.run("update-grub", &[])
+        Action::UpdateGrub => {
+            let there = host.tree.is_live() && host.tree.exists(&HostPath::known("/usr/sbin/update-grub"));
+            if there { runner.run("update-grub", &[]).map(|()| true) } else { Ok(false) }
         }
-        Action::UpdateGrub => Ok(()),
+        _ if !runner.is_systemd() => Ok(false),
+        Action::ReloadSystemd => systemctl(&["daemon-reload"]),
+        Action::Restart(unit) if runner.is_active(unit) == Some(true) => systemctl(&["restart", "--", unit]),
+        Action::Restart(_) => Ok(false),
+        // Debian calls it one way, others the other.
+        Action::ReloadSshd => systemctl(&["try-reload-or-restart", "--", "ssh.service"])
+            .or_else(|_| systemctl(&["try-reload-or-restart", "--", "sshd.service"])),
     }
 }

@@ -1,3 +1,5 @@
+//! Facts about convergence, on real files in a temporary root, with power cuts at every step.
+
 use std::{collections::BTreeMap, fs, io, os::unix::fs::PermissionsExt as _, path::Path};
 
 use proptest::prelude::*;

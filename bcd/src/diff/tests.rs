@@ -1,3 +1,5 @@
+//! Facts about what people and programs are shown before anything changes.
+
 use std::fs;
 
 use insta::assert_snapshot;

@@ -151,6 +151,8 @@ impl Core {
         let named: Vec<InventorySection> = wanted.sections.iter().filter_map(|name| name.parse().ok()).collect();
         let sections = if wanted.sections.is_empty() { InventorySection::ALL.to_vec() } else { named };
         if self.inventory.sections.is_empty() {
+            // The machine is being looked at; all of it travels then.
+            self.progress.reported.clear();
             return vec![Effect::Collect];
         }
         self.report_inventory(&sections, now)

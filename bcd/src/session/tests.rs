@@ -1,3 +1,5 @@
+//! Facts about the session core, with real keys and no sockets.
+
 use pki::{anchor::Anchor, keys::Keys, worker::WorkerKey};
 use schema::{id::JournalId, report::StatusReport, spec::NodeSpec};
 

@@ -1,3 +1,5 @@
+//! Facts about writing under a root.
+
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;

@@ -1,0 +1,116 @@
+//! The daemon's connection and its certificate: when to connect, when to renew.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use pki::{
+    issue::TlsIdentity,
+    tls::{ServerTimes, agent_client},
+};
+use schema::clock::{Clock as _, SharedClock};
+
+use super::{Agent, AgentError, Side, chance, link::Link};
+use crate::{
+    join::{self, Renewed},
+    session::{Again, Event},
+    state::Identity,
+};
+
+/// How long a session has to last for back-off to begin anew.
+const STEADY: Duration = Duration::from_secs(5);
+/// How long to wait after a renewal that failed.
+const RENEW_AGAIN: Duration = Duration::from_secs(60);
+
+impl Agent {
+    pub(super) fn connect(&mut self) -> Result<(), AgentError> {
+        self.connect_at = None;
+        let endpoint = self.endpoints[self.attempts % self.endpoints.len()].clone();
+        self.attempts += 1;
+        self.links += 1;
+        let tls = agent_client(&self.core.trust().roots(), Some(&self.tls_identity()), self.server_times())
+            .map_err(|error| AgentError::Identity(error.to_string()))?;
+        let link = Link::open(&mut self.tasks, self.links, endpoint, tls, self.link_events.clone());
+        self.link = Some(link);
+        self.handle(Event::Opening { nonce: rand::random() })
+    }
+
+    pub(super) fn close(&mut self, again: Again) {
+        self.link = None;
+        // A session that ends as soon as it begins is no success: two daemons with one identity must not race.
+        if self.opened_at.take().is_some_and(|at| at.elapsed() >= STEADY) {
+            self.backoff.reset();
+        }
+        let wait = match again {
+            Again::BackOff => self.backoff.next(chance(0.0, 1.0)),
+            Again::Within(limit) => limit.mul_f64(chance(0.0, 1.0)),
+            Again::Renew => {
+                self.renew();
+                self.backoff.next(chance(0.5, 1.0))
+            }
+        };
+        self.connect_at = Some(Instant::now() + wait);
+    }
+
+    pub(super) fn tls_identity(&self) -> TlsIdentity {
+        self.key.identity(self.identity.certificates())
+    }
+
+    pub(super) fn server_times(&self) -> ServerTimes {
+        // A machine that does not know the time yet gets it from the gateway, signed.
+        if self.clock.is_proven() {
+            ServerTimes::Clock(Arc::clone(&self.clock) as SharedClock)
+        } else {
+            ServerTimes::Open
+        }
+    }
+
+    pub(super) fn plan_renewal(&mut self) {
+        let (from, to) = (self.certificate.not_before, self.certificate.not_after);
+        let life = to.duration_since(from).unsigned_abs();
+        // Half the life, a little more or less, the same for this node every time it starts.
+        let spread = f64::from(self.identity.identity.node_id.as_uuid().as_bytes()[15]) / 255.0;
+        let at = from.saturating_add(life.mul_f64(0.45 + 0.1 * spread)).unwrap_or(to);
+        self.renew_at =
+            Instant::now() + at.duration_since(self.clock.now()).max(jiff::SignedDuration::ZERO).unsigned_abs();
+    }
+
+    pub(super) fn renew(&mut self) {
+        if std::mem::replace(&mut self.renewing, true) {
+            return;
+        }
+        self.renew_at = Instant::now() + RENEW_AGAIN.mul_f64(chance(0.8, 1.2));
+        let endpoint = self.endpoints[self.attempts % self.endpoints.len()].clone();
+        let tls = match agent_client(&self.core.trust().roots(), None, self.server_times()) {
+            Ok(tls) => tls,
+            Err(error) => return tracing::warn!("the certificate cannot be renewed: {error}"),
+        };
+        let (key, trust) = (Arc::clone(&self.key), self.core.trust().clone());
+        let (certificate, leaf) = (self.certificate.clone(), self.identity.certificates());
+        let sides = self.sides.clone();
+        self.tasks.spawn(async move {
+            let renewed = join::renew(&endpoint, tls, &key, &trust, &certificate, &leaf).await;
+            sides.send(Side::Renewed(Box::new(renewed.map_err(|error| error.to_string())))).await.ok();
+        });
+    }
+
+    pub(super) fn renewed(&mut self, result: Result<Renewed, String>) -> Result<(), AgentError> {
+        self.renewing = false;
+        match result {
+            Ok(renewed) => {
+                let identity = Identity { chain: Identity::encode(&renewed.chain), ..self.identity.clone() };
+                self.state.keep_identity(&identity)?;
+                self.identity = identity;
+                self.certificate = renewed.certificate;
+                tracing::info!("the certificate is renewed until {}", self.certificate.not_after);
+                self.plan_renewal();
+                if self.link.is_none() {
+                    self.connect_at = Some(Instant::now());
+                }
+            }
+            Err(reason) => tracing::warn!("the certificate could not be renewed: {reason}"),
+        }
+        Ok(())
+    }
+}
