@@ -41,6 +41,9 @@ CREATE TABLE nodes (
     spec_signature       bytea,
     spec_signed_at       timestamptz,
     spec_changed_at      timestamptz,
+    -- What the spec was last composed from: equal to the assignment once the spec caught up with it.
+    spec_from_digest     bytea REFERENCES targets (digest),
+    spec_from_overlay    text,
 
     target_digest        bytea REFERENCES targets (digest),
     target_overlay       text NOT NULL DEFAULT '{}',

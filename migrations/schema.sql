@@ -212,6 +212,8 @@ table nodes fillfactor=70
     spec_signature bytea
     spec_signed_at timestamp with time zone
     spec_changed_at timestamp with time zone
+    spec_from_digest bytea
+    spec_from_overlay text
     target_digest bytea
     target_overlay text not null default '{}'::text
     assigned_digest bytea
@@ -230,6 +232,7 @@ table nodes fillfactor=70
     constraint nodes_role_check CHECK ((role = ANY (ARRAY['host'::text, 'dedicated'::text, 'site'::text, 'unassigned'::text])))
     constraint nodes_shard_check CHECK (((shard >= 0) AND (shard <= 255)))
     constraint nodes_spec_digest_check CHECK ((octet_length(spec_digest) = 32))
+    constraint nodes_spec_from_digest_fkey FOREIGN KEY (spec_from_digest) REFERENCES targets(digest)
     constraint nodes_target_digest_fkey FOREIGN KEY (target_digest) REFERENCES targets(digest)
     constraint nodes_trust_check CHECK ((trust = ANY (ARRAY['platform'::text, 'tenant-owned'::text, 'tenant-controlled'::text])))
     CREATE INDEX nodes_by_pool ON nodes USING btree (pool, name)

@@ -29,7 +29,10 @@ pub use axes::{
     set_no_schedule, set_power, set_provision, set_trust,
 };
 pub use declare::{Declared, DeclaredView, declare, declared_view};
-pub use desired::{Assignment, SpecError, StoredSpec, assign, find_spec, observe, resign_spec, set_spec, set_targets};
+pub use desired::{
+    Assignment, NewSpec, SpecError, SpecFrom, StoredSpec, assign, confirm_spec, find_spec, observe, resign_spec,
+    set_spec, set_targets,
+};
 pub use insert::{InsertError, NewNode, insert};
 pub use read::{
     Filter, bucket, find, find_by_hardware_key, find_by_name, get, get_by_name, ids_by_names, ids_in_pool,
@@ -103,6 +106,8 @@ pub struct Node {
     pub spec_signed_at: Option<Timestamp>,
     /// When the spec last changed.
     pub spec_changed_at: Option<Timestamp>,
+    /// What it was last composed from.
+    pub spec_from: Option<SpecFrom>,
     /// What it should be.
     pub target: Option<Digest>,
     /// The node document's own words that go with `target`, canonical JSON.
@@ -118,6 +123,12 @@ pub struct Node {
 }
 
 impl Node {
+    /// What the node is assigned, as a spec's origin; `None` before the first assignment.
+    #[must_use]
+    pub fn assignment(&self) -> Option<SpecFrom> {
+        self.assigned.map(|target| SpecFrom { target, overlay: self.assigned_overlay.clone() })
+    }
+
     /// Refuses when the caller read another version of the node.
     ///
     /// # Errors

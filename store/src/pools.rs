@@ -203,8 +203,8 @@ pub struct Progress {
     pub connected: u64,
     /// Those assigned to the pool's target, or to the one of their own profile.
     pub assigned: u64,
-    /// Those that receive a spec, are assigned to their target, observed their generation with no section failed, and wait
-    /// for no reboot.
+    /// Those that receive a spec, are assigned to their target, have a spec composed from it, observed its generation with no
+    /// section failed, and wait for no reboot.
     pub converged: u64,
     /// Those on which new work may be placed.
     pub schedulable: u64,
@@ -222,6 +222,8 @@ pub async fn progress(db: &Db) -> Result<Vec<Progress>, DbError> {
                   count(*) FILTER (WHERE n.assigned_digest = n.target_digest AND n.assigned_overlay = n.target_overlay) AS "assigned!",
                   count(*) FILTER (WHERE n.provision_state IN ('adopted', 'deployed')
                                      AND n.assigned_digest = n.target_digest AND n.assigned_overlay = n.target_overlay
+                                     AND (n.spec_from_digest, n.spec_from_overlay)
+                                         IS NOT DISTINCT FROM (n.assigned_digest, n.assigned_overlay)
                                      AND n.generation > 0 AND n.observed_generation >= n.generation
                                      AND NOT n.conditions @> '[{"type": "RebootRequired", "status": "true"}]'
                                      AND NOT EXISTS (SELECT FROM node_sections s WHERE s.node_id = n.id AND s.state = 'failed')) AS "converged!",

@@ -30,6 +30,28 @@ pub struct StoredSpec {
     pub signed_at: Timestamp,
 }
 
+/// What a spec was composed from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpecFrom {
+    /// The target.
+    pub target: Digest,
+    /// The node document's own words, canonical JSON.
+    pub overlay: String,
+}
+
+/// A spec that was composed and signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewSpec<'a> {
+    /// The generation that was signed: the next one, or one past what a node reported that is ahead of a restored database.
+    pub generation: Generation,
+    /// The canonical bytes.
+    pub bytes: &'a [u8],
+    /// The encoded signature.
+    pub signature: &'a [u8],
+    /// What it was composed from.
+    pub from: &'a SpecFrom,
+}
+
 /// Why a spec was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
@@ -128,34 +150,28 @@ pub async fn find_spec(db: &Db, id: NodeId) -> Result<Option<StoredSpec>, DbErro
     .transpose()
 }
 
-/// Stores a new spec as generation `to`, which was composed and signed outside the transaction against `expected`, and
-/// pokes the node's gateway after the commit. `to` is the next generation, or past what a node reported that is ahead of
-/// a restored database.
+/// Stores a new spec, which was composed and signed outside the transaction against generation `expected`, and pokes the
+/// node's gateway after the commit.
 ///
 /// # Errors
 /// [`SpecError::Moved`] when the node is at another generation by now: compose again.
-pub async fn set_spec(
-    txn: &mut Txn,
-    id: NodeId,
-    expected: Generation,
-    to: Generation,
-    bytes: &[u8],
-    signature: &[u8],
-) -> Result<(), SpecError> {
-    if to <= expected {
-        return Err(SpecError::NotForward { expected, to });
+pub async fn set_spec(txn: &mut Txn, id: NodeId, expected: Generation, spec: &NewSpec<'_>) -> Result<(), SpecError> {
+    if spec.generation <= expected {
+        return Err(SpecError::NotForward { expected, to: spec.generation });
     }
     let done = sqlx::query!(
         r#"UPDATE nodes
-           SET generation = $3, spec = $4, spec_digest = $5, spec_signature = $6,
+           SET generation = $3, spec = $4, spec_digest = $5, spec_signature = $6, spec_from_digest = $7, spec_from_overlay = $8,
                spec_signed_at = compute_now(), spec_changed_at = compute_now(), updated_at = compute_now()
            WHERE id = $1 AND generation = $2"#,
         id.as_uuid(),
         expected.to_i64(),
-        to.to_i64(),
-        bytes,
-        convert::digest_column(&Digest::of(bytes)),
-        signature,
+        spec.generation.to_i64(),
+        spec.bytes,
+        convert::digest_column(&Digest::of(spec.bytes)),
+        spec.signature,
+        convert::digest_column(&spec.from.target),
+        spec.from.overlay,
     )
     .execute(txn.conn())
     .await
@@ -165,6 +181,24 @@ pub async fn set_spec(
     }
     txn.poke(Poke::Node(id));
     Ok(())
+}
+
+/// Notes that the spec of `generation` is also what `from` composes to: the assignment moved and the bytes did not. `false`
+/// when the spec moved.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn confirm_spec(txn: &mut Txn, id: NodeId, generation: Generation, from: &SpecFrom) -> Result<bool, DbError> {
+    let done = sqlx::query!(
+        "UPDATE nodes SET spec_from_digest = $3, spec_from_overlay = $4 WHERE id = $1 AND generation = $2 AND spec IS NOT NULL",
+        id.as_uuid(),
+        generation.to_i64(),
+        convert::digest_column(&from.target),
+        from.overlay,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(done.rows_affected() == 1)
 }
 
 /// Stores a fresh signature over the spec of `generation`, without a new generation. `false` when the spec moved.

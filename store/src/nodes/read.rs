@@ -10,7 +10,7 @@ use schema::{
     node::{Bucket, Condition, Connectivity, NoScheduleReason, ProvisionState},
 };
 
-use super::{GetError, Node};
+use super::{GetError, Node, SpecFrom};
 use crate::{Db, DbError, Page, Txn, convert, page};
 
 // The columns of a Row, once; `$tail` is the rest of the statement.
@@ -21,7 +21,7 @@ macro_rules! select {
             r#"SELECT id, name, site, pool, owner_tenant, role, trust, adapter, labels, declared, hardware_key,
                       hardware_key_trusted, provision_state, failed_from, maintenance, maintenance_reason, cordoned, power,
                       connectivity, connectivity_since, conditions, no_schedule_reasons, inventory_wanted, generation, observed_generation,
-                      applied_generation, identity_generation, version, shard, spec_digest, spec_signed_at, spec_changed_at,
+                      applied_generation, identity_generation, version, shard, spec_digest, spec_signed_at, spec_changed_at, spec_from_digest, spec_from_overlay,
                       target_digest, target_overlay, assigned_digest, assigned_overlay, created_at, adopted_at
                FROM nodes "# + $tail
             $(, $arg)*
@@ -246,6 +246,8 @@ struct Row {
     spec_digest: Option<Vec<u8>>,
     spec_signed_at: Option<jiff_sqlx::Timestamp>,
     spec_changed_at: Option<jiff_sqlx::Timestamp>,
+    spec_from_digest: Option<Vec<u8>>,
+    spec_from_overlay: Option<String>,
     target_digest: Option<Vec<u8>>,
     target_overlay: String,
     assigned_digest: Option<Vec<u8>>,
@@ -300,6 +302,9 @@ impl Row {
             spec_digest: convert::maybe_digest(self.spec_digest)?,
             spec_signed_at: convert::time(self.spec_signed_at),
             spec_changed_at: convert::time(self.spec_changed_at),
+            spec_from: convert::maybe_digest(self.spec_from_digest)?
+                .zip(self.spec_from_overlay)
+                .map(|(target, overlay)| SpecFrom { target, overlay }),
             target: convert::maybe_digest(self.target_digest)?,
             target_overlay: self.target_overlay,
             assigned: convert::maybe_digest(self.assigned_digest)?,

@@ -304,7 +304,9 @@ async fn progress_counts_what_is_really_there() {
         nodes::insert(&mut txn, &new_node("b")).await.expect("insert");
         let locked = nodes::lock(&mut txn, fresh.id).await.expect("lock").expect("a node");
         nodes::adopt(&mut txn, &locked).await.expect("adopt");
-        nodes::set_spec(&mut txn, fresh.id, Generation(0), Generation(1), b"{}", b"s").await.expect("spec");
+        let from = nodes::SpecFrom { target: to.digest, overlay: "{}".to_owned() };
+        let spec = nodes::NewSpec { generation: Generation(1), bytes: b"{}", signature: b"s", from: &from };
+        nodes::set_spec(&mut txn, fresh.id, Generation(0), &spec).await.expect("spec");
     });
     let progress = async || {
         let all = pools::progress(test.db()).await.expect("progress");

@@ -12,7 +12,8 @@ use schema::{
 };
 use store::{
     Db, node_holds,
-    nodes::{self, ChangeError, Filter, GetError, InsertError, NewNode, SpecError},
+    nodes::{self, ChangeError, Filter, GetError, InsertError, NewNode, NewSpec, SpecError, SpecFrom},
+    pools::{self, Target},
     testing::TestDb,
 };
 
@@ -183,9 +184,18 @@ async fn the_other_axes_move_alone() {
 async fn a_spec_is_stored_only_against_the_generation_it_was_composed_for() {
     let test = TestDb::create().await;
     let id = node(test.db(), "a").await.id;
+    let targets = ["{}", "{\"v\":2}"].map(|doc| Target {
+        digest: Digest::of(doc),
+        pool: name("h100"),
+        profile: name("gpu"),
+        doc: doc.to_owned(),
+    });
+    commit!(test.db(), |txn| pools::insert_targets(&mut txn, &targets).await.expect("targets"));
+    let [from, later] = targets.map(|target| SpecFrom { target: target.digest, overlay: "{}".to_owned() });
     let store = async |expected: u64, to: u64, bytes: &str| {
         let mut txn = test.db().begin().await.expect("begin");
-        nodes::set_spec(&mut txn, id, Generation(expected), Generation(to), bytes.as_bytes(), b"sig").await?;
+        let spec = NewSpec { generation: Generation(to), bytes: bytes.as_bytes(), signature: b"sig", from: &from };
+        nodes::set_spec(&mut txn, id, Generation(expected), &spec).await?;
         txn.commit().await.expect("commit");
         Ok::<(), SpecError>(())
     };
@@ -209,6 +219,17 @@ async fn a_spec_is_stored_only_against_the_generation_it_was_composed_for() {
     assert!(resigned(7).await);
     let again = nodes::find_spec(test.db(), id).await.expect("spec").expect("a spec");
     assert_eq!((again.generation, again.signature.as_slice()), (Generation(7), b"new".as_slice()));
+
+    assert_eq!(read(test.db(), id).await.spec_from, Some(from));
+    let confirm = async |generation: u64| {
+        commit!(test.db(), |txn| nodes::confirm_spec(&mut txn, id, Generation(generation), &later)
+            .await
+            .expect("confirm"))
+    };
+    assert!(!confirm(1).await);
+    assert!(confirm(7).await);
+    let confirmed = read(test.db(), id).await;
+    assert_eq!((confirmed.generation, confirmed.spec_from), (Generation(7), Some(later)));
 }
 
 #[tokio::test]
