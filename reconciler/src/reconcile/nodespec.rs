@@ -22,6 +22,7 @@ use schema::{
     time::Timestamp,
 };
 use store::{
+    Txn,
     nodes::{self, SpecError},
     pools,
     queue::{self, Kind},
@@ -103,7 +104,8 @@ impl Reconciler for NodeSpec {
         let stored = nodes::find_spec(context.db(), id).await?;
         let step = step::decide(&node, stored.as_ref(), &wanted, now);
         let valid = !node.conditions.iter().any(|condition| condition.kind == SPEC_INVALID);
-        if step == Step::Nothing && valid {
+        let from = node.assignment().expect("what was composed was assigned");
+        if step == Step::Nothing && valid && node.spec_from.as_ref() == Some(&from) {
             return Ok(Outcome::done());
         }
         let signature = |generation| -> Signature { context.signer().sign_spec(id, generation, &wanted, now) };
@@ -113,19 +115,20 @@ impl Reconciler for NodeSpec {
             Step::Store { to } => Some(signature(to)),
         };
 
+        let signed = signed.map(stored::encode);
+
         let mut txn = context.begin().await?;
-        if let Some(signature) = signed {
-            let bytes = stored::encode(signature);
-            if let Step::Store { to } = step {
-                match nodes::set_spec(&mut txn, id, node.generation, to, &wanted, &bytes).await {
-                    Ok(()) => queue::enqueue(&mut txn, &queue::NODE, [id]).await?,
-                    Err(SpecError::Db(error)) => return Err(error.into()),
-                    Err(error @ (SpecError::Moved { .. } | SpecError::NotForward { .. })) => {
-                        return Err(Failure::new("spec-moved", error));
-                    }
-                }
-            } else {
-                nodes::resign_spec(&mut txn, id, node.generation, &bytes).await?;
+        match (step, &signed) {
+            (Step::Store { to }, Some(signature)) => {
+                let spec = nodes::NewSpec { generation: to, bytes: &wanted, signature, from: &from };
+                store_spec(&mut txn, &node, &spec).await?;
+            }
+            (_, Some(signature)) => {
+                nodes::resign_spec(&mut txn, id, node.generation, signature).await?;
+                nodes::confirm_spec(&mut txn, id, node.generation, &from).await?;
+            }
+            (_, None) => {
+                nodes::confirm_spec(&mut txn, id, node.generation, &from).await?;
             }
         }
         if !valid {
@@ -133,6 +136,14 @@ impl Reconciler for NodeSpec {
         }
         txn.commit().await?;
         Ok(Outcome::done())
+    }
+}
+
+async fn store_spec(txn: &mut Txn, node: &nodes::Node, spec: &nodes::NewSpec<'_>) -> Result<(), Failure> {
+    match nodes::set_spec(txn, node.id, node.generation, spec).await {
+        Ok(()) => Ok(queue::enqueue(txn, &queue::NODE, [node.id]).await?),
+        Err(SpecError::Db(error)) => Err(error.into()),
+        Err(error @ (SpecError::Moved { .. } | SpecError::NotForward { .. })) => Err(Failure::new("spec-moved", error)),
     }
 }
 
@@ -169,7 +180,7 @@ async fn refuse(context: &Context, node: &nodes::Node, missing: Missing) -> Resu
     Ok(Outcome::wait(&missing))
 }
 
-async fn set_invalid(txn: &mut store::Txn, id: NodeId, invalid: Option<(String, Timestamp)>) -> Result<(), Failure> {
+async fn set_invalid(txn: &mut Txn, id: NodeId, invalid: Option<(String, Timestamp)>) -> Result<(), Failure> {
     let Some(node) = nodes::lock(txn, id).await? else { return Ok(()) };
     let mut conditions = node.conditions;
     conditions.retain(|condition| condition.kind != SPEC_INVALID);
