@@ -238,7 +238,8 @@ impl Agent {
 
     fn wake_at(&self) -> Instant {
         let until = self.until.map(|until| self.instant_of(until));
-        [self.connect_at, self.core.wake_at(), until, Some(self.drift_at), Some(self.inventory_at), Some(self.renew_at)]
+        let renew_at = (!self.renewing).then_some(self.renew_at);
+        [self.connect_at, self.core.wake_at(), until, Some(self.drift_at), Some(self.inventory_at), renew_at]
             .into_iter()
             .flatten()
             .min()

@@ -293,10 +293,10 @@ async fn stop_signal() {
 }
 
 fn show_diff(args: &DiffArgs, clock: &SharedClock) -> anyhow::Result<Exit> {
-    let state = existing_state(&args.place)?;
+    let state = StateDir::look(&args.place.state());
     let (generation, bytes) = match &args.spec {
         Some(path) => (Generation::NONE, fs::read(path).with_context(|| format!("reading {}", path.display()))?),
-        None => match state.desired()? {
+        None => match existing_state(&args.place)?.desired()? {
             Some(desired) => (desired.generation, desired.spec.into_bytes()),
             None => bail!("this machine has got no spec yet; `bcd run --no-apply` fetches it and changes nothing"),
         },
@@ -316,7 +316,7 @@ fn existing_state(place: &Place) -> anyhow::Result<StateDir> {
     if !path.is_dir() {
         return Err(AgentError::NotJoined(path).into());
     }
-    Ok(StateDir::open(&path)?)
+    Ok(StateDir::look(&path))
 }
 
 fn status(args: &StatusArgs) -> anyhow::Result<Exit> {

@@ -39,6 +39,8 @@ mod tests;
 
 /// Reports are numbered from a block that is reserved on disk, so that no number is ever used twice.
 const SEQ_BLOCK: u64 = 64;
+/// How long a session may take to open, the connection included.
+const OPENING: Duration = Duration::from_secs(25);
 /// How long a gateway may say nothing, in heartbeats.
 const SILENT_BEATS: u32 = 4;
 
@@ -163,7 +165,7 @@ pub enum Effect {
 #[derive(Debug)]
 enum Phase {
     Closed,
-    Opening { nonce: [u8; 32] },
+    Opening { nonce: [u8; 32], since: Instant },
     Open { every: Duration, next_beat: Instant, beat: u64, heard: Instant },
 }
 
@@ -202,7 +204,7 @@ impl Core {
     pub fn handle(&mut self, event: Event, now: Now) -> Vec<Effect> {
         match event {
             Event::Opening { nonce } => {
-                self.phase = Phase::Opening { nonce };
+                self.phase = Phase::Opening { nonce, since: now.mono };
                 vec![Effect::Send(node_frame::Frame::Hello(self.hello(nonce)))]
             }
             Event::Frame(frame) => self.frame(frame, now),
@@ -224,7 +226,8 @@ impl Core {
     pub fn wake_at(&self) -> Option<Instant> {
         match self.phase {
             Phase::Open { next_beat, .. } => Some(next_beat),
-            Phase::Closed | Phase::Opening { .. } => None,
+            Phase::Opening { since, .. } => Some(since + OPENING),
+            Phase::Closed => None,
         }
     }
 
@@ -250,7 +253,15 @@ impl Core {
     }
 
     fn tick(&mut self, now: Now) -> Vec<Effect> {
-        let Phase::Open { every, next_beat, beat, heard, .. } = &mut self.phase else { return Vec::new() };
+        let (every, next_beat, beat, heard) = match &mut self.phase {
+            Phase::Open { every, next_beat, beat, heard } => (every, next_beat, beat, heard),
+            Phase::Opening { since, .. } if now.mono.saturating_duration_since(*since) >= OPENING => {
+                self.phase = Phase::Closed;
+                let text = "the gateway does not open a session; connecting again".to_owned();
+                return vec![Effect::Say(Level::Warn, text), Effect::Close(Again::BackOff)];
+            }
+            Phase::Opening { .. } | Phase::Closed => return Vec::new(),
+        };
         if now.mono.saturating_duration_since(*heard) > *every * SILENT_BEATS {
             self.phase = Phase::Closed;
             let text = "the gateway has gone silent; connecting again".to_owned();

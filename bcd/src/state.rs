@@ -70,6 +70,12 @@ impl StateDir {
         Ok(Self { dir: dir.to_owned() })
     }
 
+    /// A state directory that is only looked into, if it is there at all.
+    #[must_use]
+    pub fn look(dir: &Path) -> Self {
+        Self { dir: dir.to_owned() }
+    }
+
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -11,7 +11,7 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{self, Read as _, Write as _},
-    os::fd::{AsFd as _, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
 };
 
@@ -184,6 +184,17 @@ impl Tree {
             }
         }
         None
+    }
+
+    /// The names in a directory, sorted; none when it is not there or not readable.
+    #[must_use]
+    pub fn names(&self, path: &HostPath) -> Vec<String> {
+        let Ok(Walk::Reached(dir)) = self.walk(path, path.components()) else { return Vec::new() };
+        let entries = std::fs::read_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+        let mut names: Vec<String> =
+            entries.into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
     }
 
     /// Whether something, links followed, is at a place.

@@ -59,10 +59,10 @@ impl Converger {
     pub fn open(root: &Path, state: &StateDir) -> io::Result<Self> {
         let tree = Tree::open(root)?;
         let runner: Box<dyn Runner> = if tree.is_live() { Box::new(Live) } else { Box::new(Staged) };
-        let inside = state.path().canonicalize()?;
-        let state_dir = inside.strip_prefix(root.canonicalize()?).ok().and_then(|relative| {
-            let text = format!("/{}", relative.to_str()?);
-            text.parse().ok()
+        let root = root.canonicalize()?;
+        let state_dir = state.path().canonicalize().ok().and_then(|inside| {
+            let relative = inside.strip_prefix(root).ok()?;
+            format!("/{}", relative.to_str()?).parse().ok()
         });
         Ok(Self { tree, runner, state: state.clone(), state_dir })
     }

@@ -313,13 +313,7 @@ fn a_link_out_of_the_root_fails_the_section() {
 #[test]
 fn a_break_glass_key_ends_by_itself() {
     let mut world = World::new(&[]);
-    let mut spec = NodeSpec::default();
-    spec.access.keys.push(schema::spec::AccessKey {
-        principal: "ada".into(),
-        account: "root".into(),
-        key: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f".into(),
-        until: Some("2026-03-01T13:00:00Z".parse().expect("a time")),
-    });
+    let spec = break_glass();
     let ended = world.converge(Section::Access, &spec);
     ends_well(&ended);
     assert_eq!(ended.until, spec.access.keys[0].until);
@@ -332,6 +326,32 @@ fn a_break_glass_key_ends_by_itself() {
     let later = "2026-03-01T13:00:00Z".parse().expect("a time");
     ends_well(&converge(host, Section::Access, &spec, &mut memory, &mut disk, later));
     assert!(world.picture().is_empty());
+}
+
+#[test]
+fn break_glass_keys_add_to_what_the_hosts_ssh_server_reads() {
+    let mut world = World::new(&[
+        ("/etc/ssh/sshd_config", "Include /etc/ssh/sshd_config.d/*.conf\nAuthorizedKeysFile .ssh/late\n"),
+        ("/etc/ssh/sshd_config.d/50-site.conf", "AuthorizedKeysFile /etc/keys/%u\n"),
+    ]);
+    ends_well(&world.converge(Section::Access, &break_glass()));
+    let drop_in = world.text("/etc/ssh/sshd_config.d/00-better-compute.conf").expect("there");
+    assert!(drop_in.contains("AuthorizedKeysFile /etc/keys/%u /etc/ssh/better-compute/"), "{drop_in}");
+
+    let mut world = World::new(&[("/etc/ssh/sshd_config", "PermitRootLogin no\n")]);
+    let ended = world.converge(Section::Access, &break_glass());
+    assert_eq!(ended.reason, "/etc/ssh/sshd_config does not include /etc/ssh/sshd_config.d/*.conf");
+}
+
+fn break_glass() -> NodeSpec {
+    let mut spec = NodeSpec::default();
+    spec.access.keys.push(schema::spec::AccessKey {
+        principal: "ada".into(),
+        account: "root".into(),
+        key: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f".into(),
+        until: Some("2026-03-01T13:00:00Z".parse().expect("a time")),
+    });
+    spec
 }
 
 fn some_files() -> impl Strategy<Value = NodeSpec> {

@@ -15,8 +15,8 @@ use schema::{
 use super::{Desired, Facts, Key, host::managed};
 use crate::path::HostPath;
 
-/// The SSH server's drop-in.
-pub(super) const DROP_IN: &str = "/etc/ssh/sshd_config.d/60-better-compute.conf";
+/// The SSH server's drop-in. The server keeps the first value that it reads, so this one comes first.
+pub(super) const DROP_IN: &str = "/etc/ssh/sshd_config.d/00-better-compute.conf";
 const KEYS: &str = "/etc/ssh/better-compute/authorized_keys.d";
 const USUAL: &str = ".ssh/authorized_keys .ssh/authorized_keys2";
 const HEADER: &str = "# Managed by Better Compute. Change the fleet repository instead.\n";
@@ -54,7 +54,10 @@ pub(super) fn compile(access: &AccessSection, facts: &Facts, now: Timestamp) -> 
         desired.want(Key::Path(path), managed(format!("{HEADER}{lines}"), facts));
     }
     if !files.is_empty() {
-        let own = facts.authorized_keys_file.as_deref().filter(|own| *own != "none").unwrap_or(USUAL);
+        if facts.sshd.ignores_drop_ins {
+            desired.problems.push("/etc/ssh/sshd_config does not include /etc/ssh/sshd_config.d/*.conf".to_owned());
+        }
+        let own = facts.sshd.authorized_keys_file.as_deref().filter(|own| *own != "none").unwrap_or(USUAL);
         let content = format!("{HEADER}AuthorizedKeysFile {own} {KEYS}/%u\n");
         desired.want(Key::Path(HostPath::known(DROP_IN)), managed(content, facts));
     }
@@ -87,7 +90,7 @@ fn line(key: &AccessKey) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::section::Want;
+    use crate::section::{Want, facts::Sshd};
 
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
 
@@ -124,7 +127,10 @@ mod tests {
 
     #[test]
     fn the_hosts_own_key_files_stay_in_force() {
-        let facts = Facts { authorized_keys_file: Some("/etc/keys/%u".into()), ..Facts::default() };
+        let facts = Facts {
+            sshd: Sshd { authorized_keys_file: Some("/etc/keys/%u".into()), ..Sshd::default() },
+            ..Facts::default()
+        };
         let text = content(&compile(&key(None), &facts, now()), DROP_IN).expect("a file");
         assert!(text.contains("AuthorizedKeysFile /etc/keys/%u /etc/ssh/better-compute/authorized_keys.d/%u\n"));
     }

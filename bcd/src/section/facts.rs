@@ -7,6 +7,15 @@ use schema::spec::NodeSpec;
 use super::{accounts::Accounts, unit};
 use crate::{path::HostPath, tree::Tree};
 
+/// The host's own SSH server configuration, as far as it matters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sshd {
+    /// `AuthorizedKeysFile`, where it is said.
+    pub authorized_keys_file: Option<String>,
+    /// There is a configuration, and it does not read the directory of drop-ins.
+    pub ignores_drop_ins: bool,
+}
+
 /// What the compilation knows of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -24,8 +33,8 @@ pub struct Facts {
     pub modules: BTreeMap<String, bool>,
     /// Huge pages that the kernel has, by size in KiB.
     pub hugepages: BTreeMap<u32, u64>,
-    /// `AuthorizedKeysFile` as the host's own SSH server configuration says it.
-    pub authorized_keys_file: Option<String>,
+    /// What the host's own SSH server configuration says.
+    pub sshd: Sshd,
     /// What the daemon keeps for itself, when it lies under the root.
     pub state_dir: Option<HostPath>,
 }
@@ -48,7 +57,7 @@ impl Facts {
             units: packaged_units(tree, spec),
             modules: modules(tree, spec),
             hugepages: hugepages(tree, spec),
-            authorized_keys_file: text("/etc/ssh/sshd_config").as_deref().and_then(authorized_keys_file),
+            sshd: sshd(tree),
             state_dir,
         }
     }
@@ -94,6 +103,24 @@ fn hugepages(tree: &Tree, spec: &NodeSpec) -> BTreeMap<u32, u64> {
 /// The kernel's own place for the number of huge pages of a size.
 pub(super) fn hugepages_path(size_kib: u32) -> HostPath {
     HostPath::known(&format!("/sys/kernel/mm/hugepages/hugepages-{size_kib}kB/nr_hugepages"))
+}
+
+fn sshd(tree: &Tree) -> Sshd {
+    let main = tree.text(&HostPath::known("/etc/ssh/sshd_config"));
+    let others = tree.names(&HostPath::known("/etc/ssh/sshd_config.d")).into_iter().filter_map(|name| {
+        let path: HostPath = format!("/etc/ssh/sshd_config.d/{name}").parse().ok()?;
+        (name.ends_with(".conf") && path.as_str() != super::access::DROP_IN).then(|| tree.text(&path)).flatten()
+    });
+    let includes = |text: &String| {
+        let include =
+            |line: &str| line.trim().to_ascii_lowercase().starts_with("include") && line.contains("sshd_config.d");
+        text.lines().any(include)
+    };
+    Sshd {
+        ignores_drop_ins: main.as_ref().is_some_and(|text| !includes(text)),
+        // The SSH server keeps the first value that it reads, and reads the drop-ins first.
+        authorized_keys_file: others.chain(main.clone()).find_map(|text| authorized_keys_file(&text)),
+    }
 }
 
 fn authorized_keys_file(config: &str) -> Option<String> {

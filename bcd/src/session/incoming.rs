@@ -35,7 +35,7 @@ impl Core {
                 let text = "the gateway goes away; connecting again soon";
                 vec![say(Level::Info, text), Effect::Close(Again::Within(within))]
             }
-            (Phase::Opening { nonce }, Frame::Welcome(welcome)) => {
+            (Phase::Opening { nonce, .. }, Frame::Welcome(welcome)) => {
                 let nonce = *nonce;
                 self.welcome(welcome, nonce, now)
             }

@@ -325,3 +325,13 @@ fn refusals_and_goodbyes_say_when_to_come_back() {
     let effects = world.frame(gateway_frame::Frame::Goodbye(pb::Goodbye { reconnect_within_seconds: 3 }));
     assert!(effects.contains(&Effect::Close(Again::Within(Duration::from_secs(3)))));
 }
+
+#[test]
+fn a_session_that_does_not_open_is_given_up() {
+    let mut world = World::new();
+    let now = world.now(0);
+    world.core.handle(Event::Opening { nonce: NONCE }, now);
+    assert_eq!(world.core.wake_at(), Some(world.now(25).mono));
+    let late = world.now(25);
+    assert!(world.core.handle(Event::Tick, late).contains(&Effect::Close(Again::BackOff)));
+}
