@@ -82,11 +82,17 @@ impl Desk {
 #[tokio::test]
 async fn without_a_token_that_works_nobody_is_known() {
     let desk = Desk::new().await;
-    let (status, answer) = desk.send(Request::post("/api/compute/nodes/list").body(Body::empty()).expect("a request")).await;
+    let (status, answer) =
+        desk.send(Request::post("/api/compute/nodes/list").body(Body::empty()).expect("a request")).await;
     assert_eq!((status, &answer["error"]["code"]), (StatusCode::UNAUTHORIZED, &json!("UNAUTHENTICATED")));
     assert!(answer["error"]["requestId"].as_str().is_some_and(|id| id.starts_with("req_")));
 
-    let made = desk.ok("tokens.createApi", json!({ "name": "short", "scopes": ["nodes:read"], "expires": "1h", "idempotencyKey": "1" })).await;
+    let made = desk
+        .ok(
+            "tokens.createApi",
+            json!({ "name": "short", "scopes": ["nodes:read"], "expires": "1h", "idempotencyKey": "1" }),
+        )
+        .await;
     let token = made["token"].as_str().expect("a token").to_owned();
     assert_eq!(desk.call_as(&token, "nodes.list", &json!({})).await.0, StatusCode::OK);
     let wrong_secret = format!("{}x", &token[..token.len() - 1]);
@@ -102,9 +108,15 @@ async fn without_a_token_that_works_nobody_is_known() {
 #[tokio::test]
 async fn a_revoked_token_stops_working_and_a_token_gives_no_more_than_it_has() {
     let desk = Desk::new().await;
-    let made = desk.ok("tokens.createApi", json!({ "name": "ci", "scopes": ["nodes:read", "tokens:write"], "idempotencyKey": "1" })).await;
+    let made = desk
+        .ok(
+            "tokens.createApi",
+            json!({ "name": "ci", "scopes": ["nodes:read", "tokens:write"], "idempotencyKey": "1" }),
+        )
+        .await;
     let token = made["token"].as_str().expect("a token").to_owned();
-    let (status, answer) = desk.call_as(&token, "nodes.cordon", &json!({ "node": "x", "reason": "y", "idempotencyKey": "k" })).await;
+    let (status, answer) =
+        desk.call_as(&token, "nodes.cordon", &json!({ "node": "x", "reason": "y", "idempotencyKey": "k" })).await;
     assert_eq!((status, &answer["error"]["code"]), (StatusCode::FORBIDDEN, &json!("ACCESS_DENIED")));
     assert!(answer["error"]["why"].as_str().is_some_and(|why| why.contains("nodes:write")), "{answer}");
     let wider = json!({ "name": "more", "scopes": ["nodes:write"], "idempotencyKey": "k" });
@@ -112,7 +124,10 @@ async fn a_revoked_token_stops_working_and_a_token_gives_no_more_than_it_has() {
 
     desk.ok("tokens.revokeApi", json!({ "id": made["id"], "idempotencyKey": "2" })).await;
     assert_eq!(desk.call_as(&token, "nodes.list", &json!({})).await.0, StatusCode::UNAUTHORIZED);
-    assert_eq!(desk.refused("tokens.revokeApi", json!({ "id": made["id"], "idempotencyKey": "3" })).await["code"], "NOT_FOUND");
+    assert_eq!(
+        desk.refused("tokens.revokeApi", json!({ "id": made["id"], "idempotencyKey": "3" })).await["code"],
+        "NOT_FOUND"
+    );
 }
 
 #[tokio::test]
@@ -125,9 +140,24 @@ async fn what_is_wrong_with_a_request_is_named() {
         ("nodes.list", json!({ "limit": 0 }), "INVALID_INPUT", Some("limit")),
         ("nodes.list", json!({ "connectivity": "sometimes" }), "INVALID_INPUT", Some("connectivity")),
         ("tokens.create", json!({ "pool": "h100" }), "INVALID_INPUT", Some("idempotencyKey")),
-        ("tokens.create", json!({ "pool": "h100", "expires": "soon", "idempotencyKey": "k" }), "INVALID_INPUT", Some("expires")),
-        ("tokens.create", json!({ "pool": "h100", "expires": "90d", "idempotencyKey": "k" }), "INVALID_INPUT", Some("expires")),
-        ("tokens.createApi", json!({ "name": "x", "scopes": ["nodes:read", "root"], "idempotencyKey": "k" }), "INVALID_INPUT", Some("scopes[1]")),
+        (
+            "tokens.create",
+            json!({ "pool": "h100", "expires": "soon", "idempotencyKey": "k" }),
+            "INVALID_INPUT",
+            Some("expires"),
+        ),
+        (
+            "tokens.create",
+            json!({ "pool": "h100", "expires": "90d", "idempotencyKey": "k" }),
+            "INVALID_INPUT",
+            Some("expires"),
+        ),
+        (
+            "tokens.createApi",
+            json!({ "name": "x", "scopes": ["nodes:read", "root"], "idempotencyKey": "k" }),
+            "INVALID_INPUT",
+            Some("scopes[1]"),
+        ),
         ("tokens.create", json!({ "pool": "h10", "idempotencyKey": "k" }), "NOT_FOUND", None),
         ("nodes.get", json!({ "node": "nobody" }), "NOT_FOUND", None),
     ] {
@@ -135,7 +165,10 @@ async fn what_is_wrong_with_a_request_is_named() {
         assert_eq!(error["code"], code, "{method} {body}: {error}");
         assert_eq!(error["fields"][0]["name"].as_str(), field, "{method} {body}: {error}");
     }
-    assert_eq!(desk.refused("tokens.create", json!({ "pool": "h10", "idempotencyKey": "k" })).await["why"], "did you mean h100?");
+    assert_eq!(
+        desk.refused("tokens.create", json!({ "pool": "h10", "idempotencyKey": "k" })).await["why"],
+        "did you mean h100?"
+    );
     let error = desk.refused("node.list", json!({})).await;
     assert_eq!((&error["code"], &error["why"]), (&json!("NOT_FOUND"), &json!("did you mean nodes.list?")));
     let error = desk.refused("nodes.list", json!({ "prefix": "x".repeat(dispatch::MAX_BODY) })).await;
@@ -169,9 +202,13 @@ async fn the_api_lifts_only_its_own_hold() {
     let desk = Desk::new().await;
     let machine = desk.house.converged("gpu-1", &template("1", "a\n")).await;
     let version = desk.ok("nodes.get", json!({ "node": "gpu-1" })).await["node"]["version"].clone();
-    let held = desk.ok("nodes.cordon", json!({ "node": machine.id, "reason": "fan", "version": version, "idempotencyKey": "1" })).await;
+    let held = desk
+        .ok("nodes.cordon", json!({ "node": machine.id, "reason": "fan", "version": version, "idempotencyKey": "1" }))
+        .await;
     assert_eq!((&held["cordoned"], &held["bucket"]), (&json!(true), &json!("maintenance")));
-    let error = desk.refused("nodes.cordon", json!({ "node": "gpu-1", "reason": "fan", "version": version, "idempotencyKey": "2" })).await;
+    let error = desk
+        .refused("nodes.cordon", json!({ "node": "gpu-1", "reason": "fan", "version": version, "idempotencyKey": "2" }))
+        .await;
     assert_eq!(error["code"], "CONFLICT");
     desk.ok("nodes.uncordon", json!({ "node": "gpu-1", "idempotencyKey": "3" })).await;
 
@@ -197,15 +234,31 @@ async fn status_shows_what_is_there_and_what_waits() {
     assert_eq!(status["nodes"], json!({ "total": 2, "connected": 2, "disconnected": 0, "unreachable": 0, "lost": 0 }));
     let pool = &status["pools"][0];
     assert_eq!((&pool["name"], &pool["total"], &pool["converged"]), (&json!("h100"), &json!(2), &json!(1)));
-    let waits: Vec<_> = status["problems"].as_array().expect("a list").iter().map(|p| (p["node"].as_str(), p["reason"].as_str())).collect();
+    let waits: Vec<_> = status["problems"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|p| (p["node"].as_str(), p["reason"].as_str()))
+        .collect();
     assert!(waits.contains(&(Some("gpu-2"), Some("inventory-incomplete"))), "{waits:?}");
 
     let node = desk.ok("nodes.get", json!({ "node": "gpu-1" })).await;
-    assert_eq!((&node["node"]["converged"], node["inventory"]["gpus"].as_array().map(Vec::len)), (&json!(true), Some(8)));
+    assert_eq!(
+        (&node["node"]["converged"], node["inventory"]["gpus"].as_array().map(Vec::len)),
+        (&json!(true), Some(8))
+    );
     let page = desk.ok("nodes.list", json!({ "limit": 1 })).await;
     let rest = desk.ok("nodes.list", json!({ "limit": 1, "after": page["next"] })).await;
     assert_eq!((&page["items"][0]["name"], &rest["items"][0]["name"]), (&json!("gpu-1"), &json!("gpu-2")));
-    for (method, input) in [("sites.list", json!({})), ("sites.get", json!({ "name": "fra1" })), ("pools.list", json!({})), ("pools.get", json!({ "name": "h100" })), ("joins.list", json!({})), ("plans.list", json!({})), ("tokens.listApi", json!({}))] {
+    for (method, input) in [
+        ("sites.list", json!({})),
+        ("sites.get", json!({ "name": "fra1" })),
+        ("pools.list", json!({})),
+        ("pools.get", json!({ "name": "h100" })),
+        ("joins.list", json!({})),
+        ("plans.list", json!({})),
+        ("tokens.listApi", json!({})),
+    ] {
         desk.ok(method, input).await;
     }
 }
@@ -225,7 +278,12 @@ async fn a_database_that_is_away_is_no_secret_and_no_sql() {
 async fn a_webhook_is_a_poke_and_only_for_those_who_know_its_secret() {
     let desk = Desk::new().await;
     let mut listener = Listener::connect(&desk.house.db).await.expect("a listener");
-    let hook = |token: &str| Request::post("/hooks/source").header("x-gitlab-token", token).body(Body::from("{ not json")).expect("a request");
+    let hook = |token: &str| {
+        Request::post("/hooks/source")
+            .header("x-gitlab-token", token)
+            .body(Body::from("{ not json"))
+            .expect("a request")
+    };
     assert_eq!(desk.send(hook("wrong")).await.0, StatusCode::UNAUTHORIZED);
     assert_eq!(desk.send(hook("s3cret")).await.0, StatusCode::ACCEPTED);
     assert_eq!(listener.next().await, Heard::Poke(Poke::Source("fleet".to_owned())));
@@ -249,7 +307,8 @@ async fn it_is_served_over_tls_and_stops_clean() {
     client.alpn_protocols = vec![b"http/1.1".to_vec()];
     let stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
     let name = "localhost".try_into().expect("a name");
-    let mut stream = tokio_rustls::TlsConnector::from(Arc::new(client)).connect(name, stream).await.expect("a handshake");
+    let mut stream =
+        tokio_rustls::TlsConnector::from(Arc::new(client)).connect(name, stream).await.expect("a handshake");
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.expect("sent");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.expect("an answer");

@@ -68,10 +68,7 @@ mod tests {
     use super::*;
 
     fn headers(name: &'static str, value: &str) -> HeaderMap {
-        HeaderMap::from_iter([(
-            HeaderName::from_static(name),
-            HeaderValue::from_str(value).expect("a header"),
-        )])
+        HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_str(value).expect("a header"))])
     }
 
     #[test]

@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use store::{
-    idempotency, node_certs,
-    queue::Kind,
-};
+use store::{idempotency, node_certs, queue::Kind};
 
 use super::{Context, Failure, Outcome, Periodic, Reconciler, ShardBy};
 

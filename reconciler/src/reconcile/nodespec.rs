@@ -13,7 +13,6 @@ mod stored;
 use std::fmt;
 
 use async_trait::async_trait;
-use pki::worker::Signature;
 use schema::{
     fleet::{self, ComposeError, HostTemplate, NodeOverlay},
     id::NodeId,
@@ -108,14 +107,13 @@ impl Reconciler for NodeSpec {
         if step == Step::Nothing && valid && node.spec_from.as_ref() == Some(&from) {
             return Ok(Outcome::done());
         }
-        let signature = |generation| -> Signature { context.signer().sign_spec(id, generation, &wanted, now) };
         let signed = match step {
             Step::Nothing => None,
-            Step::SignAgain => Some(signature(node.generation)),
-            Step::Store { to } => Some(signature(to)),
+            Step::SignAgain => Some(node.generation),
+            Step::Store { to } => Some(to),
         };
-
-        let signed = signed.map(stored::encode);
+        let sign = |generation| stored::encode(context.signer().sign_spec(id, generation, &wanted, now));
+        let signed = signed.map(sign);
 
         let mut txn = context.begin().await?;
         match (step, &signed) {

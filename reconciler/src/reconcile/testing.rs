@@ -191,9 +191,17 @@ impl House {
     }
 
     /// Stores signed bytes as a gateway does.
-    pub(crate) async fn deliver(&self, machine: &Machine, kind: ReportKind, seq: u64, payload: Vec<u8>, signature: Vec<u8>) {
+    pub(crate) async fn deliver(
+        &self,
+        machine: &Machine,
+        kind: ReportKind,
+        seq: u64,
+        payload: Vec<u8>,
+        signature: Vec<u8>,
+    ) {
         let session = sessions::find(&self.db, machine.id).await.expect("read").expect("a session");
-        let report = node_reports::NewReport { node_id: machine.id, epoch: session.epoch, kind, seq, payload, signature };
+        let report =
+            node_reports::NewReport { node_id: machine.id, epoch: session.epoch, kind, seq, payload, signature };
         let mut txn = self.db.begin().await.expect("begin");
         assert_eq!(node_reports::insert(&mut txn, &[report]).await.expect("stored"), [machine.id]);
         queue::enqueue(&mut txn, &queue::NODE, [machine.id]).await.expect("enqueued");
@@ -253,7 +261,11 @@ impl Machine {
 
     /// A status with both sections converged at this generation.
     pub(crate) fn status(&self, seq: u64, generation: u64) -> StatusReport {
-        let ended = |section: &str| SectionStatus { digest: Digest::of(section), state: SectionState::Converged, reason: String::new() };
+        let ended = |section: &str| SectionStatus {
+            digest: Digest::of(section),
+            state: SectionState::Converged,
+            reason: String::new(),
+        };
         StatusReport {
             node_id: self.id,
             journal_id: self.journal,
@@ -273,16 +285,22 @@ impl Machine {
         let document = |section: &InventorySection| match section {
             InventorySection::Gpus => (0..gpus).map(gpu).collect(),
             InventorySection::Links | InventorySection::Nics | InventorySection::Disks => json!([]),
-            InventorySection::Dmi | InventorySection::Cpu | InventorySection::Memory | InventorySection::Os => json!({}),
+            InventorySection::Dmi | InventorySection::Cpu | InventorySection::Memory | InventorySection::Os => {
+                json!({})
+            }
         };
-        let sections: BTreeMap<InventorySection, Value> = InventorySection::ALL.iter().map(|section| (*section, document(section))).collect();
+        let sections: BTreeMap<InventorySection, Value> =
+            InventorySection::ALL.iter().map(|section| (*section, document(section))).collect();
         InventoryReport {
             node_id: self.id,
             journal_id: self.journal,
             seq,
             at: "2026-11-29T12:00:00Z".parse().expect("a time"),
             described: true,
-            digests: sections.iter().map(|(section, value)| (*section, canonical::digest(value).expect("canonical"))).collect(),
+            digests: sections
+                .iter()
+                .map(|(section, value)| (*section, canonical::digest(value).expect("canonical")))
+                .collect(),
             sections,
         }
     }

@@ -63,7 +63,7 @@ impl WorkerConfig {
             role,
             host: host.into(),
             ttl: Duration::from_secs(12),
-            beat: Duration::from_secs(3),
+            beat: Duration::from_secs(4),
             concurrency: 32,
             resync: Duration::from_secs(300),
             jitter: Duration::from_secs(300),
@@ -97,7 +97,8 @@ pub async fn run(
     } else {
         tracing::info!(role = %config.role, reconcilers = ?registry.names(), "the worker starts");
     }
-    let listener = Listener::connect(&shared.db).await?;
+    // Nobody wakes a role without reconcilers.
+    let listener = if registry.names().is_empty() { None } else { Some(Listener::connect(&shared.db).await?) };
     let mut worker = Worker::new(shared, registry, config);
     worker.serve(listener, &cancel).await;
     worker.drain().await;
@@ -149,17 +150,16 @@ impl Worker {
         self.config.resync + rand::rng().random_range(Duration::ZERO..=self.config.jitter)
     }
 
-    async fn serve(&mut self, mut listener: Listener, cancel: &CancellationToken) {
+    async fn serve(&mut self, mut listener: Option<Listener>, cancel: &CancellationToken) {
         while !cancel.is_cancelled() {
             if let Err(error) = self.step().await {
                 self.database_failed(&error);
             }
             let wake = self.next_wake();
-            let hear = !self.registry.names().is_empty();
             tokio::select! {
                 () = cancel.cancelled() => break,
                 () = sleep_until(wake) => {}
-                heard = listener.next(), if hear => {
+                heard = hear(&mut listener) => {
                     if matches!(&heard, Heard::Reconnected) || heard == Heard::Poke(Poke::Work(self.config.role)) {
                         self.next_look = Instant::now();
                     }
@@ -283,5 +283,13 @@ impl Worker {
             tracing::warn!(role = %self.config.role, %error, "the worker left without a word; its leases run out by themselves");
         }
         tracing::info!(role = %self.config.role, "the worker stopped");
+    }
+}
+
+/// The next poke; never, for a worker that hears none.
+async fn hear(listener: &mut Option<Listener>) -> Heard {
+    match listener {
+        Some(listener) => listener.next().await,
+        None => std::future::pending().await,
     }
 }

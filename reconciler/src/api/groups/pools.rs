@@ -29,7 +29,7 @@ pub(in crate::api) struct PoolView {
     connected: u64,
     /// Those that were assigned what they should be.
     assigned: u64,
-    /// Those that observed their newest spec with every section converged.
+    /// Those that observed the spec of what they should be with every section converged.
     converged: u64,
     /// Those on which new work may be placed.
     schedulable: u64,

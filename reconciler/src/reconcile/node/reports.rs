@@ -6,6 +6,7 @@
 
 use pki::{Realm, node_key::NodePublicKey, report::ReportKind as Purpose};
 use schema::{
+    generation::Generation,
     id::NodeId,
     report::{InventoryReport, ReportKind, StatusReport},
 };
@@ -54,9 +55,15 @@ pub(super) enum ReportRefusal {
     OtherNode,
     #[error("it was stored under another sequence number than the signed one")]
     OtherSequence,
+    #[error("it names a generation or more conditions than a node can have")]
+    Absurd,
     #[error("a newer one of the same journal was taken over before")]
     Old,
 }
+
+/// Above this no generation is left to jump past it.
+const HIGHEST: Generation = Generation(1 << 53);
+const MOST_CONDITIONS: usize = 64;
 
 pub(super) async fn take(context: &Context, node: &nodes::Node) -> Result<Taken, Failure> {
     let stored = node_reports::list(context.db(), node.id).await?;
@@ -131,6 +138,9 @@ fn read(
         ReportKind::Status => {
             let status: StatusReport =
                 serde_json::from_slice(&report.payload).map_err(|_| ReportRefusal::Unreadable)?;
+            if status.applied.max(status.observed) > HIGHEST || status.conditions.len() > MOST_CONDITIONS {
+                return Err(ReportRefusal::Absurd);
+            }
             let head = (status.node_id, status.journal_id, status.seq);
             (Read::Status(status), head.0, head.1, head.2)
         }

@@ -44,7 +44,10 @@ async fn the_first_complete_inventory_adopts_and_adoption_writes_generation_1() 
     house.report_inventory(&machine, &machine.inventory(2, 8)).await;
     house.jobs.settle().await.expect("settled");
     let node = house.node(&machine).await;
-    assert_eq!((node.provision, node.generation, node.observed), (ProvisionState::Adopted, Generation(1), Generation(0)));
+    assert_eq!(
+        (node.provision, node.generation, node.observed),
+        (ProvisionState::Adopted, Generation(1), Generation(0))
+    );
     assert_eq!(node.inventory_wanted, []);
     let spec = house.spec(&machine).await;
     assert_eq!(spec.host.files[0].content, "hello from gpu-1\n");
@@ -74,6 +77,29 @@ async fn a_generation_moves_only_when_the_bytes_differ() {
     house.jobs.settle().await.expect("settled");
     assert_eq!(house.node(&machine).await.generation, Generation(2));
     assert_eq!(house.spec(&machine).await.host.sysctl["vm.swappiness"], "2");
+}
+
+#[tokio::test]
+async fn a_machine_counts_as_converged_only_for_what_it_is_assigned() {
+    let house = House::new().await;
+    let machine = house.converged("gpu-1", &template("1", "a\n")).await;
+    let converged = async || store::pools::progress(&house.db).await.expect("read")[0].converged;
+    assert_eq!(converged().await, 1);
+    house.assign(&machine, &template("2", "a\n")).await;
+    assert_eq!(converged().await, 0);
+    house.jobs.settle().await.expect("settled");
+    assert_eq!(converged().await, 0);
+    house.report_status(&machine, &machine.status(3, 2)).await;
+    house.jobs.settle().await.expect("settled");
+    assert_eq!(converged().await, 1);
+
+    // Another target that makes the same bytes is confirmed without the machine.
+    let mut same = template("2", "a\n");
+    same.templates.insert("unused.j2".to_owned(), "x".to_owned());
+    house.assign(&machine, &same).await;
+    assert_eq!(converged().await, 0);
+    house.jobs.settle().await.expect("settled");
+    assert_eq!(converged().await, 1);
 }
 
 #[tokio::test]
@@ -164,6 +190,7 @@ async fn only_the_nodes_own_signature_counts() {
     house.deliver(&machine, ReportKind::Status, 10, payload, signature).await;
     let (payload, signature) = machine.sign(&house.shared.realm, Purpose::Status, &other.status(11, 7));
     house.deliver(&machine, ReportKind::Status, 11, payload, signature).await;
+    house.report_status(&machine, &machine.status(8, u64::MAX)).await;
     house.jobs.settle().await.expect("settled");
 
     let node = house.node(&machine).await;
@@ -289,7 +316,10 @@ async fn git_holds_what_its_document_holds_and_an_ended_hold_is_lifted() {
     house.apply(pool.clone(), &[(Kind::Node, cordoned)]).await;
     house.jobs.resync("node").await.expect("resynced");
     let holds = node_holds::list(&house.db, machine.id).await.expect("read");
-    assert_eq!((holds.len(), holds[0].hold.source, holds[0].hold.place.as_deref()), (1, HoldSource::Git, Some("nodes.kdl:7")));
+    assert_eq!(
+        (holds.len(), holds[0].hold.source, holds[0].hold.place.as_deref()),
+        (1, HoldSource::Git, Some("nodes.kdl:7"))
+    );
     assert!(house.node(&machine).await.cordoned);
 
     house.apply(pool, &[(Kind::Node, json!({ "name": "gpu-1" }))]).await;
@@ -297,7 +327,8 @@ async fn git_holds_what_its_document_holds_and_an_ended_hold_is_lifted() {
     assert!(!house.node(&machine).await.cordoned);
 
     let until = schema::time::Duration::from_secs(60).after(house.db.now().await.expect("time"));
-    let hold = Hold { source: HoldSource::Api, owner: "ada".into(), reason: "look".into(), until: Some(until), place: None };
+    let hold =
+        Hold { source: HoldSource::Api, owner: "ada".into(), reason: "look".into(), until: Some(until), place: None };
     let mut txn = house.db.begin().await.expect("begin");
     node_holds::place(&mut txn, machine.id, &hold).await.expect("placed");
     txn.commit().await.expect("commit");
@@ -310,7 +341,8 @@ async fn git_holds_what_its_document_holds_and_an_ended_hold_is_lifted() {
 async fn a_resync_of_a_quiet_fleet_changes_nothing_and_leaves_no_row() {
     let house = House::new().await;
     let machine = house.converged("gpu-1", &template("1", "a\n")).await;
-    let (node, outcomes) = (house.node(&machine).await, outcomes::of_key(&house.db, &machine.id.to_string()).await.expect("read"));
+    let (node, outcomes) =
+        (house.node(&machine).await, outcomes::of_key(&house.db, &machine.id.to_string()).await.expect("read"));
     for reconciler in ["node", "nodespec", "liveness"] {
         let ran = house.jobs.resync(reconciler).await.expect("resynced");
         assert!(ran.iter().all(|ran| ran.verdict == outcomes::Verdict::Done), "{ran:?}");

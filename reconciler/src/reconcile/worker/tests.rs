@@ -7,8 +7,8 @@ use std::{
 };
 
 use async_trait::async_trait;
-use schema::id::WorkerId;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use schema::id::WorkerId;
 use store::{
     Role, leases,
     outcomes::{self, Verdict},
@@ -223,7 +223,8 @@ async fn the_loop_runs_what_it_is_woken_for_and_stops_clean() {
         let (shared, cancel) = (house.shared.clone(), cancel.clone());
         tokio::spawn(async move { super::run(shared, &registry, config, cancel).await })
     };
-    let keys: Vec<String> = (0..200).map(|n| format!("key-{n:03}")).chain(["fails".to_owned(), "panics".to_owned()]).collect();
+    let keys: Vec<String> =
+        (0..200).map(|n| format!("key-{n:03}")).chain(["fails".to_owned(), "panics".to_owned()]).collect();
     enqueue(&house, &keys).await;
     let mut ran = BTreeSet::new();
     while ran.len() < 201 {
@@ -247,7 +248,8 @@ async fn the_loop_runs_what_it_is_woken_for_and_stops_clean() {
 #[tokio::test]
 async fn a_role_without_reconcilers_is_only_a_member() {
     let house = House::new().await;
-    let mut member = Member::new(house.db.clone(), Role::Sinks, "test", TTL, &Registry::standard().of_role(Role::Sinks));
+    let mut member =
+        Member::new(house.db.clone(), Role::Sinks, "test", TTL, &Registry::standard().of_role(Role::Sinks));
     assert!(!member.beat(&BTreeSet::new()).await.expect("a beat"));
     assert_eq!(workers::live(&house.db, Some(Role::Sinks)).await.expect("read").len(), 1);
     assert_eq!(member.shards(), [] as [u16; 0]);

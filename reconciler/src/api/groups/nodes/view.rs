@@ -55,7 +55,7 @@ pub(in crate::api) struct NodeView {
     applied: u64,
     /// The newest spec that it observed, by its own signature.
     observed: u64,
-    /// It observed its newest spec, no section failed, and nothing waits for a boot.
+    /// It is assigned what it should be, observed the spec that was made of it, no section failed, and nothing waits for a boot.
     converged: bool,
     /// New work may be placed on it.
     schedulable: bool,
@@ -93,6 +93,8 @@ impl NodeView {
             connectivity: node.connectivity,
             no_schedule: node.no_schedule.clone(),
         });
+        let is_assigned = node.target == node.assigned && node.target_overlay == node.assigned_overlay;
+        let is_composed = is_assigned && node.provision.receives_spec() && node.spec_from == node.assignment();
         let holds = |kind: &str| {
             node.conditions.iter().any(|condition| condition.kind == kind && condition.status == ConditionStatus::True)
         };
@@ -113,7 +115,8 @@ impl NodeView {
             generation: node.generation.0,
             applied: node.applied.0,
             observed: node.observed.0,
-            converged: node.generation.0 > 0
+            converged: is_composed
+                && node.generation.0 > 0
                 && node.observed >= node.generation
                 && !holds(SECTION_FAILED)
                 && !holds(REBOOT_REQUIRED),
