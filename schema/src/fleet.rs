@@ -25,6 +25,7 @@ mod places;
 mod quantity;
 mod resolve;
 mod sources;
+mod stack;
 mod suggest;
 mod template;
 

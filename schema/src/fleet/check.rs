@@ -4,17 +4,21 @@
 mod identity;
 mod render;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     Fleet, Located, Pool, ResolvedProfile,
     load::{Objects, ParsedFile},
     parse::Syntax,
-    resolve,
+    resolve, stack,
     suggest::similar,
+    template::{self, RenderError},
 };
 use crate::{
-    diagnostic::{Diagnostic, codes},
+    diagnostic::{Diagnostic, SourceRef, codes},
     name::Name,
     object::{Kind, ObjectRef},
 };
@@ -33,7 +37,7 @@ pub(super) fn check(objects: Objects, files: &[ParsedFile], found: &mut Vec<Diag
         .filter(|file| file.syntax == Syntax::Template)
         .map(|file| (Arc::clone(&file.path), Arc::from(file.parsed.text.as_str())))
         .collect();
-    render::templates(&templates, &objects.profiles, found);
+    on_stack(found, |found| render::templates(&templates, &objects.profiles, found));
     let fleet = Fleet {
         document: objects.fleet?,
         sites: objects.sites,
@@ -49,13 +53,21 @@ pub(super) fn check(objects: Objects, files: &[ParsedFile], found: &mut Vec<Diag
     };
     strategies(&fleet, found);
     twice_on_a_host(&fleet.resolved, found);
-    render::hosts(&fleet, found);
+    on_stack(found, |found| render::hosts(&fleet, found));
     Some(fleet)
+}
+
+/// Checks templates where there is room for what they may need.
+fn on_stack(found: &mut Vec<Diagnostic>, check: impl FnOnce(&mut Vec<Diagnostic>) + Send) {
+    if stack::on(template::STACK, || check(found)).is_none() {
+        let at = SourceRef::start_of("fleet.kdl");
+        found.push(Diagnostic::new(codes::TEMPLATE_LIMIT, &at, RenderError::no_room().message));
+    }
 }
 
 struct References<'c> {
     objects: &'c Objects,
-    files: &'c [ParsedFile],
+    unread: Unread<'c>,
     found: &'c mut Vec<Diagnostic>,
 }
 
@@ -63,7 +75,7 @@ impl References<'_> {
     fn check(&mut self, kind: Kind, name: Option<&Located<Name>>) {
         let Some(name) = name else { return };
         let address = ObjectRef::new(kind, name.value.clone());
-        if self.objects.defined.contains_key(&address) || self.unread(&address) {
+        if self.objects.defined.contains_key(&address) || self.unread.may_hold(&address) {
             return;
         }
         let same_kind = self.objects.defined.keys().filter(|other| other.kind == kind).map(|other| other.name.as_str());
@@ -76,23 +88,43 @@ impl References<'_> {
         }
         self.found.push(diagnostic);
     }
+}
 
-    /// Whether the object may be in a file that could not be read to its end: then its absence is not a second error.
-    fn unread(&self, address: &ObjectRef) -> bool {
-        let broken = self.files.iter().filter(|file| !file.parsed.whole && file.syntax != Syntax::Template);
-        broken.map(|file| &file.parsed.text).any(|text| {
-            text.is_empty()
-                || text.lines().any(|line| {
-                    let line = line.trim_start().trim_start_matches("- ");
-                    let named = line.split(['"', ' ', '\t', '\'', '{', ';']).any(|word| word == address.name.as_str());
-                    named && (line.starts_with(address.kind.as_str()) || line.starts_with("name:"))
-                })
-        })
+/// Words of files that could not be read to their end: an object that may be in one is not missed as well.
+struct Unread<'c> {
+    /// A file of which nothing is known.
+    any: bool,
+    /// The first word of a line and another word of it.
+    words: BTreeSet<(&'c str, &'c str)>,
+}
+
+impl<'c> Unread<'c> {
+    fn of(files: &'c [ParsedFile]) -> Self {
+        let broken = files.iter().filter(|file| !file.parsed.whole && file.syntax != Syntax::Template);
+        let mut unread = Self { any: false, words: BTreeSet::new() };
+        for file in broken {
+            unread.any |= file.parsed.text.is_empty();
+            for line in file.parsed.text.lines() {
+                let mut words =
+                    line.split(['"', ' ', '\t', '\'', '{', ';']).filter(|word| !word.is_empty() && *word != "-");
+                let Some(first) = words.next().filter(|first| *first == "name:" || first.parse::<Kind>().is_ok())
+                else {
+                    continue;
+                };
+                unread.words.extend(words.take(3).map(|word| (first, word)));
+            }
+        }
+        unread
+    }
+
+    fn may_hold(&self, address: &ObjectRef) -> bool {
+        let said = |first| self.words.contains(&(first, address.name.as_str()));
+        self.any || said(address.kind.as_str()) || said("name:")
     }
 }
 
 fn references(objects: &Objects, files: &[ParsedFile], found: &mut Vec<Diagnostic>) {
-    let mut references = References { objects, files, found };
+    let mut references = References { objects, unread: Unread::of(files), found };
     if let Some(fleet) = &objects.fleet {
         references.check(Kind::Rollout, fleet.rollout.as_ref());
     }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::{
     ByteSize, FleetDocument, Layer, Located, Node, Pool, ResolvedProfile, Site,
     kind::{AccessKeyEntry, FileEntry, Module, UnitEntry},
+    stack,
     template::{self, RenderError, Renderer},
 };
 use crate::{
@@ -309,9 +310,14 @@ fn values(
     profile: &ResolvedProfile,
     templates: &BTreeMap<String, String>,
 ) -> BTreeMap<String, Value> {
-    let texts = templates.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-    let Ok(renderer) = Renderer::new(texts) else { return BTreeMap::new() };
-    let named: BTreeSet<String> = templates.keys().flat_map(|name| renderer.inputs(name)).collect();
+    let inputs = || {
+        let texts = templates.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        let renderer = Renderer::new(texts).ok()?;
+        Some(templates.keys().flat_map(|name| renderer.inputs(name)).collect())
+    };
+    let named: Option<BTreeSet<String>> =
+        if templates.is_empty() { None } else { stack::on(template::STACK, inputs).flatten() };
+    let Some(named) = named else { return BTreeMap::new() };
     let sysctl: BTreeMap<&str, &str> =
         profile.sysctl.iter().map(|(key, layer)| (key.as_str(), layer.value.value.as_str())).collect();
     let all = [
@@ -362,7 +368,8 @@ impl NodeOverlay {
 /// # Errors
 /// When a template uses a value that this machine does not have, or does too much.
 pub fn compose(template: &HostTemplate, overlay: &NodeOverlay, node: &str) -> Result<Composed, ComposeError> {
-    Ok(Composer::new(template)?.compose(overlay, node)?)
+    let composed = stack::on(template::STACK, || Composer::new(template)?.compose(overlay, node));
+    Ok(composed.unwrap_or_else(|| Err(RenderError::no_room()))?)
 }
 
 /// A template whose texts were parsed once, to compose for many machines.

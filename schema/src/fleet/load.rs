@@ -9,6 +9,7 @@ use super::{
     Fleet, Sources, check,
     doc::Parsed,
     parse::{self, Syntax},
+    stack,
 };
 use crate::diagnostic::{self, Diagnostic, SourceMap, SourceRef, codes};
 
@@ -50,8 +51,8 @@ impl Default for Limits {
     }
 }
 
-/// Stack of a parsing thread: the parser recurses, and the guard in front of it counts on this much.
-const STACK: usize = 16 << 20;
+/// Stack of a parsing thread. A file that may need more than half of it has a thread of its own.
+const STACK: usize = 32 << 20;
 
 /// Findings of one file that are shown; a file in another format would drown the rest.
 const SHOWN_PER_FILE: usize = 100;
@@ -61,6 +62,12 @@ pub(super) struct Unparsed {
     path: Arc<str>,
     syntax: Syntax,
     bytes: Arc<[u8]>,
+}
+
+impl Unparsed {
+    fn parsed(&self, parsed: Parsed) -> ParsedFile {
+        ParsedFile { path: Arc::clone(&self.path), syntax: self.syntax, parsed }
+    }
 }
 
 /// A file that was parsed.
@@ -101,23 +108,28 @@ pub fn load_with(sources: &Sources, limits: Limits) -> Loaded {
 fn parse_all(files: &[Unparsed]) -> Vec<ParsedFile> {
     let workers = thread::available_parallelism().map_or(1, NonZero::get).min(8).min(files.len().div_ceil(16)).max(1);
     let share = files.len().div_ceil(workers).max(1);
-    let one = |file: &Unparsed| {
-        let parsed = panic::catch_unwind(|| parse::parse(&file.bytes, file.syntax))
-            .unwrap_or_else(|_| parse::gave_up(file.syntax));
-        ParsedFile { path: Arc::clone(&file.path), syntax: file.syntax, parsed }
-    };
+    // A file that cannot be parsed for want of a thread is an error: it must never look like a file without objects.
+    let lost =
+        |files: &[Unparsed]| files.iter().map(|file| file.parsed(parse::gave_up(file.syntax))).collect::<Vec<_>>();
     thread::scope(|scope| {
-        let running: Vec<_> = files
-            .chunks(share)
-            .map(|chunk| {
-                let thread = thread::Builder::new().name("fleet-parse".to_owned()).stack_size(STACK);
-                thread
-                    .spawn_scoped(scope, move || chunk.iter().map(one).collect::<Vec<_>>())
-                    .expect("the system has room for a thread")
-            })
-            .collect();
-        running.into_iter().flat_map(|thread| thread.join().expect("a panic of a parser was caught")).collect()
+        let spawn = |files| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || parse_some(files));
+        let running: Vec<_> = files.chunks(share).map(|files| (files, spawn(files).ok())).collect();
+        let join = |(files, thread): (_, Option<thread::ScopedJoinHandle<'_, _>>)| {
+            thread.and_then(|thread| thread.join().ok()).unwrap_or_else(|| lost(files))
+        };
+        running.into_iter().flat_map(join).collect()
     })
+}
+
+fn parse_some(files: &[Unparsed]) -> Vec<ParsedFile> {
+    let one = |file: &Unparsed| {
+        let parse = || parse::parse(&file.bytes, file.syntax);
+        // The thread's own stack is enough for most files.
+        let need = parse::stack(&file.bytes, file.syntax);
+        let parsed = if need <= STACK / 2 { panic::catch_unwind(parse).ok() } else { stack::on(need, parse) };
+        file.parsed(parsed.unwrap_or_else(|| parse::gave_up(file.syntax)))
+    };
+    files.iter().map(one).collect()
 }
 
 /// Keeps the first findings of each weight in each file.

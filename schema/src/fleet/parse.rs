@@ -30,6 +30,14 @@ impl Syntax {
     }
 }
 
+/// The stack that parsing a file may need.
+pub(super) fn stack(bytes: &[u8], syntax: Syntax) -> usize {
+    match (syntax, std::str::from_utf8(bytes)) {
+        (Syntax::Kdl, Ok(text)) => guard::stack(text),
+        _ => 8 << 20,
+    }
+}
+
 /// Parses a file. A template is only checked as text.
 pub(super) fn parse(bytes: &[u8], syntax: Syntax) -> Parsed {
     let mut parsed = Parsed { whole: true, ..Parsed::default() };

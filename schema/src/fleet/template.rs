@@ -11,6 +11,12 @@ use crate::diagnostic::{Code, codes};
 const FUEL: u64 = 50_000;
 /// Includes, macros and loops that may nest.
 const RECURSION: usize = 32;
+/// Bytes of one tag.
+const TAG: usize = 4096;
+/// Branches that the `if`s of a template may have besides the first.
+const BRANCHES: usize = 100;
+/// Stack on which templates are parsed and rendered: enough for what these bounds allow.
+pub(super) const STACK: usize = 64 << 20;
 /// Bytes that one rendering may write.
 const OUTPUT: usize = 1 << 20;
 
@@ -23,6 +29,14 @@ pub(super) struct RenderError {
     pub(super) line: usize,
     pub(super) range: Option<Range<usize>>,
     pub(super) message: String,
+}
+
+impl RenderError {
+    /// The system has no room for the stack that templates need.
+    pub(super) fn no_room() -> Self {
+        let message = "there is no room to render templates".to_owned();
+        Self { code: codes::TEMPLATE_LIMIT, template: String::new(), line: 1, range: None, message }
+    }
 }
 
 /// Templates that were parsed.
@@ -48,6 +62,7 @@ impl<'t> Renderer<'t> {
         });
         let mut renderer = Self { environment };
         for (name, text) in templates {
+            guard(name, text)?;
             renderer.environment.add_template(name, text).map_err(|error| describe(&error, name, text))?;
         }
         Ok(renderer)
@@ -79,6 +94,67 @@ impl<'t> Renderer<'t> {
         let template = self.environment.get_template(name);
         template.map(|template| template.undeclared_variables(false).into_iter().collect()).unwrap_or_default()
     }
+}
+
+/// Refuses what the template parser would recurse on: its stack grows with the operators of one tag and with the
+/// branches of one `if`.
+fn guard(name: &str, text: &str) -> Result<(), RenderError> {
+    let refuse = |at: usize, what: &str| RenderError {
+        code: codes::TEMPLATE_LIMIT,
+        template: name.to_owned(),
+        line: text[..at].matches('\n').count() + 1,
+        range: Some(at..at + 2),
+        message: what.to_owned(),
+    };
+    let bytes = text.as_bytes();
+    let (mut at, mut branches) = (0, 0);
+    while at + 1 < bytes.len() {
+        let start = at;
+        let end: &[u8] = match &bytes[at..at + 2] {
+            b"{{" => b"}}",
+            b"{%" => b"%}",
+            b"{#" => b"#}",
+            _ => {
+                at += 1;
+                continue;
+            }
+        };
+        at = tag_end(bytes, at + 2, end);
+        if end == b"#}" {
+            continue;
+        }
+        if at - start > TAG {
+            return Err(refuse(start, "this tag is longer than 4096 bytes"));
+        }
+        let inside = text.get(start + 2..at).unwrap_or("").trim_start_matches(['-', '+']).trim_start();
+        branches += usize::from(inside.starts_with("elif"));
+        if branches > BRANCHES {
+            return Err(refuse(start, "the template has more than 100 elif"));
+        }
+        if end == b"%}" && inside.trim_end_matches(['%', '}', '-', '+']).trim_end() == "raw" {
+            let raw = text[at..].match_indices("{%").find(|(index, _)| {
+                text[at + index + 2..].trim_start_matches(['-', '+']).trim_start().starts_with("endraw")
+            });
+            at = raw.map_or(bytes.len(), |(index, _)| at + index);
+        }
+    }
+    Ok(())
+}
+
+/// The byte after the end of a tag whose inside begins at `at`; texts inside it hide an end.
+fn tag_end(bytes: &[u8], mut at: usize, end: &[u8]) -> usize {
+    let mut quote = None;
+    while at < bytes.len() {
+        match (quote, bytes[at]) {
+            (Some(_), b'\\') => at += 1,
+            (Some(open), byte) if open == byte => quote = None,
+            (None, byte @ (b'"' | b'\'')) if end != b"#}" => quote = Some(byte),
+            (None, _) if bytes[at..].starts_with(end) => return at + 2,
+            _ => {}
+        }
+        at += 1;
+    }
+    bytes.len()
 }
 
 /// The templates that a text includes, imports or extends by a literal name.
@@ -171,12 +247,13 @@ impl io::Write for Bounded {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::stack;
 
     fn render(text: &str) -> Result<String, RenderError> {
         let values = minijinja::Value::from(minijinja::value::Serde(
             serde_json::json!({"node": {"name": "n1", "labels": {"a": "b"}}}),
         ));
-        Renderer::new([("t.j2", text)])?.render("t.j2", &values)
+        stack::on(STACK, || Renderer::new([("t.j2", text)])?.render("t.j2", &values)).expect("room for a thread")
     }
 
     #[test]
@@ -205,7 +282,19 @@ mod tests {
         ] {
             assert!(render(text).is_err(), "{text}");
         }
-        let deep = format!("{}1{}", "{{ ".to_owned() + &"(".repeat(5000), ")".repeat(5000) + " }}");
+        let nested = "{% set n = namespace(a=1) %}{% for i in range(9000) %}{% set n.a = [n.a] %}{% endfor %}{{ n.a }}";
+        assert!(render(nested).is_err());
+        let less = nested.replace("9000", "3500");
+        assert!(render(&less).is_ok());
+        let braces = "{% if 0 %}".to_owned() + &"{% elif 0 %}".repeat(50_000) + "{% endif %}";
+        for text in
+            ["not ", "1 ~ ", "-", "1 if 1 else ", "'}}' ~ "].map(|text| format!("{{{{ {}1 }}}}", text.repeat(50_000)))
+        {
+            assert_eq!(render(&text).map_err(|error| error.code), Err(codes::TEMPLATE_LIMIT));
+        }
+        assert_eq!(render(&braces).map_err(|error| error.code), Err(codes::TEMPLATE_LIMIT));
+        assert!(render("{% raw %}{{ '{% endraw %} {{ node.name }}").is_ok());
+        let deep = format!("{}1{}", "{{ ".to_owned() + &"(".repeat(1000), ")".repeat(1000) + " }}");
         assert_eq!(render(&deep).map_err(|error| error.code), Err(codes::TEMPLATE_SYNTAX));
     }
 

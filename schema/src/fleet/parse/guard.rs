@@ -1,18 +1,36 @@
-//! What is looked at before the KDL parser runs: its recursion can overflow a stack (which aborts the process), and
-//! blocks that are commented out inside each other cost it exponential time. A small lexer counts both. It also notices
-//! the words of KDL version 1, for a better message when the parser then refuses the text.
+//! What is looked at before the KDL parser runs. Its recursion can overflow a stack, and blocks that are commented out
+//! inside each other cost it exponential time; both also happen while it recovers from an error, when it may read the
+//! inside of a text as code. So besides a small lexer, which bounds what a valid document can do, everything that could
+//! be an opening is counted wherever it stands: those counts bound what an invalid one can do.
 
 use super::MAX_DEPTH;
 
 /// Blocks that may be commented out inside each other.
 const MAX_SLASHDASHED: usize = 3;
+/// Occurrences of `/-` with which even nesting all of them costs little time.
+pub(super) const FEW_SLASHDASHES: usize = 12;
+/// Openings in one file.
+const MAX_OPENINGS: usize = 20_000;
 
 /// Why a text is not given to the parser.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TooDeep {
-    /// The byte at which the bound was passed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refused {
+    /// The byte.
     pub(super) at: usize,
-    pub(super) what: &'static str,
+    pub(super) what: What,
+}
+
+/// What is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    /// Too much nesting of the named thing.
+    Deep(&'static str),
+    /// A text or comment that does not end.
+    Open(&'static str),
+    /// More blocks than one file may have.
+    Many,
+    /// A brace that closes nothing.
+    Close,
 }
 
 /// What the lexer saw.
@@ -20,118 +38,219 @@ pub(super) struct TooDeep {
 pub(super) struct Seen {
     /// The first word that only version 1 has: its range.
     pub(super) v1: Option<(usize, usize)>,
+    /// Where things are commented out with `/-`.
+    pub(super) slashdashes: Vec<usize>,
     /// The deepest block.
     #[cfg(test)]
     pub(super) depth: usize,
 }
 
+/// The stack that the parser may need for a text: so much for each level of nesting, and so much for each error that it
+/// could find.
+pub(super) fn stack(text: &str) -> usize {
+    (2 << 20) + text.len() * 512 + openings(text) * (12 << 10)
+}
+
+fn openings(text: &str) -> usize {
+    let pairs = text.as_bytes().windows(2).filter(|pair| matches!(pair, [b'/', b'-' | b'*'])).count();
+    pairs + text.bytes().filter(|byte| matches!(byte, b'{' | b'(')).count()
+}
+
 /// Walks over a text once.
-pub(super) fn scan(text: &str) -> Result<Seen, TooDeep> {
-    let bytes = text.as_bytes();
-    let mut seen = Seen::default();
-    // One element per open block: whether it is commented out.
-    let mut blocks: Vec<bool> = Vec::new();
-    let mut slashdash = false;
-    let mut at = 0;
-    while at < bytes.len() {
-        let rest = &bytes[at..];
-        if rest.starts_with(b"//") {
-            at += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+pub(super) fn scan(text: &str) -> Result<Seen, Refused> {
+    if openings(text) > MAX_OPENINGS {
+        return Err(Refused { at: 0, what: What::Many });
+    }
+    let mut lexer = Lexer { bytes: text.as_bytes(), at: 0, blocks: Vec::new(), pending: 0, seen: Seen::default() };
+    while lexer.at < lexer.bytes.len() {
+        lexer.token()?;
+    }
+    let hidden = text.matches("/-").count().saturating_sub(lexer.seen.slashdashes.len());
+    if hidden > FEW_SLASHDASHES {
+        let at = text.find("/-").unwrap_or(0);
+        return Err(Refused { at, what: What::Deep("texts and comments that hold /-") });
+    }
+    Ok(lexer.seen)
+}
+
+struct Lexer<'t> {
+    bytes: &'t [u8],
+    at: usize,
+    /// One element per open block: whether it is commented out.
+    blocks: Vec<bool>,
+    /// How many `/-` wait for what they comment out.
+    pending: usize,
+    seen: Seen,
+}
+
+impl Lexer<'_> {
+    fn token(&mut self) -> Result<(), Refused> {
+        let rest = &self.bytes[self.at..];
+        let newline = newline(rest);
+        if newline > 0 {
+            self.pending = 0;
+            self.at += newline;
+        } else if rest.starts_with(b"//") {
+            self.line_comment();
         } else if rest.starts_with(b"/*") {
-            at = comment(bytes, at)?;
+            self.comment()?;
         } else if rest.starts_with(b"/-") {
-            slashdash = true;
-            at += 2;
-        } else if let Some(end) = string(bytes, at) {
-            at = end;
+            self.pending += 1;
+            if self.pending > MAX_SLASHDASHED {
+                return Err(self.deep("/- in front of /-"));
+            }
+            self.seen.slashdashes.push(self.at);
+            self.at += 2;
+        } else if matches!(rest[0], b'#' | b'"') {
+            self.text()?;
         } else if word_byte(rest[0]) {
-            let length = rest.iter().position(|byte| !word_byte(*byte)).unwrap_or(rest.len());
-            let first = at == 0 || matches!(bytes[at - 1], b' ' | b'\t' | b'=' | b'(');
-            let raw = rest[..length] == *b"r" && matches!(rest.get(1), Some(b'"' | b'#'));
-            if first && (raw || matches!(&rest[..length], b"true" | b"false" | b"null")) && seen.v1.is_none() {
-                seen.v1 = Some((at, at + length));
-            }
-            at += length;
+            self.word();
         } else {
-            match rest[0] {
-                b'{' => {
-                    blocks.push(std::mem::take(&mut slashdash));
-                    if blocks.len() > MAX_DEPTH {
-                        return Err(TooDeep { at, what: "blocks" });
-                    }
-                    if blocks.iter().filter(|out| **out).count() > MAX_SLASHDASHED {
-                        return Err(TooDeep { at, what: "blocks that are commented out with /-" });
-                    }
+            self.mark(rest[0])?;
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, byte: u8) -> Result<(), Refused> {
+        match byte {
+            b'{' => {
+                self.blocks.push(self.pending > 0);
+                self.pending = 0;
+                if self.blocks.len() > MAX_DEPTH {
+                    return Err(self.deep("blocks"));
                 }
-                b'}' => {
-                    blocks.pop();
-                    slashdash = false;
+                if self.blocks.iter().filter(|out| **out).count() > MAX_SLASHDASHED {
+                    return Err(self.deep("blocks that are commented out with /-"));
                 }
-                b'\n' | b';' => slashdash = false,
-                _ => {}
             }
-            #[cfg(test)]
-            {
-                seen.depth = seen.depth.max(blocks.len());
+            b'}' => {
+                self.pending = 0;
+                if self.blocks.pop().is_none() {
+                    return Err(Refused { at: self.at, what: What::Close });
+                }
             }
-            at += 1;
+            b';' => self.pending = 0,
+            _ => {}
+        }
+        #[cfg(test)]
+        {
+            self.seen.depth = self.seen.depth.max(self.blocks.len());
+        }
+        Ok(())
+    }
+
+    fn deep(&self, what: &'static str) -> Refused {
+        Refused { at: self.at, what: What::Deep(what) }
+    }
+
+    fn word(&mut self) {
+        let rest = &self.bytes[self.at..];
+        let mut length = 0;
+        while length < rest.len() && word_byte(rest[length]) && newline(&rest[length..]) == 0 {
+            length += 1;
+        }
+        let first = self.at == 0 || matches!(self.bytes[self.at - 1], b' ' | b'\t' | b'=' | b'(');
+        let raw = rest[..length] == *b"r" && matches!(rest.get(1), Some(b'"' | b'#'));
+        let old = raw || matches!(&rest[..length], b"true" | b"false" | b"null");
+        if first && old && self.seen.v1.is_none() {
+            self.seen.v1 = Some((self.at, self.at + length));
+        }
+        self.at += length;
+    }
+
+    fn line_comment(&mut self) {
+        while self.at < self.bytes.len() && newline(&self.bytes[self.at..]) == 0 {
+            self.at += 1;
         }
     }
-    Ok(seen)
+
+    /// A block comment, which may hold others.
+    fn comment(&mut self) -> Result<(), Refused> {
+        let (start, mut depth) = (self.at, 0_usize);
+        while self.at < self.bytes.len() {
+            if self.bytes[self.at..].starts_with(b"/*") {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return Err(self.deep("comments"));
+                }
+                self.at += 2;
+            } else if self.bytes[self.at..].starts_with(b"*/") {
+                depth -= 1;
+                self.at += 2;
+                if depth == 0 {
+                    return Ok(());
+                }
+            } else {
+                self.at += 1;
+            }
+        }
+        Err(Refused { at: start, what: What::Open("comment") })
+    }
+
+    /// A text: quoted, raw (with hashes) or of several lines; or a word such as `#true`.
+    fn text(&mut self) -> Result<(), Refused> {
+        let start = self.at;
+        let rest = &self.bytes[start..];
+        let hashes = rest.iter().take_while(|byte| **byte == b'#').count();
+        if rest.get(hashes) != Some(&b'"') {
+            self.at += hashes;
+            return Ok(());
+        }
+        let body = &rest[hashes..];
+        let quotes = if body.starts_with(b"\"\"\"") && newline(&body[3..]) > 0 { 3 } else { 1 };
+        self.at += hashes + quotes;
+        while self.at < self.bytes.len() {
+            let rest = &self.bytes[self.at..];
+            if hashes == 0 && rest[0] == b'\\' {
+                self.escape();
+            } else if self.closes(quotes, hashes) {
+                self.at += quotes + hashes;
+                return Ok(());
+            } else if quotes == 1 && newline(rest) > 0 {
+                break;
+            } else {
+                self.at += 1;
+            }
+        }
+        Err(Refused { at: start, what: What::Open("text") })
+    }
+
+    fn closes(&self, quotes: usize, hashes: usize) -> bool {
+        let rest = &self.bytes[self.at..];
+        rest.starts_with(&b"\"\"\""[..quotes])
+            && rest.get(quotes..quotes + hashes).is_some_and(|rest| rest.iter().all(|byte| *byte == b'#'))
+    }
+
+    /// An escape; one of white space covers all that follows, line ends too.
+    fn escape(&mut self) {
+        self.at += 1;
+        let start = self.at;
+        while self.at < self.bytes.len() {
+            let blank = newline(&self.bytes[self.at..]).max(usize::from(matches!(self.bytes[self.at], b' ' | b'\t')));
+            if blank == 0 {
+                break;
+            }
+            self.at += blank;
+        }
+        if self.at == start {
+            self.at += 1;
+        }
+    }
+}
+
+/// The length of the line end that begins a text; 0 when none does.
+fn newline(bytes: &[u8]) -> usize {
+    match bytes {
+        [b'\r', b'\n', ..] | [0xc2, 0x85, ..] => 2,
+        [b'\n' | b'\r' | 0x0b | 0x0c, ..] => 1,
+        [0xe2, 0x80, 0xa8 | 0xa9, ..] => 3,
+        _ => 0,
+    }
 }
 
 const fn word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.') || byte >= 0x80
-}
-
-/// The end of a block comment, which may hold others.
-fn comment(bytes: &[u8], start: usize) -> Result<usize, TooDeep> {
-    let (mut at, mut depth) = (start, 0_usize);
-    while at < bytes.len() {
-        if bytes[at..].starts_with(b"/*") {
-            depth += 1;
-            if depth > MAX_DEPTH {
-                return Err(TooDeep { at, what: "comments" });
-            }
-            at += 2;
-        } else if bytes[at..].starts_with(b"*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                break;
-            }
-        } else {
-            at += 1;
-        }
-    }
-    Ok(at)
-}
-
-/// The end of a string that begins here: quoted, raw (with hashes) or of several lines. A quoted string that is not
-/// closed ends with its line, so that a missing quote hides no brace.
-fn string(bytes: &[u8], start: usize) -> Option<usize> {
-    let rest = &bytes[start..];
-    let hashes = rest.iter().take_while(|byte| **byte == b'#').count();
-    if rest.get(hashes) != Some(&b'"') {
-        return (hashes > 0).then_some(start + hashes);
-    }
-    let body = &rest[hashes..];
-    let quotes = if body.starts_with(b"\"\"\"\n") || body.starts_with(b"\"\"\"\r") { 3 } else { 1 };
-    let mut at = start + hashes + quotes;
-    while at < bytes.len() {
-        if hashes == 0 && bytes[at] == b'\\' {
-            at += 2;
-        } else if bytes[at..].starts_with(&b"\"\"\""[..quotes])
-            && bytes[at + quotes..].iter().take(hashes).filter(|byte| **byte == b'#').count() == hashes
-        {
-            return Some(at + quotes + hashes);
-        } else if quotes == 1 && bytes[at] == b'\n' {
-            return Some(at);
-        } else {
-            at += 1;
-        }
-    }
-    Some(bytes.len())
 }
 
 #[cfg(test)]
@@ -139,21 +258,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn depth_is_counted_outside_strings_and_comments() {
-        for text in
-            ["a { b { c } }", "a \"{{{\" { b { } }", "a #\"\"{\"# { b { } } // {{{{", "/* { /* { */ { */ a { b { } }"]
-        {
+    fn depth_is_counted_outside_texts_and_comments() {
+        for text in [
+            "a { b { c } }",
+            "a \"{{{\" { b { } }",
+            "a #\"\"{\"# { b { } } // {{{{",
+            "/* { /* { */ { */ a { b { } }",
+            "//\u{85}a { b { } }",
+            "a \"x\\\n  {\" { b { } }",
+            "a \"\"\"\u{2028} { /* \" \n \"\"\" { b { } }",
+        ] {
             assert_eq!(scan(text).expect(text).depth, 2, "{text}");
         }
     }
 
     #[test]
     fn what_would_harm_the_parser_is_refused() {
-        for text in ["a {".repeat(33), "/-{".repeat(4), "a /-{ ".repeat(18), "/*".repeat(33), "/- a {\n b\n".repeat(16)]
-        {
-            assert!(scan(&text).is_err(), "{text}");
+        for text in [
+            "a {".repeat(33),
+            "/-{".repeat(4),
+            "/- ".repeat(4),
+            "a /-{ ".repeat(18),
+            "/*".repeat(33),
+            "/- a {\n b\n".repeat(16),
+            "//\ra {\n".repeat(200),
+            format!("a \"{}", "b { ".repeat(100)),
+            format!("a \"\"\"\n{}", "b {\n".repeat(100)),
+            format!("a \"{}\"", "b /-{ ".repeat(100)),
+            "a { } ".repeat(20_001),
+            "}".to_owned(),
+        ] {
+            assert!(scan(&text).is_err(), "{}", &text[..text.len().min(40)]);
         }
-        assert!(scan(&"a {".repeat(32)).is_ok());
+        assert!(scan(&format!("{}{}", "a {".repeat(32), "}".repeat(32))).is_ok());
     }
 
     #[test]

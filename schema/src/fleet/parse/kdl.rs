@@ -2,7 +2,7 @@
 
 use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 
-use super::guard;
+use super::guard::{self, Refused, What};
 use crate::{
     diagnostic::{Diagnostic, Lines, Span, codes},
     fleet::doc::{Arg, Entry, Form, Object, Parsed, Scalar, problem},
@@ -11,35 +11,79 @@ use crate::{
 /// Parses `parsed.text`.
 pub(super) fn parse(parsed: &mut Parsed) {
     let lines = Lines::new(&parsed.text);
-    let mut reader = Reader { lines: &lines, problems: Vec::new() };
+    let mut reader = Reader { lines: &lines, problems: Vec::new(), whole: true };
     match guard::scan(lines.text()) {
-        Err(deep) => {
-            let message = format!("{} are nested too deeply: at most {} levels", deep.what, super::MAX_DEPTH);
-            reader.problems.push(
-                problem(codes::TOO_DEEP, lines.span(deep.at, deep.at + 1), message).label("the limit is passed here"),
-            );
+        Err(refused) => {
+            reader.refused(&refused);
             parsed.whole = false;
         }
-        Ok(seen) => match KdlDocument::parse_v2(lines.text()) {
-            Ok(document) => {
-                parsed.objects = document.nodes().iter().filter_map(|node| reader.object(node)).collect();
+        Ok(seen) => {
+            // What recovers from an error may nest what a valid document does not: first without what is commented out.
+            let plain =
+                (seen.slashdashes.len() > guard::FEW_SLASHDASHES).then(|| uncommented(lines.text(), &seen.slashdashes));
+            let tried = plain.map_or(Ok(()), |plain| KdlDocument::parse_v2(&plain).map(drop));
+            match tried.and_then(|()| KdlDocument::parse_v2(lines.text())) {
+                Ok(document) => {
+                    parsed.objects = document.nodes().iter().filter_map(|node| reader.object(node)).collect();
+                }
+                Err(error) => reader.syntax(&error, seen.v1),
             }
-            Err(error) => {
-                parsed.whole = false;
-                reader.syntax(&error, seen.v1);
-            }
-        },
+            parsed.whole = reader.whole;
+        }
     }
     parsed.problems.append(&mut reader.problems);
+}
+
+/// The text with blanks in place of each `/-`.
+fn uncommented(text: &str, slashdashes: &[usize]) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut upto = 0;
+    for at in slashdashes {
+        plain.push_str(&text[upto..*at]);
+        plain.push_str("  ");
+        upto = at + 2;
+    }
+    plain + &text[upto..]
 }
 
 struct Reader<'t> {
     lines: &'t Lines<'t>,
     problems: Vec<Diagnostic>,
+    whole: bool,
 }
 
 impl Reader<'_> {
+    fn refused(&mut self, refused: &Refused) {
+        let span = self.lines.span(refused.at, refused.at + 1);
+        let diagnostic = match refused.what {
+            What::Deep(what) => {
+                let message = format!(
+                    "{what} are nested too deeply: at most {} levels of blocks, and few of /-",
+                    super::MAX_DEPTH
+                );
+                problem(codes::TOO_DEEP, span, message).label("the limit is passed here")
+            }
+            What::Open(what) => {
+                let help = if what == "text" {
+                    "close it with the quotes that opened it; a text of several lines begins with \"\"\""
+                } else {
+                    "close it with */"
+                };
+                problem(codes::KDL_SYNTAX, span, format!("not valid KDL: a {what} is not closed"))
+                    .label("opened here")
+                    .help(help)
+            }
+            What::Many => problem(codes::TOO_MANY, span, "the file has more than 20000 blocks")
+                .help("spread the objects over several files"),
+            What::Close => {
+                problem(codes::KDL_SYNTAX, span, "not valid KDL: this } closes nothing").label("no block is open here")
+            }
+        };
+        self.problems.push(diagnostic);
+    }
+
     fn syntax(&mut self, error: &kdl::KdlError, v1: Option<(usize, usize)>) {
+        self.whole = false;
         if let Some((start, end)) = v1 {
             let word = &self.lines.text()[start..end];
             let (message, help) = if word == "r" {

@@ -24,6 +24,33 @@ fn deep_documents_are_refused_with_their_code() {
     }
 }
 
+/// Each of these overflowed a stack, or took exponential time, in the parser alone.
+#[test]
+fn documents_that_break_the_parser_are_only_errors() {
+    let many = |text: &str| text.repeat(4_000);
+    let documents = [
+        many("//\u{85}a {\n"),
+        many("//\ra {\n"),
+        format!("x \"\\q {}\"\n", many("a { ")),
+        many("\"\\q a { \" } "),
+        format!("x \"\"\"\n  y\n b\n{}\n   \"\"\"\n", many("a {\n")),
+        format!("x \"\"\"\n{}", many("a {\n")),
+        format!("x \"\"\"{}\"\"\"\n", many("a { ")),
+        format!("x \"\\q {}\"\n", "a /-{ ".repeat(200)),
+        format!("x 5\"{}\"\n", many("a { ")),
+        many("/- "),
+        many("}"),
+        many("a =\n"),
+        "a =\n".repeat(100_000),
+        "/- a\n".repeat(1_000) + "b {",
+    ];
+    for text in &documents {
+        assert!(load(&tree(&[("d.kdl", text)])).fleet.is_none(), "{}", text.chars().take(40).collect::<String>());
+    }
+    let commented = "/- site \"x\" { region \"y\" }\n".repeat(1_000) + "site \"a\"\n";
+    assert!(load(&tree(&[("d.kdl", &commented)])).fleet.is_some());
+}
+
 #[test]
 fn alias_bombs_are_refused_at_the_first_anchor() {
     let bomb = "a: &a [x,x,x]\nb: &b [*a,*a,*a]\nc: &c [*b,*b,*b]\n";
