@@ -89,9 +89,9 @@ fn what_is_running_can_be_listed_and_held() {
     assert!(plan.contains("applied"), "{plan}");
     let name = up.nodes()[0]["name"].as_str().expect("a name").to_owned();
     let _ = cli.ok(&["api", "nodes.cordon", &format!("node={name}"), "reason=fan 3", "idempotencyKey=fan-3"]);
-    assert_eq!(up.node(&name)["cordoned"], true);
+    assert_eq!(up.node(&name)["node"]["cordoned"], true);
     let _ = cli.ok(&["api", "nodes.uncordon", &format!("node={name}"), "idempotencyKey=fan-3-back"]);
-    assert_eq!(up.node(&name)["cordoned"], false);
+    assert_eq!(up.node(&name)["node"]["cordoned"], false);
 }
 
 #[test]

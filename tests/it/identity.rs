@@ -84,7 +84,7 @@ fn a_machine_with_a_document_takes_its_name_and_labels_from_it() {
     assert!(words.contains("fra1-r12-u04"), "{words}");
     node.run(&[]);
     up.wait_converged(&repo.head(), 1);
-    assert_eq!(up.node("fra1-r12-u04")["labels"]["rack"], "r12");
+    assert_eq!(up.node("fra1-r12-u04")["node"]["labels"]["rack"], "r12");
     let motd = node.file("/etc/motd").expect("a file made by a template");
     assert!(motd.starts_with("fra1-r12-u04 "), "{motd}");
 }
@@ -105,8 +105,8 @@ fn a_node_that_claims_another_ones_id_gets_no_session() {
     let path = |node: &Node| node.state().join("identity.json");
     let read = |node: &Node| serde_json::from_slice::<serde_json::Value>(&fs::read(path(node)).expect("an identity")).expect("JSON");
     let (mine, mut forged) = (read(&first), read(&thief));
-    let key = ["node", "nodeId", "node_id", "id"].into_iter().find(|key| mine.get(key).is_some()).expect("the identity names the node");
-    forged[key] = mine[key].clone();
+    assert_ne!(forged["identity"]["nodeId"], mine["identity"]["nodeId"]);
+    forged["identity"]["nodeId"] = mine["identity"]["nodeId"].clone();
     fs::write(path(&thief), forged.to_string()).expect("a forged identity");
     thief.run(&[]);
     until_some("the thief is told why", || {

@@ -73,7 +73,7 @@ fn every_kind_of_bad_input_is_a_positioned_error_and_the_process_lives() {
     let repo = Repo::of_examples(&world, "fleet");
     let mut up = Up::start(&world, "up", repo.dir());
     up.wait_applied(&repo.head());
-    let good = repo.head();
+    let mut good = repo.head();
     let deep = format!("pool \"deep\" {}{}", "{ a ".repeat(200), "}".repeat(200));
     let bad: [(&str, Vec<u8>); 6] = [
         ("pools/deep.kdl", deep.into_bytes()),
@@ -92,8 +92,8 @@ fn every_kind_of_bad_input_is_a_positioned_error_and_the_process_lives() {
         assert!(findings.iter().any(|finding| finding["file"] == path && finding["severity"] == "error"), "{path}: {findings:?}");
         assert_eq!(source["applied"]["commit"], good.as_str());
         repo.remove(path);
-        repo.commit("without it");
+        good = repo.commit("without it");
+        up.wait_applied(&good);
     }
-    up.wait_applied(&repo.head());
     assert!(up.process.ended().is_none());
 }

@@ -105,10 +105,15 @@ impl Up {
         socket(&self.client_text("url"))
     }
 
-    /// A fresh join token.
+    /// A fresh join token, as soon as the pool is known.
     #[must_use]
     pub fn token(&self, pool: &str, uses: u32) -> String {
-        self.cli().ok(&["token", "create", "--quiet", "--pool", pool, "--uses", &uses.to_string()]).trim().to_owned()
+        let uses = uses.to_string();
+        until_some(&format!("there is a pool {pool}"), || {
+            let said = self.cli().run(&["token", "create", "--quiet", "--pool", pool, "--uses", &uses]);
+            assert!(said.code == 0 || said.err.contains("NOT_FOUND"), "{}", said.err);
+            (said.code == 0).then(|| said.out.trim().to_owned())
+        })
     }
 
     /// Its status.
@@ -145,7 +150,7 @@ impl Up {
         })
     }
 
-    /// Everything known about a node.
+    /// Everything known about a node: the node, its session, sections and holds.
     #[must_use]
     pub fn node(&self, name: &str) -> Value {
         self.cli().json(&["get", "node", name, "--format", "json"])

@@ -104,6 +104,10 @@ impl Serve {
             let identity = identity::open(&KeyDir::at(&self.keys), &row)?;
             self.with_authority(parts, &db, &identity).await?;
         } else {
+            if !row.dev && db.has_control_rights().await.during("cannot look at the rights of the database role")? {
+                return Err(Failure::new(Exit::Refused, "the database role may do more than a gateway needs")
+                    .hint("connect as a member of bc_gateway; migrations create that role"));
+            }
             self.gateway_apart(parts, row.dev).await?;
         }
         Ok(Exit::Ok)
