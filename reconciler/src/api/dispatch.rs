@@ -24,6 +24,9 @@ pub const MAX_BODY: usize = 1024 * 1024;
 /// How long a request may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// No text that is stored can hold it.
+const NUL: &[u8] = br"\u0000";
+
 /// The routes of the API.
 pub fn router(app: App) -> Router {
     Router::new()
@@ -99,6 +102,9 @@ async fn read(body: Body) -> Result<Value, ApiError> {
     }
     let value: Value = serde_json::from_slice(&bytes)
         .map_err(|e| ApiError::new(Code::InvalidInput, "the request is not JSON").why(e.to_string()))?;
+    if bytes.windows(NUL.len()).any(|window| window == NUL) {
+        return Err(ApiError::new(Code::InvalidInput, "a text in the request holds a NUL"));
+    }
     if !value.is_object() {
         return Err(ApiError::new(Code::InvalidInput, "the request is not a JSON object"));
     }

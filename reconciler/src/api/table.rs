@@ -87,6 +87,13 @@ impl std::fmt::Debug for Method {
 /// The table.
 pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
     vec![
+        mutation(
+            "fleet",
+            "accept",
+            "fleet:write",
+            "Accepts a rewritten history: exactly this commit comes into force although it does not follow the last one.",
+            fleet::accept,
+        ),
         query(
             "fleet",
             "status",

@@ -160,6 +160,7 @@ async fn what_is_wrong_with_a_request_is_named() {
         ),
         ("tokens.create", json!({ "pool": "h10", "idempotencyKey": "k" }), "NOT_FOUND", None),
         ("nodes.get", json!({ "node": "nobody" }), "NOT_FOUND", None),
+        ("nodes.get", json!({ "node": "a\0b" }), "INVALID_INPUT", None),
     ] {
         let error = desk.refused(method, body.clone()).await;
         assert_eq!(error["code"], code, "{method} {body}: {error}");

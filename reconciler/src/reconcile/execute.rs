@@ -26,6 +26,7 @@ pub(super) struct Ended {
 /// A run may take this long. What hangs longer is given up, and the key backs off.
 const LIMIT: Duration = Duration::from_secs(60);
 const PAGE: u32 = 1_000;
+const LONGEST_MESSAGE: usize = 2_000;
 
 pub(super) async fn run(
     shared: &Shared,
@@ -46,7 +47,17 @@ pub(super) async fn run(
             failure.into_verdict()
         }
     };
-    Ended { verdict, place: format!("{}:{}", place.file(), place.line()) }
+    Ended { verdict: storable(verdict), place: format!("{}:{}", place.file(), place.line()) }
+}
+
+/// A message that can be stored: of a bounded length and without NUL, whatever a template or a node put into it.
+fn storable(verdict: Verdict) -> Verdict {
+    let text = |message: String| message.replace('\0', "\u{fffd}").chars().take(LONGEST_MESSAGE).collect();
+    match verdict {
+        Verdict::Wait { reason, message, again } => Verdict::Wait { reason, message: text(message), again },
+        Verdict::Failed { reason, message } => Verdict::Failed { reason, message: text(message) },
+        Verdict::Done | Verdict::Again { .. } => verdict,
+    }
 }
 
 fn log(reconciler: &str, key: &str, failure: &Failure) {

@@ -1,10 +1,10 @@
-//! `fleet.status`: one look at everything.
+//! `fleet`: one look at everything, and the way out of a rewritten history.
 
 use std::collections::BTreeMap;
 
 use schema::{id::NodeId, node::Connectivity};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::{control_plane, joins::JoinState, nodes, outcomes, queue, sessions, sources};
 
@@ -13,7 +13,10 @@ use super::{
     joins::{self, JoinView},
     pools::{self, PoolView},
 };
-use crate::api::{ApiError, App};
+use crate::{
+    api::{ApiError, App, error::Code, table::Mutation},
+    source::{self, AcceptError},
+};
 
 /// How many problems and joins a status shows.
 const WORST: u32 = 50;
@@ -243,4 +246,31 @@ async fn problems(app: &App) -> Result<Vec<Problem>, ApiError> {
         problems.push(Problem { node, ..Problem::of(outcome) });
     }
     Ok(problems)
+}
+
+/// A rewritten history to accept.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::api) struct Accept {
+    /// The whole id of the commit that the branch names.
+    commit: String,
+}
+
+/// What was accepted.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct Accepted {
+    /// The commit; it comes into force when it is a fleet.
+    commit: String,
+}
+
+pub(in crate::api) async fn accept(mutation: Mutation<'_>, input: Accept) -> Result<Accepted, ApiError> {
+    let Mutation { app, txn, caller } = mutation;
+    source::accept(&app.db, txn, source::FLEET, &input.commit, &caller.name).await.map_err(|error| match error {
+        AcceptError::Missing(_) => ApiError::not_found("a fleet repository"),
+        AcceptError::NotDiverged(_) => ApiError::new(Code::InvalidState, error.to_string()),
+        AcceptError::NotTheTip { .. } => ApiError::new(Code::Conflict, error.to_string()),
+        AcceptError::Db(error) => error.into(),
+    })?;
+    Ok(Accepted { commit: input.commit })
 }

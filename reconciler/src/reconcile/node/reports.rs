@@ -64,6 +64,7 @@ pub(super) enum ReportRefusal {
 /// Above this no generation is left to jump past it.
 const HIGHEST: Generation = Generation(1 << 53);
 const MOST_CONDITIONS: usize = 64;
+const NUL: &[u8] = br"\u0000";
 
 pub(super) async fn take(context: &Context, node: &nodes::Node) -> Result<Taken, Failure> {
     let stored = node_reports::list(context.db(), node.id).await?;
@@ -133,6 +134,10 @@ fn read(
         |key: &NodePublicKey| key.verify_report(realm, purpose, node, &report.payload, &report.signature).is_ok();
     if !keys.iter().any(signed) {
         return Err(ReportRefusal::Signature);
+    }
+    // A text with a NUL cannot be stored.
+    if report.payload.windows(NUL.len()).any(|window| window == NUL) {
+        return Err(ReportRefusal::Unreadable);
     }
     let (read, who, journal, seq) = match report.kind {
         ReportKind::Status => {

@@ -191,6 +191,10 @@ async fn only_the_nodes_own_signature_counts() {
     let (payload, signature) = machine.sign(&house.shared.realm, Purpose::Status, &other.status(11, 7));
     house.deliver(&machine, ReportKind::Status, 11, payload, signature).await;
     house.report_status(&machine, &machine.status(8, u64::MAX)).await;
+    let mut nul = machine.status(9, 7);
+    nul.sections.get_mut(&Section::Host).expect("a section").reason = "a\0b".to_owned();
+    let (payload, signature) = machine.sign(&house.shared.realm, Purpose::Status, &nul);
+    house.deliver(&machine, ReportKind::Status, 13, payload, signature).await;
     house.jobs.settle().await.expect("settled");
 
     let node = house.node(&machine).await;
