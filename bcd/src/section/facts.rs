@@ -119,7 +119,7 @@ fn sshd(tree: &Tree) -> Sshd {
     Sshd {
         ignores_drop_ins: main.as_ref().is_some_and(|text| !includes(text)),
         // The SSH server keeps the first value that it reads, and reads the drop-ins first.
-        authorized_keys_file: others.chain(main.clone()).find_map(|text| authorized_keys_file(&text)),
+        authorized_keys_file: others.chain(main).find_map(|text| authorized_keys_file(&text)),
     }
 }
 
