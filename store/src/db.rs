@@ -21,7 +21,8 @@ pub struct DbConfig {
 }
 
 impl DbConfig {
-    /// A server named by a URL, as in `DATABASE_URL`.
+    /// A server named by a URL, as in `DATABASE_URL`. Statements are prepared and pokes are listened for, so behind PgBouncer
+    /// it takes session mode, or transaction mode with `max_prepared_statements` set; pokes are then lost, which costs time only.
     ///
     /// # Errors
     /// When the URL does not parse.

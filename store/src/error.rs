@@ -88,7 +88,7 @@ fn kind(error: &sqlx::Error) -> DbErrorKind {
         | sqlx::Error::WorkerCrashed => DbErrorKind::Unavailable,
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => DbErrorKind::Corrupt,
         sqlx::Error::Database(error) => match error.code().as_deref() {
-            Some(code) if code.starts_with("08") || code.starts_with("57P") || code == "53300" => {
+            Some(code) if code.starts_with("08") || code.starts_with("57P") || matches!(code, "53300" | "25006") => {
                 DbErrorKind::Unavailable
             }
             Some("40001" | "40P01" | "55P03") => DbErrorKind::Contention,

@@ -7,7 +7,7 @@ use std::{
     io,
     path::PathBuf,
     process::{Child, Command, Stdio},
-    sync::OnceLock,
+    sync::{Mutex, OnceLock, PoisonError},
     thread,
     time::Duration,
 };
@@ -24,7 +24,7 @@ use crate::{
 /// Names the server that tests share, as a URL of a user who may create databases.
 const SHARED: &str = "BETTER_COMPUTE_TEST_PG";
 
-/// A database of one test. Dropped with its server; [`TestDb::close`] drops it earlier.
+/// A database of one test. Once this is dropped, the next [`TestDb::create`] removes it.
 #[derive(Debug)]
 pub struct TestDb {
     db: Db,
@@ -42,6 +42,11 @@ impl TestDb {
         let server = tokio::task::spawn_blocking(server).await.expect("the test server starts");
         let name = format!("test_{}", uuid::Uuid::new_v4().simple());
         let mut admin = admin(server).await;
+        let ended = std::mem::take(&mut *DONE.lock().unwrap_or_else(PoisonError::into_inner));
+        for old in ended {
+            let drop = format!("DROP DATABASE IF EXISTS {old} WITH (FORCE)");
+            admin.execute(AssertSqlSafe(drop)).await.expect("a database is dropped");
+        }
         migrate::create_database(&mut admin, &name, Some(&server.template)).await.expect("a template is cloned");
         admin.close().await.expect("a connection closes");
         let config = server.config.clone().with_database(&name);
@@ -86,21 +91,16 @@ impl TestDb {
         }
         admin.close().await.expect("a connection closes");
     }
+}
 
-    /// Drops the database.
-    ///
-    /// # Panics
-    /// When the server does not answer.
-    pub async fn close(self) {
-        self.db.close().await;
-        let mut admin = admin(tokio::task::spawn_blocking(server).await.expect("the test server runs")).await;
-        admin
-            .execute(AssertSqlSafe(format!("DROP DATABASE {} WITH (FORCE)", self.name)))
-            .await
-            .expect("a database is dropped");
-        admin.close().await.expect("a connection closes");
+impl Drop for TestDb {
+    fn drop(&mut self) {
+        DONE.lock().unwrap_or_else(PoisonError::into_inner).push(std::mem::take(&mut self.name));
     }
 }
+
+/// The databases of tests that have ended.
+static DONE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 #[derive(Debug)]
 struct Server {

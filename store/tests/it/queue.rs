@@ -313,6 +313,5 @@ async fn whatever_happens_no_wake_up_is_lost_and_no_key_runs_twice() {
             model.iter().filter(|(_, state)| state.dirty).map(|(key, _)| key.clone()).collect();
         let left: BTreeSet<String> = claim(test.db(), worker).await.into_iter().map(|claim| claim.key).collect();
         assert_eq!(left, expected, "seed {seed}");
-        test.close().await;
     }
 }
