@@ -24,7 +24,10 @@ pub use delta::{Delta, HoldRow, NodeRow, ObjectRow, ObjectStanding, PoolRow, Tar
 pub use diff::{FieldChange, diff};
 pub use observed::{Machines, Observed, ObservedHold, ObservedNode, ObservedObject, ObservedPool, ObservedTarget};
 pub use render::{RenderOptions, render};
-pub use types::{Change, Counts, Gate, HoldChange, MoveReason, NodeMove, ObjectChange, Plan, PoolPlan, TargetChange, Verification, Wait, Warning};
+pub use types::{
+    Change, Counts, Gate, HoldChange, MoveReason, NodeMove, ObjectChange, Plan, PoolPlan, TargetChange, Verification,
+    Wait, Warning,
+};
 
 use schema::{canonical, digest::Digest, fleet::Fleet, object::ObjectRef, time::Timestamp};
 
@@ -73,8 +76,10 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
     let objects = objects::compare(fleet, observed, &removals, &mut delta);
     let machines = machines::compare(fleet, observed, &removals, now, &mut delta);
     delta.holds = removals.holds();
-    let held: Vec<(&ObjectRef, &str, &str)> = delta.holds.iter().map(|hold| (&hold.subject, hold.gate, hold.reason.as_str())).collect();
-    let stored: Vec<(&ObjectRef, &str, &str)> = observed.holds.iter().map(|hold| (&hold.subject, hold.gate.as_str(), hold.reason.as_str())).collect();
+    let held: Vec<(&ObjectRef, &str, &str)> =
+        delta.holds.iter().map(|hold| (&hold.subject, hold.gate, hold.reason.as_str())).collect();
+    let stored: Vec<(&ObjectRef, &str, &str)> =
+        observed.holds.iter().map(|hold| (&hold.subject, hold.gate.as_str(), hold.reason.as_str())).collect();
     delta.holds_change = held != stored;
 
     let count = |change: Change| objects.changes.iter().filter(|object| object.change == change).count();

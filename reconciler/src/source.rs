@@ -11,11 +11,13 @@
 //! [`run`] does all of it under the lease `singleton:source`; [`read_tree`] is the part that `plan --base A --head B`
 //! uses without a database.
 
+mod accept;
 mod config;
 mod fetch;
 mod git;
 mod history;
 mod pass;
+mod read;
 mod run;
 mod state;
 mod tree;
@@ -26,11 +28,12 @@ pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;
 
+pub use accept::{AcceptError, accept};
 pub use config::{GitAccess, ParseSourceError, Place, SourceConfig};
 pub use fetch::peek;
 pub use git::{GitError, Repo};
 pub use history::{CommitInfo, Verdict};
-pub use pass::{AcceptError, Pass, PassError, Passed, Step, accept};
+pub use pass::{Pass, PassError, Passed, Step};
 pub use run::{SourcePoke, SourceRole, Timing, run};
 pub use state::{SourceState, Trouble};
 pub use tree::{read_tree, resolve};

@@ -32,7 +32,9 @@ pub enum ObserveError {
 pub async fn observe(db: &Db, commit: Option<&str>) -> Result<Observed, ObserveError> {
     let mut observed = Observed::nothing(Machines::Joined);
     observed.commit = commit.map(str::to_owned);
-    for stored in revisions::objects(db).await?.into_iter().filter(|stored| stored.state != revisions::ObjectState::Removed) {
+    for stored in
+        revisions::objects(db).await?.into_iter().filter(|stored| stored.state != revisions::ObjectState::Removed)
+    {
         let doc = read(&stored.doc, || stored.object.to_string())?;
         let retained = stored.state == revisions::ObjectState::Retained;
         let object = ObservedObject { digest: stored.digest, doc, file: stored.file, line: stored.line, retained };

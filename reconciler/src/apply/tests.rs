@@ -24,8 +24,14 @@ use crate::{
 const BASE: [(&str, &str); 4] = [
     ("fleet.kdl", "fleet \"test\" {\n  format 1\n  trust-domain \"test.example\"\n}\n"),
     ("site.kdl", "site \"fra1\" {\n  region \"eu\"\n}\n"),
-    ("base.kdl", "profile \"base\" {\n  sysctl {\n    \"vm.swappiness\" \"10\"\n  }\n}\nprofile \"quiet\" {\n  extends \"base\"\n  sysctl {\n    \"kernel.printk\" \"3\"\n  }\n}\n"),
-    ("pools.kdl", "pool \"h100\" {\n  site \"fra1\"\n  profile \"base\"\n}\npool \"l40s\" {\n  site \"fra1\"\n  profile \"base\"\n}\n"),
+    (
+        "base.kdl",
+        "profile \"base\" {\n  sysctl {\n    \"vm.swappiness\" \"10\"\n  }\n}\nprofile \"quiet\" {\n  extends \"base\"\n  sysctl {\n    \"kernel.printk\" \"3\"\n  }\n}\n",
+    ),
+    (
+        "pools.kdl",
+        "pool \"h100\" {\n  site \"fra1\"\n  profile \"base\"\n}\npool \"l40s\" {\n  site \"fra1\"\n  profile \"base\"\n}\n",
+    ),
 ];
 
 fn fleet(changes: &[(&str, &str)]) -> Fleet {
@@ -50,7 +56,11 @@ impl World {
         txn.commit().await.expect("commits");
         let (worker, ttl) = (WorkerId::generate(), Duration::from_secs(60));
         workers::join(db.db(), worker, Role::Source, "test", 1, ttl).await.expect("joins");
-        let lease = leases::acquire(db.db(), worker, &[leases::singleton("source")], ttl).await.expect("asks").pop().expect("free");
+        let lease = leases::acquire(db.db(), worker, &[leases::singleton("source")], ttl)
+            .await
+            .expect("asks")
+            .pop()
+            .expect("free");
         Self { db, worker, lease }
     }
 
@@ -60,12 +70,19 @@ impl World {
 
     async fn plan(&self, fleet: &Fleet) -> (Observed, Planned) {
         let source = sources::find(self.db(), FLEET).await.expect("reads").expect("a source");
-        let observed = observe(self.db(), source.applied.as_ref().map(|at| at.commit.as_str())).await.expect("observes");
+        let observed =
+            observe(self.db(), source.applied.as_ref().map(|at| at.commit.as_str())).await.expect("observes");
         let planned = plan(fleet, &observed, self.db().now().await.expect("a time"));
         (observed, planned)
     }
 
-    async fn write(&self, commit: &str, fleet: &Fleet, observed: &Observed, planned: &Planned) -> Result<Applied, ApplyError> {
+    async fn write(
+        &self,
+        commit: &str,
+        fleet: &Fleet,
+        observed: &Observed,
+        planned: &Planned,
+    ) -> Result<Applied, ApplyError> {
         let info = CommitInfo {
             id: commit.to_owned(),
             tree: "t".to_owned(),
@@ -194,10 +211,16 @@ async fn documents_move_label_cordon_and_release_their_machine() {
     let world = World::new().await;
     world.apply("c1", &fleet(&[])).await;
     let id = world.join("a", "h100").await;
-    let declared = fleet(&[("a.kdl", "node \"a\" {\n  pool \"l40s\"\n  profile \"quiet\"\n  labels rack=\"r1\"\n  cordon \"fan\" owner=\"ada\"\n}\n")]);
+    let declared = fleet(&[(
+        "a.kdl",
+        "node \"a\" {\n  pool \"l40s\"\n  profile \"quiet\"\n  labels rack=\"r1\"\n  cordon \"fan\" owner=\"ada\"\n}\n",
+    )]);
     world.apply("c2", &declared).await;
     let node = world.node(id).await;
-    assert_eq!((node.pool.as_deref(), node.declared, node.cordoned, node.labels.get("rack").map(String::as_str)), (Some("l40s"), true, true, Some("r1")));
+    assert_eq!(
+        (node.pool.as_deref(), node.declared, node.cordoned, node.labels.get("rack").map(String::as_str)),
+        (Some("l40s"), true, true, Some("r1"))
+    );
     let overlay: NodeOverlay = serde_json::from_str(&node.assigned_overlay).expect("an overlay");
     assert_eq!(overlay.profile.as_deref(), Some("quiet"));
     let pool = pools::find(world.db(), "l40s").await.expect("reads").expect("a pool");
@@ -212,7 +235,10 @@ async fn documents_move_label_cordon_and_release_their_machine() {
 
     world.apply("c4", &fleet(&[("a.kdl", "removed \"node/a\" reason=\"plain again\"\n")])).await;
     let plain = world.node(id).await;
-    assert_eq!((plain.declared, plain.cordoned, plain.pool.as_deref(), plain.labels.len()), (false, false, Some("l40s"), 0));
+    assert_eq!(
+        (plain.declared, plain.cordoned, plain.pool.as_deref(), plain.labels.len()),
+        (false, false, Some("l40s"), 0)
+    );
     assert_eq!(plain.assigned, pool.target);
 }
 
@@ -221,10 +247,16 @@ async fn what_a_gate_holds_is_stored_and_gone_when_the_gate_opens() {
     let world = World::new().await;
     world.apply("c1", &fleet(&[])).await;
     let id = world.join("a", "l40s").await;
-    let without = ("pools.kdl", "pool \"h100\" {\n  site \"fra1\"\n  profile \"base\"\n}\nremoved \"pool/l40s\" reason=\"sold\"\n");
+    let without = (
+        "pools.kdl",
+        "pool \"h100\" {\n  site \"fra1\"\n  profile \"base\"\n}\nremoved \"pool/l40s\" reason=\"sold\"\n",
+    );
     world.apply("c2", &fleet(&[without])).await;
     let holds = fleet_holds::list(world.db()).await.expect("reads");
-    assert_eq!(holds.iter().map(|hold| (hold.subject.as_str(), hold.gate.as_str())).collect::<Vec<_>>(), [("pool/l40s", "dependents")]);
+    assert_eq!(
+        holds.iter().map(|hold| (hold.subject.as_str(), hold.gate.as_str())).collect::<Vec<_>>(),
+        [("pool/l40s", "dependents")]
+    );
     assert!(pools::find(world.db(), "l40s").await.expect("reads").is_some());
 
     let moved = fleet(&[without, ("a.kdl", "node \"a\" {\n  pool \"h100\"\n}\n")]);

@@ -20,7 +20,7 @@ use store::{
 
 use super::observe::{ObserveError, machines};
 use crate::{
-    plan::{Delta, Observed, ObjectStanding, Planned, Wait},
+    plan::{Delta, ObjectStanding, Observed, Planned, Wait},
     source::CommitInfo,
 };
 
@@ -98,7 +98,12 @@ impl From<TrustDomainError> for ApplyError {
 ///
 /// # Errors
 /// See [`ApplyError`]; nothing is written then.
-pub async fn apply(db: &Db, planned: &Planned, observed: &Observed, target: &Target<'_>) -> Result<Applied, ApplyError> {
+pub async fn apply(
+    db: &Db,
+    planned: &Planned,
+    observed: &Observed,
+    target: &Target<'_>,
+) -> Result<Applied, ApplyError> {
     let delta = &planned.delta;
     let mut txn = db.begin().await?;
     leases::fence(&mut txn, target.worker, target.lease).await?;
@@ -110,6 +115,17 @@ pub async fn apply(db: &Db, planned: &Planned, observed: &Observed, target: &Tar
     }
     control_plane::set_trust_domain(&mut txn, target.trust_domain).await?;
 
+    let targets: Vec<pools::Target> = delta
+        .targets
+        .iter()
+        .map(|(digest, row)| pools::Target {
+            digest: *digest,
+            pool: row.pool.clone(),
+            profile: row.profile.clone(),
+            doc: row.doc.clone(),
+        })
+        .collect();
+    pools::insert_targets(&mut txn, &targets).await?;
     let moves_on = observed.commit.as_deref() != Some(target.commit.id.as_str());
     let revision = (moves_on || !delta.objects.is_empty() || !delta.pools.is_empty()).then(RevisionId::generate);
     if let Some(revision) = revision {
@@ -139,7 +155,13 @@ pub async fn apply(db: &Db, planned: &Planned, observed: &Observed, target: &Tar
     Ok(Applied { revision, assigned })
 }
 
-async fn write_revision(txn: &mut Txn, revision: RevisionId, planned: &Planned, observed: &Observed, target: &Target<'_>) -> Result<(), DbError> {
+async fn write_revision(
+    txn: &mut Txn,
+    revision: RevisionId,
+    planned: &Planned,
+    observed: &Observed,
+    target: &Target<'_>,
+) -> Result<(), DbError> {
     let delta = &planned.delta;
     let commit = target.commit;
     let new = revisions::NewRevision {
@@ -177,12 +199,6 @@ async fn write_revision(txn: &mut Txn, revision: RevisionId, planned: &Planned, 
         })
         .collect();
     revisions::insert(txn, &new, &changes).await?;
-    let targets: Vec<pools::Target> = delta
-        .targets
-        .iter()
-        .map(|(digest, row)| pools::Target { digest: *digest, pool: row.pool.clone(), profile: row.profile.clone(), doc: row.doc.clone() })
-        .collect();
-    pools::insert_targets(txn, &targets).await?;
     let rows: Vec<pools::NewPool> = delta
         .pools
         .iter()
@@ -202,14 +218,16 @@ async fn write_revision(txn: &mut Txn, revision: RevisionId, planned: &Planned, 
 
 /// The digest over the address and the digest of every object that is in force afterwards.
 fn in_force(delta: &Delta, observed: &Observed) -> Digest {
-    let mut objects: BTreeMap<&ObjectRef, Digest> = observed.objects.iter().map(|(object, held)| (object, held.digest)).collect();
+    let mut objects: BTreeMap<&ObjectRef, Digest> =
+        observed.objects.iter().map(|(object, held)| (object, held.digest)).collect();
     for row in &delta.objects {
         match row.standing {
             ObjectStanding::Removed => objects.remove(&row.object),
             ObjectStanding::Declared | ObjectStanding::Retained => objects.insert(&row.object, row.digest),
         };
     }
-    let objects: BTreeMap<String, Digest> = objects.into_iter().map(|(object, digest)| (object.to_string(), digest)).collect();
+    let objects: BTreeMap<String, Digest> =
+        objects.into_iter().map(|(object, digest)| (object.to_string(), digest)).collect();
     schema::canonical::digest(&objects).expect("digests serialise")
 }
 
@@ -231,7 +249,8 @@ async fn write_machines(txn: &mut Txn, delta: &Delta, observed: &Observed) -> Re
         })
         .collect();
     let assigned = if rows.is_empty() { Vec::new() } else { nodes::declare(txn, &rows).await? };
-    let holds: Vec<(NodeId, Option<Hold>)> = delta.nodes.iter().filter(|row| row.hold_changes).map(|row| (row.id, row.hold.clone())).collect();
+    let holds: Vec<(NodeId, Option<Hold>)> =
+        delta.nodes.iter().filter(|row| row.hold_changes).map(|row| (row.id, row.hold.clone())).collect();
     if !holds.is_empty() {
         node_holds::replace_git(txn, &holds).await?;
     }
@@ -239,7 +258,8 @@ async fn write_machines(txn: &mut Txn, delta: &Delta, observed: &Observed) -> Re
     let changed = |node: &&crate::plan::ObservedNode| {
         node.pool.as_ref().is_some_and(|pool| delta.pools.iter().any(|row| row.document_changes && row.name == *pool))
     };
-    let judged = delta.nodes.iter().map(|row| row.id).chain(observed.nodes.iter().filter(changed).filter_map(|node| node.id));
+    let judged =
+        delta.nodes.iter().map(|row| row.id).chain(observed.nodes.iter().filter(changed).filter_map(|node| node.id));
     queue::enqueue(txn, &queue::NODE, judged).await?;
     Ok(assigned)
 }

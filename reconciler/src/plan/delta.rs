@@ -2,7 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use schema::{digest::Digest, id::NodeId, name::Name, node::{Hold, PoolClass, Role}, object::ObjectRef};
+use schema::{
+    digest::Digest,
+    id::NodeId,
+    name::Name,
+    node::{Hold, PoolClass, Role},
+    object::ObjectRef,
+};
 
 /// Everything that `apply` writes, beside the revision itself.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -27,7 +33,11 @@ impl Delta {
     /// Whether nothing is written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.objects.is_empty() && self.pools.is_empty() && self.removed_pools.is_empty() && self.nodes.is_empty() && !self.holds_change
+        self.objects.is_empty()
+            && self.pools.is_empty()
+            && self.removed_pools.is_empty()
+            && self.nodes.is_empty()
+            && !self.holds_change
     }
 }
 

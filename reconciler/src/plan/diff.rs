@@ -49,6 +49,16 @@ fn walk(path: &str, before: Option<&Value>, after: Option<&Value>, out: &mut Vec
         }
         return;
     }
+    // What is new is told field by field; what goes is told by its name.
+    if let (None, Some(Value::Object(new))) = (before, after)
+        && !new.is_empty()
+    {
+        let named = path.ends_with(']');
+        for (key, value) in new.iter().filter(|(key, _)| !(named && KEYS.contains(&key.as_str()))) {
+            walk(&if path.is_empty() { key.clone() } else { format!("{path}.{key}") }, None, Some(value), out);
+        }
+        return;
+    }
     if let (Some(Value::Array(old)), Some(Value::Array(new))) = (before, after)
         && let (Some(old), Some(new)) = (keyed(old), keyed(new))
     {
@@ -66,7 +76,8 @@ fn walk(path: &str, before: Option<&Value>, after: Option<&Value>, out: &mut Vec
 /// The items by the member that names them; `None` when they have no such member, or share it.
 fn keyed(items: &[Value]) -> Option<BTreeMap<&str, &Value>> {
     let key = KEYS.into_iter().find(|key| items.iter().all(|item| item.get(key).is_some_and(Value::is_string)))?;
-    let named: BTreeMap<&str, &Value> = items.iter().filter_map(|item| Some((item.get(key)?.as_str()?, item))).collect();
+    let named: BTreeMap<&str, &Value> =
+        items.iter().filter_map(|item| Some((item.get(key)?.as_str()?, item))).collect();
     (named.len() == items.len()).then_some(named)
 }
 
@@ -92,6 +103,6 @@ mod tests {
     fn named_items_are_compared_by_their_name() {
         let before = json!({"files": [{"path": "/a", "mode": "0644"}, {"path": "/b", "mode": "0644"}]});
         let after = json!({"files": [{"path": "/b", "mode": "0600"}, {"path": "/c", "mode": "0644"}]});
-        assert_eq!(paths(&before, &after), ["files[/a]", "files[/b].mode", "files[/c]"]);
+        assert_eq!(paths(&before, &after), ["files[/a]", "files[/b].mode", "files[/c].mode"]);
     }
 }

@@ -4,7 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schema::{fleet::{Fleet, Removed}, name::Name, object::{Kind, ObjectRef}};
+use schema::{
+    fleet::{Fleet, Removed},
+    name::Name,
+    object::{Kind, ObjectRef},
+};
 use serde_json::Value;
 
 use super::{Gate, HoldRow, Observed, Wait};
@@ -36,8 +40,12 @@ impl Removals<'_> {
 
 /// Decides what of the fleet's `removed` lines may take effect.
 pub(super) fn judge<'a>(fleet: &'a Fleet, observed: &Observed) -> Removals<'a> {
-    let mut granted: BTreeMap<ObjectRef, &Removed> =
-        fleet.removed.iter().filter(|removed| observed.objects.contains_key(&removed.name)).map(|removed| (removed.name.clone(), removed)).collect();
+    let mut granted: BTreeMap<ObjectRef, &Removed> = fleet
+        .removed
+        .iter()
+        .filter(|removed| observed.objects.contains_key(&removed.name))
+        .map(|removed| (removed.name.clone(), removed))
+        .collect();
     let mut held = BTreeMap::new();
     let declared: BTreeSet<ObjectRef> = fleet.objects().map(|entry| entry.object).collect();
     granted.retain(|object, _| !declared.contains(object));
@@ -51,12 +59,15 @@ pub(super) fn judge<'a>(fleet: &'a Fleet, observed: &Observed) -> Removals<'a> {
         }
         for object in vetoed {
             let (Some(removed), Some(dependents)) = (granted.remove(&object), needed.get(&object)) else { continue };
-            let wait = Wait::Dependents { needed_by: dependents.iter().take(10).cloned().collect(), count: dependents.len() };
+            let wait =
+                Wait::Dependents { needed_by: dependents.iter().take(10).cloned().collect(), count: dependents.len() };
             held.insert(object, (removed, wait));
         }
     }
     if let Some(wait) = limits(fleet, observed, &granted) {
-        held.extend(std::mem::take(&mut granted).into_iter().map(|(object, removed)| (object, (removed, wait.clone()))));
+        held.extend(
+            std::mem::take(&mut granted).into_iter().map(|(object, removed)| (object, (removed, wait.clone()))),
+        );
     }
     let mut gates: Vec<Gate> = Vec::new();
     for (object, (_, wait)) in &held {
@@ -77,8 +88,13 @@ fn limits(fleet: &Fleet, observed: &Observed, granted: &BTreeMap<ObjectRef, &Rem
     }
     let limit = prune.max_nodes_percent.as_ref()?.value;
     let machines: BTreeSet<&str> = observed.nodes.iter().map(|node| node.name.as_str()).collect();
-    let asked = granted.keys().filter(|object| object.kind == Kind::Node && machines.contains(object.name.as_str())).count();
-    (asked as u64 > limit.of(machines.len() as u64)).then_some(Wait::PruneNodes { limit: limit.as_percent(), asked, of: machines.len() })
+    let asked =
+        granted.keys().filter(|object| object.kind == Kind::Node && machines.contains(object.name.as_str())).count();
+    (asked as u64 > limit.of(machines.len() as u64)).then_some(Wait::PruneNodes {
+        limit: limit.as_percent(),
+        asked,
+        of: machines.len(),
+    })
 }
 
 /// Who needs each object that should go: objects that stay, and machines that are in a pool or have a profile.
@@ -104,7 +120,8 @@ fn needed_by(
     }
     for node in &observed.nodes {
         let document = fleet.nodes.get(&node.name);
-        let pool = document.and_then(|node| node.pool.as_ref()).map(|pool| pool.value.clone()).or_else(|| node.pool.clone());
+        let pool =
+            document.and_then(|node| node.pool.as_ref()).map(|pool| pool.value.clone()).or_else(|| node.pool.clone());
         if let Some(pool) = pool {
             note(ObjectRef::new(Kind::Pool, pool), &ObjectRef::new(Kind::Node, node.name.clone()));
         }

@@ -12,7 +12,8 @@ use schema::{
 };
 
 use super::{
-    Delta, HoldChange, Machines, MoveReason, NodeMove, NodeRow, Observed, ObservedNode, PoolPlan, PoolRow, TargetChange, TargetRow, Warning,
+    Delta, HoldChange, Machines, MoveReason, NodeMove, NodeRow, Observed, ObservedNode, PoolPlan, PoolRow,
+    TargetChange, TargetRow, Warning,
     diff::diff,
     gates::Removals,
     observed::{document, text},
@@ -48,7 +49,8 @@ impl<'f> Templates<'f> {
     /// The same for a pool's own profile and for those that declared machines of it have instead.
     pub(super) fn of_pool(&mut self, pool: &Pool) -> BTreeMap<Name, Digest> {
         let fleet = self.fleet;
-        let overrides = fleet.nodes.values().filter(|node| node.pool.as_ref().is_none_or(|named| named.value == pool.name));
+        let overrides =
+            fleet.nodes.values().filter(|node| node.pool.as_ref().is_none_or(|named| named.value == pool.name));
         let mut profiles: BTreeSet<&Name> = overrides.filter_map(|node| Some(&node.profile.as_ref()?.value)).collect();
         profiles.insert(&pool.profile.value);
         profiles.into_iter().filter_map(|profile| Some((profile.clone(), self.digest(pool, profile)?))).collect()
@@ -84,7 +86,13 @@ pub(super) struct Moves {
     pub(super) awaited: usize,
 }
 
-pub(super) fn compare(fleet: &Fleet, observed: &Observed, removals: &Removals<'_>, now: Timestamp, delta: &mut Delta) -> Moves {
+pub(super) fn compare(
+    fleet: &Fleet,
+    observed: &Observed,
+    removals: &Removals<'_>,
+    now: Timestamp,
+    delta: &mut Delta,
+) -> Moves {
     let mut templates = Templates::new(fleet);
     let mut out = Moves::default();
     pools(fleet, observed, &mut templates, &mut out, delta);
@@ -119,7 +127,13 @@ pub(super) fn compare(fleet: &Fleet, observed: &Observed, removals: &Removals<'_
     for pool in fleet.pools.values() {
         let (machines, moves) = members.get(&pool.name).copied().unwrap_or_default();
         let Strategy::Immediate { rollout } = fleet.strategy(pool);
-        out.pools.push(PoolPlan { pool: pool.name.clone(), strategy: "immediate".to_owned(), rollout, machines, moves });
+        out.pools.push(PoolPlan {
+            pool: pool.name.clone(),
+            strategy: "immediate".to_owned(),
+            rollout,
+            machines,
+            moves,
+        });
     }
     for (digest, template) in templates.all().filter(|(digest, _)| !observed.targets.contains_key(digest)) {
         let row = TargetRow { pool: template.pool.clone(), profile: template.profile.clone(), doc: text(template) };
@@ -130,14 +144,22 @@ pub(super) fn compare(fleet: &Fleet, observed: &Observed, removals: &Removals<'_
 }
 
 fn pools(fleet: &Fleet, observed: &Observed, templates: &mut Templates<'_>, out: &mut Moves, delta: &mut Delta) {
-    let documents: BTreeMap<ObjectRef, (Digest, serde_json::Value)> =
-        fleet.objects().filter(|entry| entry.object.kind == Kind::Pool).map(|entry| (entry.object, (entry.digest, entry.doc))).collect();
+    let documents: BTreeMap<ObjectRef, (Digest, serde_json::Value)> = fleet
+        .objects()
+        .filter(|entry| entry.object.kind == Kind::Pool)
+        .map(|entry| (entry.object, (entry.digest, entry.doc)))
+        .collect();
     for pool in fleet.pools.values() {
         let profile_targets = templates.of_pool(pool);
         let Some(target) = profile_targets.get(&pool.profile.value).copied() else { continue };
         let held = observed.pools.get(&pool.name);
         for (profile, after) in &profile_targets {
-            let before = held.and_then(|held| held.profile_targets.get(profile).copied().or_else(|| held.target.filter(|_| *profile == pool.profile.value)));
+            let before = held.and_then(|held| {
+                held.profile_targets
+                    .get(profile)
+                    .copied()
+                    .or_else(|| held.target.filter(|_| *profile == pool.profile.value))
+            });
             if before == Some(*after) {
                 continue;
             }
@@ -147,12 +169,19 @@ fn pools(fleet: &Fleet, observed: &Observed, templates: &mut Templates<'_>, out:
                 (Some(old), Some(new)) => diff(&old.doc, &new),
                 _ => Vec::new(),
             };
-            out.targets.push(TargetChange { pool: pool.name.clone(), profile: profile.clone(), before, after: *after, fields });
+            out.targets.push(TargetChange {
+                pool: pool.name.clone(),
+                profile: profile.clone(),
+                before,
+                after: *after,
+                fields,
+            });
         }
         let object = ObjectRef::new(Kind::Pool, pool.name.clone());
         let Some((digest, doc)) = documents.get(&object) else { continue };
         let same_document = observed.objects.get(&object).is_some_and(|object| object.digest == *digest);
-        let same_targets = held.is_some_and(|held| held.target == Some(target) && held.profile_targets == profile_targets);
+        let same_targets =
+            held.is_some_and(|held| held.target == Some(target) && held.profile_targets == profile_targets);
         if !(same_document && same_targets) {
             delta.pools.push(PoolRow {
                 document_changes: !same_document,
@@ -198,7 +227,13 @@ struct Wanted<'f> {
     hold: Option<Hold>,
 }
 
-fn wanted<'f>(fleet: &'f Fleet, removals: &Removals<'_>, node: &ObservedNode, now: Timestamp, templates: &mut Templates<'f>) -> Wanted<'f> {
+fn wanted<'f>(
+    fleet: &'f Fleet,
+    removals: &Removals<'_>,
+    node: &ObservedNode,
+    now: Timestamp,
+    templates: &mut Templates<'f>,
+) -> Wanted<'f> {
     let document = fleet.nodes.get(&node.name);
     let gone = removals.granted.contains_key(&ObjectRef::new(Kind::Node, node.name.clone()));
     let (declared, overlay, hold) = match document {
@@ -207,7 +242,10 @@ fn wanted<'f>(fleet: &'f Fleet, removals: &Removals<'_>, node: &ObservedNode, no
         // Its document is retained: it keeps its words, and a cordon that has ended is over.
         None => (true, node.target_overlay.clone(), node.hold.clone().filter(|hold| hold.holds(now))),
     };
-    let pool = document.and_then(|document| document.pool.as_ref()).map(|pool| pool.value.clone()).or_else(|| node.pool.clone());
+    let pool = document
+        .and_then(|document| document.pool.as_ref())
+        .map(|pool| pool.value.clone())
+        .or_else(|| node.pool.clone());
     let declared_pool = pool.as_ref().and_then(|pool| fleet.pools.get(pool));
     // A pool or a profile that is retained has no template in this fleet: what was in force stays.
     let target = declared_pool.map_or(node.target, |pool| {
@@ -230,7 +268,7 @@ fn one(node: &ObservedNode, wanted: &Wanted<'_>, out: &mut Moves, delta: &mut De
         why.push(MoveReason::Labels);
     }
     if node.declared != wanted.declared {
-        why.push(MoveReason::Declaration);
+        why.push(MoveReason::Declaration { declared: wanted.declared });
     }
     if node.target != wanted.target {
         why.push(if node.target.is_none() { MoveReason::First } else { MoveReason::Target });
@@ -266,7 +304,8 @@ fn one(node: &ObservedNode, wanted: &Wanted<'_>, out: &mut Moves, delta: &mut De
         return false;
     }
     why.sort();
-    let profile = wanted.overlay.profile.clone().or_else(|| wanted.declared_pool.map(|pool| pool.profile.value.clone()));
+    let profile =
+        wanted.overlay.profile.clone().or_else(|| wanted.declared_pool.map(|pool| pool.profile.value.clone()));
     out.moves.push(NodeMove {
         node: node.name.clone(),
         id: node.id,

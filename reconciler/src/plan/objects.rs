@@ -27,7 +27,10 @@ pub(super) fn compare(fleet: &Fleet, observed: &Observed, removals: &Removals<'_
             None => (Some(Change::Create), Vec::new()),
             Some(held) if held.digest != entry.digest => {
                 let mut fields = diff(&held.doc, &entry.doc);
-                fields.iter_mut().filter(|field| field.after.is_some()).for_each(|field| field.place = Some(format!("{file}:{line}")));
+                for field in fields.iter_mut().filter(|field| field.after.is_some()) {
+                    field.place =
+                        fleet.place(&entry.object, &field.path).map(|at| format!("{}:{}", at.file, at.line()));
+                }
                 (Some(Change::Update), fields)
             }
             Some(held) if held.retained => (Some(Change::Restore), Vec::new()),
@@ -46,7 +49,15 @@ pub(super) fn compare(fleet: &Fleet, observed: &Observed, removals: &Removals<'_
         }
         match change {
             Some(change) => {
-                out.changes.push(ObjectChange { object: entry.object.clone(), change, file, line, fields, reason: None, paste: None });
+                out.changes.push(ObjectChange {
+                    object: entry.object.clone(),
+                    change,
+                    file,
+                    line,
+                    fields,
+                    reason: None,
+                    paste: None,
+                });
             }
             None => out.unchanged += 1,
         }

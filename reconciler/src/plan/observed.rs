@@ -139,13 +139,18 @@ impl Observed {
         let mut templates = machines::Templates::new(fleet);
         for pool in fleet.pools.values() {
             let profile_targets = templates.of_pool(pool);
-            this.pools.insert(pool.name.clone(), ObservedPool { target: profile_targets.get(&pool.profile.value).copied(), profile_targets });
+            this.pools.insert(
+                pool.name.clone(),
+                ObservedPool { target: profile_targets.get(&pool.profile.value).copied(), profile_targets },
+            );
         }
-        this.targets = templates.all().map(|(digest, template)| (digest, ObservedTarget { doc: document(template) })).collect();
+        this.targets =
+            templates.all().map(|(digest, template)| (digest, ObservedTarget { doc: document(template) })).collect();
         for node in fleet.nodes.values() {
             let overlay = NodeOverlay::of(node);
             let pool = node.pool.as_ref().and_then(|pool| fleet.pools.get(&pool.value));
-            let target = pool.and_then(|pool| templates.digest(pool, overlay.profile.as_ref().unwrap_or(&pool.profile.value)));
+            let target =
+                pool.and_then(|pool| templates.digest(pool, overlay.profile.as_ref().unwrap_or(&pool.profile.value)));
             this.nodes.push(ObservedNode {
                 id: None,
                 name: node.name.clone(),
@@ -177,5 +182,6 @@ pub(super) fn document(template: &HostTemplate) -> Value {
 }
 
 pub(super) fn text(value: &impl serde::Serialize) -> String {
-    String::from_utf8(canonical::to_vec(value).expect("a document holds no fractions and serialises")).expect("canonical JSON is UTF-8")
+    String::from_utf8(canonical::to_vec(value).expect("a document holds no fractions and serialises"))
+        .expect("canonical JSON is UTF-8")
 }

@@ -84,8 +84,11 @@ impl Page {
     }
 
     fn head(&mut self, plan: &Plan) {
-        let commit = |commit: &Option<String>| commit.as_deref().map_or("nothing", |commit| commit.get(..10).unwrap_or(commit)).to_owned();
-        let from = if plan.base.is_some() { format!("from {}", commit(&plan.base)) } else { "the first one".to_owned() };
+        let commit = |commit: &Option<String>| {
+            commit.as_deref().map_or("nothing", |commit| commit.get(..10).unwrap_or(commit)).to_owned()
+        };
+        let from =
+            if plan.base.is_some() { format!("from {}", commit(&plan.base)) } else { "the first one".to_owned() };
         let to = if plan.commit.is_some() { format!(" to {}", commit(&plan.commit)) } else { String::new() };
         let text = self.ink(Ink::Bold, &format!("Plan{to}"));
         let dim = self.ink(Ink::Dim, &format!("({from}; unverified: the fleet has no trust policy)"));
@@ -93,7 +96,8 @@ impl Page {
     }
 
     fn objects(&mut self, plan: &Plan) {
-        let shown: Vec<&ObjectChange> = plan.objects.iter().filter(|object| !matches!(object.change, Change::Retain | Change::Hold)).collect();
+        let shown: Vec<&ObjectChange> =
+            plan.objects.iter().filter(|object| !matches!(object.change, Change::Retain | Change::Hold)).collect();
         if shown.is_empty() {
             return;
         }
@@ -109,7 +113,15 @@ impl Page {
                 self.object(object);
             }
             if objects.len() > named {
-                let text = self.ink(Ink::Dim, &format!("{} {} more {}", sign(change), objects.len() - named, plural(objects.len() - named, kind.as_str())));
+                let text = self.ink(
+                    Ink::Dim,
+                    &format!(
+                        "{} {} more {}",
+                        sign(change),
+                        objects.len() - named,
+                        plural(objects.len() - named, kind.as_str())
+                    ),
+                );
                 self.line(2, &text);
             }
         }
@@ -157,12 +169,18 @@ impl Page {
         }
         let room = self.options.width.saturating_sub(indent + width + 8).max(24);
         let change = match (&field.before, &field.after) {
-            (Some(before), Some(after)) => format!("{} → {}", self.ink(Ink::Red, &short(before, room / 2)), self.ink(Ink::Green, &short(after, room / 2))),
-            (None, Some(after)) => format!("{}", self.ink(Ink::Green, &format!("+ {}", short(after, room)))),
-            (Some(before), None) => format!("{}", self.ink(Ink::Red, &format!("- {}", short(before, room)))),
+            (Some(before), Some(after)) => format!(
+                "{} → {}",
+                self.ink(Ink::Red, &short(before, room / 2)),
+                self.ink(Ink::Green, &short(after, room / 2))
+            ),
+            (None, Some(after)) => self.ink(Ink::Green, &format!("+ {}", short(after, room))),
+            (Some(Value::Object(_)), None) => self.ink(Ink::Red, "- goes"),
+            (Some(before), None) => self.ink(Ink::Red, &format!("- {}", short(before, room))),
             (None, None) => String::new(),
         };
-        self.line(indent, &format!("{path:width$}  {change}"));
+        let place = field.place.as_deref().map_or_else(String::new, |place| format!("  {}", self.ink(Ink::Dim, place)));
+        self.line(indent, &format!("{path:width$}  {change}{place}"));
     }
 
     /// The lines of a text that differ, between the ones that its two versions begin and end with.
@@ -171,9 +189,12 @@ impl Page {
         let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
         let tail = old[head..].iter().rev().zip(new[head..].iter().rev()).take_while(|(a, b)| a == b).count();
         let fold = self.options.fold.max(1);
-        for (lines, sign, ink) in [(&old[head..old.len() - tail], '-', Ink::Red), (&new[head..new.len() - tail], '+', Ink::Green)] {
+        for (lines, sign, ink) in
+            [(&old[head..old.len() - tail], '-', Ink::Red), (&new[head..new.len() - tail], '+', Ink::Green)]
+        {
             for line in lines.iter().take(fold) {
-                let text = self.ink(ink, &cut(&format!("{sign} {}", quiet(line)), self.options.width.saturating_sub(indent)));
+                let text =
+                    self.ink(ink, &cut(&format!("{sign} {}", quiet(line)), self.options.width.saturating_sub(indent)));
                 self.line(indent, &text);
             }
             if lines.len() > fold {
@@ -216,7 +237,11 @@ impl Page {
             Some(rollout) => format!("all at once, by rollout/{rollout}"),
             None => "names no rollout: all at once for now".to_owned(),
         };
-        let moves = if pool.machines == 0 { "no machine yet".to_owned() } else { format!("{} of {} {}", pool.moves, pool.machines, if pool.moves == 1 { "moves" } else { "move" }) };
+        let moves = if pool.machines == 0 {
+            "no machine yet".to_owned()
+        } else {
+            format!("{} of {} {}", pool.moves, pool.machines, if pool.moves == 1 { "moves" } else { "move" })
+        };
         let name = self.ink(Ink::Bold, &format!("pool/{}", pool.pool));
         let how = self.ink(Ink::Dim, &how);
         self.line(2, &format!("{name}  {moves}  {how}"));
@@ -224,7 +249,10 @@ impl Page {
 
     fn target(&mut self, target: &TargetChange) {
         let digest = |digest: &Option<Digest>| digest.as_ref().map_or_else(|| "nothing".to_owned(), Digest::short);
-        let text = self.ink(Ink::Dim, &format!("hosts with profile/{}: {} → {}", target.profile, digest(&target.before), target.after.short()));
+        let text = self.ink(
+            Ink::Dim,
+            &format!("hosts with profile/{}: {} → {}", target.profile, digest(&target.before), target.after.short()),
+        );
         self.line(4, &text);
         self.fields(6, &target.fields);
     }
@@ -238,8 +266,7 @@ impl Page {
         for (why, nodes) in alike {
             let why = why.iter().map(said).collect::<Vec<_>>().join("; ");
             let named = if nodes.len() > self.options.fold + 2 { self.options.fold } else { nodes.len() };
-            let count = if nodes.len() == 1 { String::new() } else { format!("{} machines, ", nodes.len()) };
-            self.line(4, &format!("{count}{why}:"));
+            self.line(4, &format!("{} {}: {why}", nodes.len(), plural(nodes.len(), "machine")));
             let mut line = String::new();
             for name in &nodes[..named] {
                 if !line.is_empty() && line.len() + name.len() + 8 > self.options.width {
@@ -267,8 +294,12 @@ impl Page {
         for hold in &plan.holds[..named] {
             let verb = if hold.holds { self.ink(Ink::Yellow, "cordoned") } else { self.ink(Ink::Green, "released") };
             let until = hold.until.filter(|_| hold.holds).map_or_else(String::new, |until| format!(", until {until}"));
-            let place = hold.place.as_deref().map_or_else(String::new, |place| self.ink(Ink::Dim, &format!("  {place}")));
-            self.line(2, &format!("node/{} {verb}: {} ({}{until}){place}", hold.node, quiet(&hold.reason), quiet(&hold.owner)));
+            let place =
+                hold.place.as_deref().map_or_else(String::new, |place| self.ink(Ink::Dim, &format!("  {place}")));
+            self.line(
+                2,
+                &format!("node/{} {verb}: {} ({}{until}){place}", hold.node, quiet(&hold.reason), quiet(&hold.owner)),
+            );
         }
         if plan.holds.len() > named {
             let text = self.ink(Ink::Dim, &format!("and {} more", plan.holds.len() - named));
@@ -282,7 +313,8 @@ impl Page {
         }
         self.title("Held (the rest goes)");
         for gate in &plan.gates {
-            let named: Vec<String> = gate.objects.iter().take(self.options.fold.max(1)).map(ToString::to_string).collect();
+            let named: Vec<String> =
+                gate.objects.iter().take(self.options.fold.max(1)).map(ToString::to_string).collect();
             let more = gate.objects.len() - named.len();
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             let names = self.ink(Ink::Red, &format!("{}{more}", named.join(", ")));
@@ -291,7 +323,8 @@ impl Page {
     }
 
     fn retained(&mut self, plan: &Plan) {
-        let retained: Vec<&ObjectChange> = plan.objects.iter().filter(|object| object.change == Change::Retain).collect();
+        let retained: Vec<&ObjectChange> =
+            plan.objects.iter().filter(|object| object.change == Change::Retain).collect();
         if retained.is_empty() {
             return;
         }
@@ -306,7 +339,7 @@ impl Page {
             let text = self.ink(Ink::Dim, &format!("and {} more", retained.len() - named));
             self.line(2, &text);
         }
-        self.line(2, "To let them go, paste into any fleet file of that kind (and say why):");
+        self.line(2, "To let them go, paste into a fleet file and say why:");
         for object in &retained[..named] {
             self.line(4, object.paste.as_deref().unwrap_or_default());
         }
@@ -318,7 +351,8 @@ impl Page {
         }
         self.title("Worth knowing");
         for warning in plan.warnings.iter().take(self.options.fold.max(1)) {
-            let place = warning.place.as_deref().map_or_else(String::new, |place| self.ink(Ink::Dim, &format!("  {place}")));
+            let place =
+                warning.place.as_deref().map_or_else(String::new, |place| self.ink(Ink::Dim, &format!("  {place}")));
             self.line(2, &format!("{}: {}{place}", warning.object, quiet(&warning.message)));
         }
     }
@@ -341,7 +375,12 @@ impl Page {
         if parts.is_empty() {
             parts.push("no object changes".to_owned());
         }
-        let mut machines = format!("{} of {} machines {}", counts.moves, counts.machines, if counts.moves == 1 { "moves" } else { "move" });
+        let mut machines = format!(
+            "{} of {} machines {}",
+            counts.moves,
+            counts.machines,
+            if counts.moves == 1 { "moves" } else { "move" }
+        );
         if counts.undeclared > 0 {
             let _ = write!(machines, ", {} without a document", counts.undeclared);
         }
@@ -366,13 +405,14 @@ const fn sign(change: Change) -> char {
 fn said(why: &MoveReason) -> String {
     let none = |name: &Option<Name>| name.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
     match why {
-        MoveReason::Target => "what its hosts should be changes".to_owned(),
+        MoveReason::Target => "what the hosts should be changes".to_owned(),
         MoveReason::Membership { from, to } => format!("pool {} → {}", none(from), none(to)),
         MoveReason::Profile { from, to } => format!("own profile {} → {}", none(from), none(to)),
-        MoveReason::Labels => "its labels change".to_owned(),
+        MoveReason::Labels => "labels change".to_owned(),
         MoveReason::First => "told for the first time".to_owned(),
         MoveReason::Behind => "behind what it should be".to_owned(),
-        MoveReason::Declaration => "its document comes or goes".to_owned(),
+        MoveReason::Declaration { declared: true } => "a document names it now".to_owned(),
+        MoveReason::Declaration { declared: false } => "its document goes".to_owned(),
     }
 }
 
@@ -382,7 +422,9 @@ fn plural(count: usize, word: &str) -> String {
 
 fn short(value: &Value, room: usize) -> String {
     let text = match value {
-        Value::String(text) if !text.is_empty() && text.chars().all(|c| !c.is_whitespace() && !c.is_control()) => text.clone(),
+        Value::String(text) if !text.is_empty() && text.chars().all(|c| !c.is_whitespace() && !c.is_control()) => {
+            text.clone()
+        }
         other => other.to_string(),
     };
     cut(&quiet(&text), room)
@@ -398,6 +440,8 @@ fn cut(text: &str, room: usize) -> String {
 
 /// A text of a repository cannot steer the terminal.
 fn quiet(text: &str) -> String {
-    let hidden = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
+    let hidden = |c: char| {
+        c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+    };
     text.chars().map(|c| if hidden(c) { '\u{fffd}' } else { c }).collect()
 }

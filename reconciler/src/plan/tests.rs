@@ -16,18 +16,29 @@ use super::{Change, Machines, MoveReason, Observed, Plan, Planned, Wait, plan};
 pub(super) const HEAD: &str = "fleet \"test\" {\n  format 1\n  trust-domain \"test.example\"\n}\n";
 pub(super) const SITE: &str = "site \"fra1\" {\n  region \"eu\"\n}\n";
 pub(super) const BASE: &str = "profile \"base\" {\n  sysctl {\n    \"vm.swappiness\" \"10\"\n  }\n}\n";
-pub(super) const QUIET: &str = "profile \"quiet\" {\n  extends \"base\"\n  sysctl {\n    \"kernel.printk\" \"3\"\n  }\n}\n";
+pub(super) const QUIET: &str =
+    "profile \"quiet\" {\n  extends \"base\"\n  sysctl {\n    \"kernel.printk\" \"3\"\n  }\n}\n";
 pub(super) const POOL: &str = "pool \"h100\" {\n  site \"fra1\"\n  profile \"base\"\n}\n";
 pub(super) const OTHER: &str = "pool \"l40s\" {\n  site \"fra1\"\n  profile \"quiet\"\n}\n";
 
-pub(super) const FILES: [(&str, &str); 6] =
-    [("fleet.kdl", HEAD), ("sites.kdl", SITE), ("base.kdl", BASE), ("quiet.kdl", QUIET), ("h100.kdl", POOL), ("l40s.kdl", OTHER)];
+pub(super) const FILES: [(&str, &str); 6] = [
+    ("fleet.kdl", HEAD),
+    ("sites.kdl", SITE),
+    ("base.kdl", BASE),
+    ("quiet.kdl", QUIET),
+    ("h100.kdl", POOL),
+    ("l40s.kdl", OTHER),
+];
 
 /// The small fleet with some files added or replaced; an empty text takes a file away.
 pub(super) fn fleet(changes: &[(&str, &str)]) -> Fleet {
     let mut files: std::collections::BTreeMap<&str, &str> = FILES.into_iter().collect();
     for (file, text) in changes {
-        if text.is_empty() { files.remove(file) } else { files.insert(file, text) };
+        if text.is_empty() {
+            files.remove(file)
+        } else {
+            files.insert(file, text)
+        };
     }
     let loaded = load(&files.into_iter().map(|(file, text)| (file, text.as_bytes().to_vec())).collect::<Sources>());
     loaded.fleet.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))
@@ -86,7 +97,7 @@ fn a_profile_change_moves_the_machines_whose_hosts_it_reaches_and_says_what_diff
     let planned = plan(&changed, &before, now());
     assert_eq!(changes(&planned.plan), [("profile/quiet".to_owned(), Change::Update)]);
     assert_eq!(planned.plan.objects[0].fields[0].path, "sysctl.kernel.printk");
-    assert_eq!(planned.plan.objects[0].fields[0].place.as_deref(), Some("quiet.kdl:1"));
+    assert_eq!(planned.plan.objects[0].fields[0].place.as_deref(), Some("quiet.kdl:4"));
     assert_eq!(moved(&planned.plan), [("c", &[MoveReason::Target][..])]);
     assert_eq!(planned.plan.targets.len(), 1);
     assert_eq!(planned.plan.targets[0].fields[0].path, "sysctl.kernel.printk");
@@ -110,7 +121,11 @@ fn an_absent_document_is_retained_and_its_machines_keep_what_they_have() {
     let planned = plan(&less, &before, now());
     assert_eq!(
         changes(&planned.plan),
-        [("pool/l40s".to_owned(), Change::Retain), ("profile/quiet".to_owned(), Change::Retain), ("node/a".to_owned(), Change::Retain)]
+        [
+            ("pool/l40s".to_owned(), Change::Retain),
+            ("profile/quiet".to_owned(), Change::Retain),
+            ("node/a".to_owned(), Change::Retain)
+        ]
     );
     assert_eq!(planned.plan.objects[0].paste.as_deref(), Some("removed \"pool/l40s\" { reason \"why it goes\" }"));
     assert!(planned.plan.nodes.is_empty() && planned.delta.removed_pools.is_empty());
@@ -148,10 +163,19 @@ fn a_removed_line_lets_an_object_go_once_and_may_be_deleted_then() {
 #[test]
 fn what_is_still_needed_does_not_go() {
     let before = in_force(&fleet(&[]), &[("a", "l40s"), ("b", "l40s")]);
-    let gone = fleet(&[("l40s.kdl", "removed \"pool/l40s\" reason=\"sold\"\nremoved \"profile/quiet\" reason=\"sold\"\n"), ("quiet.kdl", "")]);
+    let gone = fleet(&[
+        ("l40s.kdl", "removed \"pool/l40s\" reason=\"sold\"\nremoved \"profile/quiet\" reason=\"sold\"\n"),
+        ("quiet.kdl", ""),
+    ]);
     let planned = plan(&gone, &before, now());
-    assert_eq!(changes(&planned.plan), [("pool/l40s".to_owned(), Change::Hold), ("profile/quiet".to_owned(), Change::Hold)]);
-    assert_eq!(planned.plan.gates[0].wait, Wait::Dependents { needed_by: vec![object("node/a"), object("node/b")], count: 2 });
+    assert_eq!(
+        changes(&planned.plan),
+        [("pool/l40s".to_owned(), Change::Hold), ("profile/quiet".to_owned(), Change::Hold)]
+    );
+    assert_eq!(
+        planned.plan.gates[0].wait,
+        Wait::Dependents { needed_by: vec![object("node/a"), object("node/b")], count: 2 }
+    );
     assert_eq!(planned.plan.gates[1].wait, Wait::Dependents { needed_by: vec![object("pool/l40s")], count: 1 });
     let after = model::apply(&before, &planned);
     assert_eq!(after.nodes, before.nodes);
@@ -178,7 +202,15 @@ fn the_prune_limits_hold_removals_and_nothing_else() {
     settled(&plan(&gone, &after, now()));
 
     let wider = limited.replace("max-objects 1", "max-objects 2");
-    let granted = plan(&fleet(&[("fleet.kdl", &wider), ("quiet.kdl", "removed \"profile/quiet\" reason=\"x\"\n"), ("l40s.kdl", "removed \"pool/l40s\" reason=\"x\"\n")]), &after, now());
+    let granted = plan(
+        &fleet(&[
+            ("fleet.kdl", &wider),
+            ("quiet.kdl", "removed \"profile/quiet\" reason=\"x\"\n"),
+            ("l40s.kdl", "removed \"pool/l40s\" reason=\"x\"\n"),
+        ]),
+        &after,
+        now(),
+    );
     assert_eq!((granted.plan.counts.remove, granted.plan.gates.len(), granted.delta.holds.len()), (2, 0, 0));
     assert!(granted.delta.holds_change);
 }
@@ -187,16 +219,20 @@ fn the_prune_limits_hold_removals_and_nothing_else() {
 fn the_share_of_machines_that_lose_their_document_is_limited() {
     let limited = HEAD.replace("}\n", "  prune {\n    max-nodes-percent \"50%\"\n  }\n}\n");
     let documents: String = ["a", "b", "c"].iter().map(|name| node(name, "h100", "")).collect();
-    let before = in_force(&fleet(&[("fleet.kdl", &limited), ("nodes.kdl", &documents)]), &[("a", "h100"), ("b", "h100"), ("c", "h100")]);
+    let before = in_force(
+        &fleet(&[("fleet.kdl", &limited), ("nodes.kdl", &documents)]),
+        &[("a", "h100"), ("b", "h100"), ("c", "h100")],
+    );
     let gone = |names: &[&str]| -> String {
-        let stay: String = ["a", "b", "c"].iter().filter(|name| !names.contains(name)).map(|name| node(name, "h100", "")).collect();
+        let stay: String =
+            ["a", "b", "c"].iter().filter(|name| !names.contains(name)).map(|name| node(name, "h100", "")).collect();
         names.iter().fold(stay, |text, name| text + &format!("removed \"node/{name}\" reason=\"x\"\n"))
     };
     let two = plan(&fleet(&[("fleet.kdl", &limited), ("nodes.kdl", &gone(&["a", "b"]))]), &before, now());
     assert_eq!(two.plan.gates[0].wait, Wait::PruneNodes { limit: 50, asked: 2, of: 3 });
     let one = plan(&fleet(&[("fleet.kdl", &limited), ("nodes.kdl", &gone(&["a"]))]), &before, now());
     assert_eq!((one.plan.counts.remove, one.plan.counts.undeclared), (1, 1));
-    assert_eq!(moved(&one.plan), [("a", &[MoveReason::Declaration][..])]);
+    assert_eq!(moved(&one.plan), [("a", &[MoveReason::Declaration { declared: false }][..])]);
 }
 
 #[test]
@@ -204,7 +240,11 @@ fn a_document_moves_its_machine_to_another_pool() {
     let before = in_force(&fleet(&[]), &[("a", "h100"), ("b", "h100")]);
     let declared = fleet(&[("a.kdl", &node("a", "l40s", ""))]);
     let planned = plan(&declared, &before, now());
-    let why = [MoveReason::Target, MoveReason::Membership { from: Some(name("h100")), to: Some(name("l40s")) }, MoveReason::Declaration];
+    let why = [
+        MoveReason::Target,
+        MoveReason::Membership { from: Some(name("h100")), to: Some(name("l40s")) },
+        MoveReason::Declaration { declared: true },
+    ];
     assert_eq!(moved(&planned.plan), [("a", &why[..])]);
     assert_eq!(planned.delta.nodes[0].pool, Some(name("l40s")));
     let after = model::apply(&before, &planned);
@@ -216,7 +256,10 @@ fn a_profile_of_its_own_has_a_target_of_its_own() {
     let before = in_force(&fleet(&[]), &[("a", "h100"), ("b", "h100")]);
     let own = fleet(&[("a.kdl", &node("a", "h100", "  profile \"quiet\"\n"))]);
     let planned = plan(&own, &before, now());
-    assert_eq!(planned.plan.targets.iter().map(|target| (target.pool.as_str(), target.profile.as_str())).collect::<Vec<_>>(), [("h100", "quiet")]);
+    assert_eq!(
+        planned.plan.targets.iter().map(|target| (target.pool.as_str(), target.profile.as_str())).collect::<Vec<_>>(),
+        [("h100", "quiet")]
+    );
     assert_eq!(planned.plan.nodes.len(), 1);
     let after = model::apply(&before, &planned);
     assert_ne!(after.nodes[0].assigned, after.nodes[1].assigned);
@@ -226,11 +269,15 @@ fn a_profile_of_its_own_has_a_target_of_its_own() {
 
 #[test]
 fn a_cordon_is_placed_with_its_words_and_lifted_when_it_ends() {
-    let cordoned = fleet(&[("a.kdl", &node("a", "h100", "  cordon \"fan\" owner=\"ada\" until=\"2026-12-01T00:00:00Z\"\n"))]);
+    let cordoned =
+        fleet(&[("a.kdl", &node("a", "h100", "  cordon \"fan\" owner=\"ada\" until=\"2026-12-01T00:00:00Z\"\n"))]);
     let before = in_force(&fleet(&[("a.kdl", &node("a", "h100", ""))]), &[("a", "h100")]);
     let planned = plan(&cordoned, &before, now());
     assert!(planned.plan.nodes.is_empty());
-    assert_eq!((planned.plan.holds[0].holds, planned.plan.holds[0].reason.as_str(), planned.plan.holds[0].owner.as_str()), (true, "fan", "ada"));
+    assert_eq!(
+        (planned.plan.holds[0].holds, planned.plan.holds[0].reason.as_str(), planned.plan.holds[0].owner.as_str()),
+        (true, "fan", "ada")
+    );
     assert_eq!(planned.plan.holds[0].place.as_deref(), Some("a.kdl:3"));
     let after = model::apply(&before, &planned);
     settled(&plan(&cordoned, &after, now()));
@@ -257,7 +304,10 @@ fn declared_machines_that_have_not_joined_are_awaited() {
 #[test]
 fn offline_every_declared_machine_is_one() {
     let base = fleet(&[("n.kdl", &[node("a", "h100", ""), node("b", "l40s", "")].concat())]);
-    let head = fleet(&[("n.kdl", &[node("a", "h100", ""), node("c", "h100", "")].concat()), ("r.kdl", "removed \"node/b\" reason=\"sold\"\n")]);
+    let head = fleet(&[
+        ("n.kdl", &[node("a", "h100", ""), node("c", "h100", "")].concat()),
+        ("r.kdl", "removed \"node/b\" reason=\"sold\"\n"),
+    ]);
     let observed = Observed::from_fleet(&base);
     assert!(plan(&base, &observed, now()).plan.nodes.is_empty());
     let planned = plan(&head, &observed, now());

@@ -176,8 +176,11 @@ pub enum MoveReason {
     First,
     /// It is behind what it should be already.
     Behind,
-    /// Its document goes, or a document names it now.
-    Declaration,
+    /// A document names it now, or does so no more.
+    Declaration {
+        /// Whether a document names it afterwards.
+        declared: bool,
+    },
 }
 
 /// A machine that moves.
@@ -283,10 +286,16 @@ impl std::fmt::Display for Wait {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::PruneObjects { limit, asked } => {
-                write!(f, "{asked} objects would go and fleet.prune.max-objects allows {limit}; remove fewer at a time or raise the limit")
+                write!(
+                    f,
+                    "{asked} objects would go and fleet.prune.max-objects allows {limit}; remove fewer at a time or raise the limit"
+                )
             }
             Self::PruneNodes { limit, asked, of } => {
-                write!(f, "{asked} of {of} machines would lose their document and fleet.prune.max-nodes-percent allows {limit}%; remove fewer at a time or raise the limit")
+                write!(
+                    f,
+                    "{asked} of {of} machines would lose their document and fleet.prune.max-nodes-percent allows {limit}%; remove fewer at a time or raise the limit"
+                )
             }
             Self::Dependents { needed_by, count } => {
                 let names: Vec<String> = needed_by.iter().take(3).map(ToString::to_string).collect();

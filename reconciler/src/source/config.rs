@@ -74,7 +74,8 @@ impl SourceConfig {
             return Err(ParseSourceError::Branch(branch.to_owned()));
         }
         let path = path.unwrap_or_default().trim_matches('/');
-        if path.split('/').any(|part| matches!(part, ".." | "." | ".git")) || path.contains("//") || path.contains('\0') {
+        if path.split('/').any(|part| matches!(part, ".." | "." | ".git")) || path.contains("//") || path.contains('\0')
+        {
             return Err(ParseSourceError::Path(path.to_owned()));
         }
         let (place, access) = parse_place(place)?;
@@ -175,7 +176,8 @@ fn parse_place(text: &str) -> Result<(Place, GitAccess), ParseSourceError> {
             "ssh" => Ok((Place::Remote(text.to_owned()), GitAccess::default())),
             "https" => {
                 let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-                let (userinfo, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+                let (userinfo, host) =
+                    authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
                 let (user, token) = match userinfo.map(|info| info.split_once(':').unwrap_or((info, ""))) {
                     Some((user, "")) => (Some(user.to_owned()), None),
                     Some((user, token)) => (Some(user.to_owned()), Some(token.to_owned())),
@@ -246,14 +248,28 @@ mod tests {
             ("ssh://git@git.example:22/a#main", remote("ssh://git@git.example:22/a"), Some("main"), ""),
         ] {
             let parsed = parse(text);
-            assert_eq!((&parsed.place, parsed.branch.as_deref(), parsed.path.as_str()), (&place, branch, path), "{text}");
+            assert_eq!(
+                (&parsed.place, parsed.branch.as_deref(), parsed.path.as_str()),
+                (&place, branch, path),
+                "{text}"
+            );
             assert_eq!(parse(&parsed.to_string()), parsed, "{text}");
         }
     }
 
     #[test]
     fn other_forms_are_refused() {
-        for text in ["", " ", "git://host/a", "http://host/a", "ext::sh -c x#..", "/srv#a..b", "/srv#-x", "/srv#main:../x", "/srv#main:.git"] {
+        for text in [
+            "",
+            " ",
+            "git://host/a",
+            "http://host/a",
+            "ext::sh -c x#..",
+            "/srv#a..b",
+            "/srv#-x",
+            "/srv#main:../x",
+            "/srv#main:.git",
+        ] {
             assert!(SourceConfig::parse(text).is_err(), "{text}");
         }
     }

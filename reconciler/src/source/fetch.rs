@@ -35,8 +35,24 @@ pub(super) struct Look {
     pub(super) path: String,
 }
 
+/// The files of the fleet at the tip, once and without a database: for whoever has to know the fleet before anything
+/// runs. Blocking; a remote repository is fetched into a folder of `data`.
+///
+/// # Errors
+/// When the repository or the branch is not there, or an object is damaged.
+pub fn peek(config: &SourceConfig, access: &GitAccess, data: &Path) -> Result<Sources, GitError> {
+    let seen = look(config, access, data, None, &AtomicBool::new(false))?;
+    read_tree(&seen.repo, &seen.tip, &seen.path)
+}
+
 /// Looks. `pinned` is the branch that was followed before, for a configuration that names none.
-pub(super) fn look(config: &SourceConfig, access: &GitAccess, data: &Path, pinned: Option<&str>, stop: &AtomicBool) -> Result<Look, GitError> {
+pub(super) fn look(
+    config: &SourceConfig,
+    access: &GitAccess,
+    data: &Path,
+    pinned: Option<&str>,
+    stop: &AtomicBool,
+) -> Result<Look, GitError> {
     let wanted = config.branch.as_deref().or(pinned);
     match &config.place {
         Place::Local(dir) => look_local(dir, &config.path, wanted),
@@ -44,21 +60,14 @@ pub(super) fn look(config: &SourceConfig, access: &GitAccess, data: &Path, pinne
     }
 }
 
-/// The files at the tip of the branch, once and without a database: for who has to know the fleet before it is followed.
-/// Blocking.
-///
-/// # Errors
-/// When the repository cannot be reached or read.
-pub fn peek(config: &SourceConfig, access: &GitAccess, data: &Path) -> Result<Sources, GitError> {
-    let looked = look(config, access, data, None, &AtomicBool::new(false))?;
-    read_tree(&looked.repo, &looked.tip, &looked.path)
-}
-
 fn look_local(dir: &Path, path: &str, wanted: Option<&str>) -> Result<Look, GitError> {
     let (root, folder) = locate(dir)?;
     let repo = Repo::open(&root)?;
     let path = [folder.as_str(), path].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
-    let broken = |error: gix::Error| GitError::Broken { id: "HEAD".to_owned(), what: format!("cannot be read: {}", chain(&error)) };
+    let broken = |error: gix::Error| GitError::Broken {
+        id: "HEAD".to_owned(),
+        what: format!("cannot be read: {}", chain(&error)),
+    };
     let branch = match wanted {
         Some(branch) => branch.to_owned(),
         None => match repo.inner.head_name().map_err(broken)? {
@@ -80,8 +89,15 @@ fn is_empty(repo: &Repo) -> bool {
     platform.local_branches().is_ok_and(|mut branches| branches.next().is_none())
 }
 
-fn look_remote(url: &str, path: &str, access: &GitAccess, data: &Path, wanted: Option<&str>, stop: &AtomicBool) -> Result<Look, GitError> {
-    let dir = data.join("git").join(hex::encode(&Digest::of(url).as_bytes()[..16]));
+fn look_remote(
+    url: &str,
+    path: &str,
+    access: &GitAccess,
+    data: &Path,
+    wanted: Option<&str>,
+    stop: &AtomicBool,
+) -> Result<Look, GitError> {
+    let dir = data.join(hex::encode(&Digest::of(url).as_bytes()[..16]));
     let repo = open_own(&dir, access)?;
     let branch = match wanted {
         Some(branch) => branch.to_owned(),
@@ -90,7 +106,9 @@ fn look_remote(url: &str, path: &str, access: &GitAccess, data: &Path, wanted: O
     let tracking = format!("refs/remotes/origin/{branch}");
     let remote = remote(&repo, url, &format!("+refs/heads/{branch}:{tracking}"), access)?;
     let connection = connect(&remote, access)?;
-    let prepared = connection.prepare_fetch(Discard, gix::remote::ref_map::Options::default()).map_err(|error| failed(&error, access))?;
+    let prepared = connection
+        .prepare_fetch(Discard, gix::remote::ref_map::Options::default())
+        .map_err(|error| failed(&error, access))?;
     let head = format!("refs/heads/{branch}");
     let found = prepared.ref_map().remote_refs.iter().find_map(|reference| {
         let (name, id, peeled) = reference.unpack();
@@ -101,8 +119,17 @@ fn look_remote(url: &str, path: &str, access: &GitAccess, data: &Path, wanted: O
         return Err(missing(&repo, url, &branch, access));
     };
     // Even without a fetch the answer is complete when the commit is here already.
-    if !repo.inner.has_object(tip) || repo.inner.try_find_reference(tracking.as_str()).ok().flatten().is_none_or(|mut known| known.peel_to_id().is_ok_and(|id| id != tip)) {
-        prepared.receive(Discard, stop).map_err(|error| if error.is_cancelled() { GitError::Interrupted } else { failed(&error, access) })?;
+    if !repo.inner.has_object(tip)
+        || repo
+            .inner
+            .try_find_reference(tracking.as_str())
+            .ok()
+            .flatten()
+            .is_none_or(|mut known| known.peel_to_id().is_ok_and(|id| id != tip))
+    {
+        prepared
+            .receive(Discard, stop)
+            .map_err(|error| if error.is_cancelled() { GitError::Interrupted } else { failed(&error, access) })?;
     }
     let repo = Repo::open_with(&dir, access)?;
     Ok(Look { repo, branch, tip: tip.to_string(), path: path.to_owned() })
@@ -120,8 +147,13 @@ fn open_own(dir: &Path, access: &GitAccess) -> Result<Repo, GitError> {
         std::fs::remove_dir_all(dir).map_err(|error| failed(chain(&error)))?;
     }
     std::fs::create_dir_all(dir).map_err(|error| failed(chain(&error)))?;
-    gix::ThreadSafeRepository::init_opts(dir, gix::create::Kind::Bare, gix::create::Options::default(), options(access))
-        .map_err(|error| failed(chain(&error)))?;
+    gix::ThreadSafeRepository::init_opts(
+        dir,
+        gix::create::Kind::Bare,
+        gix::create::Options::default(),
+        options(access),
+    )
+    .map_err(|error| failed(chain(&error)))?;
     Repo::open_with(dir, access)
 }
 
@@ -142,24 +174,25 @@ fn connect<'a, 'r>(remote: &'a gix::Remote<'r>, access: &GitAccess) -> Result<Co
     let (user, token) = (access.user.clone(), access.token.clone());
     // Always set: without it a terminal would be asked.
     Ok(connection.with_credentials(move |action| match (action, &token) {
-        (gix::credentials::helper::Action::Get(context), Some(token)) => Ok(Some(gix::credentials::protocol::Outcome {
-            identity: gix::sec::identity::Account {
-                username: user.clone().unwrap_or_else(|| "x-access-token".to_owned()),
-                password: token.clone(),
-                oauth_refresh_token: None,
-            },
-            next: context.into(),
-        })),
+        (gix::credentials::helper::Action::Get(context), Some(token)) => {
+            Ok(Some(gix::credentials::protocol::Outcome {
+                identity: gix::sec::identity::Account {
+                    username: user.clone().unwrap_or_else(|| "x-access-token".to_owned()),
+                    password: token.clone(),
+                    oauth_refresh_token: None,
+                },
+                next: context.into(),
+            }))
+        }
         _ => Ok(None),
     }))
 }
 
 fn http_options(access: &GitAccess) -> Result<http::Options, GitError> {
     let authorities = match &access.ca_pem {
-        Some(pem) => Some(
-            reqwest::Certificate::from_pem_bundle(pem)
-                .map_err(|error| GitError::Unreachable(format!("the certificate authorities for git cannot be read: {}", chain(&error))))?,
-        ),
+        Some(pem) => Some(reqwest::Certificate::from_pem_bundle(pem).map_err(|error| {
+            GitError::Unreachable(format!("the certificate authorities for git cannot be read: {}", chain(&error)))
+        })?),
         None => None,
     };
     let backend = http::reqwest::Options {
@@ -172,14 +205,22 @@ fn http_options(access: &GitAccess) -> Result<http::Options, GitError> {
         })),
         ..http::reqwest::Options::default()
     };
-    Ok(http::Options { connect_timeout: Some(SILENCE), backend: Some(Arc::new(Mutex::new(backend))), ..http::Options::default() })
+    Ok(http::Options {
+        connect_timeout: Some(SILENCE),
+        backend: Some(Arc::new(Mutex::new(backend))),
+        ..http::Options::default()
+    })
 }
 
 /// The branch that the remote's HEAD names.
 fn default_branch(repo: &Repo, url: &str, access: &GitAccess) -> Result<String, GitError> {
     let refs = list(repo, url, "HEAD", access)?;
     let target = refs.iter().find_map(|reference| match reference {
-        Ref::Symbolic { full_ref_name, target, .. } | Ref::Unborn { full_ref_name, target } if full_ref_name == "HEAD" => Some(target.to_string()),
+        Ref::Symbolic { full_ref_name, target, .. } | Ref::Unborn { full_ref_name, target }
+            if full_ref_name == "HEAD" =>
+        {
+            Some(target.to_string())
+        }
         _ => None,
     });
     let unborn = refs.iter().any(|reference| matches!(reference, Ref::Unborn { .. }));
@@ -187,7 +228,9 @@ fn default_branch(repo: &Repo, url: &str, access: &GitAccess) -> Result<String, 
         Some(branch) if unborn => Err(missing(repo, url, branch, access)),
         Some(branch) => Ok(branch.to_owned()),
         None if refs.is_empty() => Err(missing(repo, url, "HEAD", access)),
-        None => Err(GitError::BranchMissing("the remote's HEAD names no branch; say which one with #branch".to_owned())),
+        None => {
+            Err(GitError::BranchMissing("the remote's HEAD names no branch; say which one with #branch".to_owned()))
+        }
     }
 }
 
@@ -203,7 +246,9 @@ fn missing(repo: &Repo, url: &str, branch: &str, access: &GitAccess) -> GitError
 fn list(repo: &Repo, url: &str, refspec: &str, access: &GitAccess) -> Result<Vec<Ref>, GitError> {
     let remote = remote(repo, url, refspec, access)?;
     let connection = connect(&remote, access)?;
-    let (map, _) = connection.ref_map(Discard, gix::remote::ref_map::Options::default()).map_err(|error| failed(&error, access))?;
+    let (map, _) = connection
+        .ref_map(Discard, gix::remote::ref_map::Options::default())
+        .map_err(|error| failed(&error, access))?;
     Ok(map.remote_refs)
 }
 
@@ -212,7 +257,16 @@ fn failed(error: &gix::Error, access: &GitAccess) -> GitError {
     let text = access.redact(&chain(error));
     let refused = error.is_unauthenticated() || error.is_permission_denied();
     let lower = text.to_ascii_lowercase();
-    if refused || ["permission denied", "host key verification failed", "authentication failed", "401", "403"].iter().any(|sign| lower.contains(sign)) {
+    let asked = text.contains("No credentials were returned");
+    if asked && access.token.is_none() {
+        let way = "the repository refuses us without credentials; give a token in BETTER_COMPUTE_GIT_TOKEN, or an ssh key that may read it";
+        return GitError::AuthFailed(way.to_owned());
+    }
+    if refused
+        || ["permission denied", "host key verification failed", "authentication failed", "401", "403"]
+            .iter()
+            .any(|sign| lower.contains(sign))
+    {
         GitError::AuthFailed(text)
     } else {
         GitError::Unreachable(text)

@@ -1,6 +1,9 @@
 //! Real repositories for tests, made with the `git` program under a configuration of their own.
 
-use std::{path::{Path, PathBuf}, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 pub(crate) struct Git {
     pub(crate) dir: tempfile::TempDir,
@@ -89,8 +92,16 @@ pub(crate) fn run(dir: &Path, args: &[&str]) -> String {
         .env("HOME", dir)
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .envs([("GIT_AUTHOR_NAME", "Ada"), ("GIT_AUTHOR_EMAIL", "ada@test.example"), ("GIT_AUTHOR_DATE", "2026-01-01T00:00:00Z")])
-        .envs([("GIT_COMMITTER_NAME", "Grace"), ("GIT_COMMITTER_EMAIL", "grace@test.example"), ("GIT_COMMITTER_DATE", "2026-01-02T00:00:00Z")])
+        .envs([
+            ("GIT_AUTHOR_NAME", "Ada"),
+            ("GIT_AUTHOR_EMAIL", "ada@test.example"),
+            ("GIT_AUTHOR_DATE", "2026-01-01T00:00:00Z"),
+        ])
+        .envs([
+            ("GIT_COMMITTER_NAME", "Grace"),
+            ("GIT_COMMITTER_EMAIL", "grace@test.example"),
+            ("GIT_COMMITTER_DATE", "2026-01-02T00:00:00Z"),
+        ])
         .output()
         .expect("git runs");
     assert!(out.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&out.stderr));

@@ -84,11 +84,15 @@ impl std::fmt::Debug for Repo {
 
 /// Options under which neither the machine nor the repository can change what is read.
 pub(super) fn options(access: &GitAccess) -> gix::open::Options {
-    let mut overrides = vec!["core.useReplaceRefs=false".to_owned(), "core.commitGraph=false".to_owned(), "gc.auto=0".to_owned()];
+    let mut overrides =
+        vec!["core.useReplaceRefs=false".to_owned(), "core.commitGraph=false".to_owned(), "gc.auto=0".to_owned()];
     if let Some(command) = &access.ssh_command {
         overrides.push(format!("core.sshCommand={command}"));
     } else {
-        overrides.push("core.sshCommand=ssh -oBatchMode=yes -oConnectTimeout=15 -oServerAliveInterval=15 -oServerAliveCountMax=4".to_owned());
+        overrides.push(
+            "core.sshCommand=ssh -oBatchMode=yes -oConnectTimeout=15 -oServerAliveInterval=15 -oServerAliveCountMax=4"
+                .to_owned(),
+        );
     }
     gix::open::Options::isolated().config_overrides(overrides)
 }
@@ -99,7 +103,10 @@ pub(super) fn options(access: &GitAccess) -> gix::open::Options {
 /// When neither the directory nor one above it is a repository.
 pub(super) fn locate(dir: &Path) -> Result<(PathBuf, String), GitError> {
     if !dir.exists() {
-        return Err(GitError::Open { place: dir.display().to_string(), reason: "there is no such directory".to_owned() });
+        return Err(GitError::Open {
+            place: dir.display().to_string(),
+            reason: "there is no such directory".to_owned(),
+        });
     }
     for above in dir.ancestors() {
         let bare = above.join("HEAD").is_file() && above.join("objects").is_dir();
@@ -118,7 +125,8 @@ impl Repo {
     /// # Errors
     /// When neither the directory nor one above it is a repository.
     pub fn discover(dir: &Path) -> Result<(Self, String), GitError> {
-        let absolute = std::path::absolute(dir).map_err(|error| GitError::Open { place: dir.display().to_string(), reason: chain(&error) })?;
+        let absolute = std::path::absolute(dir)
+            .map_err(|error| GitError::Open { place: dir.display().to_string(), reason: chain(&error) })?;
         let (root, folder) = locate(&absolute)?;
         Ok((Self::open(&root)?, folder))
     }
@@ -135,7 +143,10 @@ impl Repo {
         let inner = gix::open_opts(dir, options(access))
             .map_err(|error| GitError::Open { place: dir.display().to_string(), reason: chain(&error) })?;
         let common = inner.common_dir();
-        for (file, what) in [("objects/info/alternates", "borrows objects from another repository (alternates)"), ("info/grafts", "rewrites history by grafts")] {
+        for (file, what) in [
+            ("objects/info/alternates", "borrows objects from another repository (alternates)"),
+            ("info/grafts", "rewrites history by grafts"),
+        ] {
             if std::fs::metadata(common.join(file)).is_ok_and(|meta| meta.len() > 0) {
                 return Err(GitError::Refused(format!("{} {what}, which is refused", dir.display())));
             }
@@ -147,7 +158,11 @@ impl Repo {
     pub(super) fn object(&self, id: ObjectId, kind: Kind, max: u64) -> Result<Object, GitError> {
         let broken = |what: String| GitError::Broken { id: id.to_string(), what };
         let header = self.inner.find_header(id).map_err(|error| {
-            broken(if error.is_not_found() { "is missing".to_owned() } else { format!("cannot be read: {}", chain(&error)) })
+            broken(if error.is_not_found() {
+                "is missing".to_owned()
+            } else {
+                format!("cannot be read: {}", chain(&error))
+            })
         })?;
         if header.kind() != kind {
             return Err(broken(format!("is a {}, not a {kind}", header.kind())));
@@ -155,8 +170,10 @@ impl Repo {
         if header.size() > max {
             return Ok(Object::TooLarge(header.size()));
         }
-        let object = self.inner.find_object(id).map_err(|error| broken(format!("cannot be read: {}", chain(&error))))?.detach();
-        let hash = compute_hash(id.kind(), kind, &object.data).map_err(|error| broken(format!("cannot be hashed: {}", chain(&error))))?;
+        let object =
+            self.inner.find_object(id).map_err(|error| broken(format!("cannot be read: {}", chain(&error))))?.detach();
+        let hash = compute_hash(id.kind(), kind, &object.data)
+            .map_err(|error| broken(format!("cannot be hashed: {}", chain(&error))))?;
         if hash != id {
             return Err(broken(format!("has the content of {hash}")));
         }
@@ -169,7 +186,8 @@ impl Repo {
         let Object::Data(data) = self.object(id, Kind::Commit, MAX_COMMIT_BYTES)? else {
             return Err(GitError::Refused(format!("the commit {id} is larger than {MAX_COMMIT_BYTES} bytes")));
         };
-        let commit = CommitRef::from_bytes(&data, id.kind()).map_err(|error| broken(format!("is no commit: {}", chain(&error))))?;
+        let commit = CommitRef::from_bytes(&data, id.kind())
+            .map_err(|error| broken(format!("is no commit: {}", chain(&error))))?;
         let author = commit.author().map_err(|error| broken(format!("has no author: {}", chain(&error))))?;
         let committer = commit.committer().map_err(|error| broken(format!("has no committer: {}", chain(&error))))?;
         let person = |signature: gix::actor::SignatureRef<'_>| {
@@ -193,11 +211,16 @@ impl Repo {
         let Object::Data(data) = self.object(id, Kind::Tree, MAX_TREE_BYTES)? else {
             return Err(GitError::Refused(format!("the tree {id} is larger than {MAX_TREE_BYTES} bytes")));
         };
-        let tree = TreeRef::from_bytes(&data, id.kind()).map_err(|error| broken(format!("is no tree: {}", chain(&error))))?;
+        let tree =
+            TreeRef::from_bytes(&data, id.kind()).map_err(|error| broken(format!("is no tree: {}", chain(&error))))?;
         let mut entries: Vec<TreeEntry> = Vec::with_capacity(tree.entries.len());
         for entry in &tree.entries {
             let name = entry.filename.to_vec();
-            if name.is_empty() || name.contains(&b'/') || matches!(name.as_slice(), b"." | b"..") || name.eq_ignore_ascii_case(b".git") {
+            if name.is_empty()
+                || name.contains(&b'/')
+                || matches!(name.as_slice(), b"." | b"..")
+                || name.eq_ignore_ascii_case(b".git")
+            {
                 return Err(broken(format!("has an entry named {:?}", entry.filename)));
             }
             entries.push(TreeEntry { name, mode: entry.mode, id: entry.oid.to_owned() });
@@ -247,6 +270,7 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
 /// A text for a terminal: one line, no control characters, no bidirectional overrides, bounded.
 pub(super) fn clean(text: &str, max: usize) -> String {
     let hidden = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
-    let line: String = text.chars().filter(|c| !hidden(*c)).map(|c| if c.is_control() { ' ' } else { c }).take(max).collect();
+    let line: String =
+        text.chars().filter(|c| !hidden(*c)).map(|c| if c.is_control() { ' ' } else { c }).take(max).collect();
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }

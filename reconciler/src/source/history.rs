@@ -60,11 +60,17 @@ impl Repo {
             since.push(commit);
             match parent {
                 Some(_) if self.is_shallow_at(at) => {
-                    return Ok(Verdict::Diverged { reason: format!("the repository is shallow and does not reach back to {}", short(base)) });
+                    return Ok(Verdict::Diverged {
+                        reason: format!("the repository is shallow and does not reach back to {}", short(base)),
+                    });
                 }
                 Some(parent) => at = parse(&parent)?,
                 None => {
-                    let reason = format!("{} does not follow {}, which is in force: the branch was rewritten or rewound", short(tip), short(base));
+                    let reason = format!(
+                        "{} does not follow {}, which is in force: the branch was rewritten or rewound",
+                        short(tip),
+                        short(base)
+                    );
                     return Ok(Verdict::Diverged { reason });
                 }
             }
@@ -80,5 +86,6 @@ pub(super) fn short(commit: &str) -> &str {
 }
 
 pub(super) fn parse(id: &str) -> Result<ObjectId, GitError> {
-    ObjectId::from_hex(id.as_bytes()).map_err(|_| GitError::Broken { id: id.chars().take(80).collect(), what: "is not an object id".to_owned() })
+    ObjectId::from_hex(id.as_bytes())
+        .map_err(|_| GitError::Broken { id: id.chars().take(80).collect(), what: "is not an object id".to_owned() })
 }

@@ -11,25 +11,22 @@ use std::{
 };
 
 use schema::{
-    diagnostic::{self, render::Colour},
-    fleet::{Fleet, Loaded, load},
+    fleet::Fleet,
     id::{PlanId, WorkerId},
 };
-use serde_json::json;
 use store::{
-    Db, DbError, Txn, audit,
+    Db, DbError, Txn, control_plane,
     leases::{self, FenceError, Lease},
     plans,
-    poke::Poke,
     sources::{self, AdvanceError, Source, Stage},
 };
 
 use super::{
-    CommitInfo, GitAccess, GitError, SourceConfig, SourceState, Trouble, Verdict,
+    GitAccess, GitError, SourceConfig, SourceState, Trouble,
     config::Place,
     fetch::{Look, look},
-    history::short,
-    tree::{Brake, read_tree_until},
+    read::{Read, read},
+    tree::Brake,
 };
 use crate::{
     apply::{self, Applied, ApplyError, ObserveError},
@@ -123,19 +120,21 @@ struct Memory {
     outcome: Result<Arc<Read>, Trouble>,
 }
 
-/// A commit that is a fleet.
-#[derive(Debug)]
-struct Read {
-    fleet: Fleet,
-    since: Vec<CommitInfo>,
-    info: CommitInfo,
-}
-
 impl Pass {
     /// Follows `config` as the source `name`; `data` is where a remote repository is kept.
     #[must_use]
     pub fn new(db: Db, name: &str, config: SourceConfig, access: GitAccess, data: PathBuf, worker: WorkerId) -> Self {
-        Self { db, name: name.to_owned(), config, access, data, worker, stop: Arc::new(AtomicBool::new(false)), memory: None, touched: None }
+        Self {
+            db,
+            name: name.to_owned(),
+            config,
+            access,
+            data,
+            worker,
+            stop: Arc::new(AtomicBool::new(false)),
+            memory: None,
+            touched: None,
+        }
     }
 
     /// The flag that stops reading.
@@ -181,7 +180,10 @@ impl Pass {
         if last == Step::Verify {
             return Ok(Passed::Stopped(last));
         }
-        let accepted = source.accepted.as_deref() == Some(tip.as_str());
+        if let Some(trouble) = self.other_domain(&read.fleet.document.trust_domain.value).await? {
+            return self.hold(lease, &source, Some(&tip), trouble).await;
+        }
+        let accepted = source.accepted.as_deref() == Some(tip.as_str()) && in_force.as_deref() != Some(tip.as_str());
         for _ in 0..REPLANS {
             let (observed, planned) = self.plan(&read.fleet, in_force.as_deref(), &tip).await?;
             let stored = self.store_plan(lease, &source, &observed, &planned, &tip).await?;
@@ -209,14 +211,20 @@ impl Pass {
                     return Ok(Passed::InForce { commit: tip, applied: Some(applied) });
                 }
                 Err(ApplyError::Stale) => {}
-                Err(error @ ApplyError::TrustDomain { .. }) => {
-                    let trouble = Trouble::new(SourceState::Refused, error.to_string());
-                    return self.hold(lease, &source, Some(&tip), trouble).await;
-                }
                 Err(error) => return Err(error.into()),
             }
         }
         Err(ApplyError::Stale.into())
+    }
+
+    /// The fleet names another trust domain than the certificates that were issued for it.
+    async fn other_domain(&self, wanted: &str) -> Result<Option<Trouble>, PassError> {
+        let stored =
+            control_plane::find(&self.db).await?.and_then(|row| row.trust_domain).filter(|stored| stored != wanted);
+        Ok(stored.map(|stored| {
+            let error = ApplyError::TrustDomain { stored, wanted: wanted.to_owned() };
+            Trouble::new(SourceState::Refused, error.to_string())
+        }))
     }
 
     async fn begin(&self, lease: &Lease) -> Result<Txn, PassError> {
@@ -264,8 +272,10 @@ impl Pass {
 
     /// Judges the tip and reads its tree, unless that was done before with the same facts.
     async fn read(&mut self, seen: Look, base: Option<String>, accepted: Option<String>) -> Result<Arc<Read>, Trouble> {
+        // Once it is in force, the commit is its own base.
         if let Some(memory) = &self.memory
-            && (&memory.commit, &memory.base, &memory.accepted) == (&seen.tip, &base, &accepted)
+            && (&memory.commit, &memory.accepted) == (&seen.tip, &accepted)
+            && (memory.base == base || (memory.outcome.is_ok() && base.as_ref() == Some(&seen.tip)))
         {
             return memory.outcome.clone();
         }
@@ -283,11 +293,7 @@ impl Pass {
         };
         // Damage may be mended without a new commit: look again each time.
         let lasting = !matches!(&outcome, Err(trouble) if matches!(trouble.state, SourceState::ObjectBroken | SourceState::Unreachable));
-        self.memory = lasting.then(|| {
-            // Once it is in force the same commit is its own base.
-            let base = if outcome.is_ok() { Some(commit.clone()) } else { base };
-            Memory { commit, base, accepted, outcome: outcome.clone() }
-        });
+        self.memory = lasting.then(|| Memory { commit, base, accepted, outcome: outcome.clone() });
         outcome
     }
 
@@ -299,7 +305,14 @@ impl Pass {
     }
 
     /// Stores the plan unless the same one is stored. A plan that changes nothing of a commit in force is not kept.
-    async fn store_plan(&self, lease: &Lease, source: &Source, observed: &Observed, planned: &Planned, tip: &str) -> Result<Option<PlanId>, PassError> {
+    async fn store_plan(
+        &self,
+        lease: &Lease,
+        source: &Source,
+        observed: &Observed,
+        planned: &Planned,
+        tip: &str,
+    ) -> Result<Option<PlanId>, PassError> {
         let advances = source.planned.as_ref().map(|at| at.commit.as_str()) != Some(tip);
         if !advances && planned.is_settled() {
             return Ok(None);
@@ -307,32 +320,47 @@ impl Pass {
         let doc = planned.plan.to_bytes();
         let digest = schema::digest::Digest::of(&doc);
         let known = plans::find_by_commit(&self.db, &self.name, tip).await?;
-        let known = known.filter(|known| known.digest == digest && known.state == plans::PlanState::Open).map(|known| known.id);
+        let known =
+            known.filter(|known| known.digest == digest && known.state == plans::PlanState::Open).map(|known| known.id);
         if let Some(known) = known
             && !advances
         {
             return Ok(Some(known));
         }
+        let planned_before =
+            sources::find(&self.db, &self.name).await?.and_then(|source| source.planned).map(|at| at.commit);
         let mut txn = self.begin(lease).await?;
         let id = match known {
             Some(known) => known,
             None => {
                 let id = PlanId::generate();
                 let doc = String::from_utf8(doc).expect("canonical JSON is UTF-8");
-                let new = plans::NewPlan { id, source: self.name.clone(), commit: tip.to_owned(), base_commit: observed.commit.clone(), digest, doc };
+                let new = plans::NewPlan {
+                    id,
+                    source: self.name.clone(),
+                    commit: tip.to_owned(),
+                    base_commit: observed.commit.clone(),
+                    digest,
+                    doc,
+                };
                 plans::insert(&mut txn, &new).await?;
                 id
             }
         };
         if advances {
-            let stored = sources::find(&self.db, &self.name).await?.and_then(|source| source.planned);
-            sources::advance(&mut txn, &self.name, Stage::Planned, stored.as_ref().map(|at| at.commit.as_str()), tip).await?;
+            sources::advance(&mut txn, &self.name, Stage::Planned, planned_before.as_deref(), tip).await?;
         }
         txn.commit().await?;
         Ok(Some(id))
     }
 
-    async fn advance(&self, lease: &Lease, stage: Stage, expected: Option<&str>, commit: &str) -> Result<(), PassError> {
+    async fn advance(
+        &self,
+        lease: &Lease,
+        stage: Stage,
+        expected: Option<&str>,
+        commit: &str,
+    ) -> Result<(), PassError> {
         if expected == Some(commit) {
             return Ok(());
         }
@@ -351,12 +379,25 @@ impl Pass {
     }
 
     /// Stores why the tip does not come into force. Nothing else changes.
-    async fn hold(&mut self, lease: &Lease, source: &Source, tip: Option<&str>, trouble: Trouble) -> Result<Passed, PassError> {
+    async fn hold(
+        &mut self,
+        lease: &Lease,
+        source: &Source,
+        tip: Option<&str>,
+        trouble: Trouble,
+    ) -> Result<Passed, PassError> {
         let same = source.state == trouble.state.as_str() && source.reason.as_deref() == Some(trouble.reason.as_str());
         if !(same && source.detail == trouble.detail) {
             tracing::warn!(source = %self.name, state = %trouble.state, reason = %trouble.reason, commit = tip, "the source is held; the last good revision stays in force");
             let mut txn = self.begin(lease).await?;
-            sources::set_state(&mut txn, &self.name, trouble.state.as_str(), Some(&trouble.reason), trouble.detail.as_ref()).await?;
+            sources::set_state(
+                &mut txn,
+                &self.name,
+                trouble.state.as_str(),
+                Some(&trouble.reason),
+                trouble.detail.as_ref(),
+            )
+            .await?;
             txn.commit().await?;
         } else if !matches!(trouble.state, SourceState::Unreachable | SourceState::AuthFailed) {
             self.touch(lease).await?;
@@ -385,7 +426,8 @@ impl Pass {
         let (stop, late) = (Arc::clone(&self.stop), Arc::new(AtomicBool::new(false)));
         let flag = Arc::clone(&late);
         let mut running = tokio::task::spawn_blocking(move || work(&flag));
-        let ended = |done: Result<Result<T, GitError>, tokio::task::JoinError>| done.unwrap_or(Err(GitError::Interrupted));
+        let ended =
+            |done: Result<Result<T, GitError>, tokio::task::JoinError>| done.unwrap_or(Err(GitError::Interrupted));
         let mut ticks = tokio::time::interval(Duration::from_millis(200));
         let until = tokio::time::Instant::now() + deadline;
         loop {
@@ -402,95 +444,4 @@ impl Pass {
             }
         }
     }
-}
-
-/// Judges the tip against what is in force, and reads its tree.
-fn read(seen: &Look, base: Option<&str>, accepted: Option<&str>, brake: &Brake<'_>) -> Result<Read, Trouble> {
-    let repo = &seen.repo;
-    let since = match repo.judge(&seen.tip, base)? {
-        Verdict::Forward(since) => since,
-        Verdict::Diverged { .. } if accepted == Some(seen.tip.as_str()) => match repo.judge(&seen.tip, None)? {
-            Verdict::Forward(since) => since,
-            Verdict::Diverged { reason } => return Err(Trouble::new(SourceState::HistoryDiverged, reason)),
-        },
-        Verdict::Diverged { reason } => {
-            let way = format!("{reason}. Push the old history again, or accept the new one: better-compute source accept {}", seen.tip);
-            return Err(Trouble::new(SourceState::HistoryDiverged, way));
-        }
-    };
-    let info = match since.last() {
-        Some(info) => info.clone(),
-        None => repo.commit(super::history::parse(&seen.tip)?)?,
-    };
-    let sources = read_tree_until(repo, &seen.tip, &seen.path, brake)?;
-    if ["fleet.kdl", "fleet.yaml", "fleet.yml"].iter().all(|root| sources.get(root).is_none()) {
-        let place = if seen.path.is_empty() { "at the root of the repository".to_owned() } else { format!("in {}/", seen.path) };
-        return Err(Trouble::new(SourceState::RootMissing, format!("commit {} has no fleet.kdl {place}", short(&seen.tip))));
-    }
-    let Loaded { fleet, diagnostics, sources } = load(&sources);
-    match fleet {
-        Some(fleet) => Ok(Read { fleet, since, info }),
-        None => Err(invalid(&seen.tip, &diagnostics, &sources)),
-    }
-}
-
-/// The state of a tree with errors: the first one in words, all of them beside it.
-fn invalid(tip: &str, diagnostics: &[diagnostic::Diagnostic], sources: &diagnostic::SourceMap) -> Trouble {
-    const KEPT: usize = 200;
-    let errors: Vec<&diagnostic::Diagnostic> = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).collect();
-    let first = errors.first().map_or_else(String::new, |first| format!(", first {}: {}", first.at(), first.message));
-    let reason = format!("commit {} has {} error{}{first}", short(tip), errors.len(), if errors.len() == 1 { "" } else { "s" });
-    let kept = &diagnostics[..diagnostics.len().min(KEPT)];
-    let detail = json!({
-        "commit": tip,
-        "report": diagnostic::json::to_value(kept),
-        "text": diagnostic::render::text(kept, sources, Colour::Never),
-        "left": diagnostics.len() - kept.len(),
-    });
-    Trouble { detail: Some(detail), ..Trouble::new(SourceState::FleetInvalid, reason) }
-}
-
-/// Why a rewritten history was not accepted.
-#[derive(Debug, thiserror::Error)]
-pub enum AcceptError {
-    /// There is no such source.
-    #[error("there is no source {0:?}")]
-    Missing(String),
-    /// The source does not wait for this.
-    #[error("the source is {0}; only a diverged history is accepted")]
-    NotDiverged(String),
-    /// Another commit is the tip.
-    #[error("the tip of the branch is {tip}, not {asked}")]
-    NotTheTip {
-        /// The tip that was seen.
-        tip: String,
-        /// What was asked.
-        asked: String,
-    },
-    /// PostgreSQL did not do what was asked.
-    #[error(transparent)]
-    Db(#[from] DbError),
-}
-
-/// Accepts that the history was rewritten: the tip, and only that commit, comes into force although it does not follow the
-/// one before. Written to the audit log.
-///
-/// # Errors
-/// When the source does not wait for this, or the tip is another one.
-pub async fn accept(db: &Db, name: &str, commit: &str, actor: &str) -> Result<(), AcceptError> {
-    let source = sources::find(db, name).await?.ok_or_else(|| AcceptError::Missing(name.to_owned()))?;
-    if source.state != SourceState::HistoryDiverged.as_str() {
-        return Err(AcceptError::NotDiverged(source.state));
-    }
-    let tip = source.remote.map(|at| at.commit).unwrap_or_default();
-    if tip != commit {
-        return Err(AcceptError::NotTheTip { tip, asked: commit.to_owned() });
-    }
-    let mut txn = db.begin().await?;
-    sources::accept(&mut txn, name, Some(commit)).await?;
-    let detail = json!({ "from": source.applied.map(|at| at.commit), "to": commit });
-    audit::append(&mut txn, actor, "source.accept", name, &detail).await?;
-    txn.poke(Poke::Source(name.to_owned()));
-    txn.commit().await?;
-    Ok(())
 }

@@ -3,7 +3,11 @@
 //! A pass is due when the watch saw a change, when somebody poked (a webhook, a machine that joined), and from time to
 //! time in any case. Polling is the truth; everything else only makes it sooner.
 
-use std::{path::PathBuf, sync::{Arc, atomic::Ordering}, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use schema::id::WorkerId;
 use store::{
@@ -50,7 +54,7 @@ pub struct SourceRole {
     pub config: SourceConfig,
     /// How it is reached.
     pub access: GitAccess,
-    /// Where a remote repository is kept.
+    /// The folder in which a remote repository is kept, in a folder of its own.
     pub data: PathBuf,
     /// The name of this machine, for `status`.
     pub host: String,
@@ -90,7 +94,7 @@ pub async fn run(role: SourceRole, cancel: CancellationToken) {
         }
         tokio::select! {
             () = cancel.cancelled() => {}
-            () = tokio::time::sleep(back_off) => back_off = (back_off * 2).min(Duration::from_secs(30)),
+            () = tokio::time::sleep(back_off) => back_off = (back_off * 2).min(Duration::from_secs(5)),
         }
     }
 }
@@ -111,7 +115,8 @@ async fn member(role: &SourceRole, cancel: &CancellationToken) -> Result<(), sto
 }
 
 async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken) -> Result<(), store::DbError> {
-    let mut pass = Pass::new(role.db.clone(), FLEET, role.config.clone(), role.access.clone(), role.data.clone(), worker);
+    let mut pass =
+        Pass::new(role.db.clone(), FLEET, role.config.clone(), role.access.clone(), role.data.clone(), worker);
     let stop = pass.stopper();
     let changed = Arc::new(Notify::new());
     let mut listener = Listener::connect(&role.db).await?;
@@ -141,7 +146,11 @@ async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken)
                 continue;
             }
             heard = listener.next() => match heard {
-                Heard::Poke(Poke::Source(name)) if name == FLEET => next_resync = Instant::now(),
+                Heard::Poke(Poke::Source(name)) if name == FLEET => {
+                    // Many at once are one.
+                    let _ = tokio::time::timeout(DEBOUNCE, async { loop { listener.next().await; } }).await;
+                    next_resync = Instant::now();
+                }
                 Heard::Reconnected => next_resync = Instant::now(),
                 Heard::Poke(_) => continue,
             },
@@ -152,7 +161,9 @@ async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken)
         if watch.is_none()
             && let Place::Local(dir) = &role.config.place
         {
-            watch = Watch::start(dir, Arc::clone(&changed)).inspect_err(|error| tracing::debug!(%error, "not watched; polled only")).ok();
+            watch = Watch::start(dir, Arc::clone(&changed))
+                .inspect_err(|error| tracing::debug!(%error, "not watched; polled only"))
+                .ok();
         }
         let resync = Instant::now() >= next_resync;
         match one(&mut pass, &held, resync, role, worker, cancel).await {
@@ -177,12 +188,24 @@ async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken)
             None => return Ok(()),
         }
         let every = if matches!(role.config.place, Place::Local(_)) { role.timing.local } else { role.timing.remote };
-        next_look = Instant::now() + if failures == 0 { jitter(every) } else { Duration::from_secs(1 << failures.min(6)).min(jitter(every).max(Duration::from_secs(2))) };
+        next_look = Instant::now()
+            + if failures == 0 {
+                jitter(every)
+            } else {
+                Duration::from_secs(1 << failures.min(6)).min(jitter(every).max(Duration::from_secs(2)))
+            };
     }
 }
 
 /// One pass, during which the lease is kept. `None` when the end came in between.
-async fn one(pass: &mut Pass, lease: &Lease, resync: bool, role: &SourceRole, worker: WorkerId, cancel: &CancellationToken) -> Option<Result<Passed, super::PassError>> {
+async fn one(
+    pass: &mut Pass,
+    lease: &Lease,
+    resync: bool,
+    role: &SourceRole,
+    worker: WorkerId,
+    cancel: &CancellationToken,
+) -> Option<Result<Passed, super::PassError>> {
     let stop = pass.stopper();
     let keep = async {
         loop {

@@ -2,11 +2,9 @@
 
 mod pass;
 mod remote;
+mod running;
 
-use std::{
-    path::Path,
-    sync::atomic::AtomicBool,
-};
+use std::{path::Path, sync::atomic::AtomicBool};
 
 use schema::fleet::{SourceBlob, Sources};
 
@@ -41,9 +39,16 @@ fn a_work_tree_a_bare_repository_a_folder_and_a_linked_work_tree_are_the_same_pl
     let other = tempfile::tempdir().expect("a directory");
     run(other.path(), &["clone", "-q", "--bare", &git.path().display().to_string(), "bare.git"]);
     git.git(&["worktree", "add", "-q", "--detach", &other.path().join("linked").display().to_string()]);
-    for place in [git.path().to_owned(), git.path().join(".git"), other.path().join("bare.git"), other.path().join("linked")] {
+    for place in
+        [git.path().to_owned(), git.path().join(".git"), other.path().join("bare.git"), other.path().join("linked")]
+    {
         let seen = look_at(&format!("{}#main", place.display())).expect("a repository");
-        assert_eq!((seen.tip.as_str(), seen.branch.as_str(), seen.path.as_str()), (head.as_str(), "main", ""), "{}", place.display());
+        assert_eq!(
+            (seen.tip.as_str(), seen.branch.as_str(), seen.path.as_str()),
+            (head.as_str(), "main", ""),
+            "{}",
+            place.display()
+        );
     }
     let seen = look_at(&git.path().join("pools").display().to_string()).expect("a folder of one");
     assert_eq!(seen.path, "pools");
@@ -54,7 +59,10 @@ fn the_branch_is_the_one_that_head_names() {
     let git = Git::fleet();
     git.git(&["checkout", "-q", "-b", "next"]);
     let next = git.commit("second");
-    assert_eq!(look_at(&git.path().display().to_string()).map(|seen| (seen.branch, seen.tip)), Ok(("next".to_owned(), next)));
+    assert_eq!(
+        look_at(&git.path().display().to_string()).map(|seen| (seen.branch, seen.tip)),
+        Ok(("next".to_owned(), next))
+    );
 }
 
 #[test]
@@ -76,7 +84,9 @@ fn every_way_to_have_no_commit_has_a_name() {
 fn alternates_and_grafts_are_refused() {
     let git = Git::fleet();
     let head = git.head();
-    for (file, text) in [("objects/info/alternates", "/elsewhere/objects\n".to_owned()), ("info/grafts", format!("{head}\n"))] {
+    for (file, text) in
+        [("objects/info/alternates", "/elsewhere/objects\n".to_owned()), ("info/grafts", format!("{head}\n"))]
+    {
         let path = git.path().join(".git").join(file);
         std::fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
         std::fs::write(&path, text).expect("a file");
@@ -110,7 +120,10 @@ fn only_what_the_language_wants_is_read_and_nothing_is_followed() {
     let head = git.head();
     let repo = Repo::open(git.path()).expect("opens");
     let sources = read_tree(&repo, &head, "").expect("reads");
-    assert_eq!(files(&sources), ["big.yaml", "fleet.kdl", "nodes.kdl", "pools/h100.kdl", "profiles/base.kdl", "sites/fra1.kdl", "vendored"]);
+    assert_eq!(
+        files(&sources),
+        ["big.yaml", "fleet.kdl", "nodes.kdl", "pools/h100.kdl", "profiles/base.kdl", "sites/fra1.kdl", "vendored"]
+    );
     assert_eq!(sources.get("nodes.kdl"), Some(&SourceBlob::Symlink));
     assert_eq!(sources.get("vendored"), Some(&SourceBlob::Submodule));
     assert_eq!(sources.get("big.yaml"), Some(&SourceBlob::TooLarge { bytes: 2 << 20 }));
@@ -194,7 +207,10 @@ fn a_branch_that_moves_on_is_forward_and_says_by_which_commits() {
     let repo = Repo::open(git.path()).expect("opens");
     let Ok(Verdict::Forward(since)) = repo.judge(&git.head(), Some(&base)) else { panic!("forward") };
     assert_eq!(since.iter().map(|commit| commit.subject.as_str()).collect::<Vec<_>>(), ["second", "merge side"]);
-    assert_eq!((since[0].id.as_str(), since[0].author.as_str(), since[0].committer.as_str()), (second.as_str(), "Ada <ada@test.example>", "Grace <grace@test.example>"));
+    assert_eq!(
+        (since[0].id.as_str(), since[0].author.as_str(), since[0].committer.as_str()),
+        (second.as_str(), "Ada <ada@test.example>", "Grace <grace@test.example>")
+    );
     assert_eq!(repo.judge(&base, Some(&base)), Ok(Verdict::Forward(Vec::new())));
 }
 

@@ -121,7 +121,9 @@ impl Reader<'_> {
                     Object::Data(data) => {
                         self.bytes += data.len() as u64;
                         if self.bytes > MAX_BYTES {
-                            return Err(GitError::Refused(format!("the files of the fleet are larger than {MAX_BYTES} bytes together")));
+                            return Err(GitError::Refused(format!(
+                                "the files of the fleet are larger than {MAX_BYTES} bytes together"
+                            )));
                         }
                         SourceBlob::Bytes(data.into())
                     }

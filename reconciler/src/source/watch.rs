@@ -6,7 +6,10 @@ use std::{path::Path, sync::Arc};
 use notify::{Event, EventKind, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 
-use super::{git::{Repo, locate}, GitError};
+use super::{
+    GitError,
+    git::{Repo, locate},
+};
 
 /// Watches until it is dropped.
 pub(super) struct Watch {

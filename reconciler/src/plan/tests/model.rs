@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use schema::{
-    fleet::NodeOverlay,
-    id::NodeId,
-    node::Role,
-};
+use schema::{fleet::NodeOverlay, id::NodeId, node::Role};
 
-use crate::plan::{ObjectStanding, Observed, ObservedHold, ObservedNode, ObservedObject, ObservedPool, ObservedTarget, Planned};
+use crate::plan::{
+    ObjectStanding, Observed, ObservedHold, ObservedNode, ObservedObject, ObservedPool, ObservedTarget, Planned,
+};
 
 pub(crate) fn machine(name: &str, pool: &str) -> ObservedNode {
     ObservedNode {
@@ -37,13 +35,19 @@ pub(crate) fn apply(observed: &Observed, planned: &Planned) -> Observed {
         }
         let doc = serde_json::from_str(&row.doc).expect("a document");
         let retained = row.standing == ObjectStanding::Retained;
-        after.objects.insert(row.object.clone(), ObservedObject { digest: row.digest, doc, file: row.file.clone(), line: row.line, retained });
+        after.objects.insert(
+            row.object.clone(),
+            ObservedObject { digest: row.digest, doc, file: row.file.clone(), line: row.line, retained },
+        );
     }
     for (digest, row) in &delta.targets {
         after.targets.insert(*digest, ObservedTarget { doc: serde_json::from_str(&row.doc).expect("a document") });
     }
     for row in &delta.pools {
-        after.pools.insert(row.name.clone(), ObservedPool { target: Some(row.target), profile_targets: row.profile_targets.clone() });
+        after.pools.insert(
+            row.name.clone(),
+            ObservedPool { target: Some(row.target), profile_targets: row.profile_targets.clone() },
+        );
     }
     for name in &delta.removed_pools {
         after.pools.remove(name);
@@ -69,7 +73,11 @@ pub(crate) fn apply(observed: &Observed, planned: &Planned) -> Observed {
     after.holds = delta
         .holds
         .iter()
-        .map(|hold| ObservedHold { subject: hold.subject.clone(), gate: hold.gate.to_owned(), reason: hold.reason.clone() })
+        .map(|hold| ObservedHold {
+            subject: hold.subject.clone(),
+            gate: hold.gate.to_owned(),
+            reason: hold.reason.clone(),
+        })
         .collect();
     after.commit.clone_from(&planned.plan.commit);
     after

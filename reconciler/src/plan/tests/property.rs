@@ -16,7 +16,12 @@ struct Shape {
 }
 
 fn shape() -> impl Strategy<Value = Shape> {
-    (0..3_u8, 0..3_u8, 0..3_u8, prop::collection::vec(0..8_u8, 4)).prop_map(|(swappiness, printk, l40s, nodes)| Shape { swappiness, printk, l40s, nodes })
+    (0..3_u8, 0..3_u8, 0..3_u8, prop::collection::vec(0..8_u8, 4)).prop_map(|(swappiness, printk, l40s, nodes)| Shape {
+        swappiness,
+        printk,
+        l40s,
+        nodes,
+    })
 }
 
 fn build(shape: &Shape) -> Fleet {
@@ -49,7 +54,8 @@ fn build(shape: &Shape) -> Fleet {
 
 fn machines() -> Observed {
     let mut observed = Observed::nothing(Machines::Joined);
-    observed.nodes = (0..4).map(|index| model::machine(&format!("n{index}"), if index < 2 { "h100" } else { "l40s" })).collect();
+    observed.nodes =
+        (0..4).map(|index| model::machine(&format!("n{index}"), if index < 2 { "h100" } else { "l40s" })).collect();
     observed
 }
 

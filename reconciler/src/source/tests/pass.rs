@@ -26,7 +26,11 @@ async fn holder(db: &TestDb) -> (WorkerId, Lease) {
     let worker = WorkerId::generate();
     let ttl = Duration::from_secs(60);
     workers::join(db.db(), worker, Role::Source, "test", 1, ttl).await.expect("joins");
-    let lease = leases::acquire(db.db(), worker, &[leases::singleton("source")], ttl).await.expect("asks").pop().expect("the lease is free");
+    let lease = leases::acquire(db.db(), worker, &[leases::singleton("source")], ttl)
+        .await
+        .expect("asks")
+        .pop()
+        .expect("the lease is free");
     (worker, lease)
 }
 
@@ -56,36 +60,60 @@ impl World {
         }
     }
 
+    async fn accept(&self, commit: &str) -> Result<(), AcceptError> {
+        let mut txn = self.db.db().begin().await.expect("begins");
+        accept(self.db.db(), &mut txn, FLEET, commit, "ada").await?;
+        txn.commit().await.expect("commits");
+        Ok(())
+    }
+
     async fn source(&self) -> Source {
         sources::find(self.db.db(), FLEET).await.expect("reads").expect("a source")
     }
 
     async fn revisions(&self) -> Vec<String> {
-        revisions::list(self.db.db(), None, 100).await.expect("reads").into_iter().map(|revision| revision.revision.commit).collect()
+        revisions::list(self.db.db(), None, 100)
+            .await
+            .expect("reads")
+            .into_iter()
+            .map(|revision| revision.revision.commit)
+            .collect()
     }
 
     /// What is in force: the applied commit and the objects.
     async fn in_force(&self) -> (Option<String>, Vec<(String, String)>) {
         let objects = revisions::objects(self.db.db()).await.expect("reads");
         let applied = self.source().await.applied.map(|at| at.commit);
-        (applied, objects.into_iter().map(|object| (object.object.to_string(), format!("{} {:?}", object.digest, object.state))).collect())
+        (
+            applied,
+            objects
+                .into_iter()
+                .map(|object| (object.object.to_string(), format!("{} {:?}", object.digest, object.state)))
+                .collect(),
+        )
     }
 }
 
 fn commits(source: &Source) -> [Option<&str>; 4] {
-    [&source.remote, &source.verified, &source.planned, &source.applied].map(|at| at.as_ref().map(|at| at.commit.as_str()))
+    [&source.remote, &source.verified, &source.planned, &source.applied]
+        .map(|at| at.as_ref().map(|at| at.commit.as_str()))
 }
 
 #[tokio::test]
 async fn a_commit_comes_into_force_with_its_words() {
     let world = World::with(Git::fleet()).await;
     let head = world.git.head();
-    assert!(matches!(world.run().await, Passed::InForce { commit, applied: Some(applied) } if commit == head && applied.revision.is_some()));
+    assert!(
+        matches!(world.run().await, Passed::InForce { commit, applied: Some(applied) } if commit == head && applied.revision.is_some())
+    );
     let source = world.source().await;
     assert_eq!(commits(&source), [Some(head.as_str()); 4]);
     assert_eq!((source.state.as_str(), source.reason, source.branch.as_str()), ("ok", None, "main"));
     let revision = revisions::latest(world.db.db()).await.expect("reads").expect("a revision").revision;
-    assert_eq!((revision.author.as_str(), revision.committer.as_str(), revision.subject.as_str()), ("Ada <ada@test.example>", "Grace <grace@test.example>", "first"));
+    assert_eq!(
+        (revision.author.as_str(), revision.committer.as_str(), revision.subject.as_str()),
+        ("Ada <ada@test.example>", "Grace <grace@test.example>", "first")
+    );
     let plan = plans::find_by_commit(world.db.db(), FLEET, &head).await.expect("reads").expect("a plan");
     assert_eq!(plan.state, plans::PlanState::Applied);
     assert_eq!(revisions::objects(world.db.db()).await.expect("reads").len(), 4);
@@ -112,7 +140,10 @@ async fn a_pass_that_dies_after_any_step_is_finished_by_the_next() {
     for step in [Step::Look, Step::Verify, Step::Plan] {
         let world = World::with(Git::fleet()).await;
         world.run().await;
-        world.git.write("profiles/base.kdl", "profile \"base\" {\n    sysctl {\n        \"vm.swappiness\" \"1\"\n    }\n}\n");
+        world.git.write(
+            "profiles/base.kdl",
+            "profile \"base\" {\n    sysctl {\n        \"vm.swappiness\" \"1\"\n    }\n}\n",
+        );
         let second = world.git.commit("second");
         let died = world.pass().run_to(&world.lease, true, step).await.expect("a pass");
         assert_eq!(died, Passed::Stopped(step));
@@ -132,11 +163,17 @@ async fn whatever_is_wrong_has_a_state_and_the_last_good_revision_stays() {
     let good = world.in_force().await;
     let first = world.git.head();
 
-    world.git.write("pools/h100.kdl", "pool \"h100\" {\n    site \"fra1\"\n    profile \"base\"\n    sight \"fra1\"\n}\n");
+    world
+        .git
+        .write("pools/h100.kdl", "pool \"h100\" {\n    site \"fra1\"\n    profile \"base\"\n    sight \"fra1\"\n}\n");
     let broken = world.git.commit("a typo");
     assert_eq!(world.held().await, SourceState::FleetInvalid);
     let source = world.source().await;
-    assert!(source.reason.as_deref().is_some_and(|reason| reason.contains("pools/h100.kdl:4:5")), "{:?}", source.reason);
+    assert!(
+        source.reason.as_deref().is_some_and(|reason| reason.contains("pools/h100.kdl:4:5")),
+        "{:?}",
+        source.reason
+    );
     let detail = source.detail.expect("diagnostics");
     assert_eq!(detail["commit"], broken);
     assert!(detail["text"].as_str().is_some_and(|text| text.contains("sight")));
@@ -179,7 +216,7 @@ async fn a_rewritten_history_waits_until_a_person_accepts_exactly_that_commit() 
     world.run().await;
     let good = world.in_force().await;
 
-    assert!(matches!(accept(world.db.db(), FLEET, &second, "ada").await, Err(AcceptError::NotDiverged(_))));
+    assert!(matches!(world.accept(&second).await, Err(AcceptError::NotDiverged(_))));
     world.git.git(&["reset", "-q", "--hard", &first]);
     assert_eq!(world.held().await, SourceState::HistoryDiverged);
     world.git.git(&["checkout", "-q", "--orphan", "orphan"]);
@@ -190,8 +227,8 @@ async fn a_rewritten_history_waits_until_a_person_accepts_exactly_that_commit() 
     assert!(world.source().await.reason.is_some_and(|reason| reason.contains(&orphan)));
     assert_eq!(world.in_force().await, good);
 
-    assert!(matches!(accept(world.db.db(), FLEET, &first, "ada").await, Err(AcceptError::NotTheTip { .. })));
-    accept(world.db.db(), FLEET, &orphan, "ada").await.expect("accepts");
+    assert!(matches!(world.accept(&first).await, Err(AcceptError::NotTheTip { .. })));
+    world.accept(&orphan).await.expect("accepts");
     assert!(matches!(world.run().await, Passed::InForce { commit, .. } if commit == orphan));
     assert_eq!(world.source().await.accepted, None);
     let entries = audit::list(world.db.db(), Some(FLEET), None, 10).await.expect("reads");
@@ -229,7 +266,9 @@ async fn a_stale_lease_changes_nothing() {
     let good = world.in_force().await;
     world.db.advance(Duration::from_secs(120)).await;
     holder(&world.db).await;
-    world.git.write("pools/h100.kdl", "pool \"h100\" {\n    site \"fra1\"\n    profile \"base\"\n    labels a=\"b\"\n}\n");
+    world
+        .git
+        .write("pools/h100.kdl", "pool \"h100\" {\n    site \"fra1\"\n    profile \"base\"\n    labels a=\"b\"\n}\n");
     world.git.commit("second");
     let error = world.pass().run(&world.lease, true).await.expect_err("somebody else has it");
     assert!(error.is_fenced(), "{error}");
@@ -243,7 +282,9 @@ async fn a_document_that_is_gone_is_retained_and_a_removed_line_lets_it_go() {
     world.git.remove("pools/h100.kdl");
     world.git.commit("gone");
     world.run().await;
-    let state = |objects: &[(String, String)]| objects.iter().find(|(object, _)| object == "pool/h100").map(|(_, text)| text.clone()).unwrap_or_default();
+    let state = |objects: &[(String, String)]| {
+        objects.iter().find(|(object, _)| object == "pool/h100").map(|(_, text)| text.clone()).unwrap_or_default()
+    };
     assert!(state(&world.in_force().await.1).ends_with("Retained"));
     world.git.write("gone.kdl", "removed \"pool/h100\" reason=\"sold\"\n");
     world.git.commit("removed");

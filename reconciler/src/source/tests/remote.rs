@@ -23,7 +23,10 @@ impl Remote {
 
     fn serving(git: Git) -> Self {
         // What follows the host is what the client wants to run on the server.
-        Self::of(git, "while [ \"$1\" != git@host.example ]; do shift; done; shift\nGIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null exec sh -c \"$*\"")
+        Self::of(
+            git,
+            "while [ \"$1\" != git@host.example ]; do shift; done; shift\nGIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null exec sh -c \"$*\"",
+        )
     }
 
     fn look(&self, branch: Option<&str>) -> Result<Look, GitError> {
@@ -60,16 +63,26 @@ fn a_remote_branch_is_fetched_bare_and_followed() {
     assert_eq!(remote.look(Some("main")).map(|seen| seen.tip), Ok(rewritten));
 }
 
+/// Our own repositories: the script beside them is no folder.
+fn own(data: &Path) -> Vec<std::path::PathBuf> {
+    std::fs::read_dir(data)
+        .expect("a folder")
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect()
+}
+
 fn work_trees(data: &Path) -> Vec<String> {
-    let repos = std::fs::read_dir(data.join("git")).expect("repositories").flatten();
-    repos.flat_map(|repo| std::fs::read_dir(repo.path()).expect("a repository").flatten()).map(|file| file.file_name().to_string_lossy().into_owned()).filter(|name| name.ends_with(".kdl")).collect()
+    let files = own(data).into_iter().flat_map(|repo| std::fs::read_dir(repo).expect("a repository").flatten());
+    files.map(|file| file.file_name().to_string_lossy().into_owned()).filter(|name| name.ends_with(".kdl")).collect()
 }
 
 #[test]
 fn a_half_made_repository_of_our_own_is_made_again() {
     let remote = Remote::serving(Git::fleet());
     remote.look(None).expect("fetched");
-    let own = std::fs::read_dir(remote.data.path().join("git")).expect("repositories").flatten().next().expect("one").path();
+    let own = own(remote.data.path()).pop().expect("one");
     std::fs::remove_file(own.join("HEAD")).expect("it was there");
     assert!(remote.look(None).is_ok());
 }
@@ -81,5 +94,8 @@ fn every_trouble_of_a_remote_has_a_name() {
     assert_eq!(Remote::serving(Git::empty()).state(None), SourceState::RepositoryEmpty);
     assert_eq!(Remote::serving(Git::empty()).state(Some("main")), SourceState::RepositoryEmpty);
     assert_eq!(Remote::of(Git::fleet(), "exit 1").state(None), SourceState::Unreachable);
-    assert_eq!(Remote::of(Git::fleet(), "echo 'Permission denied (publickey).' >&2; exit 255").state(None), SourceState::AuthFailed);
+    assert_eq!(
+        Remote::of(Git::fleet(), "echo 'Permission denied (publickey).' >&2; exit 255").state(None),
+        SourceState::AuthFailed
+    );
 }

@@ -1,0 +1,83 @@
+//! From a tip to a fleet: judge its history, read its tree, load it. Pure but for the objects that it reads.
+
+use schema::{
+    diagnostic::{self, render::Colour},
+    fleet::{Fleet, Loaded, load},
+};
+use serde_json::json;
+
+use super::{
+    CommitInfo, SourceState, Trouble, Verdict,
+    fetch::Look,
+    history::{parse, short},
+    tree::{Brake, read_tree_until},
+};
+
+/// A commit that is a fleet.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) fleet: Fleet,
+    pub(super) since: Vec<CommitInfo>,
+    pub(super) info: CommitInfo,
+}
+
+/// Judges the tip against what is in force, and reads its tree.
+pub(super) fn read(
+    seen: &Look,
+    base: Option<&str>,
+    accepted: Option<&str>,
+    brake: &Brake<'_>,
+) -> Result<Read, Trouble> {
+    let repo = &seen.repo;
+    let since = match repo.judge(&seen.tip, base)? {
+        Verdict::Forward(since) => since,
+        Verdict::Diverged { .. } if accepted == Some(seen.tip.as_str()) => match repo.judge(&seen.tip, None)? {
+            Verdict::Forward(since) => since,
+            Verdict::Diverged { reason } => return Err(Trouble::new(SourceState::HistoryDiverged, reason)),
+        },
+        Verdict::Diverged { reason } => {
+            let tip = &seen.tip;
+            let call = format!("better-compute api fleet.accept commit={tip} idempotencyKey=accept-{}", short(tip));
+            let way = format!("{reason}. Push the old history again, or accept the new one: {call}");
+            return Err(Trouble::new(SourceState::HistoryDiverged, way));
+        }
+    };
+    let info = match since.last() {
+        Some(info) => info.clone(),
+        None => repo.commit(parse(&seen.tip)?)?,
+    };
+    let sources = read_tree_until(repo, &seen.tip, &seen.path, brake)?;
+    if ["fleet.kdl", "fleet.yaml", "fleet.yml"].iter().all(|root| sources.get(root).is_none()) {
+        let place = if seen.path.is_empty() {
+            "at the root of the repository".to_owned()
+        } else {
+            format!("in {}/", seen.path)
+        };
+        return Err(Trouble::new(
+            SourceState::RootMissing,
+            format!("commit {} has no fleet.kdl {place}", short(&seen.tip)),
+        ));
+    }
+    let Loaded { fleet, diagnostics, sources } = load(&sources);
+    match fleet {
+        Some(fleet) => Ok(Read { fleet, since, info }),
+        None => Err(invalid(&seen.tip, &diagnostics, &sources)),
+    }
+}
+
+/// The state of a tree with errors: the first one in words, all of them beside it.
+fn invalid(tip: &str, diagnostics: &[diagnostic::Diagnostic], sources: &diagnostic::SourceMap) -> Trouble {
+    const KEPT: usize = 200;
+    let errors: Vec<&diagnostic::Diagnostic> = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).collect();
+    let first = errors.first().map_or_else(String::new, |first| format!(", first {}: {}", first.at(), first.message));
+    let reason =
+        format!("commit {} has {} error{}{first}", short(tip), errors.len(), if errors.len() == 1 { "" } else { "s" });
+    let kept = &diagnostics[..diagnostics.len().min(KEPT)];
+    let detail = json!({
+        "commit": tip,
+        "report": diagnostic::json::to_value(kept),
+        "text": diagnostic::render::text(kept, sources, Colour::Never),
+        "left": diagnostics.len() - kept.len(),
+    });
+    Trouble { detail: Some(detail), ..Trouble::new(SourceState::FleetInvalid, reason) }
+}
