@@ -96,9 +96,9 @@ impl Serve {
             return Err(Failure::failed("the database is not up to date").hint("run `better-compute migrate` first"));
         }
         let db = Db::connect(&database).await.during("cannot connect to the database")?;
-        let row = identity::stored(&db)
-            .await?
-            .ok_or_else(|| Failure::failed("the database belongs to no control plane yet").hint("`better-compute keys init` makes one"))?;
+        let row = identity::stored(&db).await?.ok_or_else(|| {
+            Failure::failed("the database belongs to no control plane yet").hint("`better-compute keys init` makes one")
+        })?;
         let parts = Parts::new(db.clone(), clock);
         if self.needs_authority() {
             let identity = identity::open(&KeyDir::at(&self.keys), &row)?;
@@ -141,10 +141,14 @@ impl Serve {
         parts.workers(identity, &authority, &workers);
         if let (true, Some(fleet)) = (self.has(Role::Source), &self.fleet) {
             let (config, access) = SourceConfig::parse(fleet).map_err(|error| Failure::usage(error.to_string()))?;
-            let access = access.from_env().during("cannot read the certificates named by BETTER_COMPUTE_GIT_CA")?;
+            let access = access.with_env().during("cannot read the certificates named by BETTER_COMPUTE_GIT_CA")?;
             parts.source(config, access, &data_dir::locate(self.data.as_deref()));
         }
-        let gateway_at = if self.has(Role::Gateway) { Some(self.gateway_here(&mut parts, identity, &authority).await?) } else { None };
+        let gateway_at = if self.has(Role::Gateway) {
+            Some(self.gateway_here(&mut parts, identity, &authority).await?)
+        } else {
+            None
+        };
         if self.has(Role::Api) {
             self.api_here(&mut parts, db, identity, &authority, gateway_at).await?;
         }
@@ -152,7 +156,14 @@ impl Serve {
         parts.run().await
     }
 
-    async fn api_here(&self, parts: &mut Parts, db: &Db, identity: &Identity, authority: &Authority, gateway: Option<String>) -> Result<(), Failure> {
+    async fn api_here(
+        &self,
+        parts: &mut Parts,
+        db: &Db,
+        identity: &Identity,
+        authority: &Authority,
+        gateway: Option<String>,
+    ) -> Result<(), Failure> {
         let (listener, at) = parts::bind(self.listen_api, "api").await?;
         let serving = parts.serving(&identity.keys, names::for_certificate(&self.names, &[at]))?;
         let gateways: Vec<String> = self.gateways.iter().cloned().chain(gateway).collect();
@@ -175,7 +186,12 @@ impl Serve {
         Ok(())
     }
 
-    async fn gateway_here(&self, parts: &mut Parts, identity: &Identity, authority: &Authority) -> Result<String, Failure> {
+    async fn gateway_here(
+        &self,
+        parts: &mut Parts,
+        identity: &Identity,
+        authority: &Authority,
+    ) -> Result<String, Failure> {
         let (listener, at) = parts::bind(self.listen_gateway, "gateway").await?;
         let serving = parts.serving(&identity.keys, names::for_certificate(&self.names, &[at]))?;
         let control_plane: Arc<dyn ControlPlane> = Arc::new(InProcess::new(Arc::clone(&authority.joins)));

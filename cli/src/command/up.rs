@@ -20,7 +20,8 @@ use crate::{
     exit::{During as _, Exit, Failure},
     output,
     up::{
-        Parts, banner::Banner,
+        Parts,
+        banner::Banner,
         identity::{self, Identity},
         keys::KeyDir,
         logging::LogArgs,
@@ -78,7 +79,7 @@ impl Up {
     /// When something it needs is missing or in the way.
     pub async fn run(&self, clock: SharedClock) -> Result<Exit, Failure> {
         let (config, access) = SourceConfig::parse(&self.fleet).map_err(|error| Failure::usage(error.to_string()))?;
-        let access = access.from_env().during("cannot read the certificates named by BETTER_COMPUTE_GIT_CA")?;
+        let access = access.with_env().during("cannot read the certificates named by BETTER_COMPUTE_GIT_CA")?;
         let data = DataDir::take(&data_dir::locate(self.data.as_deref()))?;
         self.log.start()?;
         let (database, server) = database(&data).await?;
@@ -89,7 +90,14 @@ impl Up {
         done.map(|()| Exit::Ok)
     }
 
-    async fn serve(&self, clock: SharedClock, data: &DataDir, database: DbConfig, config: SourceConfig, access: GitAccess) -> Result<(), Failure> {
+    async fn serve(
+        &self,
+        clock: SharedClock,
+        data: &DataDir,
+        database: DbConfig,
+        config: SourceConfig,
+        access: GitAccess,
+    ) -> Result<(), Failure> {
         migrate::run(&database).await.during("cannot bring the database up to date")?;
         let db = Db::connect(&database).await.during("cannot connect to the database")?;
         let identity = self.identity(&db, data, &clock, &config, &access).await?;
@@ -109,7 +117,12 @@ impl Up {
         let authority = parts.authority(&identity);
         parts.workers(&identity, &authority, &[Role::Controllers, Role::Scheduler, Role::Sinks]);
         parts.source(config, access, data.path());
-        let app = api::App { db, gateways: vec![client.gateway.clone()], pin: authority.joins.anchor().pin(), webhook: parts::webhook() };
+        let app = api::App {
+            db,
+            gateways: vec![client.gateway.clone()],
+            pin: authority.joins.anchor().pin(),
+            webhook: parts::webhook(),
+        };
         parts.api(api, Arc::clone(&serving), app);
         let control_plane = Arc::new(InProcess::new(authority.joins));
         parts.gateway(gateway, serving, identity.keys.node_verifier(), identity.dev, control_plane)?;
@@ -119,7 +132,14 @@ impl Up {
         parts.run().await
     }
 
-    async fn identity(&self, db: &Db, data: &DataDir, clock: &SharedClock, config: &SourceConfig, access: &GitAccess) -> Result<Identity, Failure> {
+    async fn identity(
+        &self,
+        db: &Db,
+        data: &DataDir,
+        clock: &SharedClock,
+        config: &SourceConfig,
+        access: &GitAccess,
+    ) -> Result<Identity, Failure> {
         let place = KeyDir::at(data.path().join("keys"));
         let Some(row) = identity::stored(db).await? else {
             let domain = match place.control_plane()? {
@@ -129,13 +149,15 @@ impl Up {
             return identity::create(db, &place, &domain, self.dev, clock.now()).await;
         };
         if self.dev && !row.dev {
-            return Err(Failure::usage("this control plane was made without --dev, and that is fixed").hint("use another --data directory to try things"));
+            return Err(Failure::usage("this control plane was made without --dev, and that is fixed")
+                .hint("use another --data directory to try things"));
         }
         let identity = identity::open(&place, &row)?;
         match &self.trust_domain {
-            Some(named) if named != identity.keys.trust_domain() => {
-                Err(Failure::usage(format!("the trust domain is {} and cannot become {named}", identity.keys.trust_domain())))
-            }
+            Some(named) if named != identity.keys.trust_domain() => Err(Failure::usage(format!(
+                "the trust domain is {} and cannot become {named}",
+                identity.keys.trust_domain()
+            ))),
             _ => Ok(identity),
         }
     }

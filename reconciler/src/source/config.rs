@@ -106,12 +106,12 @@ impl fmt::Display for SourceConfig {
 }
 
 impl GitAccess {
-    /// What the environment says: `BETTER_COMPUTE_GIT_USER`, `BETTER_COMPUTE_GIT_TOKEN`, `BETTER_COMPUTE_GIT_CA` (a PEM
+    /// Adds what the environment says: `BETTER_COMPUTE_GIT_USER`, `BETTER_COMPUTE_GIT_TOKEN`, `BETTER_COMPUTE_GIT_CA` (a PEM
     /// file) and `BETTER_COMPUTE_GIT_SSH` (a command). For the mains; it takes precedence over what a URL says.
     ///
     /// # Errors
     /// When the file of certificate authorities cannot be read.
-    pub fn from_env(self) -> std::io::Result<Self> {
+    pub fn with_env(self) -> std::io::Result<Self> {
         let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let ca_pem = var("BETTER_COMPUTE_GIT_CA").map(std::fs::read).transpose()?;
         Ok(Self {
