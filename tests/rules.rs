@@ -78,7 +78,11 @@ fn without_tests(text: &str) -> &str {
 }
 
 fn is_test(path: &str) -> bool {
-    path.starts_with("tests/") || path.contains("/tests/") || path.ends_with("/tests.rs") || path.ends_with("/testing.rs") || path.ends_with("/fixture.rs")
+    path.starts_with("tests/")
+        || path.contains("/tests/")
+        || path.ends_with("/tests.rs")
+        || path.ends_with("/testing.rs")
+        || path.ends_with("/fixture.rs")
 }
 
 #[track_caller]
@@ -114,7 +118,8 @@ fn rooms_depend_only_on_the_rooms_below_them() {
             continue;
         };
         for (dependency, _) in dependencies(&package) {
-            if allowed.contains_key(dependency.as_str()) && !edges.contains(&dependency.as_str()) && dependency != name {
+            if allowed.contains_key(dependency.as_str()) && !edges.contains(&dependency.as_str()) && dependency != name
+            {
                 wrong.push(format!("{name} -> {dependency}"));
             }
         }
@@ -142,7 +147,10 @@ fn what_one_room_does_no_other_room_does() {
 
 #[test]
 fn every_source_file_says_what_it_is_for() {
-    let wrong = files(&[".rs"]).into_iter().filter(|(path, text)| !is_generated(path) && !text.starts_with("//! ")).map(|(path, _)| path);
+    let wrong = files(&[".rs"])
+        .into_iter()
+        .filter(|(path, text)| !is_generated(path) && !text.starts_with("//! "))
+        .map(|(path, _)| path);
     nothing(wrong.collect(), "a file does not open with `//!`");
 }
 
@@ -156,8 +164,16 @@ fn sql_reads_time_through_one_function() {
         }
         for (number, line) in text.lines().enumerate() {
             let code = line.split("//").next().unwrap_or(line).split("--").next().unwrap_or(line).to_lowercase();
-            let foreign = ["clock_timestamp", "current_timestamp", "statement_timestamp", "transaction_timestamp", "localtimestamp"];
-            let bare = code.match_indices("now()").any(|(at, _)| !code[..at].ends_with(['.', '_', ':']) && !code[..at].ends_with("fn "));
+            let foreign = [
+                "clock_timestamp",
+                "current_timestamp",
+                "statement_timestamp",
+                "transaction_timestamp",
+                "localtimestamp",
+            ];
+            let bare = code
+                .match_indices("now()")
+                .any(|(at, _)| !code[..at].ends_with(['.', '_', ':']) && !code[..at].ends_with("fn "));
             if bare || foreign.iter().any(|word| code.contains(word)) {
                 wrong.push(format!("{path}:{}: {}", number + 1, line.trim()));
             }
@@ -175,7 +191,15 @@ fn only_the_mains_read_a_clock() {
             continue;
         }
         for (number, line) in without_tests(&text).lines().enumerate() {
-            let clock = ["Timestamp::now()", "SystemTime::now()", "Zoned::now()", "UtcDateTime::now", "OffsetDateTime::now", "SystemClock)", "SystemClock,"];
+            let clock = [
+                "Timestamp::now()",
+                "SystemTime::now()",
+                "Zoned::now()",
+                "UtcDateTime::now",
+                "OffsetDateTime::now",
+                "SystemClock)",
+                "SystemClock,",
+            ];
             let code = line.trim_start();
             if !code.starts_with("//") && !code.starts_with("use ") && clock.iter().any(|word| code.contains(word)) {
                 wrong.push(format!("{path}:{}: {}", number + 1, line.trim()));
@@ -205,7 +229,9 @@ fn files_stay_short_enough_to_be_read() {
 
 #[test]
 fn mains_are_small() {
-    let long = files(&["main.rs"]).into_iter().filter(|(path, text)| path.ends_with("src/main.rs") && text.lines().count() > 150);
+    let long = files(&["main.rs"])
+        .into_iter()
+        .filter(|(path, text)| path.ends_with("src/main.rs") && text.lines().count() > 150);
     nothing(long.map(|(path, _)| path).collect(), "a main does more than compose");
 }
 

@@ -1,6 +1,9 @@
 //! The command line: every verb, in the order in which a person meets them.
 
-use clap::{Parser, Subcommand, builder::styling::{AnsiColor, Styles}};
+use clap::{
+    Parser, Subcommand,
+    builder::styling::{AnsiColor, Styles},
+};
 
 use crate::{command, exit::EXIT_CODES, output::Format};
 
@@ -89,7 +92,8 @@ mod tests {
     }
 
     fn collect(command: clap::Command, path: String, pages: &mut Vec<String>) {
-        let path = if path.is_empty() { command.get_name().to_owned() } else { format!("{path} {}", command.get_name()) };
+        let path =
+            if path.is_empty() { command.get_name().to_owned() } else { format!("{path} {}", command.get_name()) };
         let mut shown = command.clone().bin_name(path.clone()).term_width(100);
         let text = shown.render_long_help().to_string();
         let clean: Vec<&str> = text.lines().map(str::trim_end).collect();

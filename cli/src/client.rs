@@ -79,17 +79,23 @@ impl Client {
             (Some(url), _) => (url.clone(), read_ca(target.ca.as_deref(), file.as_ref())?),
             (None, Some(file)) => (file.url.clone(), read_ca(target.ca.as_deref(), Some(file))?),
             (None, None) => {
-                let message = format!("no control plane is known: {} is not there", data_dir::client_file(&data).display());
+                let message =
+                    format!("no control plane is known: {} is not there", data_dir::client_file(&data).display());
                 return Err(Failure::new(Exit::Unreachable, message)
                     .hint("start one with `better-compute up --fleet DIR`, name its data directory with --data, or set BETTER_COMPUTE_URL, BETTER_COMPUTE_CA and BETTER_COMPUTE_TOKEN"));
             }
         };
         let token = token.ok_or_else(|| {
-            Failure::new(Exit::Refused, "no API token").hint("set BETTER_COMPUTE_TOKEN; `better-compute token api create` makes one")
+            Failure::new(Exit::Refused, "no API token")
+                .hint("set BETTER_COMPUTE_TOKEN; `better-compute token api create` makes one")
         })?;
-        let mut builder = reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).timeout(Duration::from_secs(60)).no_proxy();
+        let mut builder = reqwest::Client::builder()
+            .connect_timeout(Duration::from_secs(5))
+            .timeout(Duration::from_secs(60))
+            .no_proxy();
         if let Some(pem) = ca {
-            let certificates = Certificate::from_pem_bundle(pem.as_bytes()).during("cannot read the certificates of the control plane")?;
+            let certificates = Certificate::from_pem_bundle(pem.as_bytes())
+                .during("cannot read the certificates of the control plane")?;
             builder = builder.tls_certs_only(certificates);
         }
         let http = builder.build().during("cannot prepare the connection to the control plane")?;
@@ -108,7 +114,9 @@ impl Client {
     /// One [`Failure`] per kind of trouble: nothing answers, a stranger answers, refused, and what the API says.
     pub async fn call(&self, method: &str, input: &Value) -> Result<Value, Failure> {
         let Some((group, name)) = method.split_once('.') else {
-            return Err(Failure::usage(format!("{method:?} is not a method; write GROUP.METHOD, for example nodes.list")));
+            return Err(Failure::usage(format!(
+                "{method:?} is not a method; write GROUP.METHOD, for example nodes.list"
+            )));
         };
         let address = format!("{}/api/compute/{group}/{name}", self.url);
         let sent = self.http.post(address).bearer_auth(&self.token).json(input).send().await;
@@ -116,7 +124,8 @@ impl Client {
         let status = answer.status();
         let body = answer.bytes().await.map_err(|error| self.explain(&error))?;
         if status.is_success() {
-            return serde_json::from_slice(&body).during(format!("{} answered {method} with something that is not JSON", self.url));
+            return serde_json::from_slice(&body)
+                .during(format!("{} answered {method} with something that is not JSON", self.url));
         }
         Err(match serde_json::from_slice::<ErrorBody>(&body) {
             Ok(ErrorBody { error }) => error.into_failure(method),
@@ -135,13 +144,17 @@ impl Client {
         let root = texts.last().cloned().unwrap_or_default();
         let certificate = texts.iter().any(|text| text.contains("certificate") || text.contains("UnknownIssuer"));
         if certificate {
-            return Failure::new(Exit::Refused, format!("the server at {} is not the one this client trusts: {root}", self.url))
-                .hint("its certificate must come from the CA in client.json or BETTER_COMPUTE_CA");
+            return Failure::new(
+                Exit::Refused,
+                format!("the server at {} is not the one this client trusts: {root}", self.url),
+            )
+            .hint("its certificate must come from the CA in client.json or BETTER_COMPUTE_CA");
         }
         if error.is_timeout() {
             return Failure::new(Exit::Unreachable, format!("{} did not answer in time", self.url));
         }
-        Failure::new(Exit::Unreachable, format!("nothing answers at {}: {root}", self.url)).hint("is `better-compute up` running?")
+        Failure::new(Exit::Unreachable, format!("nothing answers at {}: {root}", self.url))
+            .hint("is `better-compute up` running?")
     }
 }
 
@@ -156,7 +169,8 @@ impl ApiError {
         for field in &self.fields {
             match (field.get("name").and_then(Value::as_str), field.get("message").and_then(Value::as_str)) {
                 (Some(name), Some(text)) => message.push_str(&format!("\n  {name}: {text}")),
-                _ => message.push_str(&format!("\n  {}", field.as_str().map_or_else(|| field.to_string(), str::to_owned))),
+                _ => message
+                    .push_str(&format!("\n  {}", field.as_str().map_or_else(|| field.to_string(), str::to_owned))),
             }
         }
         let hint = match self.why {
@@ -164,7 +178,10 @@ impl ApiError {
             Some(Value::Null) | None => None,
             Some(other) => Some(other.to_string()),
         };
-        let request = self.request_id.filter(|_| self.code == "INTERNAL").map(|id| format!("the control plane's log has more under {id}"));
+        let request = self
+            .request_id
+            .filter(|_| self.code == "INTERNAL")
+            .map(|id| format!("the control plane's log has more under {id}"));
         Failure { exit, message, hint: hint.or(request) }
     }
 }
@@ -190,13 +207,17 @@ mod tests {
 
     #[test]
     fn an_answer_without_permission_is_a_refusal() {
-        let failure = failure(r#"{"error":{"code":"ACCESS_DENIED","message":"the token may not do this","why":"it lacks nodes:write","fields":[],"requestId":"req_1"}}"#);
+        let failure = failure(
+            r#"{"error":{"code":"ACCESS_DENIED","message":"the token may not do this","why":"it lacks nodes:write","fields":[],"requestId":"req_1"}}"#,
+        );
         assert_eq!((failure.exit, failure.hint.as_deref()), (Exit::Refused, Some("it lacks nodes:write")));
     }
 
     #[test]
     fn fields_at_fault_are_named() {
-        let failure = failure(r#"{"error":{"code":"INVALID_INPUT","message":"the input is not valid","fields":[{"name":"uses","message":"at least 1"}]}}"#);
+        let failure = failure(
+            r#"{"error":{"code":"INVALID_INPUT","message":"the input is not valid","fields":[{"name":"uses","message":"at least 1"}]}}"#,
+        );
         assert_eq!(failure.message, "nodes.get: the input is not valid (INVALID_INPUT)\n  uses: at least 1");
         assert_eq!(failure.exit, Exit::Failed);
     }

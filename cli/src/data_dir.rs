@@ -45,18 +45,27 @@ impl DataDir {
         let what = || format!("cannot use the data directory {}", path.display());
         DirBuilder::new().recursive(true).mode(0o755).create(path).during(what())?;
         let path = path.canonicalize().during(what())?;
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(path.join("lock"));
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(path.join("lock"));
         let mut lock = match Flock::lock(file.during(what())?, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => lock,
             Err((mut file, _)) => {
                 let mut holder = String::new();
                 file.read_to_string(&mut holder).ok();
-                let holder = if holder.trim().is_empty() { "another process".to_owned() } else { format!("process {}", holder.trim()) };
+                let holder = if holder.trim().is_empty() {
+                    "another process".to_owned()
+                } else {
+                    format!("process {}", holder.trim())
+                };
                 let message = format!("the data directory {} is in use by {holder}", path.display());
-                return Err(Failure::failed(message).hint("stop it first, or give this one a directory of its own with --data DIR"));
+                return Err(Failure::failed(message)
+                    .hint("stop it first, or give this one a directory of its own with --data DIR"));
             }
         };
-        lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| write!(lock, "{}", std::process::id())).during(what())?;
+        lock.set_len(0)
+            .and_then(|()| lock.rewind())
+            .and_then(|()| write!(lock, "{}", std::process::id()))
+            .during(what())?;
         Ok(Self { path, _lock: lock })
     }
 

@@ -20,12 +20,22 @@ fn every_mistake_is_reported_at_once_with_its_place_and_help() {
     let dir = repo.dir().display().to_string();
     let said = Cli::offline().run(&["check", &dir]);
     assert_eq!(said.code, 3, "{}{}", said.out, said.err);
-    assert!(said.out.contains("pools/h100.kdl:3:") && said.out.contains("profiles/base.kdl:5:") && said.out.contains("2 errors"), "{}", said.out);
+    assert!(
+        said.out.contains("pools/h100.kdl:3:")
+            && said.out.contains("profiles/base.kdl:5:")
+            && said.out.contains("2 errors"),
+        "{}",
+        said.out
+    );
 
     for format in ["json", "github", "sarif"] {
         let said = Cli::offline().run(&["check", &dir, "--format", format]);
         assert_eq!(said.code, 3);
-        assert!(said.out.contains("pools/h100.kdl") && said.out.contains("profiles/base.kdl"), "{format}: {}", said.out);
+        assert!(
+            said.out.contains("pools/h100.kdl") && said.out.contains("profiles/base.kdl"),
+            "{format}: {}",
+            said.out
+        );
     }
 }
 
@@ -59,7 +69,12 @@ fn a_plan_between_two_commits_needs_no_control_plane() {
 fn a_value_is_explained_by_its_place_and_layer() {
     let dir = repo::examples().display().to_string();
     let said = Cli::offline().ok(&["explain", "node/fra1-r12-u04", "host.sysctl.net.core.somaxconn", "--dir", &dir]);
-    assert!(said.contains("profile/gpu-host") && said.contains("profiles/gpu-host.kdl:") && said.contains("profiles/base.kdl:"), "{said}");
+    assert!(
+        said.contains("profile/gpu-host")
+            && said.contains("profiles/gpu-host.kdl:")
+            && said.contains("profiles/base.kdl:"),
+        "{said}"
+    );
     assert!(Cli::offline().ok(&["explain", "BC0203"]).starts_with("# BC0203"));
     assert_eq!(Cli::offline().run(&["explain", "BC9999"]).code, 2);
 }
@@ -83,7 +98,10 @@ fn what_is_running_can_be_listed_and_held() {
     for kind in ["nodes", "pools", "sites", "plans", "joins", "tokens"] {
         let text = cli.ok(&["get", kind]);
         assert!(text.lines().count() >= 2, "{kind}: {text}");
-        assert!(cli.json(&["get", kind, "--format", "json"])[kind].as_array().is_some_and(|items| !items.is_empty()), "{kind}");
+        assert!(
+            cli.json(&["get", kind, "--format", "json"])[kind].as_array().is_some_and(|items| !items.is_empty()),
+            "{kind}"
+        );
     }
     let plan = cli.ok(&["plan", "--live"]);
     assert!(plan.contains("applied"), "{plan}");
@@ -101,7 +119,10 @@ fn keys_and_tokens_are_for_their_owner_only() {
     let repo = Repo::of_examples(&world, "fleet");
     let up = Up::start(&world, "up", repo.dir());
     for path in ["client.json", "keys/secret", "keys/control-plane.sealed"] {
-        let mode = fs::metadata(up.data().join(path)).unwrap_or_else(|error| unreachable!("{path}: {error}")).permissions().mode();
+        let mode = fs::metadata(up.data().join(path))
+            .unwrap_or_else(|error| unreachable!("{path}: {error}"))
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600, "{path}");
     }
 }

@@ -16,7 +16,8 @@ fn a_wrong_token_and_a_wrong_pin_are_refused_with_a_reason() {
     up.wait_applied(&repo.head());
 
     let node = Node::new(&world, "stranger");
-    let (code, words) = node.join(&up.gateway_url(), &up.pin(), "bcjt_01m8krxsdweczrwqpdf04takqq.bm90LWEtdG9rZW4tYXQtYWxs");
+    let (code, words) =
+        node.join(&up.gateway_url(), &up.pin(), "bcjt_01m8krxsdweczrwqpdf04takqq.bm90LWEtdG9rZW4tYXQtYWxs");
     assert_ne!(code, 0, "{words}");
     assert!(words.contains("token"), "{words}");
 
@@ -54,7 +55,8 @@ fn an_expired_or_revoked_token_lets_nobody_in() {
     let up = Up::start(&world, "up", repo.dir());
     up.wait_applied(&repo.head());
     let token = up.token("h100", 1);
-    let id = up.cli().json(&["token", "list", "--format", "json"])["tokens"][0]["id"].as_str().expect("an id").to_owned();
+    let id =
+        up.cli().json(&["token", "list", "--format", "json"])["tokens"][0]["id"].as_str().expect("an id").to_owned();
     let _ = up.cli().ok(&["token", "revoke", &id]);
     let (code, words) = Node::new(&world, "late").join(&up.gateway_url(), &up.pin(), &token);
     assert_ne!(code, 0);
@@ -103,7 +105,9 @@ fn a_node_that_claims_another_ones_id_gets_no_session() {
 
     // The thief keeps its own key and certificate and says that it is the first machine.
     let path = |node: &Node| node.state().join("identity.json");
-    let read = |node: &Node| serde_json::from_slice::<serde_json::Value>(&fs::read(path(node)).expect("an identity")).expect("JSON");
+    let read = |node: &Node| {
+        serde_json::from_slice::<serde_json::Value>(&fs::read(path(node)).expect("an identity")).expect("JSON")
+    };
     let (mine, mut forged) = (read(&first), read(&thief));
     assert_ne!(forged["identity"]["nodeId"], mine["identity"]["nodeId"]);
     forged["identity"]["nodeId"] = mine["identity"]["nodeId"].clone();

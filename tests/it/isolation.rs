@@ -22,7 +22,18 @@ fn a_second_control_plane_in_the_same_directory_is_refused() {
     let repo = Repo::of_examples(&world, "fleet");
     let mut up = Up::start(&world, "up", repo.dir());
     let data = up.data().display().to_string();
-    let said = up.cli().run(&["up", "--dev", "--fleet", &repo.dir().display().to_string(), "--data", &data, "--listen-api", "127.0.0.1:0", "--listen-gateway", "127.0.0.1:0"]);
+    let said = up.cli().run(&[
+        "up",
+        "--dev",
+        "--fleet",
+        &repo.dir().display().to_string(),
+        "--data",
+        &data,
+        "--listen-api",
+        "127.0.0.1:0",
+        "--listen-gateway",
+        "127.0.0.1:0",
+    ]);
     assert_eq!(said.code, 1, "{}", said.err);
     assert!(said.err.contains("in use by process") && said.err.contains("hint:"), "{}", said.err);
     assert!(up.process.ended().is_none());
@@ -40,7 +51,10 @@ fn a_control_plane_that_is_told_to_stop_leaves_no_process_and_no_file_elsewhere(
     let data = up.data().display().to_string();
     let left: Vec<_> = process::mentioning(&data);
     assert!(left.is_empty(), "{left:?}");
-    let mut names: Vec<String> = fs::read_dir(world.path(".")).expect("the world").map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> = fs::read_dir(world.path("."))
+        .expect("the world")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
     names.sort();
     assert_eq!(names, ["fleet", "one", "up", "up.log"]);
 }

@@ -4,7 +4,9 @@ use tests::{Node, Repo, Up, World, until};
 
 /// A profile on top of the one that the pool has, with a sysctl and a file.
 pub(crate) fn change(repo: &Repo, ratio: u32) -> String {
-    let profile = format!("profile \"extra\" {{\n  extends \"h100-host\"\n  sysctl {{ vm.dirty_ratio {ratio}; }}\n  file \"/etc/extra.conf\" mode=\"0640\" {{ content \"ratio = {ratio}\\n\"; }}\n}}\n");
+    let profile = format!(
+        "profile \"extra\" {{\n  extends \"h100-host\"\n  sysctl {{ vm.dirty_ratio {ratio}; }}\n  file \"/etc/extra.conf\" mode=\"0640\" {{ content \"ratio = {ratio}\\n\"; }}\n}}\n"
+    );
     repo.write("profiles/extra.kdl", profile);
     repo.write("pools/h100.kdl", repo.read("pools/h100.kdl").replace("profile \"h100-host\"", "profile \"extra\""));
     repo.commit(&format!("ratio {ratio}"))
@@ -20,7 +22,8 @@ fn a_commit_reaches_three_machines_and_a_broken_one_changes_nothing() {
     let world = World::new();
     let repo = Repo::of_examples(&world, "fleet");
     let up = Up::start(&world, "up", repo.dir());
-    let nodes: Vec<Node> = ["one", "two", "three"].iter().map(|name| Node::running(&world, name, &up, "h100")).collect();
+    let nodes: Vec<Node> =
+        ["one", "two", "three"].iter().map(|name| Node::running(&world, name, &up, "h100")).collect();
     up.wait_converged(&repo.head(), 3);
     let generations = || up.nodes().iter().map(|node| node["generation"].as_u64().unwrap_or(0)).collect::<Vec<_>>();
     assert_eq!(generations(), [1, 1, 1]);
@@ -32,7 +35,10 @@ fn a_commit_reaches_three_machines_and_a_broken_one_changes_nothing() {
     }
     assert_eq!(generations(), [2, 2, 2]);
     for node in up.nodes() {
-        assert_eq!((node["generation"].as_u64(), &node["converged"]), (node["observed"].as_u64(), &serde_json::json!(true)));
+        assert_eq!(
+            (node["generation"].as_u64(), &node["converged"]),
+            (node["observed"].as_u64(), &serde_json::json!(true))
+        );
     }
 
     repo.replace("profiles/extra.kdl", "sysctl {", "sysclt {");
@@ -71,7 +77,10 @@ fn a_commit_that_changes_no_machine_moves_no_generation() {
     let up = Up::start(&world, "up", repo.dir());
     let _node = Node::running(&world, "one", &up, "h100");
     up.wait_converged(&repo.head(), 1);
-    repo.write("profiles/base.kdl", format!("// A comment moves lines and nothing else.\n\n{}", repo.read("profiles/base.kdl")));
+    repo.write(
+        "profiles/base.kdl",
+        format!("// A comment moves lines and nothing else.\n\n{}", repo.read("profiles/base.kdl")),
+    );
     up.wait_converged(&repo.commit("a comment"), 1);
     assert_eq!(up.nodes()[0]["generation"], 1);
 }

@@ -15,29 +15,80 @@ fn a_gateway_apart_forwards_what_needs_authority() {
     let keys = world.path("keys");
     let cli = Cli::offline();
     let path = |name: &str| world.path(name).display().to_string();
-    let _ = cli.ok(&["keys", "init", "--keys", &keys.display().to_string(), "--trust-domain", "acme.example", "--dev", "--database", &database]);
-    let _ = cli.ok(&["keys", "gateway", "--keys", &keys.display().to_string(), "--out", &path("gateway-keys"), "--name", "127.0.0.1"]);
+    let _ = cli.ok(&[
+        "keys",
+        "init",
+        "--keys",
+        &keys.display().to_string(),
+        "--trust-domain",
+        "acme.example",
+        "--dev",
+        "--database",
+        &database,
+    ]);
+    let _ = cli.ok(&[
+        "keys",
+        "gateway",
+        "--keys",
+        &keys.display().to_string(),
+        "--out",
+        &path("gateway-keys"),
+        "--name",
+        "127.0.0.1",
+    ]);
     let ports = free_ports();
     let [api, internal, gateway] = ports.map(|port| format!("127.0.0.1:{port}"));
 
     let fleet = repo.dir().display().to_string();
     let url = format!("https://{gateway}");
     let control = cli.command(&[
-        "serve", "--roles", "api,source,controllers,scheduler,sinks", "--keys", &keys.display().to_string(), "--database", &database, "--fleet", &fleet,
-        "--data", &path("served"), "--listen-api", &api, "--listen-internal", &internal, "--gateway", &url, "--client", &path("served/client.json"),
+        "serve",
+        "--roles",
+        "api,source,controllers,scheduler,sinks",
+        "--keys",
+        &keys.display().to_string(),
+        "--database",
+        &database,
+        "--fleet",
+        &fleet,
+        "--data",
+        &path("served"),
+        "--listen-api",
+        &api,
+        "--listen-internal",
+        &internal,
+        "--gateway",
+        &url,
+        "--client",
+        &path("served/client.json"),
     ]);
     fs::create_dir_all(world.path("served")).expect("a directory");
     let mut control = Process::start("control plane", control, &world.path("control.log"));
-    let edge = cli.command(&["serve", "--roles", "gateway", "--keys", &path("gateway-keys"), "--database", &database, "--listen-gateway", &gateway, "--authority", &internal]);
+    let edge = cli.command(&[
+        "serve",
+        "--roles",
+        "gateway",
+        "--keys",
+        &path("gateway-keys"),
+        "--database",
+        &database,
+        "--listen-gateway",
+        &gateway,
+        "--authority",
+        &internal,
+    ]);
     let mut edge = Process::start("gateway", edge, &world.path("edge.log"));
 
     let served = Cli::of(&world.path("served"));
     until("the served API answers", || served.run(&["status", "--format", "json"]).code == 0);
-    let client: Value = serde_json::from_slice(&fs::read(world.path("served/client.json")).expect("client.json")).expect("JSON");
+    let client: Value =
+        serde_json::from_slice(&fs::read(world.path("served/client.json")).expect("client.json")).expect("JSON");
     assert_eq!(served.run(&["status", "--wait", "applied", "--timeout", "60s"]).code, 0);
     let token = served.ok(&["token", "create", "--quiet", "--pool", "h100"]);
     let mut node = Node::new(&world, "one");
-    until("the gateway forwards a join", || node.join(&url, client["pin"].as_str().unwrap_or_default(), token.trim()).0 == 0);
+    until("the gateway forwards a join", || {
+        node.join(&url, client["pin"].as_str().unwrap_or_default(), token.trim()).0 == 0
+    });
     node.run(&[]);
     let said = served.run(&["status", "--wait", "converged", "--nodes", "1", "--timeout", "90s"]);
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);

@@ -8,7 +8,8 @@ use crate::journey::change;
 fn an_empty_repository_is_a_state_and_its_first_commit_is_applied() {
     let world = World::new();
     let repo = Repo::empty(&world, "fleet");
-    let up = Up::start_with(&world, "up", &repo.dir().display().to_string(), &["--dev", "--trust-domain", "acme.example"]);
+    let up =
+        Up::start_with(&world, "up", &repo.dir().display().to_string(), &["--dev", "--trust-domain", "acme.example"]);
     up.wait_source("repository-empty");
     let examples = Repo::of_examples(&world, "examples");
     repo.git(&["pull", "--quiet", &examples.dir().display().to_string(), "main"]);
@@ -19,7 +20,12 @@ fn an_empty_repository_is_a_state_and_its_first_commit_is_applied() {
 fn a_deleted_branch_changes_nothing() {
     let world = World::new();
     let repo = Repo::of_examples(&world, "fleet");
-    let up = Up::start_with(&world, "up", &format!("{}#release", repo.dir().display()), &["--dev", "--trust-domain", "acme.example"]);
+    let up = Up::start_with(
+        &world,
+        "up",
+        &format!("{}#release", repo.dir().display()),
+        &["--dev", "--trust-domain", "acme.example"],
+    );
     up.wait_source("branch-missing");
     repo.git(&["branch", "release"]);
     up.wait_applied(&repo.head());
@@ -54,7 +60,12 @@ fn a_pool_whose_document_is_gone_is_retained_and_one_that_is_removed_goes() {
     up.wait_applied(&repo.head());
     let pools = || {
         let answer = up.cli().json(&["get", "pools", "--format", "json"]);
-        answer["pools"].as_array().into_iter().flatten().map(|pool| pool["name"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+        answer["pools"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|pool| pool["name"].as_str().unwrap_or_default().to_owned())
+            .collect::<Vec<_>>()
     };
     repo.remove("pools/l40s.kdl");
     up.wait_applied(&repo.commit("absent"));
@@ -89,7 +100,10 @@ fn every_kind_of_bad_input_is_a_positioned_error_and_the_process_lives() {
         up.wait_refused(&commit);
         let source = up.wait_source("fleet-invalid");
         let findings = source["diagnostics"]["report"]["diagnostics"].as_array().cloned().unwrap_or_default();
-        assert!(findings.iter().any(|finding| finding["file"] == path && finding["severity"] == "error"), "{path}: {findings:?}");
+        assert!(
+            findings.iter().any(|finding| finding["file"] == path && finding["severity"] == "error"),
+            "{path}: {findings:?}"
+        );
         assert_eq!(source["applied"]["commit"], good.as_str());
         repo.remove(path);
         good = repo.commit("without it");

@@ -77,6 +77,7 @@ impl Cli {
     #[track_caller]
     pub fn json(&self, arguments: &[&str]) -> Value {
         let out = self.ok(arguments);
-        serde_json::from_str(&out).unwrap_or_else(|error| unreachable!("better-compute {arguments:?} printed no JSON ({error}):\n{out}"))
+        serde_json::from_str(&out)
+            .unwrap_or_else(|error| unreachable!("better-compute {arguments:?} printed no JSON ({error}):\n{out}"))
     }
 }

@@ -39,7 +39,11 @@ pub fn command(name: &str) -> Command {
     let mut command = Command::new(binary(name));
     for (key, _) in std::env::vars_os() {
         let text = key.to_string_lossy();
-        if text.starts_with("BETTER_COMPUTE_") || text.starts_with("BCD_") || text.starts_with("GIT_") || text == "DATABASE_URL" {
+        if text.starts_with("BETTER_COMPUTE_")
+            || text.starts_with("BCD_")
+            || text.starts_with("GIT_")
+            || text == "DATABASE_URL"
+        {
             command.env_remove(&key);
         }
     }
@@ -192,7 +196,8 @@ pub fn mentioning(text: &str) -> Vec<(Pid, String)> {
 /// When it cannot be started.
 pub fn output(mut command: Command) -> (i32, String, String) {
     let program = command.get_program().to_owned();
-    let done = command.output().unwrap_or_else(|error| unreachable!("{} does not start: {error}", OsStr::display(&program)));
+    let done =
+        command.output().unwrap_or_else(|error| unreachable!("{} does not start: {error}", OsStr::display(&program)));
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     (done.status.code().unwrap_or(-1), text(done.stdout), text(done.stderr))
 }

@@ -116,8 +116,7 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
 
 fn pump(mut from: TcpStream, mut to: TcpStream, state: &State) {
     let mut buffer = [0; 16 * 1024];
-    loop {
-        let Ok(count @ 1..) = from.read(&mut buffer) else { break };
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
         while state.frozen.load(Ordering::SeqCst) && !state.ended.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(5));
         }

@@ -125,7 +125,17 @@ impl Up {
     /// Waits until a commit is applied and at least `nodes` machines, and all there are, have converged on it.
     pub fn wait_converged(&self, commit: &str, nodes: u32) {
         let nodes = nodes.to_string();
-        let said = self.cli().run(&["status", "--wait", "converged", "--commit", commit, "--nodes", &nodes, "--timeout", "90s"]);
+        let said = self.cli().run(&[
+            "status",
+            "--wait",
+            "converged",
+            "--commit",
+            commit,
+            "--nodes",
+            &nodes,
+            "--timeout",
+            "90s",
+        ]);
         assert_eq!(said.code, 0, "{}{}", said.out, said.err);
     }
 
@@ -145,8 +155,9 @@ impl Up {
     #[track_caller]
     pub fn wait_source(&self, state: &str) -> Value {
         until_some(&format!("the source is {state}"), || {
-            let source = self.status()["sources"][0].take();
-            (source["state"] == state).then_some(source)
+            let status = self.status();
+            let source = status.pointer("/sources/0")?;
+            (source["state"] == state).then(|| source.clone())
         })
     }
 
@@ -171,7 +182,14 @@ impl Up {
     }
 }
 
-fn spawn(name: &str, data: &Path, fleet: &str, arguments: &[String], log: &Path, [api, gateway]: [String; 2]) -> Process {
+fn spawn(
+    name: &str,
+    data: &Path,
+    fleet: &str,
+    arguments: &[String],
+    log: &Path,
+    [api, gateway]: [String; 2],
+) -> Process {
     let mut command = process::command("better-compute");
     command
         .args(["up", "--fleet", fleet, "--listen-api", &api, "--listen-gateway", &gateway])
@@ -182,7 +200,10 @@ fn spawn(name: &str, data: &Path, fleet: &str, arguments: &[String], log: &Path,
 }
 
 fn socket(url: &str) -> SocketAddr {
-    url.trim_start_matches("https://").trim_end_matches('/').parse().unwrap_or_else(|_| unreachable!("{url} holds no socket address"))
+    url.trim_start_matches("https://")
+        .trim_end_matches('/')
+        .parse()
+        .unwrap_or_else(|_| unreachable!("{url} holds no socket address"))
 }
 
 /// Makes another, empty database on the PostgreSQL that a control plane runs, and answers its URL.

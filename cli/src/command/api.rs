@@ -57,7 +57,8 @@ fn input(words: &[String]) -> Result<Value, Failure> {
             .ok_or_else(|| Failure::usage(format!("{word:?} is not an input; write key=value, or key:=json")))?;
         let (key, value) = match key.strip_suffix(':') {
             Some(key) => {
-                let parsed = serde_json::from_str(value).map_err(|error| Failure::usage(format!("{key}: {value:?} is not JSON: {error}")))?;
+                let parsed = serde_json::from_str(value)
+                    .map_err(|error| Failure::usage(format!("{key}: {value:?} is not JSON: {error}")))?;
                 (key, parsed)
             }
             None => (key, Value::from(value)),

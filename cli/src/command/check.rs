@@ -92,6 +92,11 @@ fn summary(fleet: &Fleet) -> String {
         (fleet.rollouts.len(), "rollout"),
         (fleet.nodes.len(), "declared node"),
     ];
-    let words: Vec<String> = counts.iter().filter(|(number, _)| *number > 0).map(|(number, word)| count(*number as u64, word)).collect();
-    format!("fleet {}: {}", fleet.document.name, if words.is_empty() { "nothing in it".to_owned() } else { words.join(", ") })
+    let words: Vec<String> =
+        counts.iter().filter(|(number, _)| *number > 0).map(|(number, word)| count(*number as u64, word)).collect();
+    format!(
+        "fleet {}: {}",
+        fleet.document.name,
+        if words.is_empty() { "nothing in it".to_owned() } else { words.join(", ") }
+    )
 }

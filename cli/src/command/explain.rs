@@ -61,7 +61,8 @@ impl Explain {
         })?;
         let entry = codes::ALL.iter().find(|entry| entry.code == code).expect("a code that parses is in the registry");
         if output.is_json() {
-            output.json(&json!({ "code": code, "severity": entry.severity, "title": entry.title, "page": entry.page }))?;
+            output
+                .json(&json!({ "code": code, "severity": entry.severity, "title": entry.title, "page": entry.page }))?;
         } else {
             output.line(entry.page.trim_end())?;
         }
@@ -71,7 +72,8 @@ impl Explain {
     fn machine(&self, output: &Output) -> Result<Exit, Failure> {
         let object: ObjectRef = self.subject.parse().map_err(|error| Failure::usage(format!("{error}")))?;
         if object.kind != Kind::Node {
-            return Err(Failure::usage(format!("only machines can be explained, and {object} is not one")).hint("write node/NAME"));
+            return Err(Failure::usage(format!("only machines can be explained, and {object} is not one"))
+                .hint("write node/NAME"));
         }
         let root = tree::root(self.dir.as_deref())?;
         let loaded = fleet::load(&tree::read(&root)?);
@@ -100,7 +102,10 @@ impl Explain {
 fn table(values: &[Provenance]) -> Table {
     let mut table = Table::new(&["path", "value", "from", "where", "instead of"]);
     for value in values {
-        let place = value.template.as_ref().map_or_else(|| value.at.to_string(), |template| format!("{} via {template}", value.at));
+        let place = value
+            .template
+            .as_ref()
+            .map_or_else(|| value.at.to_string(), |template| format!("{} via {template}", value.at));
         let beaten: Vec<String> = value.beaten.iter().map(ToString::to_string).collect();
         table.row([
             value.path.as_str().into(),

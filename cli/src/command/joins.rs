@@ -85,7 +85,9 @@ pub fn show(detail: &Value, output: &Output) -> Result<(), Failure> {
         output.line(format!("claims:\n{}", get::indented(claims)))?;
     }
     if let Some(lines) = detail.get("admit").and_then(Value::as_str) {
-        output.line(format!("\nThis document would admit the machine; commit it, for example as nodes/NAME.kdl:\n\n{lines}"))?;
+        output.line(format!(
+            "\nThis document would admit the machine; commit it, for example as nodes/NAME.kdl:\n\n{lines}"
+        ))?;
     }
     Ok(())
 }

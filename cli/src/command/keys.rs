@@ -70,14 +70,22 @@ impl Keys {
     /// When there are keys already, or something cannot be written.
     pub async fn run(&self, clock: &SharedClock) -> Result<Exit, Failure> {
         match &self.verb {
-            Verb::Init { keys, trust_domain, dev, database } => init(&KeyDir::at(keys), trust_domain, *dev, database, clock).await?,
+            Verb::Init { keys, trust_domain, dev, database } => {
+                init(&KeyDir::at(keys), trust_domain, *dev, database, clock).await?
+            }
             Verb::Gateway { keys, out, names } => gateway(&KeyDir::at(keys), &KeyDir::at(out), names, clock)?,
         }
         Ok(Exit::Ok)
     }
 }
 
-async fn init(place: &KeyDir, trust_domain: &str, dev: bool, database: &str, clock: &SharedClock) -> Result<(), Failure> {
+async fn init(
+    place: &KeyDir,
+    trust_domain: &str,
+    dev: bool,
+    database: &str,
+    clock: &SharedClock,
+) -> Result<(), Failure> {
     if place.control_plane()?.is_some() {
         return Err(Failure::failed(format!("{} holds the keys of a control plane already", place.path().display())));
     }
@@ -85,7 +93,8 @@ async fn init(place: &KeyDir, trust_domain: &str, dev: bool, database: &str, clo
     migrate::run(&config).await.during("cannot bring the database up to date")?;
     let db = Db::connect(&config).await.during("cannot connect to the database")?;
     if identity::stored(&db).await?.is_some() {
-        return Err(Failure::failed("the database belongs to a control plane already").hint("a new control plane gets a database of its own"));
+        return Err(Failure::failed("the database belongs to a control plane already")
+            .hint("a new control plane gets a database of its own"));
     }
     let identity = identity::create(&db, place, trust_domain, dev, clock.now()).await?;
     output::plain(&format!(
@@ -98,11 +107,15 @@ async fn init(place: &KeyDir, trust_domain: &str, dev: bool, database: &str, clo
 
 fn gateway(place: &KeyDir, out: &KeyDir, hosts: &[String], clock: &SharedClock) -> Result<(), Failure> {
     let keys = place.control_plane()?.ok_or_else(|| {
-        Failure::failed(format!("{} holds no keys of a control plane", place.path().display())).hint("`better-compute keys init` makes them")
+        Failure::failed(format!("{} holds no keys of a control plane", place.path().display()))
+            .hint("`better-compute keys init` makes them")
     })?;
     let first = hosts.first().map_or("gateway", String::as_str);
-    let label: String = first.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
-    let issued = keys.issue_gateway(label.trim_matches('-'), &names::for_certificate(hosts, &[]), clock.now()).during("cannot make the gateway's certificates")?;
+    let label: String =
+        first.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let issued = keys
+        .issue_gateway(label.trim_matches('-'), &names::for_certificate(hosts, &[]), clock.now())
+        .during("cannot make the gateway's certificates")?;
     out.store_gateway(&issued)?;
     output::plain(&format!("made the keys of the gateway {first} in {}", out.path().display()))
 }

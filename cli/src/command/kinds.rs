@@ -42,8 +42,10 @@ impl Kinds {
     /// When standard output cannot be written.
     pub fn run(&self, output: &Output) -> Result<Exit, Failure> {
         if output.is_json() {
-            let kinds: Vec<Value> =
-                KINDS.iter().map(|(kind, file, says)| json!({ "kind": kind.as_str(), "file": file, "says": says })).collect();
+            let kinds: Vec<Value> = KINDS
+                .iter()
+                .map(|(kind, file, says)| json!({ "kind": kind.as_str(), "file": file, "says": says }))
+                .collect();
             output.json(&json!({ "kinds": kinds }))?;
             return Ok(Exit::Ok);
         }

@@ -36,7 +36,11 @@ impl Migrate {
         let config = DbConfig::from_url(&self.database).map_err(|error| Failure::usage(error.to_string()))?;
         let applied = migrate::run(&config).await.during("cannot bring the database up to date")?;
         let version = migrate::known_version();
-        let text = if applied == 0 { format!("up to date at {version}") } else { format!("applied {}, now at {version}", count(applied as u64, "migration")) };
+        let text = if applied == 0 {
+            format!("up to date at {version}")
+        } else {
+            format!("applied {}, now at {version}", count(applied as u64, "migration"))
+        };
         output::plain(&text)?;
         Ok(Exit::Ok)
     }

@@ -124,7 +124,9 @@ impl Plan {
             None => {
                 let newest = client.call("plans.list", &json!({ "limit": 1 })).await?;
                 let id = newest.pointer("/items/0/id").cloned();
-                id.ok_or_else(|| Failure::failed("the control plane has made no plan yet").hint("`better-compute status` says why"))?
+                id.ok_or_else(|| {
+                    Failure::failed("the control plane has made no plan yet").hint("`better-compute status` says why")
+                })?
             }
         };
         let stored = client.call("plans.get", &json!({ "id": id })).await?;
@@ -165,10 +167,15 @@ impl Plan {
         };
         let mut commit = first.clone();
         for _ in 0..LOOK_BACK {
-            let files = source::read_tree(repo, &commit, folder).map_err(|error| git("cannot read the base", &error))?;
+            let files =
+                source::read_tree(repo, &commit, folder).map_err(|error| git("cannot read the base", &error))?;
             if let Some(fleet) = fleet::load(&files).fleet {
                 if commit != first {
-                    note(format!("note: {} has errors; compared with {}, the last commit before it that has none", short(&first), short(&commit)));
+                    note(format!(
+                        "note: {} has errors; compared with {}, the last commit before it that has none",
+                        short(&first),
+                        short(&commit)
+                    ));
                 }
                 return Ok(Base(Some((commit, fleet))));
             }
@@ -206,7 +213,8 @@ impl Base {
 
 impl End {
     fn of(plan: &plan::Plan) -> Self {
-        let nothing = plan.objects.is_empty() && plan.nodes.is_empty() && plan.targets.is_empty() && plan.holds.is_empty();
+        let nothing =
+            plan.objects.is_empty() && plan.nodes.is_empty() && plan.targets.is_empty() && plan.holds.is_empty();
         if nothing { Self::Nothing } else { Self::Changes }
     }
 }
@@ -235,7 +243,8 @@ fn document(stored: &Value) -> Result<plan::Plan, Failure> {
 }
 
 fn in_words(plan: &plan::Plan, output: &Output) -> String {
-    let options = RenderOptions { colour: output.colour, width: output.width.unwrap_or(100), ..RenderOptions::default() };
+    let options =
+        RenderOptions { colour: output.colour, width: output.width.unwrap_or(100), ..RenderOptions::default() };
     plan::render(plan, options).trim_end().to_owned()
 }
 

@@ -110,7 +110,7 @@ impl Status {
                 }
                 _ => tokio::time::sleep(pause).await,
             }
-            pause = (pause * 2).min(StdDuration::from_millis(500));
+            pause = (pause * 2).min(StdDuration::from_millis(200));
         }
     }
 }

@@ -1,12 +1,7 @@
 //! `token`: what lets machines join, and what lets programs call the API.
 
 use clap::{Args, Subcommand};
-use schema::{
-    clock::SharedClock,
-    id::RequestId,
-    name::Name,
-    time::Duration,
-};
+use schema::{clock::SharedClock, id::RequestId, name::Name, time::Duration};
 use serde_json::{Value, json};
 
 use super::get::{self, Kind};
@@ -174,7 +169,11 @@ impl Create {
 /// The command that makes a machine join with this token.
 fn join_line(made: &Value, client: &Client, token: &str) -> String {
     let local = client.local.as_ref();
-    let gateway = made.pointer("/gateways/0").and_then(Value::as_str).or(local.map(|file| file.gateway.as_str())).unwrap_or("https://GATEWAY:PORT");
+    let gateway = made
+        .pointer("/gateways/0")
+        .and_then(Value::as_str)
+        .or(local.map(|file| file.gateway.as_str()))
+        .unwrap_or("https://GATEWAY:PORT");
     let pin = made.get("pin").and_then(Value::as_str).or(local.map(|file| file.pin.as_str())).unwrap_or("PIN");
     format!("BCD_JOIN_TOKEN={token} bcd join {gateway} --pin {pin} && bcd run")
 }
@@ -213,7 +212,8 @@ fn api_table(answer: &Value) -> Table {
     let mut table = Table::new(&["id", "name", "scopes", "expires"]);
     for item in answer.get("items").and_then(Value::as_array).into_iter().flatten() {
         let text = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or("-").to_owned();
-        let scopes: Vec<&str> = item.get("scopes").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let scopes: Vec<&str> =
+            item.get("scopes").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
         table.row([text("id").into(), text("name").into(), scopes.join(" ").into(), text("expiresAt").into()]);
     }
     table
@@ -231,7 +231,11 @@ impl Common {
     async fn revoke(&self, method: &str, id: &str, clock: &SharedClock) -> Result<Exit, Failure> {
         let output = self.output(clock);
         let answer = self.client()?.call(method, &json!({ "id": id, "idempotencyKey": once() })).await?;
-        if output.is_json() { output.json(&answer)? } else { output.line(format!("revoked {id}"))? }
+        if output.is_json() {
+            output.json(&answer)?
+        } else {
+            output.line(format!("revoked {id}"))?
+        }
         Ok(Exit::Ok)
     }
 }

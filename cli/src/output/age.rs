@@ -16,7 +16,11 @@ pub fn short(duration: Duration) -> String {
 /// How long ago `then` was, or in how long it will be.
 #[must_use]
 pub fn ago(then: Timestamp, now: Timestamp) -> String {
-    if then > now { format!("in {}", short(Duration::between(now, then))) } else { format!("{} ago", short(Duration::between(then, now))) }
+    if then > now {
+        format!("in {}", short(Duration::between(now, then)))
+    } else {
+        format!("{} ago", short(Duration::between(then, now)))
+    }
 }
 
 #[cfg(test)]
@@ -25,7 +29,8 @@ mod tests {
 
     #[test]
     fn ages_use_the_largest_whole_unit() {
-        let shown: Vec<String> = [0, 59, 119, 120, 7_199, 7_200, 172_799, 172_800].map(|n| short(Duration::from_secs(n))).into();
+        let shown: Vec<String> =
+            [0, 59, 119, 120, 7_199, 7_200, 172_799, 172_800].map(|n| short(Duration::from_secs(n))).into();
         assert_eq!(shown, ["0s", "59s", "119s", "2m", "119m", "2h", "47h", "2d"]);
     }
 

@@ -64,7 +64,8 @@ impl Table {
     #[must_use]
     pub fn render(&self, width: Option<usize>, colour: bool) -> String {
         let widths = self.widths(width);
-        let heading: Vec<Cell> = self.heading.iter().map(|title| Cell { text: title.clone(), style: Style::Dim }).collect();
+        let heading: Vec<Cell> =
+            self.heading.iter().map(|title| Cell { text: title.clone(), style: Style::Dim }).collect();
         let lines = std::iter::once(&heading).chain(&self.rows).map(|row| render_row(row, &widths, colour));
         lines.collect::<Vec<_>>().join("\n")
     }

@@ -25,7 +25,11 @@ impl Banner<'_> {
     /// The lines.
     #[must_use]
     pub fn lines(&self) -> String {
-        let named = if self.usual_data { String::new() } else { format!("export BETTER_COMPUTE_DATA={}\n  ", self.data.display()) };
+        let named = if self.usual_data {
+            String::new()
+        } else {
+            format!("export BETTER_COMPUTE_DATA={}\n  ", self.data.display())
+        };
         let dev = if self.dev { "\n  dev        described hardware is admitted; not for production" } else { "" };
         format!(
             "\

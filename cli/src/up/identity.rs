@@ -33,7 +33,13 @@ pub async fn stored(db: &Db) -> Result<Option<ControlPlane>, Failure> {
 ///
 /// # Errors
 /// When the trust domain is none, or something cannot be written.
-pub async fn create(db: &Db, place: &KeyDir, trust_domain: &str, dev: bool, now: Timestamp) -> Result<Identity, Failure> {
+pub async fn create(
+    db: &Db,
+    place: &KeyDir,
+    trust_domain: &str,
+    dev: bool,
+    now: Timestamp,
+) -> Result<Identity, Failure> {
     let keys = match place.control_plane()? {
         Some(keys) => keys,
         None => {
@@ -55,8 +61,11 @@ pub async fn create(db: &Db, place: &KeyDir, trust_domain: &str, dev: bool, now:
 /// When there are none, or they are another control plane's.
 pub fn open(place: &KeyDir, row: &ControlPlane) -> Result<Identity, Failure> {
     let keys = place.control_plane()?.ok_or_else(|| {
-        Failure::failed(format!("the database belongs to a control plane whose keys are not in {}", place.path().display()))
-            .hint("bring its key directory here; nodes believe those keys and no others")
+        Failure::failed(format!(
+            "the database belongs to a control plane whose keys are not in {}",
+            place.path().display()
+        ))
+        .hint("bring its key directory here; nodes believe those keys and no others")
     })?;
     belong_together(keys, row)
 }
@@ -64,7 +73,8 @@ pub fn open(place: &KeyDir, row: &ControlPlane) -> Result<Identity, Failure> {
 fn belong_together(keys: Keys, row: &ControlPlane) -> Result<Identity, Failure> {
     let stored = row.trust_domain.as_deref().unwrap_or_else(|| keys.trust_domain());
     if stored != keys.trust_domain() {
-        let message = format!("the keys are for the trust domain {} and the database is for {stored}", keys.trust_domain());
+        let message =
+            format!("the keys are for the trust domain {} and the database is for {stored}", keys.trust_domain());
         return Err(Failure::failed(message).hint("keys and database of one control plane belong together"));
     }
     let realm = Realm::new(keys.trust_domain(), row.fleet_id.to_string());

@@ -85,7 +85,8 @@ impl KeyDir {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Failure::because(self.what(name), &error)),
             Ok(meta) if meta.mode() & 0o077 != 0 => {
-                return Err(Failure::failed(format!("{} can be read by others", path.display())).hint(format!("chmod 600 {}", path.display())));
+                return Err(Failure::failed(format!("{} can be read by others", path.display()))
+                    .hint(format!("chmod 600 {}", path.display())));
             }
             Ok(_) => {}
         }
@@ -93,11 +94,17 @@ impl KeyDir {
     }
 
     fn secret(&self) -> Result<Vec<u8>, Failure> {
-        self.read(SECRET)?.ok_or_else(|| Failure::failed(format!("the deployment secret {} is not there", self.0.join(SECRET).display())))
+        self.read(SECRET)?.ok_or_else(|| {
+            Failure::failed(format!("the deployment secret {} is not there", self.0.join(SECRET).display()))
+        })
     }
 
     fn make_secret(&self) -> Result<Vec<u8>, Failure> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.0).during(format!("cannot make the directory {}", self.0.display()))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.0)
+            .during(format!("cannot make the directory {}", self.0.display()))?;
         if let Some(secret) = self.read(SECRET)? {
             return Ok(secret);
         }

@@ -29,7 +29,9 @@ pub fn url(by_hand: &[String], listens: SocketAddr) -> String {
 #[must_use]
 pub fn host_name() -> Option<String> {
     let name = nix::unistd::gethostname().ok()?.into_string().ok()?;
-    let fits = !name.is_empty() && name.len() < 250 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.');
+    let fits = !name.is_empty()
+        && name.len() < 250
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.');
     fits.then_some(name)
 }
 

@@ -94,8 +94,13 @@ impl Parts {
     pub fn workers(&mut self, identity: &Identity, authority: &Authority, roles: &[Role]) {
         let registry = Arc::new(Registry::standard());
         for role in roles {
-            let shared = Shared { db: self.db.clone(), realm: identity.realm.clone(), signer: Arc::clone(&authority.signer) as _ };
-            let (registry, config, cancel) = (Arc::clone(&registry), worker::WorkerConfig::new(*role, self.host.clone()), self.cancel.clone());
+            let shared = Shared {
+                db: self.db.clone(),
+                realm: identity.realm.clone(),
+                signer: Arc::clone(&authority.signer) as _,
+            };
+            let (registry, config, cancel) =
+                (Arc::clone(&registry), worker::WorkerConfig::new(*role, self.host.clone()), self.cancel.clone());
             self.spawn(role.as_str(), async move { worker::run(shared, &registry, config, cancel).await });
         }
     }
@@ -122,11 +127,20 @@ impl Parts {
     ///
     /// # Errors
     /// When no internal certificate can be made.
-    pub fn internal(&mut self, listener: TcpListener, identity: &Identity, authority: &Authority) -> Result<(), Failure> {
-        let certificate = identity.keys.issue_internal("control-plane", self.now()).during("cannot make the internal certificate")?;
+    pub fn internal(
+        &mut self,
+        listener: TcpListener,
+        identity: &Identity,
+        authority: &Authority,
+    ) -> Result<(), Failure> {
+        let certificate =
+            identity.keys.issue_internal("control-plane", self.now()).during("cannot make the internal certificate")?;
         let internal = identity.keys.internal_authority();
         let (service, clock, cancel) = (Arc::clone(&authority.joins), Arc::clone(&self.clock), self.cancel.clone());
-        self.spawn("internal", async move { join::serve(service, listener, &certificate, &internal, clock, cancel).await });
+        self.spawn(
+            "internal",
+            async move { join::serve(service, listener, &certificate, &internal, clock, cancel).await },
+        );
         Ok(())
     }
 
@@ -176,7 +190,11 @@ impl Parts {
         Ok(serving)
     }
 
-    fn spawn<E: std::error::Error + 'static>(&mut self, name: &'static str, run: impl Future<Output = Result<(), E>> + Send + 'static) {
+    fn spawn<E: std::error::Error + 'static>(
+        &mut self,
+        name: &'static str,
+        run: impl Future<Output = Result<(), E>> + Send + 'static,
+    ) {
         self.tasks.spawn(async move { (name, run.await.map_err(|error| chain(&error))) });
     }
 
@@ -254,7 +272,9 @@ pub async fn bind(address: SocketAddr, what: &str) -> Result<(TcpListener, Socke
     let failed = |error: std::io::Error| {
         let failure = Failure::because(format!("cannot listen on {address} for the {what}"), &error);
         if error.kind() == std::io::ErrorKind::AddrInUse {
-            return failure.hint(format!("another process has that port; choose one with --listen-{what}, or 127.0.0.1:0 for any free one"));
+            return failure.hint(format!(
+                "another process has that port; choose one with --listen-{what}, or 127.0.0.1:0 for any free one"
+            ));
         }
         failure
     };
@@ -269,7 +289,9 @@ pub async fn bind(address: SocketAddr, what: &str) -> Result<(TcpListener, Socke
 /// When the database does not answer.
 pub async fn api_token(db: &Db, file: &Path, actor: &str) -> Result<String, Failure> {
     let what = "cannot make an API token";
-    if let Some(client) = ClientFile::read(file)? && still_works(db, &client.token).await.during(what)? {
+    if let Some(client) = ClientFile::read(file)?
+        && still_works(db, &client.token).await.during(what)?
+    {
         return Ok(client.token);
     }
     api::tokens::bootstrap(db, "client.json", &["*"], actor).await.during(what)

@@ -13,7 +13,13 @@ const DEV: &str = "bc.local";
 ///
 /// # Errors
 /// When none is named and the fleet cannot be read, unless described hardware is admitted.
-pub async fn choose(named: Option<&str>, dev: bool, config: &SourceConfig, access: &GitAccess, data: &Path) -> Result<String, Failure> {
+pub async fn choose(
+    named: Option<&str>,
+    dev: bool,
+    config: &SourceConfig,
+    access: &GitAccess,
+    data: &Path,
+) -> Result<String, Failure> {
     if let Some(named) = named {
         return Ok(named.to_owned());
     }
@@ -22,14 +28,17 @@ pub async fn choose(named: Option<&str>, dev: bool, config: &SourceConfig, acces
         Err(_) if dev => Ok(DEV.to_owned()),
         Err(failure) => {
             let message = format!("the trust domain is not known yet: {}", failure.message);
-            Err(Failure { message, ..failure }.hint("name it with --trust-domain; every identity of the fleet is made under it, for good"))
+            Err(Failure { message, ..failure }
+                .hint("name it with --trust-domain; every identity of the fleet is made under it, for good"))
         }
     }
 }
 
 async fn from_fleet(config: SourceConfig, access: GitAccess, data: std::path::PathBuf) -> Result<String, Failure> {
     let place = config.to_string();
-    let looked = tokio::task::spawn_blocking(move || source::peek(&config, &access, &data)).await.during("the look at the repository ended early")?;
+    let looked = tokio::task::spawn_blocking(move || source::peek(&config, &access, &data))
+        .await
+        .during("the look at the repository ended early")?;
     let files = looked.during(format!("cannot read {place}"))?;
     let loaded = fleet::load(&files);
     match loaded.fleet {

@@ -11,7 +11,8 @@ use super::github::below;
 #[must_use]
 pub(super) fn log(diagnostics: &[Diagnostic], prefix: &str) -> Value {
     let codes: BTreeSet<Code> = diagnostics.iter().map(|diagnostic| diagnostic.code).collect();
-    let rules: Vec<Value> = codes.iter().map(|code| json!({ "id": code, "shortDescription": { "text": code.entry().title } })).collect();
+    let rules: Vec<Value> =
+        codes.iter().map(|code| json!({ "id": code, "shortDescription": { "text": code.entry().title } })).collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",

@@ -75,7 +75,13 @@ fn plain(item: &Value, pointer: &str) -> Option<String> {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
         Value::Array(items) if items.is_empty() => None,
-        Value::Array(items) => Some(items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => Some(
+            items
+                .iter()
+                .map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned))
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
         other => Some(other.to_string()),
     }
 }
@@ -94,7 +100,9 @@ fn short(item: &Value, pointer: &str) -> Cell {
 fn word(item: &Value, pointer: &str) -> Cell {
     let text = plain(item, pointer).unwrap_or_else(|| "-".to_owned());
     let style = match text.as_str() {
-        "ready" | "adopted" | "connected" | "online" | "applied" | "admitted" | "joined" | "open" | "active" => Style::Good,
+        "ready" | "adopted" | "connected" | "online" | "applied" | "admitted" | "joined" | "open" | "active" => {
+            Style::Good
+        }
         "refused" | "failed" | "lost" | "revoked" | "expired" | "held" => Style::Bad,
         "-" => Style::Dim,
         _ => Style::Attention,
@@ -150,7 +158,9 @@ fn alive(item: &Value) -> Cell {
 
 fn of_total(item: &Value, pointer: &str) -> Cell {
     match (number(item, pointer), number(item, "/total")) {
-        (Some(some), Some(total)) => Cell::from(format!("{some}/{total}")).style(if some == total { Style::Good } else { Style::Attention }),
+        (Some(some), Some(total)) => {
+            Cell::from(format!("{some}/{total}")).style(if some == total { Style::Good } else { Style::Attention })
+        }
         _ => "-".into(),
     }
 }

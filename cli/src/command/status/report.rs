@@ -216,12 +216,25 @@ impl Source {
     fn render(&self, output: &Output) -> String {
         let since = self.since.map_or_else(String::new, |since| format!(", {}", output.ago(since)));
         let style = if self.is_ok() { Style::Good } else { Style::Bad };
-        let mut lines = vec![format!("{} {}", Style::Bold.paint(&printable(&self.place()), output.colour), style.paint(&format!("{}{since}", printable(&self.state)), output.colour))];
-        for (stage, at) in [("remote", &self.remote), ("verified", &self.verified), ("planned", &self.planned), ("applied", &self.applied)] {
-            let shown = at.as_ref().map_or_else(|| "-".to_owned(), |at| format!("{}  {}", short(&at.commit), output.ago(at.at)));
+        let mut lines = vec![format!(
+            "{} {}",
+            Style::Bold.paint(&printable(&self.place()), output.colour),
+            style.paint(&format!("{}{since}", printable(&self.state)), output.colour)
+        )];
+        for (stage, at) in [
+            ("remote", &self.remote),
+            ("verified", &self.verified),
+            ("planned", &self.planned),
+            ("applied", &self.applied),
+        ] {
+            let shown = at
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), |at| format!("{}  {}", short(&at.commit), output.ago(at.at)));
             lines.push(format!("  {stage:<9} {}", printable(&shown)));
         }
-        if !self.is_ok() && let Some(reason) = &self.reason {
+        if !self.is_ok()
+            && let Some(reason) = &self.reason
+        {
             lines.push(format!("\n{}", printable_lines(reason)));
         }
         if let Some(text) = self.diagnostics.as_ref().and_then(|findings| findings.text.as_ref()) {

@@ -48,7 +48,9 @@ impl Aim<'_> {
             Goal::Applied => self.not_applied(report),
             Goal::Refused => self.not_refused(report),
             Goal::Connected => too_few("connected", report.connected(), self.nodes.max(report.total())),
-            Goal::Converged => self.not_applied(report).or_else(|| too_few("converged", report.converged(), self.nodes.max(report.total()))),
+            Goal::Converged => self
+                .not_applied(report)
+                .or_else(|| too_few("converged", report.converged(), self.nodes.max(report.total()))),
         }
     }
 
@@ -106,7 +108,10 @@ mod tests {
     #[test]
     fn an_old_commit_is_not_convergence() {
         let aim = Aim { goal: Goal::Converged, commit: Some("bbb"), nodes: 3 };
-        assert_eq!(aim.missing(&report("ok", "aaa111", "aaa111", 3)).as_deref(), Some("applied is aaa111, the source is ok"));
+        assert_eq!(
+            aim.missing(&report("ok", "aaa111", "aaa111", 3)).as_deref(),
+            Some("applied is aaa111, the source is ok")
+        );
         assert_eq!(aim.missing(&report("ok", "bbb222", "bbb222", 2)).as_deref(), Some("2 of 3 machines converged"));
         assert_eq!(aim.missing(&report("ok", "bbb222", "bbb222", 3)), None);
     }
