@@ -17,7 +17,7 @@ const FIRST_STEPS: &str = "\
 First steps:
   better-compute check examples-fleet               look for mistakes in a fleet repository
   better-compute up --dev --fleet ./my-fleet        run a whole control plane for it
-  better-compute token create --pool h100-fra1      print the line that makes a machine join
+  better-compute token create --pool h100      print the line that makes a machine join
   better-compute status                             see what is applied, and who has converged";
 
 /// A git repository says what a GPU fleet should be; this keeps it so.

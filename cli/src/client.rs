@@ -21,13 +21,13 @@ use crate::{
 #[command(next_help_heading = "Control plane")]
 pub struct Target {
     /// Data directory of a control plane on this machine
-    #[arg(long, value_name = "DIR", env = "BETTER_COMPUTE_DATA")]
+    #[arg(long, value_name = "DIR", env = "BETTER_COMPUTE_DATA", hide_env_values = true)]
     pub data: Option<std::path::PathBuf>,
     /// Where its API is, instead of what the data directory says
-    #[arg(long, value_name = "URL", env = "BETTER_COMPUTE_URL")]
+    #[arg(long, value_name = "URL", env = "BETTER_COMPUTE_URL", hide_env_values = true)]
     pub url: Option<String>,
     /// PEM file with the certificates that vouch for it
-    #[arg(long, value_name = "FILE", env = "BETTER_COMPUTE_CA")]
+    #[arg(long, value_name = "FILE", env = "BETTER_COMPUTE_CA", hide_env_values = true)]
     pub ca: Option<std::path::PathBuf>,
     /// API token; the environment is the better place for it
     #[arg(long, value_name = "TOKEN", env = "BETTER_COMPUTE_TOKEN", hide_env_values = true, hide = true)]

@@ -16,7 +16,7 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   better-compute get nodes
-  better-compute get nodes --pool h100-fra1
+  better-compute get nodes --pool h100
   better-compute get node fra1-r12              everything known about one machine
   better-compute get pools
   better-compute get plan plan_01k9m2v7t3c4w8d5e6f7g8h9ja

@@ -25,11 +25,13 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  better-compute serve --roles api,source,controllers,scheduler,sinks --keys /etc/better-compute/keys \\
-      --fleet https://git.example.com/fleet.git --listen-internal 0.0.0.0:7445 --gateway https://gw.fra1.example.com:7444
-  better-compute serve --roles gateway --keys /etc/better-compute/gateway --authority control.example.com:7445
+  better-compute serve --roles api,source,controllers,scheduler,sinks --keys ./keys \\
+      --fleet https://git.example.com/fleet.git --client ./client.json \\
+      --listen-internal 0.0.0.0:7445 --gateway https://gw.fra1.example.com:7444
+  better-compute serve --roles gateway --keys ./gateway-keys --authority control.example.com:7445
 
-Every process needs DATABASE_URL. `better-compute keys` makes the keys, `better-compute migrate` the tables.";
+Every process needs DATABASE_URL. `better-compute keys` makes the keys, `better-compute migrate`
+the tables.";
 
 /// Run some roles of a control plane.
 ///
@@ -48,10 +50,10 @@ pub struct Serve {
     #[arg(long, value_name = "URL", env = "DATABASE_URL", hide_env_values = true)]
     pub database: String,
     /// The fleet repository, for the source role
-    #[arg(long, value_name = "URL-OR-DIR[#BRANCH][:FOLDER]", env = "BETTER_COMPUTE_FLEET")]
+    #[arg(long, value_name = "URL-OR-DIR[#BRANCH][:FOLDER]", env = "BETTER_COMPUTE_FLEET", hide_env_values = true)]
     pub fleet: Option<String>,
     /// Where the source role keeps what it fetched
-    #[arg(long, value_name = "DIR", env = "BETTER_COMPUTE_DATA")]
+    #[arg(long, value_name = "DIR", env = "BETTER_COMPUTE_DATA", hide_env_values = true)]
     pub data: Option<PathBuf>,
     /// Where the API listens
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7443")]

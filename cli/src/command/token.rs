@@ -14,8 +14,8 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  better-compute token create --pool h100-fra1                       for one machine, for a day
-  better-compute token create --pool h100-fra1 --uses 40 --expires 2h
+  better-compute token create --pool h100                       for one machine, for a day
+  better-compute token create --pool h100 --uses 40 --expires 2h
   better-compute token list
   better-compute token revoke jt_01k9m2v7t3c4w8d5e6f7g8h9ja
   better-compute token api create --scope nodes:read --expires 90d   for a program

@@ -31,12 +31,14 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  better-compute up --dev --fleet ./my-fleet                     try it; machines may be described by a file
+  better-compute up --dev --fleet ./my-fleet            try it; a file may describe the machines
   better-compute up --fleet https://git.example.com/fleet.git
-  better-compute up --fleet git@git.example.com:fleet.git#main:eu --name compute.example.com --listen-gateway 0.0.0.0:7444
+  better-compute up --fleet git@git.example.com:fleet.git#main:eu \\
+      --name compute.example.com --listen-gateway 0.0.0.0:7444
   DATABASE_URL=postgres://… better-compute up --fleet /srv/fleet.git
 
-Two of them run side by side with a --data directory each and --listen-api 127.0.0.1:0 --listen-gateway 127.0.0.1:0.";
+Several run side by side with a --data directory each, --listen-api 127.0.0.1:0 and
+--listen-gateway 127.0.0.1:0.";
 
 /// Run a whole control plane on this machine.
 ///
@@ -47,13 +49,13 @@ Two of them run side by side with a --data directory each and --listen-api 127.0
 #[command(after_help = EXAMPLES)]
 pub struct Up {
     /// The fleet repository: a directory, https:// or ssh, with branch and folder when they matter
-    #[arg(long, value_name = "URL-OR-DIR[#BRANCH][:FOLDER]", env = "BETTER_COMPUTE_FLEET")]
+    #[arg(long, value_name = "URL-OR-DIR[#BRANCH][:FOLDER]", env = "BETTER_COMPUTE_FLEET", hide_env_values = true)]
     pub fleet: String,
     /// Admit machines that a file describes; fixed when the database is made
     #[arg(long)]
     pub dev: bool,
     /// Where everything is kept
-    #[arg(long, value_name = "DIR", env = "BETTER_COMPUTE_DATA")]
+    #[arg(long, value_name = "DIR", env = "BETTER_COMPUTE_DATA", hide_env_values = true)]
     pub data: Option<PathBuf>,
     /// Where the API listens
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7443")]

@@ -20,10 +20,17 @@ pub enum LogFormat {
 #[command(next_help_heading = "Log")]
 pub struct LogArgs {
     /// What is logged: a level, or levels by module such as `info,gateway=debug`
-    #[arg(long, value_name = "FILTER", env = "BETTER_COMPUTE_LOG", default_value = "info")]
+    #[arg(long, value_name = "FILTER", env = "BETTER_COMPUTE_LOG", hide_env_values = true, default_value = "info")]
     pub log: String,
     /// How it is written
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", env = "BETTER_COMPUTE_LOG_FORMAT")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT",
+        env = "BETTER_COMPUTE_LOG_FORMAT",
+        hide_env_values = true
+    )]
     pub log_format: LogFormat,
 }
 

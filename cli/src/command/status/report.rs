@@ -273,7 +273,7 @@ mod tests {
             "trustDomain": "bc.local", "dev": true, "verification": "unverified", "nodes": { "connected": 3 },
             "sources": [{ "url": "/srv/fleet", "branch": "main", "path": "", "state": "ok", "since": "2026-11-29T12:08:00Z",
                 "remote": at("abcd", 8), "verified": at("abcd", 8), "planned": at("abcd", 8), "applied": at("abcd", 9) }],
-            "pools": [{ "name": "h100-fra1", "total": 3, "connected": 3, "assigned": 3, "converged": 2, "schedulable": 3 }],
+            "pools": [{ "name": "h100", "total": 3, "connected": 3, "assigned": 3, "converged": 2, "schedulable": 3 }],
             "joins": { "waiting": [], "refused": [] },
         });
         insta::assert_snapshot!(Report::read(&document).unwrap().render(&output()));
