@@ -64,10 +64,10 @@ impl Status {
     /// # Errors
     /// When the call fails.
     pub async fn run(&self, clock: &SharedClock) -> Result<Exit, Failure> {
-        let client = Client::new(&self.target)?;
         if let Some(goal) = self.wait {
-            return self.wait_for(goal, &client, clock).await;
+            return self.wait_for(goal, clock).await;
         }
+        let client = Client::new(&self.target)?;
         loop {
             let output = Output::detect(self.format.format, clock.now());
             let document = ask(&client).await?;
@@ -82,12 +82,17 @@ impl Status {
         }
     }
 
-    async fn wait_for(&self, goal: Goal, client: &Client, clock: &SharedClock) -> Result<Exit, Failure> {
+    /// One look from the very beginning: a control plane that is starting has no client.json yet.
+    async fn look(&self) -> Result<Value, Failure> {
+        ask(&Client::new(&self.target)?).await
+    }
+
+    async fn wait_for(&self, goal: Goal, clock: &SharedClock) -> Result<Exit, Failure> {
         let aim = wait::Aim { goal, commit: self.commit.as_deref(), nodes: self.nodes.unwrap_or(0) };
         let until = tokio::time::Instant::now() + self.timeout.to_std();
         let mut pause = StdDuration::from_millis(50);
         loop {
-            let document = match ask(client).await {
+            let document = match self.look().await {
                 Err(failure) if failure.exit == Exit::Unreachable && tokio::time::Instant::now() < until => None,
                 answer => Some(answer?),
             };

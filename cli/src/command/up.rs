@@ -8,7 +8,7 @@ use reconciler::{
     api,
     source::{GitAccess, SourceConfig},
 };
-use schema::clock::SharedClock;
+use schema::{clock::SharedClock, time::Timestamp};
 use store::{
     Db, DbConfig, Role,
     embedded::{self, Embedded},
@@ -84,8 +84,13 @@ impl Up {
         let access = access.with_env().during("cannot read the certificates named by BETTER_COMPUTE_GIT_CA")?;
         let data = DataDir::take(&data_dir::locate(self.data.as_deref()))?;
         self.log.start()?;
+        let keys = KeyDir::at(data.path().join("keys"));
+        let trust_domain = match keys.control_plane()? {
+            Some(keys) => keys.trust_domain().to_owned(),
+            None => trust::choose(self.trust_domain.as_deref(), self.dev, &config, &access, data.path()).await?,
+        };
         let (database, server) = database(&data).await?;
-        let done = self.serve(clock, &data, database, config, access).await;
+        let done = self.serve(clock, &data, database, &trust_domain, (config, access)).await;
         if let Some(server) = server {
             server.stop().await;
         }
@@ -97,12 +102,12 @@ impl Up {
         clock: SharedClock,
         data: &DataDir,
         database: DbConfig,
-        config: SourceConfig,
-        access: GitAccess,
+        trust_domain: &str,
+        (config, access): (SourceConfig, GitAccess),
     ) -> Result<(), Failure> {
         migrate::run(&database).await.during("cannot bring the database up to date")?;
         let db = Db::connect(&database).await.during("cannot connect to the database")?;
-        let identity = self.identity(&db, data, &clock, &config, &access).await?;
+        let identity = self.identity(&db, data, trust_domain, clock.now()).await?;
         let mut parts = Parts::new(db.clone(), clock);
 
         let (api, api_at) = parts::bind(self.listen_api, "api").await?;
@@ -116,6 +121,7 @@ impl Up {
             pin: identity.keys.anchor(&identity.realm.fleet_id).pin().to_string(),
         };
 
+        let place = config.to_string();
         let authority = parts.authority(&identity);
         parts.workers(&identity, &authority, &[Role::Controllers, Role::Scheduler, Role::Sinks]);
         parts.source(config, access, data.path());
@@ -130,43 +136,31 @@ impl Up {
         parts.gateway(gateway, serving, identity.keys.node_verifier(), identity.dev, control_plane)?;
 
         client.write(&data.client_file())?;
-        self.greet(data, &client, identity.dev)?;
+        self.greet(data, &place, &client, identity.dev)?;
         parts.run().await
     }
 
-    async fn identity(
-        &self,
-        db: &Db,
-        data: &DataDir,
-        clock: &SharedClock,
-        config: &SourceConfig,
-        access: &GitAccess,
-    ) -> Result<Identity, Failure> {
-        let place = KeyDir::at(data.path().join("keys"));
+    async fn identity(&self, db: &Db, data: &DataDir, trust_domain: &str, now: Timestamp) -> Result<Identity, Failure> {
+        let keys = KeyDir::at(data.path().join("keys"));
         let Some(row) = identity::stored(db).await? else {
-            let domain = match place.control_plane()? {
-                Some(keys) => keys.trust_domain().to_owned(),
-                None => trust::choose(self.trust_domain.as_deref(), self.dev, config, access, data.path()).await?,
-            };
-            return identity::create(db, &place, &domain, self.dev, clock.now()).await;
+            return identity::create(db, &keys, trust_domain, self.dev, now).await;
         };
         if self.dev && !row.dev {
             return Err(Failure::usage("this control plane was made without --dev, and that is fixed")
                 .hint("use another --data directory to try things"));
         }
-        let identity = identity::open(&place, &row)?;
+        let identity = identity::open(&keys, &row)?;
         match &self.trust_domain {
-            Some(named) if named != identity.keys.trust_domain() => Err(Failure::usage(format!(
-                "the trust domain is {} and cannot become {named}",
-                identity.keys.trust_domain()
-            ))),
+            Some(named) if named != identity.keys.trust_domain() => {
+                Err(Failure::usage(format!("the trust domain is {trust_domain} and cannot become {named}")))
+            }
             _ => Ok(identity),
         }
     }
 
-    fn greet(&self, data: &DataDir, client: &ClientFile, dev: bool) -> Result<(), Failure> {
+    fn greet(&self, data: &DataDir, fleet: &str, client: &ClientFile, dev: bool) -> Result<(), Failure> {
         let banner = Banner {
-            fleet: &self.fleet,
+            fleet,
             data: data.path(),
             usual_data: data.path() == data_dir::locate(None),
             client,

@@ -29,7 +29,6 @@ pub(super) fn of(kind: Kind) -> &'static [Column] {
             "generation" => |item, _| generation(item),
             "converged" => |item, _| yes(item, "/converged"),
             "schedulable" => |item, _| schedulable(item),
-            "id" => |item, _| text(item, "/id"),
         },
         Kind::Pools => columns! {
             "name" => |item, _| text(item, "/name"),
