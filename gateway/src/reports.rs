@@ -4,13 +4,18 @@
 //! whose report does not fit ends; the node says everything again in its next one. Every write names the session's epoch.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use schema::{generation::Epoch, id::NodeId, report::ReportKind};
-use store::{Db, DbError, error::DbErrorKind, node_reports, queue};
+use store::{
+    Db, DbError,
+    error::DbErrorKind,
+    node_reports::{self, Inserted},
+    queue,
+};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +29,7 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 const NODES_PER_BATCH: usize = 64;
 const BYTES_PER_BATCH: usize = 8 * 1024 * 1024;
 const PAUSE: Duration = Duration::from_secs(1);
+const FULL: Refusal = Refusal::Unavailable("too many reports of this node wait to be read");
 
 /// A report and the session it came over.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,10 +168,11 @@ impl Reports {
             return Ok(0);
         }
         match store_all(db, &taken).await {
-            Ok(stored) => {
+            Ok(Inserted { stored, full }) => {
                 for Pending { node_id, epoch, .. } in taken.iter().filter(|pending| !stored.contains(&pending.node_id))
                 {
-                    registry.end(*node_id, *epoch, Refusal::Superseded);
+                    let refusal = if full.contains(node_id) { FULL } else { Refusal::Superseded };
+                    registry.end(*node_id, *epoch, refusal);
                 }
                 Ok(taken.len())
             }
@@ -196,7 +203,7 @@ const fn is_transient(error: &DbError) -> bool {
     matches!(error.kind(), DbErrorKind::Unavailable | DbErrorKind::Contention)
 }
 
-async fn store_all(db: &Db, taken: &[Pending]) -> Result<HashSet<NodeId>, DbError> {
+async fn store_all(db: &Db, taken: &[Pending]) -> Result<Inserted, DbError> {
     let rows: Vec<node_reports::NewReport> = taken
         .iter()
         .map(|Pending { node_id, epoch, report }| node_reports::NewReport {
@@ -209,8 +216,8 @@ async fn store_all(db: &Db, taken: &[Pending]) -> Result<HashSet<NodeId>, DbErro
         })
         .collect();
     let mut txn = db.begin().await?;
-    let stored = node_reports::insert(&mut txn, &rows).await?;
-    queue::enqueue(&mut txn, &queue::NODE, stored.iter()).await?;
+    let inserted = node_reports::insert(&mut txn, &rows).await?;
+    queue::enqueue(&mut txn, &queue::NODE, inserted.stored.iter().chain(&inserted.full)).await?;
     txn.commit().await?;
-    Ok(stored.into_iter().collect())
+    Ok(inserted)
 }

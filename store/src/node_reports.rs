@@ -2,6 +2,8 @@
 //!
 //! The gateway inserts, conditional on its session's epoch; the `node` controller lists, verifies and removes.
 
+use std::collections::BTreeSet;
+
 use schema::{
     generation::Epoch,
     id::{JournalId, NodeId},
@@ -50,12 +52,26 @@ pub struct Mark {
     pub seq: u64,
 }
 
-/// Stores reports whose session is the node's latest one, closed or not, and answers the nodes whose session is. A repeated report
-/// is kept once. The session's row is held until the commit, so no other session begins in between.
+/// So many reports of one node are read at a time.
+pub const AT_ONCE: usize = 100;
+/// A node of which so many wait is not listened to until they are taken over.
+const MOST: i64 = 200;
+
+/// What became of reports.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Inserted {
+    /// The nodes whose reports are stored.
+    pub stored: Vec<NodeId>,
+    /// The nodes of which too many wait already: nothing of theirs was stored.
+    pub full: Vec<NodeId>,
+}
+
+/// Stores reports whose session is the node's latest one, closed or not. A repeated report is kept once. The session's
+/// row is held until the commit, so no other session begins in between.
 ///
 /// # Errors
 /// When a statement fails.
-pub async fn insert(txn: &mut Txn, reports: &[NewReport]) -> Result<Vec<NodeId>, DbError> {
+pub async fn insert(txn: &mut Txn, reports: &[NewReport]) -> Result<Inserted, DbError> {
     let mut sessions: Vec<(uuid::Uuid, i64)> =
         reports.iter().map(|r| (r.node_id.as_uuid(), r.epoch.to_i64())).collect();
     sessions.sort_unstable();
@@ -72,8 +88,17 @@ pub async fn insert(txn: &mut Txn, reports: &[NewReport]) -> Result<Vec<NodeId>,
     )
     .fetch_all(txn.conn())
     .await?;
-    let current: std::collections::BTreeSet<(NodeId, Epoch)> =
+    let current: BTreeSet<(NodeId, Epoch)> =
         current.into_iter().map(|row| (NodeId::from_uuid(row.node_id), Epoch::from_i64(row.epoch))).collect();
+    let full = sqlx::query_scalar!(
+        "SELECT node_id FROM node_reports WHERE node_id = ANY($1) GROUP BY node_id HAVING count(*) >= $2",
+        &ids,
+        MOST,
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    let full: BTreeSet<NodeId> = full.into_iter().map(NodeId::from_uuid).collect();
+    let (full, current): (BTreeSet<_>, BTreeSet<_>) = current.into_iter().partition(|(id, _)| full.contains(id));
     let kept: Vec<&NewReport> = reports.iter().filter(|r| current.contains(&(r.node_id, r.epoch))).collect();
     let ids: Vec<uuid::Uuid> = kept.iter().map(|r| r.node_id.as_uuid()).collect();
     let epochs: Vec<i64> = kept.iter().map(|r| r.epoch.to_i64()).collect();
@@ -94,10 +119,11 @@ pub async fn insert(txn: &mut Txn, reports: &[NewReport]) -> Result<Vec<NodeId>,
     )
     .execute(txn.conn())
     .await?;
-    Ok(current.into_iter().map(|(id, _)| id).collect())
+    let ids = |sessions: BTreeSet<(NodeId, Epoch)>| sessions.into_iter().map(|(id, _)| id).collect();
+    Ok(Inserted { stored: ids(current), full: ids(full) })
 }
 
-/// The reports of one node that wait, oldest first.
+/// The oldest reports of one node that wait, [`AT_ONCE`] at most, oldest first.
 ///
 /// # Errors
 /// When the statement fails.
@@ -107,8 +133,9 @@ pub async fn list(db: &Db, id: NodeId) -> Result<Vec<Report>, DbError> {
            FROM node_reports
            WHERE node_id = $1
            ORDER BY epoch, id
-           LIMIT 1000"#,
+           LIMIT $2"#,
         id.as_uuid(),
+        i64::try_from(AT_ONCE).unwrap_or(i64::MAX),
     )
     .fetch_all(db.pool())
     .await?;

@@ -3,7 +3,7 @@
 //! ```text
 //! node_reports ──▶ verify (signature, node, sequence) ──▶ observed, sections, conditions, inventory
 //!                                                                      │
-//! pool's document, holds, connectivity ───────────────────────────────▶ judge ──▶ conditions, noScheduleReasons,
+//! pool's document, connectivity ──────────────────────────────────────▶ judge ──▶ conditions, noScheduleReasons,
 //!                                                                                 adoption, what it still waits for
 //! ```
 //!
@@ -11,19 +11,25 @@
 //! judgement is a pure function, made first from what was read; when it changes nothing, nothing is written and no row is
 //! locked. Otherwise it is made again on the locked row and written with its causes in one transaction.
 
-mod document;
 mod judge;
 mod reports;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use async_trait::async_trait;
-use schema::{generation::Generation, id::NodeId, inventory::InventorySection, report::SectionStatus, spec::Section};
-use std::collections::BTreeMap;
+use schema::{
+    generation::Generation,
+    id::NodeId,
+    inventory::InventorySection,
+    report::{SectionStatus, StatusReport},
+    spec::Section,
+};
 use store::{
-    Txn, node_inventory, node_reports, node_sections, nodes, pools,
+    Txn, node_inventory, node_reports,
+    node_sections::{self, NodeSection},
+    nodes, pools,
     queue::{self, Kind},
 };
 
@@ -31,7 +37,7 @@ use self::{
     judge::{Facts, Judgement},
     reports::Taken,
 };
-use super::{Context, Failure, Outcome, Reconciler, ShardBy, WaitReason};
+use super::{Context, Failure, Outcome, Reconciler, ShardBy, WaitReason, nodespec};
 
 pub use judge::{INVENTORY_INCOMPLETE, OWN_CONDITIONS, REPORT_REFUSED};
 
@@ -95,7 +101,7 @@ struct Read {
     pool: Option<schema::fleet::Pool>,
     inventory: judge::Inventory,
     sections: BTreeMap<Section, SectionStatus>,
-    hold: Option<document::Change>,
+    other_spec: Option<Generation>,
     wanted: Vec<InventorySection>,
 }
 
@@ -115,8 +121,8 @@ impl Reconciler for Node {
         let read = read(context, &node).await?;
         let now = context.now().await?;
         let judgement = judge::judge(&node, &read.facts(), now);
-        if read.taken.is_empty() && read.hold.is_none() && judgement.changes_nothing(&node) {
-            return Ok(ended(judgement));
+        if read.taken.is_empty() && judgement.changes_nothing(&node) {
+            return Ok(ended(&read, &judgement));
         }
 
         let mut txn = context.begin().await?;
@@ -124,12 +130,13 @@ impl Reconciler for Node {
         let judgement = judge::judge(&node, &read.facts(), now);
         write(&mut txn, &node, &read, &judgement).await?;
         txn.commit().await?;
-        Ok(ended(judgement))
+        Ok(ended(&read, &judgement))
     }
 }
 
-fn ended(judgement: Judgement) -> Outcome {
+fn ended(read: &Read, judgement: &Judgement) -> Outcome {
     match &judgement.waiting {
+        _ if read.taken.more => Outcome::again(Duration::ZERO, "more-reports"),
         Some(waiting) => Outcome::wait(waiting),
         None => Outcome::done(),
     }
@@ -151,12 +158,18 @@ async fn read(context: &Context, node: &nodes::Node) -> Result<Read, Failure> {
         stored.into_iter().map(|(name, section)| (name, (section.digest, section.doc))).collect(),
     );
     let wanted = inventory.update(&taken.inventory);
-    let sections = match &taken.status {
-        Some(status) => status.sections.clone(),
-        None => node_sections::list(db, node.id).await?.into_iter().map(|row| (row.section, row.status)).collect(),
+    let sections: Vec<NodeSection> = match &taken.status {
+        Some(status) => status.sections.iter().map(|(name, ended)| attempted(*name, ended, status)).collect(),
+        None => node_sections::list(db, node.id).await?,
     };
-    let hold = document::change(context, node).await?;
-    Ok(Read { taken, pool, inventory, sections, hold, wanted })
+    let spec = nodes::find_spec(db, node.id).await?;
+    let other_spec = spec.filter(|spec| nodespec::is_other(spec, &sections)).map(|spec| spec.generation);
+    let sections = sections.into_iter().map(|row| (row.section, row.status)).collect();
+    Ok(Read { taken, pool, inventory, sections, other_spec, wanted })
+}
+
+fn attempted(section: Section, ended: &SectionStatus, status: &StatusReport) -> NodeSection {
+    NodeSection { section, status: ended.clone(), generation: status.applied, since: status.at }
 }
 
 impl Read {
@@ -164,6 +177,8 @@ impl Read {
         Facts {
             pool: self.pool.as_ref(),
             status: self.taken.status.as_ref(),
+            highest: self.taken.highest,
+            other_spec: self.other_spec,
             refused: self.taken.refused.as_deref(),
             heard: !self.taken.accepted.is_empty(),
             inventory: &self.inventory,
@@ -175,10 +190,12 @@ impl Read {
 async fn write(txn: &mut Txn, node: &nodes::Node, read: &Read, judgement: &Judgement) -> Result<(), Failure> {
     let id = node.id;
     if let Some(status) = &read.taken.status {
-        nodes::observe(txn, id, status.applied, status.observed).await?;
+        let (applied, observed) = read.taken.highest;
+        nodes::observe(txn, id, applied, observed).await?;
         node_sections::replace(txn, id, status.applied, &status.sections).await?;
     }
     node_inventory::upsert(txn, id, &read.inventory.changed()).await?;
+    node_inventory::remove(txn, id, read.inventory.gone()).await?;
     if !read.taken.inventory.is_empty() {
         nodes::set_inventory_wanted(txn, id, &read.wanted).await?;
     }
@@ -186,9 +203,6 @@ async fn write(txn: &mut Txn, node: &nodes::Node, read: &Read, judgement: &Judge
         node_reports::set_mark(txn, id, mark).await?;
     }
     node_reports::remove(txn, &read.taken.seen).await?;
-    if let Some(change) = &read.hold {
-        document::write(txn, id, change).await?;
-    }
     nodes::set_conditions(txn, id, &judgement.conditions).await?;
     let (add, remove) = judgement.no_schedule_change(node);
     nodes::change_no_schedule(txn, id, &add, &remove).await?;

@@ -2,7 +2,7 @@
 //!
 //! The spec is made from the target that the node was last *assigned*, never from the newest one, by the contributors in
 //! their order. A new generation is written if and only if the canonical bytes differ; the one exception is a node that
-//! reports a generation above ours (a restored database), past which the next one jumps. Signing happens outside the
+//! reports a spec that we never wrote (a restored database), past which the next one jumps. Signing happens outside the
 //! transaction; the result is stored by compare-and-swap on the generation, and the node's gateway is poked after the
 //! commit. A stored spec whose worker certificate is past half of its life is signed again under the same generation.
 
@@ -21,7 +21,7 @@ use schema::{
     time::Timestamp,
 };
 use store::{
-    Txn,
+    Txn, node_sections,
     nodes::{self, SpecError},
     pools,
     queue::{self, Kind},
@@ -29,6 +29,7 @@ use store::{
 
 pub use contribute::{Contributor, Input};
 use step::Step;
+pub(super) use step::is_other;
 
 use super::{Context, Failure, Outcome, Reconciler, ShardBy, WaitReason};
 
@@ -101,7 +102,8 @@ impl Reconciler for NodeSpec {
         };
         let now = context.now().await?;
         let stored = nodes::find_spec(context.db(), id).await?;
-        let step = step::decide(&node, stored.as_ref(), &wanted, now);
+        let sections = node_sections::list(context.db(), id).await?;
+        let step = step::decide(&node, stored.as_ref(), &sections, &wanted, now);
         let valid = !node.conditions.iter().any(|condition| condition.kind == SPEC_INVALID);
         let from = node.assignment().expect("what was composed was assigned");
         if step == Step::Nothing && valid && node.spec_from.as_ref() == Some(&from) {

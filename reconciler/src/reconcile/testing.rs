@@ -203,13 +203,22 @@ impl House {
         let report =
             node_reports::NewReport { node_id: machine.id, epoch: session.epoch, kind, seq, payload, signature };
         let mut txn = self.db.begin().await.expect("begin");
-        assert_eq!(node_reports::insert(&mut txn, &[report]).await.expect("stored"), [machine.id]);
+        assert_eq!(node_reports::insert(&mut txn, &[report]).await.expect("stored").stored, [machine.id]);
         queue::enqueue(&mut txn, &queue::NODE, [machine.id]).await.expect("enqueued");
         txn.commit().await.expect("commit");
     }
 
+    /// What a machine says that has the stored spec, unless the status names other digests.
     pub(crate) async fn report_status(&self, machine: &Machine, status: &StatusReport) {
-        let (payload, signature) = machine.sign(&self.shared.realm, Purpose::Status, status);
+        let mut status = status.clone();
+        if let Some(stored) = nodes::find_spec(&self.db, machine.id).await.expect("read")
+            && stored.generation == status.applied
+        {
+            let digests = NodeSpec::from_bytes(&stored.bytes).expect("a spec").section_digests();
+            let unsaid = status.sections.iter_mut().filter(|(name, ended)| ended.digest == Digest::of(name.as_str()));
+            unsaid.for_each(|(name, ended)| ended.digest = digests[name]);
+        }
+        let (payload, signature) = machine.sign(&self.shared.realm, Purpose::Status, &status);
         self.deliver(machine, ReportKind::Status, status.seq, payload, signature).await;
     }
 

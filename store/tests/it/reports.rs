@@ -44,7 +44,7 @@ fn report(node_id: NodeId, epoch: Epoch, seq: u64) -> NewReport {
 }
 
 async fn insert(db: &Db, reports: &[NewReport]) -> Vec<NodeId> {
-    commit!(db, |txn| node_reports::insert(&mut txn, reports).await.expect("insert"))
+    commit!(db, |txn| node_reports::insert(&mut txn, reports).await.expect("insert").stored)
 }
 
 #[tokio::test]
@@ -62,6 +62,24 @@ async fn a_report_of_a_session_that_was_taken_over_is_not_stored() {
     assert_eq!(waiting.iter().map(|one| one.report.seq).collect::<Vec<_>>(), [2, 3]);
     commit!(test.db(), |txn| node_reports::remove(&mut txn, &[waiting[0].id]).await.expect("remove"));
     assert_eq!(node_reports::list(test.db(), a).await.expect("list"), waiting[1..]);
+}
+
+#[tokio::test]
+async fn a_node_of_which_too_many_reports_wait_stores_no_more() {
+    let test = TestDb::create().await;
+    let (a, b) = (node(test.db(), "a").await.id, node(test.db(), "b").await.id);
+    let (of_a, of_b) = (open(test.db(), a).await, open(test.db(), b).await);
+    let many: Vec<NewReport> = (1..=200).map(|seq| report(a, of_a, seq)).collect();
+    assert_eq!(insert(test.db(), &many).await, [a]);
+    let more = [report(a, of_a, 201), report(b, of_b, 1)];
+    let inserted = commit!(test.db(), |txn| node_reports::insert(&mut txn, &more).await.expect("insert"));
+    assert_eq!(inserted, node_reports::Inserted { stored: vec![b], full: vec![a] });
+
+    let waiting = node_reports::list(test.db(), a).await.expect("list");
+    assert_eq!(waiting.len(), node_reports::AT_ONCE);
+    let rows: Vec<i64> = waiting.iter().map(|one| one.id).collect();
+    commit!(test.db(), |txn| node_reports::remove(&mut txn, &rows).await.expect("remove"));
+    assert_eq!(insert(test.db(), &[report(a, of_a, 201)]).await, [a]);
 }
 
 #[tokio::test]

@@ -184,7 +184,7 @@ async fn a_gateway_needs_no_more_than_its_own_database_role() {
         signature: vec![2],
     };
     commit!(db, |txn| {
-        assert_eq!(store::node_reports::insert(&mut txn, &[report]).await.expect("a report"), [id]);
+        assert_eq!(store::node_reports::insert(&mut txn, &[report]).await.expect("a report").stored, [id]);
         store::queue::enqueue(&mut txn, &store::queue::NODE, [id]).await.expect("a wake-up");
         let verdict = store::queue::Verdict::Failed { reason: "x".to_owned(), message: String::new() };
         let record = store::outcomes::Record { kind: "session", key: "k", verdict: &verdict, place: "here:1" };

@@ -6,6 +6,7 @@ use schema::{
     canonical,
     digest::Digest,
     fleet::Pool,
+    generation::Generation,
     inventory::{Gpu, InventorySection},
     node::{
         Condition, ConditionStatus, Connectivity, NoScheduleReason, ProvisionState,
@@ -44,11 +45,12 @@ const BLOCKING: &[&str] = &[GENERATION_AHEAD, GPU_COUNT_MISMATCH, GPU_MODEL_MISM
 pub(super) struct Inventory {
     sections: BTreeMap<InventorySection, (Digest, String)>,
     changed: BTreeSet<InventorySection>,
+    gone: Vec<InventorySection>,
 }
 
 impl Inventory {
     pub(super) fn new(stored: BTreeMap<InventorySection, (Digest, String)>) -> Self {
-        Self { sections: stored, changed: BTreeSet::new() }
+        Self { sections: stored, ..Self::default() }
     }
 
     /// Takes reports over, oldest first, and answers the sections that the newest names without their documents being
@@ -68,6 +70,10 @@ impl Inventory {
             }
         }
         let Some(newest) = reports.last() else { return Vec::new() };
+        // What the node can no longer read is no longer known.
+        let gone = |name: &InventorySection| !newest.digests.contains_key(name);
+        self.gone = self.sections.keys().filter(|name| gone(name)).copied().collect();
+        self.sections.retain(|name, _| !gone(name));
         newest
             .digests
             .iter()
@@ -82,6 +88,11 @@ impl Inventory {
             self.sections.get(name).map(|(digest, document)| (*name, *digest, document.clone()))
         };
         self.changed.iter().filter_map(section).collect()
+    }
+
+    /// The sections to remove.
+    pub(super) fn gone(&self) -> &[InventorySection] {
+        &self.gone
     }
 
     fn missing(&self) -> Vec<InventorySection> {
@@ -101,6 +112,10 @@ pub(super) struct Facts<'a> {
     pub(super) pool: Option<&'a Pool>,
     /// A status that this run takes over.
     pub(super) status: Option<&'a StatusReport>,
+    /// The highest applied and observed generation that this run takes over.
+    pub(super) highest: (Generation, Generation),
+    /// The generation under which the node attempted another spec than the one that is stored.
+    pub(super) other_spec: Option<Generation>,
     /// Why the last report does not count.
     pub(super) refused: Option<&'a str>,
     /// Whether a report was taken over in this run.
@@ -118,7 +133,7 @@ pub(super) struct Judgement {
     no_schedule: BTreeSet<NoScheduleReason>,
     /// The node is to be adopted.
     pub(super) adopt: bool,
-    /// The node reports a generation that this database never wrote: the next spec jumps past it.
+    /// The node reports a spec that this database never wrote: the next one jumps past it.
     pub(super) ahead: bool,
     /// What it still waits for.
     pub(super) waiting: Option<Waiting>,
@@ -147,9 +162,9 @@ fn is_own(reason: &NoScheduleReason) -> bool {
 }
 
 pub(super) fn judge(node: &Node, facts: &Facts<'_>, now: Timestamp) -> Judgement {
-    let observed = facts.status.map_or(node.observed, |status| node.observed.max(status.observed));
-    let applied = facts.status.map_or(node.applied, |status| node.applied.max(status.applied));
-    let ahead = observed.max(applied) > node.generation;
+    let (applied, observed) = (node.applied.max(facts.highest.0), node.observed.max(facts.highest.1));
+    let other_spec = facts.other_spec == Some(node.generation);
+    let ahead = observed.max(applied) > node.generation || other_spec;
     let missing = facts.inventory.missing();
     let failed: Vec<Section> = facts
         .sections
@@ -165,8 +180,11 @@ pub(super) fn judge(node: &Node, facts: &Facts<'_>, now: Timestamp) -> Judgement
     conditions.extend(node.conditions.iter().filter(|condition| condition.kind == SPEC_INVALID).cloned());
     let mut judged = Judged { node, now, conditions: &mut conditions };
     if ahead {
-        let message =
-            format!("the node reports generation {}; this database has {}", observed.max(applied), node.generation);
+        let message = if other_spec {
+            format!("the node has another generation {} than this database", node.generation)
+        } else {
+            format!("the node reports generation {}; this database has {}", observed.max(applied), node.generation)
+        };
         judged.set(GENERATION_AHEAD, ConditionStatus::True, "DatabaseBehind", message);
     }
     if !failed.is_empty() {

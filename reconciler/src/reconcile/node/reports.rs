@@ -21,8 +21,10 @@ use crate::reconcile::{Context, Failure};
 /// What the stored reports of one node come to.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
-    /// The newest status, with the highest generations of all that were taken over.
+    /// The newest status.
     pub(super) status: Option<StatusReport>,
+    /// The highest generations of all statuses that were taken over: applied and observed.
+    pub(super) highest: (Generation, Generation),
     /// Inventories, oldest first.
     pub(super) inventory: Vec<InventoryReport>,
     /// The newest mark per kind.
@@ -31,6 +33,8 @@ pub(super) struct Taken {
     pub(super) seen: Vec<i64>,
     /// Why the last report that does not count does not.
     pub(super) refused: Option<String>,
+    /// More reports wait than one run takes.
+    pub(super) more: bool,
 }
 
 impl Taken {
@@ -57,8 +61,13 @@ pub(super) enum ReportRefusal {
     OtherSequence,
     #[error("it names a generation or more conditions than a node can have")]
     Absurd,
-    #[error("a newer one of the same journal was taken over before")]
-    Old,
+    #[error("it was taken over before")]
+    Repeated,
+    #[error(
+        "its journal had a newer one, number {newest}, before: the machine's state directory was put back from a copy, \
+         and its reports count again from that number on or after a reboot"
+    )]
+    Old { newest: u64 },
 }
 
 /// Above this no generation is left to jump past it.
@@ -68,13 +77,14 @@ const NUL: &[u8] = br"\u0000";
 
 pub(super) async fn take(context: &Context, node: &nodes::Node) -> Result<Taken, Failure> {
     let stored = node_reports::list(context.db(), node.id).await?;
+    let more = stored.len() >= node_reports::AT_ONCE;
     if stored.is_empty() {
         return Ok(Taken::default());
     }
     let keys: Vec<NodePublicKey> =
         node_certs::keys(context.db(), node.id).await?.iter().map(|key| NodePublicKey::from_bytes(key)).collect();
     let mut marks = node_reports::marks(context.db(), node.id).await?;
-    let mut taken = Taken::default();
+    let mut taken = Taken { more, ..Taken::default() };
     for stored in stored {
         taken.seen.push(stored.id);
         let report = stored.report;
@@ -83,12 +93,9 @@ pub(super) async fn take(context: &Context, node: &nodes::Node) -> Result<Taken,
                 let mark = Mark { kind: ReportKind::Status, journal: status.journal_id, seq: status.seq };
                 remember(&mut marks, mark);
                 taken.accept(mark);
-                let mut newest = status;
-                if let Some(before) = &taken.status {
-                    newest.applied = newest.applied.max(before.applied);
-                    newest.observed = newest.observed.max(before.observed);
-                }
-                taken.status = Some(newest);
+                let (applied, observed) = taken.highest;
+                taken.highest = (applied.max(status.applied), observed.max(status.observed));
+                taken.status = Some(status);
                 taken.refused = None;
             }
             Ok(Read::Inventory(inventory)) => {
@@ -99,7 +106,7 @@ pub(super) async fn take(context: &Context, node: &nodes::Node) -> Result<Taken,
                 taken.refused = None;
             }
             // Delivered again after a reconnect, which is no fault of the node's.
-            Err(ReportRefusal::Old) => {}
+            Err(ReportRefusal::Repeated) => {}
             Err(refusal) => {
                 tracing::warn!(node_id = %node.id, kind = %report.kind, seq = report.seq, error = %refusal, "a report does not count");
                 taken.refused = Some(refusal.to_string());
@@ -162,9 +169,9 @@ fn read(
     if seq != report.seq {
         return Err(ReportRefusal::OtherSequence);
     }
-    let newer = |mark: &Mark| mark.kind == report.kind && mark.journal == journal && mark.seq >= seq;
-    if marks.iter().any(newer) {
-        return Err(ReportRefusal::Old);
+    match marks.iter().find(|mark| mark.kind == report.kind && mark.journal == journal) {
+        Some(mark) if mark.seq == seq => Err(ReportRefusal::Repeated),
+        Some(mark) if mark.seq > seq => Err(ReportRefusal::Old { newest: mark.seq }),
+        Some(_) | None => Ok(read),
     }
-    Ok(read)
 }

@@ -7,7 +7,6 @@ use schema::{
     generation::Generation,
     inventory::InventorySection,
     node::{Connectivity, Hold, HoldSource, NoScheduleReason, ProvisionState, condition::*},
-    object::Kind,
     report::{ReportKind, SectionState},
     spec::Section,
 };
@@ -224,6 +223,97 @@ async fn a_node_ahead_of_the_database_is_jumped_past() {
 }
 
 #[tokio::test]
+async fn a_node_with_another_spec_of_the_same_generation_is_jumped_past() {
+    let house = House::new().await;
+    let machine = house.converged("gpu-1", &template("1", "a\n")).await;
+    // What a control plane said that was restored from a backup since.
+    let mut other = machine.status(3, 1);
+    other.sections.get_mut(&Section::Host).expect("a section").digest = Digest::of("another host");
+    house.report_status(&machine, &other).await;
+    house.jobs.tick("node").await.expect("ticked");
+    let node = house.node(&machine).await;
+    assert_eq!((node.observed, node.generation), (Generation(1), Generation(1)));
+    assert_eq!(node.no_schedule, [NoScheduleReason::Condition(GENERATION_AHEAD.to_owned())]);
+
+    house.jobs.settle().await.expect("settled");
+    let node = house.node(&machine).await;
+    assert_eq!((node.generation, node.conditions), (Generation(2), vec![]));
+    house.report_status(&machine, &machine.status(4, 2)).await;
+    house.jobs.settle().await.expect("settled");
+    let node = house.node(&machine).await;
+    assert_eq!((node.generation, node.observed, node.no_schedule), (Generation(2), Generation(2), vec![]));
+}
+
+#[tokio::test]
+async fn a_status_that_waited_says_its_own_sections_and_the_highest_generation() {
+    let house = House::new().await;
+    let machine = house.converged("gpu-1", &template("1", "a\n")).await;
+    house.assign(&machine, &template("2", "a\n")).await;
+    house.jobs.settle().await.expect("settled");
+    // A newer journal that begins behind the older one: its sections are those of generation 1.
+    house.report_status(&machine, &machine.status(3, 2)).await;
+    let mut behind = machine.status(1, 1);
+    behind.journal_id = schema::id::JournalId::generate();
+    house.report_status(&machine, &behind).await;
+    house.jobs.settle().await.expect("settled");
+    let node = house.node(&machine).await;
+    assert_eq!((node.generation, node.observed), (Generation(2), Generation(2)));
+}
+
+#[tokio::test]
+async fn more_reports_than_one_run_takes_are_all_taken() {
+    let house = House::new().await;
+    let machine = house.converged("gpu-1", &template("1", "a\n")).await;
+    for seq in 3..=150 {
+        house.report_status(&machine, &machine.status(seq, 1)).await;
+    }
+    house.jobs.settle().await.expect("settled");
+    assert_eq!(node_reports::list(&house.db, machine.id).await.expect("read"), []);
+    assert_eq!(house.outcome("node", &machine).await, done());
+}
+
+#[tokio::test]
+async fn a_state_directory_that_was_put_back_is_named() {
+    let house = House::new().await;
+    let machine = house.converged("gpu-1", &template("1", "a\n")).await;
+    house.report_status(&machine, &machine.status(9, 1)).await;
+    house.jobs.settle().await.expect("settled");
+    // The same report again is no news and no fault.
+    house.connect(&machine).await;
+    house.report_status(&machine, &machine.status(9, 1)).await;
+    house.jobs.settle().await.expect("settled");
+    assert_eq!(house.node(&machine).await.conditions, []);
+
+    house.report_status(&machine, &machine.status(5, 1)).await;
+    house.jobs.settle().await.expect("settled");
+    let conditions = house.node(&machine).await.conditions;
+    assert_eq!(conditions.iter().map(|c| c.kind.as_str()).collect::<Vec<_>>(), ["ReportRefused"]);
+    assert!(conditions[0].message.contains("put back from a copy"), "{conditions:?}");
+    house.report_status(&machine, &machine.status(10, 1)).await;
+    house.jobs.settle().await.expect("settled");
+    assert_eq!(house.node(&machine).await.conditions, []);
+}
+
+#[tokio::test]
+async fn what_a_node_can_no_longer_read_is_no_longer_known() {
+    let house = House::new().await;
+    let machine = house.converged("gpu-1", &template("1", "a\n")).await;
+    let mut without = machine.inventory(3, 8);
+    without.digests.remove(&InventorySection::Gpus);
+    without.sections.clear();
+    house.report_inventory(&machine, &without).await;
+    house.jobs.settle().await.expect("settled");
+    let stored = node_inventory::list(&house.db, machine.id).await.expect("read");
+    assert!(!stored.contains_key(&InventorySection::Gpus) && stored.contains_key(&InventorySection::Os));
+    let node = house.node(&machine).await;
+    assert_eq!((node.provision, node.conditions[0].message.as_str()), (ProvisionState::Adopted, "gpus"));
+
+    house.report_inventory(&machine, &machine.inventory(4, 8)).await;
+    house.jobs.settle().await.expect("settled");
+    assert_eq!(house.node(&machine).await.conditions, []);
+}
+
+#[tokio::test]
 async fn hardware_is_held_against_the_pools_document() {
     let house = House::new().await;
     let pool = json!({ "name": "h100", "site": "fra1", "profile": "base", "hardware": { "gpus": { "count": 8, "model": "NVIDIA H100 80GB HBM3" } } });
@@ -312,23 +402,18 @@ async fn silence_leads_to_unreachable_then_to_lost_and_a_session_leads_back() {
 }
 
 #[tokio::test]
-async fn git_holds_what_its_document_holds_and_an_ended_hold_is_lifted() {
+async fn an_ended_hold_is_lifted_and_only_apply_lifts_what_git_holds() {
     let house = House::new().await;
     let machine = house.converged("gpu-1", &template("1", "a\n")).await;
-    let pool = json!({ "name": "h100", "site": "fra1", "profile": "base" });
-    let cordoned = json!({ "name": "gpu-1", "cordon": { "reason": "fan", "owner": "ada" } });
-    house.apply(pool.clone(), &[(Kind::Node, cordoned)]).await;
+    let git = Hold { source: HoldSource::Git, owner: "ada".into(), reason: "fan".into(), until: None, place: None };
+    let mut txn = house.db.begin().await.expect("begin");
+    node_holds::place(&mut txn, machine.id, &git).await.expect("placed");
+    txn.commit().await.expect("commit");
     house.jobs.resync("node").await.expect("resynced");
-    let holds = node_holds::list(&house.db, machine.id).await.expect("read");
-    assert_eq!(
-        (holds.len(), holds[0].hold.source, holds[0].hold.place.as_deref()),
-        (1, HoldSource::Git, Some("nodes.kdl:7"))
-    );
     assert!(house.node(&machine).await.cordoned);
-
-    house.apply(pool, &[(Kind::Node, json!({ "name": "gpu-1" }))]).await;
-    house.jobs.resync("node").await.expect("resynced");
-    assert!(!house.node(&machine).await.cordoned);
+    let mut txn = house.db.begin().await.expect("begin");
+    node_holds::lift(&mut txn, machine.id, HoldSource::Git).await.expect("lifted");
+    txn.commit().await.expect("commit");
 
     let until = schema::time::Duration::from_secs(60).after(house.db.now().await.expect("time"));
     let hold =

@@ -1,7 +1,10 @@
 //! Whether a node needs another spec, another signature, or nothing. Pure.
 
-use schema::{generation::Generation, time::Timestamp};
-use store::nodes::{Node, StoredSpec};
+use schema::{generation::Generation, spec::NodeSpec, time::Timestamp};
+use store::{
+    node_sections::NodeSection,
+    nodes::{Node, StoredSpec},
+};
 
 use super::stored;
 
@@ -16,7 +19,21 @@ pub(super) enum Step {
     Store { to: Generation },
 }
 
-pub(super) fn decide(node: &Node, stored: Option<&StoredSpec>, wanted: &[u8], now: Timestamp) -> Step {
+/// Whether the node attempted something else under the generation of this spec: what it signed is the digest of each
+/// section that it tried.
+pub(in crate::reconcile) fn is_other(spec: &StoredSpec, sections: &[NodeSection]) -> bool {
+    let Ok(ours) = NodeSpec::from_bytes(&spec.bytes).map(|spec| spec.section_digests()) else { return false };
+    let other = |theirs: &NodeSection| ours.get(&theirs.section).is_some_and(|ours| *ours != theirs.status.digest);
+    sections.iter().any(|theirs| theirs.generation == spec.generation && other(theirs))
+}
+
+pub(super) fn decide(
+    node: &Node,
+    stored: Option<&StoredSpec>,
+    sections: &[NodeSection],
+    wanted: &[u8],
+    now: Timestamp,
+) -> Step {
     let reported = node.observed.max(node.applied);
     let next = Step::Store { to: node.generation.max(reported).next() };
     match stored {
@@ -25,6 +42,8 @@ pub(super) fn decide(node: &Node, stored: Option<&StoredSpec>, wanted: &[u8], no
         // A node ahead of this database refuses everything up to what it has: the named exception of "a generation moves
         // only when the spec differs".
         Some(_) if reported > node.generation => next,
+        // So does one that has another spec of the same generation.
+        Some(stored) if is_other(stored, sections) => next,
         Some(spec) => {
             let worker = stored::decode(&spec.signature).and_then(|signature| signature.certificate().ok());
             let young = worker.is_some_and(|worker| !worker.is_past_half_life(now));
