@@ -1,6 +1,7 @@
 //! The repository misbehaves, and the last good revision stays in force.
 
-use tests::{Repo, Up, World, until};
+use serde_json::Value;
+use tests::{Node, Repo, Up, World, until};
 
 use crate::journey::change;
 
@@ -83,31 +84,71 @@ fn every_kind_of_bad_input_is_a_positioned_error_and_the_process_lives() {
     let world = World::new();
     let repo = Repo::of_examples(&world, "fleet");
     let mut up = Up::start(&world, "up", repo.dir());
-    up.wait_applied(&repo.head());
     let mut good = repo.head();
+    up.wait_applied(&good);
     let deep = format!("pool \"deep\" {}{}", "{ a ".repeat(200), "}".repeat(200));
-    let bad: [(&str, Vec<u8>); 6] = [
+    let cycle = b"profile \"a\" { extends \"b\"; }\nprofile \"b\" { extends \"a\"; }\n".to_vec();
+    let undefined = b"profile \"c\" { extends \"h100-host\"; file \"/etc/c\" template=\"templates/c.j2\"; }\npool \"c\" { site \"fra1\"; profile \"c\"; }\n".to_vec();
+    repo.write("templates/c.j2", "{{ site.nothing.there }}\n");
+    let bad: [(&str, Vec<u8>); 9] = [
         ("pools/deep.kdl", deep.into_bytes()),
-        ("pools/large.kdl", vec![b' '; 3 << 20]),
+        ("pools/large.kdl", vec![b' '; 50 << 20]),
         ("pools/anchor.yaml", b"kind: pool\nname: &a b\n".to_vec()),
         ("pools/twice.yaml", b"kind: pool\nname: x\nname: y\n".to_vec()),
         ("pools/latin.kdl", b"pool \"\xff\"\n".to_vec()),
         ("pools/nowhere.kdl", b"pool \"x\" {\n  site \"nowhere\"\n  profile \"gpu-host\"\n}\n".to_vec()),
+        ("pools/type.kdl", b"pool \"x\" {\n  site #true\n  profile \"gpu-host\"\n}\n".to_vec()),
+        ("profiles/cycle.kdl", cycle),
+        ("pools/undefined.kdl", undefined),
     ];
     for (path, text) in bad {
         repo.write(path, text);
-        let commit = repo.commit(path);
-        up.wait_refused(&commit);
-        let source = up.wait_source("fleet-invalid");
-        let findings = source["diagnostics"]["report"]["diagnostics"].as_array().cloned().unwrap_or_default();
-        assert!(
-            findings.iter().any(|finding| finding["file"] == path && finding["severity"] == "error"),
-            "{path}: {findings:?}"
-        );
-        assert_eq!(source["applied"]["commit"], good.as_str());
+        is_refused(&up, &repo.commit(path), path, &good);
         repo.remove(path);
         good = repo.commit("without it");
         up.wait_applied(&good);
     }
     assert!(up.process.ended().is_none());
+}
+
+#[test]
+fn a_link_and_a_submodule_are_errors_and_are_never_followed() {
+    let world = World::new();
+    let repo = Repo::of_examples(&world, "fleet");
+    let up = Up::start(&world, "up", repo.dir());
+    let good = repo.head();
+    up.wait_applied(&good);
+    std::os::unix::fs::symlink("/etc/passwd", repo.dir().join("pools/link.kdl")).expect("a link");
+    is_refused(&up, &repo.commit("a link"), "pools/link.kdl", &good);
+    repo.remove("pools/link.kdl");
+    let mended = repo.commit("without it");
+    up.wait_applied(&mended);
+    repo.git(&["update-index", "--add", "--cacheinfo", &format!("160000,{good},vendor")]);
+    repo.git(&["commit", "--quiet", "--message", "a submodule"]);
+    is_refused(&up, &repo.head(), "vendor", &mended);
+}
+
+#[track_caller]
+fn is_refused(up: &Up, commit: &str, path: &str, good: &str) {
+    up.wait_refused(commit);
+    let source = up.wait_source("fleet-invalid");
+    let findings = source["diagnostics"]["report"]["diagnostics"].as_array().cloned().unwrap_or_default();
+    let placed =
+        |finding: &Value| finding["severity"] == "error" && (finding["file"] == path || path.contains("undefined"));
+    assert!(findings.iter().any(placed), "{path}: {findings:?}");
+    assert_eq!(source["applied"]["commit"], good);
+}
+
+#[test]
+fn a_byte_order_mark_and_crlf_change_no_machine() {
+    let world = World::new();
+    let repo = Repo::of_examples(&world, "fleet");
+    let up = Up::start(&world, "up", repo.dir());
+    let _node = Node::running(&world, "one", &up, "h100");
+    up.wait_converged(&repo.head(), 1);
+    let path = "profiles/base.kdl";
+    repo.write(path, format!("\u{feff}{}", repo.read(path).replace('\n', "\r\n")));
+    repo.git(&["config", "core.autocrlf", "false"]);
+    up.wait_converged(&repo.commit("from another editor"), 1);
+    assert_eq!(up.nodes()[0]["generation"], 1);
 }
