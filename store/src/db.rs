@@ -18,6 +18,7 @@ use crate::{
 pub struct DbConfig {
     pub(crate) options: PgConnectOptions,
     max_connections: u32,
+    warm_connections: u32,
 }
 
 impl DbConfig {
@@ -46,7 +47,15 @@ impl DbConfig {
     }
 
     pub(crate) fn from_options(options: PgConnectOptions) -> Self {
-        Self { options: options.application_name("better-compute"), max_connections: 20 }
+        Self { options: options.application_name("better-compute"), max_connections: 20, warm_connections: 0 }
+    }
+
+    /// The same server with connections that are opened ahead and kept: a login costs more than most statements, and a burst
+    /// of work would wait for many of them.
+    #[must_use]
+    pub const fn with_warm_connections(mut self, warm_connections: u32) -> Self {
+        self.warm_connections = warm_connections;
+        self
     }
 
     /// The same server with another number of connections.
@@ -100,6 +109,7 @@ impl Db {
     pub fn lazy(config: &DbConfig) -> Self {
         let pool = PgPoolOptions::new()
             .max_connections(config.max_connections)
+            .min_connections(config.warm_connections)
             .acquire_timeout(Duration::from_secs(10))
             .connect_lazy_with(config.options.clone());
         Self { pool, config: config.clone() }

@@ -97,7 +97,9 @@ impl Serve {
         if !migrate::is_current(&database).await.during("cannot look at the database")? {
             return Err(Failure::failed("the database is not up to date").hint("run `better-compute migrate` first"));
         }
-        let db = Db::connect(&database).await.during("cannot connect to the database")?;
+        let db = Db::connect(&database.with_warm_connections(parts::WARM_CONNECTIONS))
+            .await
+            .during("cannot connect to the database")?;
         let row = identity::stored(&db).await?.ok_or_else(|| {
             Failure::failed("the database belongs to no control plane yet").hint("`better-compute keys init` makes one")
         })?;

@@ -106,7 +106,9 @@ impl Up {
         (config, access): (SourceConfig, GitAccess),
     ) -> Result<(), Failure> {
         migrate::run(&database).await.during("cannot bring the database up to date")?;
-        let db = Db::connect(&database).await.during("cannot connect to the database")?;
+        let db = Db::connect(&database.with_warm_connections(parts::WARM_CONNECTIONS))
+            .await
+            .during("cannot connect to the database")?;
         let identity = self.identity(&db, data, trust_domain, clock.now()).await?;
         let mut parts = Parts::new(db.clone(), clock);
 

@@ -34,6 +34,8 @@ use crate::{
     exit::{During as _, Failure, chain},
 };
 
+/// Connections that a process opens ahead: a burst of work finds them and need not log in first.
+pub const WARM_CONNECTIONS: u32 = 12;
 /// How long the parts may take to end.
 const DRAIN: Duration = Duration::from_secs(20);
 
@@ -101,7 +103,10 @@ impl Parts {
             };
             let (registry, config, cancel) =
                 (Arc::clone(&registry), worker::WorkerConfig::new(*role, self.host.clone()), self.cancel.clone());
-            self.spawn(role.as_str(), async move { worker::run(shared, &registry, config, cancel).await });
+            self.spawn(role.as_str(), async move {
+                worker::run(shared, &registry, config, cancel).await;
+                Ok::<_, Infallible>(())
+            });
         }
     }
 
