@@ -47,11 +47,7 @@ if ! command -v apt-get >/dev/null; then
     exit 1
 fi
 say "setup: installing ${missing[*]}"
-# The cluster that Debian creates beside the server programs is not used, so it is not made.
-if [[ " ${missing[*]} " == *" postgresql "* ]] && [ ! -e /etc/postgresql-common/createcluster.conf ]; then
-    "${as_root[@]}" mkdir -p /etc/postgresql-common
-    printf 'create_main_cluster = false\n' | "${as_root[@]}" tee /etc/postgresql-common/createcluster.conf >/dev/null
-fi
+# Debian also makes a cluster beside the server programs; it is not used.
 "${as_root[@]}" apt-get update -qq
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2

@@ -15,10 +15,10 @@ const STYLES: Styles = Styles::styled()
 
 const FIRST_STEPS: &str = "\
 First steps:
-  better-compute check examples-fleet               look for mistakes in a fleet repository
-  better-compute up --dev --fleet ./my-fleet        run a whole control plane for it
+  better-compute check examples-fleet          look for mistakes
+  better-compute up --dev --fleet ./my-fleet   run a whole control plane
   better-compute token create --pool h100      print the line that makes a machine join
-  better-compute status                             see what is applied, and who has converged";
+  better-compute status                        see what is applied, who has converged";
 
 /// A git repository says what a GPU fleet should be; this keeps it so.
 #[derive(Debug, Parser)]
@@ -61,7 +61,7 @@ pub enum Command {
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct FormatArg {
     /// How results are written
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", global = true)]
     pub format: Format,
 }
 

@@ -21,16 +21,16 @@ use crate::{
 #[command(next_help_heading = "Control plane")]
 pub struct Target {
     /// Data directory of a control plane on this machine
-    #[arg(long, value_name = "DIR", env = "BETTER_COMPUTE_DATA", hide_env_values = true)]
+    #[arg(long, global = true, value_name = "DIR", env = "BETTER_COMPUTE_DATA", hide_env_values = true)]
     pub data: Option<std::path::PathBuf>,
     /// Where its API is, instead of what the data directory says
-    #[arg(long, value_name = "URL", env = "BETTER_COMPUTE_URL", hide_env_values = true)]
+    #[arg(long, global = true, value_name = "URL", env = "BETTER_COMPUTE_URL", hide_env_values = true)]
     pub url: Option<String>,
     /// PEM file with the certificates that vouch for it
-    #[arg(long, value_name = "FILE", env = "BETTER_COMPUTE_CA", hide_env_values = true)]
+    #[arg(long, global = true, value_name = "FILE", env = "BETTER_COMPUTE_CA", hide_env_values = true)]
     pub ca: Option<std::path::PathBuf>,
     /// API token; the environment is the better place for it
-    #[arg(long, value_name = "TOKEN", env = "BETTER_COMPUTE_TOKEN", hide_env_values = true, hide = true)]
+    #[arg(long, global = true, value_name = "TOKEN", env = "BETTER_COMPUTE_TOKEN", hide_env_values = true, hide = true)]
     pub token: Option<String>,
 }
 
@@ -153,8 +153,12 @@ impl Client {
         if error.is_timeout() {
             return Failure::new(Exit::Unreachable, format!("{} did not answer in time", self.url));
         }
-        Failure::new(Exit::Unreachable, format!("nothing answers at {}: {root}", self.url))
-            .hint("is `better-compute up` running?")
+        let hint = if self.url.starts_with("https://") {
+            "is `better-compute up` running?"
+        } else {
+            "the API speaks https only; write https://HOST:PORT"
+        };
+        Failure::new(Exit::Unreachable, format!("cannot talk to {}: {root}", self.url)).hint(hint)
     }
 }
 
@@ -166,7 +170,11 @@ impl ApiError {
             _ => Exit::Failed,
         };
         let mut message = format!("{method}: {} ({})", self.message, self.code);
+        let said = message.clone();
         for field in &self.fields {
+            if field.get("message").and_then(Value::as_str).is_some_and(|text| said.contains(text)) {
+                continue;
+            }
             match (field.get("name").and_then(Value::as_str), field.get("message").and_then(Value::as_str)) {
                 (Some(name), Some(text)) => message.push_str(&format!("\n  {name}: {text}")),
                 _ => message

@@ -9,14 +9,14 @@ use std::{
 
 use schema::fleet::{SourceBlob, Sources};
 
-use crate::exit::{During as _, Failure};
+use crate::exit::{During as _, Exit, Failure};
 
 const ROOT_FILES: [&str; 3] = ["fleet.kdl", "fleet.yaml", "fleet.yml"];
 
 /// The root of the fleet that is meant: the named directory, else the nearest one from here upwards with a `fleet.kdl`.
 ///
 /// # Errors
-/// When the named directory is not one.
+/// When the named directory is not one, or none is found.
 pub fn root(named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
         if !path.is_dir() {
@@ -26,7 +26,10 @@ pub fn root(named: Option<&Path>) -> Result<PathBuf, Failure> {
     }
     let here = std::env::current_dir().during("cannot tell the current directory")?;
     let found = here.ancestors().find(|dir| ROOT_FILES.iter().any(|name| dir.join(name).is_file()));
-    Ok(found.unwrap_or(&here).to_owned())
+    found.map(Path::to_owned).ok_or_else(|| {
+        Failure::new(Exit::InvalidFleet, format!("no fleet.kdl (or fleet.yaml) in {} or above it", here.display()))
+            .hint("go to a fleet repository, or name its directory")
+    })
 }
 
 /// Everything below a directory that the language may look at.

@@ -54,6 +54,19 @@ fn a_rewritten_history_is_refused_and_going_on_from_the_applied_commit_is_not() 
 }
 
 #[test]
+fn a_rewritten_history_that_a_person_accepts_is_applied() {
+    let world = World::new();
+    let repo = Repo::of_examples(&world, "fleet");
+    let up = Up::start(&world, "up", repo.dir());
+    up.wait_applied(&change(&repo, 10));
+    repo.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
+    let rewritten = change(&repo, 30);
+    up.wait_refused(&rewritten);
+    let _ = up.cli().ok(&["api", "fleet.accept", &format!("commit={rewritten}"), "idempotencyKey=accept"]);
+    up.wait_applied(&rewritten);
+}
+
+#[test]
 fn a_pool_whose_document_is_gone_is_retained_and_one_that_is_removed_goes() {
     let world = World::new();
     let repo = Repo::of_examples(&world, "fleet");

@@ -13,8 +13,9 @@ const EXAMPLES: &str = "\
 Examples:
   better-compute api nodes.list
   better-compute api nodes.get node=node_01k9m2v7t3c4w8d5e6f7g8h9ja
-  better-compute api nodes.cordon node=fra1-r12 reason='fan 3' idempotencyKey=fan-3
-  better-compute api tokens.create pool=h100 uses:=8 expires=24h idempotencyKey=racks
+  better-compute api nodes.cordon node=fra1-r12-u04 reason='fan 3' \\
+      idempotencyKey=fan-3
+  better-compute api tokens.create pool=h100 uses:=8 idempotencyKey=racks
 
 A value is text with `key=value`, and JSON (numbers, booleans, lists) with `key:=json`.
 The methods are described in docs/reference/openapi.json, and at /api/openapi.json of a control plane.";

@@ -19,7 +19,7 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  better-compute check                           the fleet around the current directory
+  better-compute check                           the fleet around here
   better-compute check examples-fleet
   better-compute check --format github           annotations on a pull request
   better-compute check --format sarif > out.sarif

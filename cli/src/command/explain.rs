@@ -20,10 +20,10 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  better-compute explain BC0203                          what the error means, and how to mend it
-  better-compute explain node/fra1-r12                   every value of the machine and who said it
-  better-compute explain node/fra1-r12 host.sysctl       only what is below that path
-  better-compute explain node/fra1-r12 --dir examples-fleet";
+  better-compute explain BC0203                     what it means, how to mend it
+  better-compute explain node/fra1-r12-u04          every value and its place
+  better-compute explain node/fra1-r12-u04 host.sysctl
+  better-compute explain node/fra1-r12-u04 --dir examples-fleet";
 
 /// Explain an error code, or where a value comes from.
 ///
@@ -32,7 +32,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Explain {
-    /// An error code such as BC0203, or a declared machine such as node/fra1-r12
+    /// An error code such as BC0203, or a declared machine such as node/fra1-r12-u04
     #[arg(value_name = "CODE|node/NAME")]
     pub subject: String,
     /// Only values at or below this path, for example host.sysctl
@@ -57,7 +57,7 @@ impl Explain {
         }
         let code: Code = self.subject.parse().map_err(|_| {
             Failure::usage(format!("{:?} is neither an error code nor a machine", self.subject))
-                .hint("write a code such as BC0203, or a declared machine such as node/fra1-r12")
+                .hint("write a code such as BC0203, or a declared machine such as node/fra1-r12-u04")
         })?;
         let entry = codes::ALL.iter().find(|entry| entry.code == code).expect("a code that parses is in the registry");
         if output.is_json() {
@@ -100,7 +100,7 @@ impl Explain {
 }
 
 fn table(values: &[Provenance]) -> Table {
-    let mut table = Table::new(&["path", "value", "from", "where", "instead of"]);
+    let mut table = Table::new(&["path", "value", "from", "where", "instead of"]).whole(&["path", "from", "where", "instead of"]);
     for value in values {
         let place = value
             .template

@@ -1,6 +1,7 @@
 //! `get`: lists of things as tables, one thing as its document.
 
 mod columns;
+mod inventory;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
@@ -17,7 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   better-compute get nodes
   better-compute get nodes --pool h100
-  better-compute get node fra1-r12              everything known about one machine
+  better-compute get node fra1-r12-u04     everything known about one machine
   better-compute get pools
   better-compute get plan plan_01k9m2v7t3c4w8d5e6f7g8h9ja
   better-compute get joins --format json";
@@ -34,7 +35,7 @@ pub struct Get {
     /// Name or id of one of them
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// Only those of this pool
+    /// Only nodes of this pool
     #[arg(long, value_name = "POOL")]
     pub pool: Option<String>,
     /// At most this many
@@ -101,6 +102,9 @@ impl Get {
     /// When the call fails.
     pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
         let client = Client::new(&self.target)?;
+        if self.pool.is_some() && self.kind != Kind::Nodes {
+            return Err(Failure::usage("--pool chooses among nodes").hint("better-compute get nodes --pool POOL"));
+        }
         let Some(name) = &self.name else { return self.list(&client, output).await };
         let Some(key) = self.kind.key() else {
             return Err(Failure::usage("a token cannot be shown; its secret was printed once, when it was made"));
@@ -110,7 +114,7 @@ impl Get {
             _ if output.is_json() => output.json(&document)?,
             Kind::Plans => plan::show_stored(&document, output)?,
             Kind::Joins => joins::show(&document, output)?,
-            _ => output.line(outline(&document))?,
+            _ => output.line(outline(&inventory::shortened(document)))?,
         }
         Ok(Exit::Ok)
     }
@@ -157,7 +161,7 @@ pub async fn list(client: &Client, kind: Kind, pool: Option<&str>, limit: Option
 pub fn table(kind: Kind, items: &[Value], output: &Output) -> Table {
     let columns = columns::of(kind);
     let titles: Vec<&str> = columns.iter().map(|column| column.title).collect();
-    let mut table = Table::new(&titles);
+    let mut table = Table::new(&titles).whole(&["id", "name", "reason"]);
     for item in items {
         table.row(columns.iter().map(|column| (column.cell)(item, output)));
     }

@@ -14,7 +14,7 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   better-compute joins list
-  better-compute joins show join_01k9m2v7t3c4w8d5e6f7g8h9ja     with the lines that would admit the machine";
+  better-compute joins show join_01k9m2v7t3c4w8d5e6f7g8h9ja";
 
 /// See who tried to join, and why they were let in or not.
 ///

@@ -14,8 +14,10 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  better-compute keys init --keys ./keys --trust-domain compute.example.com --database postgres://…
-  better-compute keys gateway --keys ./keys --out ./gateway-keys --name gw.fra1.example.com
+  better-compute keys init --keys ./keys --trust-domain compute.example.com \\
+      --database postgres://…
+  better-compute keys gateway --keys ./keys --out ./gateway-keys \\
+      --name gw.fra1.example.com
 
 `up` makes its keys by itself. Nodes believe the first keys for ever: keep the directory safe, and keep a copy of it.";
 

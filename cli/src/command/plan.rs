@@ -26,11 +26,11 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  better-compute plan                                   HEAD against the working tree
-  better-compute plan --base origin/main --head HEAD    what a branch would change, offline
+  better-compute plan                                 HEAD against the working tree
+  better-compute plan --base origin/main --head HEAD  what a branch would change
   better-compute plan --base v1 --head v2 --repo /srv/fleet.git --path eu
   better-compute plan --exit-code --format json         for a pipeline
-  better-compute plan --live                            the newest plan of the control plane
+  better-compute plan --live                          the control plane's newest plan
   better-compute plan plan_01k9m2v7t3c4w8d5e6f7g8h9ja
 
 With --exit-code: 0 nothing to do, 2 changes, 1 error.";

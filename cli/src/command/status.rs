@@ -22,9 +22,9 @@ const EXAMPLES: &str = "\
 Examples:
   better-compute status
   better-compute status --watch
-  better-compute status --wait converged --timeout 60s             until every machine is as the fleet says
+  better-compute status --wait converged --timeout 60s    every machine is as git says
   better-compute status --wait converged --commit \"$(git rev-parse HEAD)\"
-  better-compute status --wait refused --commit 4f1c2d             until a commit was found to be wrong
+  better-compute status --wait refused --commit 4f1c2d    a commit was found to be wrong
 
 With --wait it exits with 0 when the goal was reached, and with 1 when the time was up.";
 

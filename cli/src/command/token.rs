@@ -14,11 +14,11 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  better-compute token create --pool h100                       for one machine, for a day
+  better-compute token create --pool h100                 for one machine, for a day
   better-compute token create --pool h100 --uses 40 --expires 2h
   better-compute token list
   better-compute token revoke jt_01k9m2v7t3c4w8d5e6f7g8h9ja
-  better-compute token api create --scope nodes:read --expires 90d   for a program
+  better-compute token api create --scope nodes:read --expires 90d
 
 A token is printed once; only its hash is kept.";
 
@@ -199,7 +199,7 @@ impl ApiVerb {
                 if output.is_json() {
                     output.json(&answer)?;
                 } else {
-                    output.table(&api_table(&answer), "no API tokens")?;
+                    output.table(&api_table(&answer, &output), "no API tokens")?;
                 }
                 Ok(Exit::Ok)
             }
@@ -208,13 +208,14 @@ impl ApiVerb {
     }
 }
 
-fn api_table(answer: &Value) -> Table {
-    let mut table = Table::new(&["id", "name", "scopes", "expires"]);
+fn api_table(answer: &Value, output: &Output) -> Table {
+    let mut table = Table::new(&["id", "name", "scopes", "expires"]).whole(&["id", "scopes"]);
     for item in answer.get("items").and_then(Value::as_array).into_iter().flatten() {
         let text = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or("-").to_owned();
         let scopes: Vec<&str> =
             item.get("scopes").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-        table.row([text("id").into(), text("name").into(), scopes.join(" ").into(), text("expiresAt").into()]);
+        let expires = text("expiresAt").parse().map_or_else(|_| "never".to_owned(), |at| output.ago(at));
+        table.row([text("id").into(), text("name").into(), scopes.join(" ").into(), expires.into()]);
     }
     table
 }

@@ -1,6 +1,7 @@
 //! Tables that fit a terminal. Pure: rows in, text out.
 //!
-//! On a terminal the widest columns give way until a row fits, and what is cut ends in `…`. In a pipe nothing is cut.
+//! On a terminal the widest columns give way until a row fits, and what is cut ends in `…`. In a pipe nothing is cut, and
+//! neither is what people copy (ids, paths, reasons): when that does not fit on a line, its row takes two.
 
 use super::text::{Style, printable};
 
@@ -40,13 +41,22 @@ impl Cell {
 pub struct Table {
     heading: Vec<String>,
     rows: Vec<Vec<Cell>>,
+    whole: Vec<usize>,
 }
 
 impl Table {
     /// A table with these columns.
     #[must_use]
     pub fn new(heading: &[&str]) -> Self {
-        Self { heading: heading.iter().map(|title| title.to_uppercase()).collect(), rows: Vec::new() }
+        Self { heading: heading.iter().map(|title| title.to_uppercase()).collect(), ..Self::default() }
+    }
+
+    /// Says which columns are never cut.
+    #[must_use]
+    pub fn whole(mut self, titles: &[&str]) -> Self {
+        let kept = |title: &String| titles.iter().any(|kept| kept.eq_ignore_ascii_case(title));
+        self.whole = (0..self.heading.len()).filter(|&index| kept(&self.heading[index])).collect();
+        self
     }
 
     /// Adds a row.
@@ -66,7 +76,10 @@ impl Table {
         let widths = self.widths(width);
         let heading: Vec<Cell> =
             self.heading.iter().map(|title| Cell { text: title.clone(), style: Style::Dim }).collect();
-        let lines = std::iter::once(&heading).chain(&self.rows).map(|row| render_row(row, &widths, colour));
+        let stacked = width.is_some_and(|limit| taken(&widths) > limit);
+        let lines = std::iter::once(&heading).chain(&self.rows).map(|row| {
+            if stacked { render_stacked(row, colour) } else { render_row(row, &widths, colour) }
+        });
         lines.collect::<Vec<_>>().join("\n")
     }
 
@@ -78,14 +91,28 @@ impl Table {
             }
         }
         let Some(limit) = limit else { return widths };
-        while widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1) > limit {
-            match widths.iter_mut().max() {
+        while taken(&widths) > limit {
+            let cut = widths.iter_mut().enumerate().filter(|(index, _)| !self.whole.contains(index));
+            match cut.map(|(_, width)| width).max() {
                 Some(widest) if *widest > NARROWEST => *widest -= 1,
                 _ => break,
             }
         }
         widths
     }
+}
+
+fn taken(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+}
+
+/// The first cell on a line of its own, the others below it.
+fn render_stacked(row: &[Cell], colour: bool) -> String {
+    let paint = |cell: &Cell| cell.style.paint(&cell.text, colour);
+    let mut cells = row.iter().filter(|cell| !cell.text.is_empty());
+    let first = cells.next().map(paint).unwrap_or_default();
+    let rest: Vec<String> = cells.map(paint).collect();
+    format!("{first}\n  {}", rest.join("  ")).trim_end().to_owned()
 }
 
 fn render_row(row: &[Cell], widths: &[usize], colour: bool) -> String {
@@ -129,6 +156,13 @@ mod tests {
         let text = nodes().render(Some(48), false);
         assert!(text.lines().all(|line| line.chars().count() <= 48), "{text}");
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn what_people_copy_is_never_cut() {
+        let kept = Table { whole: vec![0, 2], ..nodes() };
+        assert!(!kept.render(Some(48), false).contains('…'));
+        insta::assert_snapshot!(kept.render(Some(48), false));
     }
 
     #[test]

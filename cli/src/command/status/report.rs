@@ -182,7 +182,7 @@ impl Report {
         if self.joins.waiting.is_empty() && self.joins.refused.is_empty() {
             return None;
         }
-        let mut table = Table::new(&["join", "state", "machine", "pool", "reason", "when"]);
+        let mut table = Table::new(&["join", "state", "machine", "pool", "reason", "when"]).whole(&["join", "reason"]);
         for join in self.joins.waiting.iter().chain(&self.joins.refused) {
             let style = if join.state == "refused" { Style::Bad } else { Style::Attention };
             table.row([
@@ -194,11 +194,12 @@ impl Report {
                 join.updated_at.map_or_else(|| "-".to_owned(), |at| output.ago(at)).into(),
             ]);
         }
-        Some(table.render(output.width, output.colour))
+        let next = Style::Dim.paint("`better-compute joins show JOIN` says more, and what would admit it.", output.colour);
+        Some(format!("{}\n{next}", table.render(output.width, output.colour)))
     }
 
     fn problem_table(&self, output: &Output) -> Option<String> {
-        let mut table = Table::new(&["waits", "of", "for", "since"]);
+        let mut table = Table::new(&["waits", "of", "for", "since"]).whole(&["waits", "for"]);
         for problem in &self.problems {
             let why = problem.message.as_deref().or(problem.reason.as_deref()).unwrap_or("-");
             table.row([
