@@ -169,8 +169,7 @@ impl HostTemplate {
             profile.files.iter().map(|(path, layer)| FileTemplate::of(path, layer)).collect();
         let units: Vec<UnitTemplate> =
             profile.units.iter().map(|(name, layer)| UnitTemplate::of(name, layer)).collect();
-        let roots = files.iter().map(|file| Some(&file.content)).chain(units.iter().map(|unit| unit.content.as_ref()));
-        let templates = closure(roots.flatten().filter_map(Content::template), templates);
+        let templates = closure(named(&files, &units), templates);
         let values = values(fleet, site, pool, profile, &templates);
         let mut access: Vec<AccessKeyTemplate> =
             profile.access.iter().map(|(name, layer)| AccessKeyTemplate::of(name, layer)).collect();
@@ -193,6 +192,11 @@ impl HostTemplate {
             templates,
             values,
         }
+    }
+
+    /// The templates that its files and units name.
+    pub(super) fn named(&self) -> impl Iterator<Item = &str> {
+        named(&self.files, &self.units)
     }
 
     /// The digest of its canonical JSON: the target of a pool.
@@ -289,6 +293,11 @@ fn hugepages(profile: &ResolvedProfile) -> Vec<Hugepages> {
     pages
 }
 
+fn named<'n>(files: &'n [FileTemplate], units: &'n [UnitTemplate]) -> impl Iterator<Item = &'n str> {
+    let contents = files.iter().map(|file| Some(&file.content)).chain(units.iter().map(|unit| unit.content.as_ref()));
+    contents.flatten().filter_map(Content::template)
+}
+
 /// The named templates and everything that these include.
 fn closure<'n>(roots: impl Iterator<Item = &'n str>, all: &BTreeMap<Arc<str>, Arc<str>>) -> BTreeMap<String, String> {
     let mut wanted: Vec<String> = roots.map(str::to_owned).collect();
@@ -368,7 +377,11 @@ impl NodeOverlay {
 /// # Errors
 /// When a template uses a value that this machine does not have, or does too much.
 pub fn compose(template: &HostTemplate, overlay: &NodeOverlay, node: &str) -> Result<Composed, ComposeError> {
-    let composed = stack::on(template::STACK, || Composer::new(template)?.compose(overlay, node));
+    let composed = stack::on(template::STACK, || {
+        Composer::new(template)?
+            .compose(overlay, node)
+            .map_err(|failed| failed.into_iter().next().expect("what fails has an error"))
+    });
     Ok(composed.unwrap_or_else(|| Err(RenderError::no_room()))?)
 }
 
@@ -384,14 +397,22 @@ impl<'t> Composer<'t> {
         Ok(Self { template, renderer: Renderer::new(texts)? })
     }
 
-    pub(super) fn compose(&self, overlay: &NodeOverlay, node: &str) -> Result<Composed, RenderError> {
+    /// Makes the sections, or says of every text why it cannot be rendered.
+    pub(super) fn compose(&self, overlay: &NodeOverlay, node: &str) -> Result<Composed, Vec<RenderError>> {
         let template = self.template;
         let mut values = template.values.clone();
         values.insert("node".to_owned(), json!({ "name": node, "pool": template.pool, "labels": overlay.labels }));
         let values = minijinja::Value::from(minijinja::value::Serde(&values));
-        let text = |content: &Content| match content {
-            Content::Text(text) => Ok(ended(text.clone())),
-            Content::Template(name) => self.renderer.render(name, &values).map(ended),
+        let mut failed = Vec::new();
+        let mut text = |content: &Content| match content {
+            Content::Text(text) => ended(text.clone()),
+            Content::Template(name) => match self.renderer.render(name, &values) {
+                Ok(text) => ended(text),
+                Err(error) => {
+                    failed.push(error);
+                    String::new()
+                }
+            },
         };
         let mut host = HostSection {
             sysctl: template.sysctl.clone(),
@@ -404,7 +425,7 @@ impl<'t> Composer<'t> {
         for file in &template.files {
             host.files.push(HostFile {
                 path: file.path.clone(),
-                content: text(&file.content)?,
+                content: text(&file.content),
                 mode: file.mode.clone(),
                 owner: file.owner.clone(),
                 group: file.group.clone(),
@@ -413,7 +434,7 @@ impl<'t> Composer<'t> {
         for unit in &template.units {
             host.units.push(Unit {
                 name: unit.name.clone(),
-                content: unit.content.as_ref().map(text).transpose()?.unwrap_or_default(),
+                content: unit.content.as_ref().map(&mut text).unwrap_or_default(),
                 enabled: unit.enabled,
                 active: unit.active,
             });
@@ -424,7 +445,8 @@ impl<'t> Composer<'t> {
             key: key.key.clone(),
             until: key.until,
         });
-        Ok(Composed { host, access: AccessSection { keys: keys.collect() } })
+        let composed = Composed { host, access: AccessSection { keys: keys.collect() } };
+        if failed.is_empty() { Ok(composed) } else { Err(failed) }
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Loaded {
     pub diagnostics: Vec<Diagnostic>,
     /// The texts, for quoting.
     pub sources: SourceMap,
+    /// The trust domain that the fleet file names, whatever is wrong elsewhere.
+    pub trust_domain: Option<String>,
 }
 
 impl Loaded {
@@ -93,15 +95,16 @@ pub fn load_with(sources: &Sources, limits: Limits) -> Loaded {
         found.extend(file.parsed.attach(&file.path));
         map.insert(Arc::clone(&file.path), file.parsed.text.as_str());
     }
-    let mut fleet = None;
+    let (mut fleet, mut trust_domain) = (None, None);
     if !files.is_empty() {
         let objects = Objects::decode(&files, limits.objects, &mut found);
+        trust_domain = objects.fleet.as_ref().map(|fleet| fleet.trust_domain.value.clone());
         fleet = check::check(objects, &files, &mut found);
     }
     diagnostic::sort(&mut found);
     let errors = found.iter().any(Diagnostic::is_error);
     shorten(&mut found);
-    Loaded { fleet: fleet.filter(|_| !errors), diagnostics: found, sources: map }
+    Loaded { fleet: fleet.filter(|_| !errors), diagnostics: found, sources: map, trust_domain }
 }
 
 /// Parses files side by side on threads whose stack is known.

@@ -5,6 +5,8 @@ mod kdl;
 mod text;
 mod yaml;
 
+pub(super) use text::turns;
+
 use super::doc::{Parsed, problem};
 use crate::diagnostic::{Diagnostic, Span, codes};
 

@@ -74,6 +74,13 @@ impl<'t> Renderer<'t> {
         let template = self.environment.get_template(name).map_err(|error| missing(&error))?;
         let mut output = Bounded::default();
         match template.render_captured_to(values, &mut output) {
+            Ok(_) if output.bytes.contains(&0) => Err(RenderError {
+                code: codes::TEMPLATE_FAILED,
+                template: name.to_owned(),
+                line: 1,
+                range: None,
+                message: "the template writes a NUL character, and a file of a fleet is text".to_owned(),
+            }),
             Ok(_) => Ok(String::from_utf8(output.bytes).expect("templates write text")),
             Err(error) => {
                 let inner = innermost(&error);

@@ -2,7 +2,9 @@
 //! for every pool that admits others one machine without a document.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     sync::Arc,
 };
 
@@ -10,7 +12,7 @@ use super::hosts as groups;
 use crate::{
     diagnostic::{Diagnostic, Lines, SourceRef, codes},
     fleet::{
-        Fleet, Located, NodeOverlay, Profile, ResolvedProfile,
+        Fleet, HostTemplate, Located, NodeOverlay, Profile, ResolvedProfile,
         host::Composer,
         kind::Admission,
         suggest::similar,
@@ -59,6 +61,9 @@ fn missing(name: &str, at: &SourceRef, templates: &BTreeMap<Arc<str>, Arc<str>>)
         .help(help)
 }
 
+/// Times that the hosts of a profile are rendered again without what was missing.
+const ROUNDS: usize = 50;
+
 /// Renders every host. What goes wrong in many of them is said once.
 pub(super) fn hosts(fleet: &Fleet, found: &mut Vec<Diagnostic>) {
     let mut said: BTreeSet<(String, usize, String)> = BTreeSet::new();
@@ -66,19 +71,18 @@ pub(super) fn hosts(fleet: &Fleet, found: &mut Vec<Diagnostic>) {
     for (pool, profile, nodes) in groups(fleet) {
         let Some(template) = fleet.host_template(&pool.name, profile) else { continue };
         let Some(resolved) = fleet.resolved(profile) else { continue };
-        if template.templates.is_empty() || !complete(&template.templates, resolved) {
+        if template.templates.is_empty() {
             continue;
         }
-        let Ok(composer) = Composer::new(&template) else { continue };
         let undeclared = *profile == pool.profile.value && !strict;
         let sample = undeclared.then(|| (format!("{}-00000000", pool.name), NodeOverlay::default(), None));
         let declared = nodes.iter().map(|node| (node.name.to_string(), NodeOverlay::of(node), Some(&node.at)));
-        for (name, overlay, at) in declared.chain(sample) {
-            let Err(error) = composer.compose(&overlay, &name) else { continue };
+        let machines: Vec<_> = declared.chain(sample).collect();
+        render(sound(&template), &machines, |error, (name, _, at)| {
             if !said.insert((error.template.clone(), error.line, error.message.clone())) {
-                continue;
+                return;
             }
-            let mut diagnostic = diagnostic(&error, &fleet.templates);
+            let mut diagnostic = diagnostic(error, &fleet.templates);
             diagnostic = match at {
                 Some(at) => {
                     diagnostic.also(at, format!("rendered for node/{name}, pool/{}, profile/{profile}", pool.name))
@@ -90,15 +94,99 @@ pub(super) fn hosts(fleet: &Fleet, found: &mut Vec<Diagnostic>) {
                 diagnostic = diagnostic.also(&user.at, "the template is used here");
             }
             found.push(diagnostic);
+        });
+    }
+}
+
+type Machine<'m> = (String, NodeOverlay, Option<&'m SourceRef>);
+
+/// Renders every machine. A rendering ends where a value is missing: it is told, and the template is rendered again with
+/// an empty text in its place, so that the next one is told too.
+fn render<'m>(
+    mut mended: Cow<'_, HostTemplate>,
+    machines: &[Machine<'m>],
+    mut tell: impl FnMut(&RenderError, &Machine<'m>),
+) {
+    let mut blanks: BTreeMap<String, Vec<Range<usize>>> = BTreeMap::new();
+    let mut next = 0;
+    for _ in 0..ROUNDS {
+        let mut stopped: Vec<(String, Option<Range<usize>>)> = Vec::new();
+        let Ok(composer) = Composer::new(&mended) else { return };
+        for (index, machine) in machines.iter().enumerate().skip(next) {
+            let Err(errors) = composer.compose(&machine.1, &machine.0) else { continue };
+            for error in errors {
+                let missing = error.range.clone().filter(|_| error.code == codes::TEMPLATE_UNDEFINED);
+                match (blanks.get(&error.template), missing) {
+                    // What fails around a value that was replaced may fail for that.
+                    (Some(earlier), Some(range)) if earlier.iter().any(|blank| overlap(blank, &range)) => {
+                        stopped.push((error.template, None));
+                    }
+                    (Some(_), None) => stopped.push((error.template, None)),
+                    (_, missing) => {
+                        tell(&error, machine);
+                        stopped.extend(missing.map(|range| (error.template, Some(range))));
+                    }
+                }
+            }
+            if !stopped.is_empty() {
+                next = index;
+                break;
+            }
+        }
+        if stopped.is_empty() {
+            return;
+        }
+        for (name, range) in stopped {
+            let Some(text) = mended.to_mut().templates.get_mut(&name) else { continue };
+            let blanked = range.and_then(|range| blank(text, range));
+            let parses = Renderer::new([(name.as_str(), text.as_str())]).is_ok();
+            match blanked.filter(|_| parses) {
+                Some(range) => blanks.entry(name).or_default().push(range),
+                None => text.clear(),
+            }
         }
     }
 }
 
-/// Whether all templates of a profile, and what they include, are there; what is missing was reported.
-fn complete(templates: &BTreeMap<String, String>, resolved: &ResolvedProfile) -> bool {
-    let named = |name: &str| templates.contains_key(name);
-    used(resolved).all(|template| named(&template.value))
-        && templates.values().all(|text| includes(text).into_iter().all(named))
+fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+/// Puts an empty text in place of an expression and of what is asked of it, so that every other place stays where it is.
+fn blank(text: &mut String, mut range: Range<usize>) -> Option<Range<usize>> {
+    let asked = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
+    range.end += text.as_bytes().get(range.end..)?.iter().take_while(|byte| asked(**byte)).count();
+    let width = range.len();
+    text.get(range.clone())?;
+    text.replace_range(range.clone(), &format!("{:width$}", if width > 1 { "''" } else { "0" }));
+    Some(range)
+}
+
+/// A host without the texts of templates that are missing or do not parse, and of those that include such: what is
+/// wrong with them was reported, and the others are still looked at.
+fn sound(template: &HostTemplate) -> Cow<'_, HostTemplate> {
+    let texts = &template.templates;
+    let mut bad: BTreeSet<String> =
+        template.named().filter(|name| !texts.contains_key(*name)).map(str::to_owned).collect();
+    let broken = texts.iter().filter(|(name, text)| Renderer::new([(name.as_str(), text.as_str())]).is_err());
+    bad.extend(broken.map(|(name, _)| name.clone()));
+    loop {
+        let unsound = |name: &str| bad.contains(name) || !texts.contains_key(name);
+        let more: Vec<String> = texts
+            .iter()
+            .filter(|(name, text)| !bad.contains(*name) && includes(text).into_iter().any(unsound))
+            .map(|(name, _)| name.clone())
+            .collect();
+        if more.is_empty() {
+            break;
+        }
+        bad.extend(more);
+    }
+    let mut sound = Cow::Borrowed(template);
+    for name in bad {
+        sound.to_mut().templates.insert(name, String::new());
+    }
+    sound
 }
 
 fn used(resolved: &ResolvedProfile) -> impl Iterator<Item = &Located<String>> {

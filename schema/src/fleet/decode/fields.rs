@@ -34,7 +34,8 @@ impl<'o> Fields<'o> {
         self.entries.iter().filter(move |entry| entry.key == key)
     }
 
-    fn has(&self, key: &str) -> bool {
+    /// Whether a key is written, whatever its value.
+    pub(in crate::fleet) fn has(&self, key: &str) -> bool {
         self.entries.iter().any(|entry| entry.key == key)
     }
 
@@ -332,6 +333,21 @@ impl<'o> Fields<'o> {
             findings.push(diagnostic);
         }
         value
+    }
+
+    /// Reports a key that is missing where another could stand for it.
+    pub(in crate::fleet) fn require_either<T>(
+        &self,
+        key: &str,
+        or: &str,
+        value: Option<T>,
+        findings: &mut Findings<'_>,
+    ) {
+        let before = findings.found.len();
+        self.require(key, value, findings);
+        if let Some(missing) = findings.found.get_mut(before) {
+            missing.message = format!("{} needs `{key}` or `{or}`", self.what);
+        }
     }
 
     /// Reports every key that nobody asked for.

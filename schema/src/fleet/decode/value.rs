@@ -16,6 +16,11 @@ use crate::{
 /// A text; a number or boolean says "quote it".
 pub(in crate::fleet) fn text(arg: &Arg, findings: &mut Findings<'_>) -> Option<Located<String>> {
     let what = match &arg.value {
+        Scalar::Text(text) if text.contains('\0') => {
+            let diagnostic = findings.at(codes::BAD_VALUE, arg.span, "a text cannot hold a NUL character");
+            findings.push(diagnostic);
+            return None;
+        }
         Scalar::Text(text) => return Some(findings.located(text.clone(), arg.span)),
         Scalar::Bool(_) => "boolean",
         Scalar::Int(_) | Scalar::Float => "number",

@@ -85,7 +85,14 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     let admission = fields.word("admission", &["token", "strict"], findings);
     let prune = fields.record("prune", None, findings, |prune, findings| Some(decode_prune(prune, findings)));
     let rollout = fields.name("rollout", findings);
-    let ignore = fields.texts("ignore", findings);
+    let mut ignore = fields.texts("ignore", findings);
+    ignore.retain(|pattern| {
+        let good = form::pattern(pattern);
+        if !good {
+            form::refuse(codes::BAD_VALUE, pattern, "a path from the fleet's root, such as docs or **/*.yml", findings);
+        }
+        good
+    });
     for later in ["freeze", "apply", "drift", "policy"] {
         fields.later(later, "it comes with plans that bind and hold", findings);
     }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::{
     diagnostic::{Code, codes},
-    fleet::{Located, decode::Findings},
+    fleet::{Located, decode::Findings, parse::turns},
 };
 
 /// Keeps a text that has a form, and reports one that has not.
@@ -68,7 +68,7 @@ pub(super) fn label_key(text: &str) -> bool {
 
 /// A text on one line.
 pub(super) fn line(text: &str) -> bool {
-    !text.is_empty() && text.len() <= 4096 && !text.chars().any(char::is_control)
+    !text.is_empty() && text.len() <= 4096 && !text.chars().any(|letter| letter.is_control() || turns(letter))
 }
 
 /// A dotted kernel parameter, `net.core.somaxconn`; slashes stand for dots inside a component as sysctl has it.
@@ -115,6 +115,11 @@ pub(super) fn path(text: &str) -> bool {
             rest.split('/').all(|part| !part.is_empty() && part != "." && part != ".." && part.len() <= 255)
         })
         && !text.chars().any(char::is_control)
+}
+
+/// A pattern of paths below the fleet's root.
+pub(super) fn pattern(text: &str) -> bool {
+    line(text) && text.trim_matches('/').split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
 /// Whether a spec may put a file there: no tree of the kernel, and nothing that the node daemon writes itself.
@@ -218,7 +223,7 @@ mod tests {
         assert!(!path("/etc/../shadow") && !path("etc/motd") && !path("/etc//motd") && !path("/etc/") && !path("/"));
         assert!(!unit("../evil.service") && !unit("a/b.service") && !unit(".service"));
         assert!(!sysctl_key("kernel/../x.y") && !sysctl_key("vm"));
-        assert!(!kernel_arg("a b") && !kernel_arg("a=$(b)") && !line("a\nb"));
+        assert!(!kernel_arg("a b") && !kernel_arg("a=$(b)") && !line("a\nb") && !line("a\u{202e}b"));
         assert!(ssh_key("ssh-ed25519 AAAA\nssh-rsa BBBB").is_none() && mode("999").is_none() && mac("$MAC").is_none());
     }
 }

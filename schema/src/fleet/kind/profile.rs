@@ -306,8 +306,8 @@ fn file(path: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Opt
         mode,
     };
     exclusive(entry.content.as_ref(), entry.template.as_ref(), findings);
-    if entry.template.is_none() && entry.content.is_none() {
-        fields.require::<()>("content", None, findings);
+    if entry.template.is_none() && !fields.has("template") {
+        fields.require_either("content", "template", entry.content.as_ref(), findings);
     }
     Some(entry)
 }

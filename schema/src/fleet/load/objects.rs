@@ -113,7 +113,10 @@ impl Objects {
             (None, Kind::Fleet) => Name::new("fleet").ok(),
             _ => name_of(object, findings),
         };
-        let Some(name) = name else { return };
+        let Some(name) = name else {
+            Self::nameless(kind, object, findings);
+            return;
+        };
         let span = object.name.as_ref().map_or(*span, |name| name.span);
         let at = findings.place(span);
         let address = ObjectRef::new(kind, name.clone());
@@ -123,6 +126,7 @@ impl Objects {
                 .label("the second")
                 .also(&first, "the first");
             findings.push(diagnostic);
+            Self::nameless(kind, object, findings);
             return;
         }
         self.defined.insert(address.clone(), at.clone());
@@ -130,6 +134,15 @@ impl Objects {
         let before = findings.errors();
         let mut subject = Subject { name, at, fields: Fields::new(kind.as_str(), object.span, &object.fields) };
         self.typed(kind, &mut subject, before, findings);
+    }
+
+    /// Looks for what else is wrong in an object that cannot be kept.
+    fn nameless(kind: Kind, object: &Object, findings: &mut Findings<'_>) {
+        let Ok(name) = Name::new("nameless") else { return };
+        let fields = Fields::new(kind.as_str(), object.span, &object.fields);
+        let mut subject = Subject { name, at: findings.place(object.span), fields };
+        let before = findings.errors();
+        Self::default().typed(kind, &mut subject, before, findings);
     }
 
     /// Where an object is defined already; there is one fleet, whatever its name.

@@ -131,6 +131,11 @@ impl Reader<'_> {
             if written.starts_with(|first: char| first.is_ascii_digit()) {
                 diagnostic.help = Some(format!("a word that begins with a digit is quoted: \"{written}\""));
             }
+            if let Some(escape) = unknown_escape(written) {
+                diagnostic.message = format!("not valid KDL: {escape} is no escape");
+                diagnostic.label = None;
+                diagnostic.help = Some("a backslash is written \\\\; in a raw text, #\"…\"#, it is itself".to_owned());
+            }
             self.problems.push(diagnostic);
         }
         if error.diagnostics.is_empty() {
@@ -225,6 +230,21 @@ impl Reader<'_> {
         };
         Some(Arg { value, span })
     }
+}
+
+/// A backslash of a quoted text with a letter that it does not go with.
+fn unknown_escape(written: &str) -> Option<String> {
+    let mut letters = written.starts_with('"').then(|| written.chars())?;
+    while let Some(letter) = letters.next() {
+        if letter != '\\' {
+            continue;
+        }
+        let next = letters.next()?;
+        if !matches!(next, 'n' | 'r' | 't' | '\\' | '"' | 'b' | 'f' | 's' | 'u') && !next.is_whitespace() {
+            return Some(format!("\\{next}"));
+        }
+    }
+    None
 }
 
 pub(super) fn twice(key: &str, first: Span, second: Span) -> Diagnostic {

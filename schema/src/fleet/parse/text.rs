@@ -5,6 +5,9 @@ use crate::{
     fleet::doc::problem,
 };
 
+/// Characters of one file that are told at once.
+const AT_ONCE: usize = 20;
+
 /// The text of a file, or a problem. CRLF becomes LF and a leading byte order mark goes, so that neither reaches a digest.
 pub(super) fn check(bytes: &[u8], problems: &mut Vec<Diagnostic>) -> Option<String> {
     let (bytes, bom) = match bytes.strip_prefix(b"\xef\xbb\xbf") {
@@ -27,18 +30,20 @@ pub(super) fn check(bytes: &[u8], problems: &mut Vec<Diagnostic>) -> Option<Stri
             return None;
         }
     };
-    let bad = |letter: char| {
-        (letter.is_control() && !matches!(letter, '\t' | '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}'))
-            || letter == '\u{feff}'
-    };
-    if let Some(index) = text.find(bad) {
-        let letter = text[index..].chars().next().unwrap_or_default();
-        let what = match letter {
-            '\0' => "a NUL character".to_owned(),
-            '\u{feff}' => "a byte order mark that is not at its beginning".to_owned(),
-            letter => format!("the control character U+{:04X}", u32::from(letter)),
-        };
-        problems.push(problem(codes::CONTROL_CHARACTER, place(bytes, index), format!("the file holds {what}")));
+    let bad: Vec<(usize, char)> = text.char_indices().filter(|(_, letter)| refused(*letter)).take(AT_ONCE).collect();
+    if !bad.is_empty() {
+        for (index, letter) in bad {
+            let what = match letter {
+                '\0' => "a NUL character".to_owned(),
+                '\u{feff}' => "a byte order mark that is not at its beginning".to_owned(),
+                letter if turns(letter) => {
+                    format!("U+{:04X}, which changes the direction of what is shown", u32::from(letter))
+                }
+                letter => format!("the control character U+{:04X}", u32::from(letter)),
+            };
+            let finding = problem(codes::CONTROL_CHARACTER, place(bytes, index), format!("the file holds {what}"));
+            problems.push(finding.help("delete it; it may not be visible in your editor"));
+        }
         return None;
     }
     let crlf = text.contains("\r\n");
@@ -51,6 +56,16 @@ pub(super) fn check(bytes: &[u8], problems: &mut Vec<Diagnostic>) -> Option<Stri
         problems.push(problem(codes::BOM_OR_CRLF, Span::START, format!("the file {what}; both mean nothing here")));
     }
     Some(if crlf { text.replace("\r\n", "\n") } else { text.to_owned() })
+}
+
+fn refused(letter: char) -> bool {
+    let spaces = matches!(letter, '\t' | '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}');
+    (letter.is_control() && !spaces) || letter == '\u{feff}' || turns(letter)
+}
+
+/// Whether a letter changes the direction of what follows, so that a text is not what it looks like.
+pub(in crate::fleet) const fn turns(letter: char) -> bool {
+    matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The place of a byte in bytes that may not be text.

@@ -18,18 +18,25 @@ use crate::{
     fleet::doc::{Arg, Entry, Form, Object, Parsed, Scalar, problem},
 };
 
+/// Anchors, aliases, merge keys and tags of one file that are told at once.
+const AT_ONCE: usize = 20;
+
 /// Parses `parsed.text`.
 pub(super) fn parse(parsed: &mut Parsed) {
     let lines = Lines::new(&parsed.text);
     let mut reader = Reader { lines: &lines, problems: Vec::new() };
-    match serde_saphyr::from_multiple_with_options::<Spanned<Raw>>(lines.text(), options()) {
+    match documents(lines.text()) {
         Ok(documents) => parsed.objects = documents.iter().filter_map(|document| reader.object(document)).collect(),
         Err(error) => {
             parsed.whole = false;
-            reader.syntax(&error);
+            reader.refused(error);
         }
     }
     parsed.problems.append(&mut reader.problems);
+}
+
+fn documents(text: &str) -> Result<Vec<Spanned<Raw>>, serde_saphyr::Error> {
+    serde_saphyr::from_multiple_with_options(text, options())
 }
 
 fn options() -> serde_saphyr::Options {
@@ -146,18 +153,69 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
-    fn syntax(&mut self, error: &serde_saphyr::Error) {
+    /// The parser ends at the first thing that it refuses. What stands alone is taken out, and the rest is looked at too.
+    fn refused(&mut self, mut error: serde_saphyr::Error) {
+        let mut rest = self.lines.text().to_owned();
+        for _ in 0..AT_ONCE {
+            let diagnostic = self.syntax(&error);
+            let (code, span) = (diagnostic.code, diagnostic.at().span);
+            let alone = matches!(code, codes::YAML_ANCHOR | codes::YAML_MERGE | codes::TYPE_ANNOTATION);
+            if !self.problems.is_empty() && !alone {
+                return;
+            }
+            self.problems.push(diagnostic);
+            let range = span.start as usize..span.end as usize;
+            let Some(written) = rest.get(range.clone()).filter(|written| alone && written.len() > 1) else { return };
+            let width = written.len();
+            let instead = if written.starts_with(['&', '!']) { "" } else { "''" };
+            rest.replace_range(range, &format!("{instead:width$}"));
+            match documents(&rest) {
+                Ok(_) => return,
+                Err(next) => error = next,
+            }
+        }
+    }
+
+    fn syntax(&self, error: &serde_saphyr::Error) -> Diagnostic {
         let error = error.without_snippet();
         let place = error.location().unwrap_or(Location::UNKNOWN);
-        let span = self.point(place);
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default();
         // The place is shown anyway.
         let first = first.rsplit_once(" at line ").map_or(first, |(before, _)| before).trim_end_matches('.').to_owned();
         let (code, message, help) = explain(error, &first);
+        let span = self.point(place);
+        let span = match code {
+            codes::YAML_ANCHOR => self.property(span, &['&', '*']),
+            codes::TYPE_ANNOTATION => self.property(span, &['!']),
+            _ => span,
+        };
         let mut diagnostic = problem(code, span, message);
         diagnostic.help = help;
-        self.problems.push(diagnostic);
+        diagnostic
+    }
+
+    /// The anchor or tag of a node: the parser says where the node is, and it stands there or before it.
+    fn property(&self, node: Span, marks: &[char]) -> Span {
+        let text = self.lines.text();
+        let start = node.start as usize;
+        let (before, after) = (text.get(..start).unwrap_or(""), text.get(start..).unwrap_or(""));
+        let begins = |word: &str| word.starts_with(marks);
+        let ends = |letter: char| letter.is_whitespace() || matches!(letter, ',' | '[' | ']' | '{' | '}');
+        if begins(after) {
+            let length = after.find(ends).unwrap_or(after.len());
+            return self.lines.span(start, start + length);
+        }
+        let mut upto = before;
+        for _ in 0..2 {
+            upto = upto.trim_end();
+            let begin = upto.rfind(ends).map_or(0, |index| index + 1);
+            if begins(&upto[begin..]) {
+                return self.lines.span(begin, upto.len());
+            }
+            upto = &upto[..begin];
+        }
+        node
     }
 
     fn point(&self, place: Location) -> Span {
@@ -208,6 +266,12 @@ impl Reader<'_> {
             Some(fields.remove(index))
         };
         let (kind, name) = (take("kind"), take("name"));
+        let written = members.iter().find(|(key, _)| matches!(&key.value, Raw::Text(key) if key == "name"));
+        if let Some((_, value)) = written.filter(|(_, value)| matches!(value.value, Raw::List(_) | Raw::Map(_))) {
+            let message = format!("the name of an object is a text, and this is {}", describe(&value.value));
+            self.problems.push(problem(codes::NO_IDENTITY, self.span(value), message));
+            return None;
+        }
         let name = name.and_then(|entry| entry.args.into_iter().next());
         let Some(kind) = kind else {
             let at = members.first().map_or(span, |(key, _)| self.span(key));

@@ -23,17 +23,21 @@ fn table() -> Vec<(Code, Vec<(&'static str, &'static str)>)> {
         (codes::NO_ROOT, fleet("site \"fra1\"\n")),
         (codes::CONTROL_CHARACTER, one("s.kdl", "site \"fra\u{0}1\"\n")),
         (codes::CONTROL_CHARACTER, one("s.yaml", "kind: site\n\u{feff}name: x\n")),
+        (codes::CONTROL_CHARACTER, one("s.kdl", "site \"fra1\" region=\"a\u{202e}b\" {\n  labels a=\"\u{2066}\"\n}\n")),
+        (codes::CONTROL_CHARACTER, one("s.yaml", "kind: site\nname: fra1\nregion: a\u{202e}b\n")),
         (codes::BOM_OR_CRLF, one("s.kdl", "\u{feff}site \"fra1\"\r\n")),
         (codes::LEFT_ALONE, one("trust/policy.kdl", "principal \"x\"\n")),
         (codes::LEFT_ALONE, one("access/api.cedar", "permit(principal, action, resource);")),
         (codes::KDL_SYNTAX, one("s.kdl", "site \"fra1\" {\n  region \"x\n}\n")),
         (codes::KDL_SYNTAX, one("s.kdl", "site \"fra1\" {\n")),
+        (codes::KDL_SYNTAX, one("s.kdl", "site \"fra\\q1\"\n")),
         (codes::KDL_V1, one("p.kdl", "profile \"p\" {\n  unit \"a.service\" enable=true\n}\n")),
         (codes::KDL_V1, one("p.kdl", "profile \"p\" {\n  file \"/a\" content=r#\"x\"#\n}\n")),
         (codes::YAML_SYNTAX, one("s.yaml", "kind: site\nname: [fra1\n")),
         (codes::YAML_SYNTAX, one("s.yaml", "kind: site\nlabels:\n\track: a\n")),
         (codes::YAML_ANCHOR, one("s.yaml", "kind: site\nname: fra1\nlabels: &l {a: b}\n")),
         (codes::YAML_ANCHOR, one("s.yaml", "kind: site\nname: fra1\nlabels: *l\n")),
+        (codes::YAML_ANCHOR, one("s.yaml", "kind: site\nname: &n fra1\nlabels: {a: *n}\nregion: &r !!str eu\n")),
         (codes::YAML_MERGE, one("s.yaml", "kind: site\nname: fra1\nlabels:\n  <<: {a: b}\n")),
         (codes::DUPLICATE_KEY, one("s.yaml", "kind: site\nname: fra1\nregion: a\nregion: b\n")),
         (codes::DUPLICATE_KEY, one("s.kdl", "site \"fra1\" region=\"a\" region=\"b\"\n")),
@@ -50,6 +54,7 @@ fn table() -> Vec<(Code, Vec<(&'static str, &'static str)>)> {
         (codes::NO_IDENTITY, one("s.kdl", "site\n")),
         (codes::NO_IDENTITY, one("s.yaml", "replicas: 3\n")),
         (codes::NO_IDENTITY, one("s.yaml", "- kind: site\n")),
+        (codes::NO_IDENTITY, one("s.yaml", "kind: site\nname: [fra1]\n")),
         (codes::UNKNOWN_KEY, host("profile \"p\" {\n  sysctls { vm.swappiness 1 }\n}\n")),
         (
             codes::UNKNOWN_KEY,
@@ -66,10 +71,14 @@ fn table() -> Vec<(Code, Vec<(&'static str, &'static str)>)> {
         (codes::QUOTE_IT, host("profile \"p\" {\n  file \"/etc/motd\" content=\"\" mode=0644\n}\n")),
         (codes::MISSING_KEY, vec![SITE, PROFILE, ("h.kdl", "pool \"h100\" profile=\"base\"\n")]),
         (codes::MISSING_KEY, fleet("fleet \"t\" { format 1 }\n")),
+        (codes::MISSING_KEY, host("profile \"p\" {\n  file \"/etc/motd\" mode=\"0600\"\n}\n")),
         (codes::BAD_NAME, one("s.kdl", "site \"FRA_1\"\n")),
         (codes::BAD_VALUE, host("profile \"p\" {\n  file \"/etc/motd\" content=\"\" mode=\"rw-r--r--\"\n}\n")),
         (codes::BAD_VALUE, one("n.yaml", "kind: node\nname: n1\nmac: [\"$MAC\"]\n")),
         (codes::BAD_VALUE, one("n.kdl", "node \"n1\" {\n  cordon \"x\" owner=\"o\" until=\"2024-02-30\"\n}\n")),
+        (codes::BAD_VALUE, host("profile \"p\" {\n  file \"/etc/motd\" content=\"a\\u{0}b\"\n}\n")),
+        (codes::BAD_VALUE, one("n.kdl", "node \"n1\" {\n  cordon \"a\\u{202e}b\" owner=\"o\"\n}\n")),
+        (codes::BAD_VALUE, fleet("fleet \"t\" { format 1; trust-domain \"t.example\"; ignore \"../other\" \"\" }\n")),
         (codes::OUT_OF_RANGE, one("s.kdl", "site \"fra1\" { network \"a\" cidr=\"10.0.0.0/8\" vlan=5000 }\n")),
         (
             codes::UNKNOWN_WORD,
@@ -110,6 +119,7 @@ fn table() -> Vec<(Code, Vec<(&'static str, &'static str)>)> {
             host_with("{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}\n"),
         ),
         (codes::TEMPLATE_FAILED, host_with("{{ pool.name | shout }}\n")),
+        (codes::TEMPLATE_FAILED, host_with("{{ '\\u0000' }}\n")),
         (codes::LATER_KIND, one("b.kdl", "freeze \"black-friday\" { until \"2026-12-01T00:00:00Z\" }\n")),
         (codes::LATER_KEY, one("n.kdl", "node \"n1\" { pin { reason \"x\" } }\n")),
         (codes::ROLLOUT_WAVES, one("r.kdl", "rollout \"cautious\" {\n  wave { nodes 1 }\n}\n")),
@@ -217,6 +227,51 @@ fn one_pass_reports_every_error_by_file_and_line() {
         ]
     );
     assert!(found.fleet.is_none());
+}
+
+fn places(files: &[(&str, &str)]) -> Vec<String> {
+    load(&tree(files)).diagnostics.iter().map(|found| format!("{} {}", found.at(), found.code)).collect()
+}
+
+#[test]
+fn every_value_that_templates_miss_is_told_at_once() {
+    let profile = "profile \"base\" {\n  file \"/a\" template=\"a.j2\"\n  file \"/b\" template=\"b.j2\"\n  file \"/c\" template=\"c.j2\"\n  file \"/d\" template=\"d.j2\"\n  unit \"e.service\" template=\"e.j2\"\n}\n";
+    let found = places(&[
+        SITE,
+        POOL,
+        ("p.kdl", profile),
+        ("a.j2", "{{ node.labels.rack }} {{ nodee.name }}\n{% for x in site.netwrk %}{{ x }}{% endfor %}\n{{ z }}\n"),
+        ("b.j2", "{% if pool.labels.a == 'b' %}x{% endif %}\n"),
+        ("c.j2", "{% include 'gone.j2' %}\n"),
+        ("d.j2", "{% if %}\n"),
+        ("e.j2", "{{ site.name.b + 1 }}\n"),
+    ]);
+    assert_eq!(
+        found,
+        [
+            "a.j2:1:4 BC0403",
+            "a.j2:1:27 BC0403",
+            "a.j2:2:13 BC0403",
+            "a.j2:3:4 BC0403",
+            "b.j2:1:7 BC0403",
+            "c.j2:1:13 BC0401",
+            "d.j2:1:7 BC0402",
+            "e.j2:1:4 BC0403"
+        ]
+    );
+}
+
+#[test]
+fn the_trust_domain_is_known_whatever_is_wrong_elsewhere() {
+    let domain = |files: &[(&str, &str)]| load(&tree(files)).trust_domain;
+    assert_eq!(domain(&[("s.kdl", "site {"), ("p.kdl", "pol \"x\"\n")]).as_deref(), Some("t.example"));
+    assert_eq!(domain(&[("fleet.kdl", "fleet \"t\" {\n")]), None);
+}
+
+#[test]
+fn an_object_without_a_name_or_with_one_that_is_taken_is_looked_at_too() {
+    let found = places(&[SITE, ("t.kdl", "site { regio \"x\" }\nsite \"fra1\" {\n  labels a=1\n}\n")]);
+    assert_eq!(found, ["t.kdl:1:1 BC0202", "t.kdl:1:8 BC0203", "t.kdl:2:6 BC0301", "t.kdl:3:12 BC0205"]);
 }
 
 #[test]
