@@ -30,7 +30,14 @@ pub struct Target {
     #[arg(long, global = true, value_name = "FILE", env = "BETTER_COMPUTE_CA", hide_env_values = true)]
     pub ca: Option<std::path::PathBuf>,
     /// API token; the environment is the better place for it
-    #[arg(long, global = true, value_name = "TOKEN", env = "BETTER_COMPUTE_TOKEN", hide_env_values = true, hide = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "TOKEN",
+        env = "BETTER_COMPUTE_TOKEN",
+        hide_env_values = true,
+        hide = true
+    )]
     pub token: Option<String>,
 }
 

@@ -100,7 +100,8 @@ impl Explain {
 }
 
 fn table(values: &[Provenance]) -> Table {
-    let mut table = Table::new(&["path", "value", "from", "where", "instead of"]).whole(&["path", "from", "where", "instead of"]);
+    let mut table =
+        Table::new(&["path", "value", "from", "where", "instead of"]).whole(&["path", "from", "where", "instead of"]);
     for value in values {
         let place = value
             .template

@@ -77,9 +77,9 @@ impl Table {
         let heading: Vec<Cell> =
             self.heading.iter().map(|title| Cell { text: title.clone(), style: Style::Dim }).collect();
         let stacked = width.is_some_and(|limit| taken(&widths) > limit);
-        let lines = std::iter::once(&heading).chain(&self.rows).map(|row| {
-            if stacked { render_stacked(row, colour) } else { render_row(row, &widths, colour) }
-        });
+        let lines = std::iter::once(&heading)
+            .chain(&self.rows)
+            .map(|row| if stacked { render_stacked(row, colour) } else { render_row(row, &widths, colour) });
         lines.collect::<Vec<_>>().join("\n")
     }
 

@@ -194,7 +194,8 @@ impl Report {
                 join.updated_at.map_or_else(|| "-".to_owned(), |at| output.ago(at)).into(),
             ]);
         }
-        let next = Style::Dim.paint("`better-compute joins show JOIN` says more, and what would admit it.", output.colour);
+        let next =
+            Style::Dim.paint("`better-compute joins show JOIN` says more, and what would admit it.", output.colour);
         Some(format!("{}\n{next}", table.render(output.width, output.colour)))
     }
 
