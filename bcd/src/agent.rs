@@ -175,7 +175,12 @@ impl Agent {
         let identity = state.identity()?.ok_or_else(not_joined)?;
         let key = Arc::new(state.key()?.ok_or_else(not_joined)?);
         let trust = state.trust()?.ok_or_else(not_joined)?;
-        let progress = state.progress()?.ok_or_else(not_joined)?;
+        let boot_id = boot_id();
+        let kept = state.progress()?.ok_or_else(not_joined)?;
+        let progress = kept.clone().of_boot(boot_id);
+        if progress != kept {
+            state.keep_progress(&progress)?;
+        }
         let desired = state.desired()?;
         if identity.described != config.hardware.is_described() {
             return Err(AgentError::OtherHardware { described: identity.described });
@@ -192,7 +197,7 @@ impl Agent {
             node_id: identity.identity.node_id,
             realm: trust.realm(),
             key: Arc::clone(&key),
-            boot_id: boot_id(),
+            boot_id,
             described: identity.described,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
@@ -415,7 +420,7 @@ fn certificate(identity: &Identity) -> Result<NodeIdentity, AgentError> {
 }
 
 /// This boot's id, from the kernel; a fresh one where the kernel has none.
-fn boot_id() -> BootId {
+pub(crate) fn boot_id() -> BootId {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .ok()
         .and_then(|text| text.trim().parse().ok())

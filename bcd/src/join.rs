@@ -31,7 +31,7 @@ use schema::{digest::Digest, id::NodeId};
 use tonic::{Code, Status};
 
 use crate::{
-    agent::Backoff,
+    agent::{Backoff, boot_id},
     dial::{DialError, Endpoint, dial},
     hardware::Hardware,
     state::{Identity, Progress, StateDir, StateError},
@@ -229,7 +229,7 @@ fn accept(
         described: request.hardware.is_described(),
     };
     state.keep_trust(&trust)?;
-    state.keep_progress(&Progress::begin())?;
+    state.keep_progress(&Progress::begin(boot_id()))?;
     // The identity last: with it there, the join is complete.
     state.keep_identity(&kept)?;
     Ok(kept)

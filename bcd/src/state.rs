@@ -184,4 +184,16 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(state.bytes("node.key").expect("read").as_deref(), Some(&b"secret"[..]));
     }
+
+    #[test]
+    fn another_boot_begins_another_journal_and_keeps_the_rest() {
+        use schema::{generation::Generation, id::BootId};
+        let (first, next) = (BootId::generate(), BootId::generate());
+        let kept = Progress { reserved_seq: 65, applied: Generation(3), ..Progress::begin(first) };
+        assert_eq!(kept.clone().of_boot(first), kept);
+        let other = kept.clone().of_boot(next);
+        assert_ne!(other.journal_id, kept.journal_id);
+        assert_eq!((other.reserved_seq, other.applied), (1, Generation(3)));
+        assert_eq!(other.clone().of_boot(next), other);
+    }
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, io, path::Path};
 
 use schema::{
+    digest::Digest,
     node::{Condition, ConditionStatus, condition::REBOOT_REQUIRED},
     report::{SectionState, SectionStatus},
     spec::{NodeSpec, Section},
@@ -89,12 +90,15 @@ impl Converger {
         };
         let spec = match NodeSpec::from_bytes(desired.spec.as_bytes()) {
             Ok(spec) => spec,
-            Err(error) => return pass.fail(&NodeSpec::default(), &error.to_string()),
+            Err(error) => return pass.fail(attempted(&desired.spec), &error.to_string()),
         };
         let mut memories = match self.state.memories() {
             Ok(memories) => memories,
             Err(error) => {
-                return pass.fail(&spec, &format!("nothing was changed, for it could not be undone: {error}"));
+                return pass.fail(
+                    spec.section_digests(),
+                    &format!("nothing was changed, for it could not be undone: {error}"),
+                );
             }
         };
         let mut staged = Vec::new();
@@ -145,11 +149,21 @@ impl Converger {
     }
 }
 
+/// The digests of the sections of a spec that this version cannot read: the control plane holds them against its own.
+fn attempted(spec: &str) -> BTreeMap<Section, Digest> {
+    let mut digests = NodeSpec::default().section_digests();
+    let spec: serde_json::Value = serde_json::from_str(spec).unwrap_or_default();
+    for (section, digest) in &mut digests {
+        let said = spec.get(section.as_str()).and_then(|said| schema::canonical::digest(said).ok());
+        *digest = said.unwrap_or(*digest);
+    }
+    digests
+}
+
 impl Pass {
-    fn fail(mut self, spec: &NodeSpec, reason: &str) -> Self {
+    fn fail(mut self, digests: BTreeMap<Section, Digest>, reason: &str) -> Self {
         let failed = |digest| SectionStatus { digest, state: SectionState::Failed, reason: reason.to_owned() };
-        self.settled.sections =
-            spec.section_digests().into_iter().map(|(section, digest)| (section, failed(digest))).collect();
+        self.settled.sections = digests.into_iter().map(|(section, digest)| (section, failed(digest))).collect();
         self
     }
 }
@@ -215,9 +229,13 @@ mod tests {
     #[test]
     fn a_spec_of_a_later_version_fails_every_section() {
         let world = world();
-        let pass = world.converger.pass(&desired(1, r#"{"devices":{}}"#), &BTreeMap::new(), true, now());
+        let later = MOTD.replace("{\"host\"", "{\"devices\":{},\"host\"");
+        let pass = world.converger.pass(&desired(1, &later), &BTreeMap::new(), true, now());
         assert_eq!(pass.settled.sections.len(), Section::ALL.len());
         assert!(pass.settled.sections.values().all(|status| status.state == SectionState::Failed));
+        // It says what it was asked for all the same.
+        let digests = NodeSpec::from_bytes(MOTD.as_bytes()).expect("a spec").section_digests();
+        assert!(pass.settled.sections.iter().all(|(section, status)| digests[section] == status.digest));
     }
 
     #[test]

@@ -54,7 +54,9 @@ impl Core {
 
     fn refused(&mut self, refused: &pb::Refused) -> Vec<Effect> {
         self.phase = Phase::Closed;
-        let again = if refused.code == "CERTIFICATE_EXPIRED" { Again::Renew } else { Again::BackOff };
+        // A control plane that was restored from a backup does not know a later certificate, but its key.
+        let renew = ["CERTIFICATE_EXPIRED", "UNKNOWN_CERTIFICATE"].contains(&refused.code.as_str());
+        let again = if renew { Again::Renew } else { Again::BackOff };
         let message: String = refused.message.chars().filter(|c| !c.is_control()).take(500).collect();
         let code: String = refused.code.chars().filter(char::is_ascii_graphic).take(60).collect();
         vec![
@@ -126,7 +128,8 @@ impl Core {
             Validity::At(self.time(now)),
         );
         if let Err(error) = verified {
-            return refuse(error.to_string());
+            // It is sent once in a session; in another one it may come under a fresh signature.
+            return self.end(format!("desired state {generation} is refused: {error}"));
         }
         let Ok(spec) = String::from_utf8(desired.spec) else { return refuse("it is not text".to_owned()) };
         if generation < self.kept {

@@ -27,15 +27,16 @@ impl World {
         let anchor = keys.anchor("fleet-one");
         let worker = keys.command_root().certify(&anchor.realm(), wall());
         let (node, key) = (NodeId::generate(), Arc::new(NodeKey::generate()));
+        let boot_id = BootId::generate();
         let me = Me {
             node_id: node,
             realm: anchor.realm(),
             key: Arc::clone(&key),
-            boot_id: BootId::generate(),
+            boot_id,
             described: false,
             version: "0.1.0".into(),
         };
-        let core = Core::new(me, TrustBundle::of_anchor(&anchor, 1), None, Progress::begin());
+        let core = Core::new(me, TrustBundle::of_anchor(&anchor, 1), None, Progress::begin(boot_id));
         Self { keys, anchor, worker, node, key, core, start: Instant::now() }
     }
 
@@ -103,6 +104,14 @@ fn refusal(effects: &[Effect]) -> &str {
     }
 }
 
+/// A spec that is not believed ends the session: the next one may bring it under a fresh signature.
+fn distrust(effects: &[Effect]) -> &str {
+    match effects {
+        [Effect::Say(Level::Warn, text), Effect::Close(Again::BackOff)] => text,
+        other => panic!("not an end: {other:?}"),
+    }
+}
+
 fn applies(effects: &[Effect]) -> bool {
     effects.contains(&Effect::Apply)
 }
@@ -157,7 +166,7 @@ fn a_changed_bit_is_refused() {
     let gateway_frame::Frame::DesiredState(mut desired) = world.spec(world.node, 1, "1") else { panic!("a spec") };
     desired.spec = br#"{"host":{"sysctl":{"vm.swappiness":"9"}}}"#.to_vec();
     let effects = world.frame(gateway_frame::Frame::DesiredState(desired));
-    assert_eq!(refusal(&effects), "desired state 1 is refused: the signature does not match");
+    assert_eq!(distrust(&effects), "desired state 1 is refused: the signature does not match");
 }
 
 #[test]
@@ -165,7 +174,7 @@ fn another_nodes_spec_is_refused() {
     let mut world = World::new();
     world.open();
     let effects = world.frame(world.spec(NodeId::generate(), 1, "1"));
-    assert!(refusal(&effects).contains("the signature does not match"));
+    assert!(distrust(&effects).contains("the signature does not match"));
 }
 
 #[test]
@@ -175,7 +184,28 @@ fn a_foreign_worker_is_refused() {
     world.worker =
         Keys::generate("bc.local", wall()).expect("keys").command_root().certify(&world.anchor.realm(), wall());
     let effects = world.frame(world.spec(world.node, 1, "1"));
-    assert!(refusal(&effects).contains("no known command-signing root"), "{effects:?}");
+    assert!(distrust(&effects).contains("no known command-signing root"), "{effects:?}");
+}
+
+#[test]
+fn a_spec_of_an_expired_worker_comes_again_in_the_next_session() {
+    let mut world = World::new();
+    world.open();
+    let stale = world.spec(world.node, 1, "1");
+    let later = world.now(3 * 86_400);
+    let wall = later.wall;
+    world.core.handle(Event::Opening { nonce: NONCE }, later);
+    world.worker = world.keys.command_root().certify(&world.anchor.realm(), wall);
+    let welcome = world.welcome(wall);
+    world.core.handle(Event::Frame(welcome), later);
+    assert!(distrust(&world.core.handle(Event::Frame(stale), later)).contains("refused"));
+
+    world.core.handle(Event::Closed, later);
+    world.core.handle(Event::Opening { nonce: NONCE }, later);
+    let welcome = world.welcome(wall);
+    world.core.handle(Event::Frame(welcome), later);
+    let fresh = world.spec(world.node, 1, "1");
+    assert!(applies(&world.core.handle(Event::Frame(fresh), later)));
 }
 
 #[test]
@@ -318,10 +348,12 @@ fn a_silent_gateway_is_left() {
 fn refusals_and_goodbyes_say_when_to_come_back() {
     let mut world = World::new();
     world.open();
-    let expired = pb::Refused { code: "CERTIFICATE_EXPIRED".into(), message: "renew\n".into() };
-    let effects = world.frame(gateway_frame::Frame::Refused(expired));
-    assert!(effects.contains(&Effect::Close(Again::Renew)), "{effects:?}");
-    world.open();
+    for code in ["CERTIFICATE_EXPIRED", "UNKNOWN_CERTIFICATE"] {
+        let refused = pb::Refused { code: code.into(), message: "renew\n".into() };
+        let effects = world.frame(gateway_frame::Frame::Refused(refused));
+        assert!(effects.contains(&Effect::Close(Again::Renew)), "{effects:?}");
+        world.open();
+    }
     let effects = world.frame(gateway_frame::Frame::Goodbye(pb::Goodbye { reconnect_within_seconds: 3 }));
     assert!(effects.contains(&Effect::Close(Again::Within(Duration::from_secs(3)))));
 }

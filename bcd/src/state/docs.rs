@@ -6,8 +6,13 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use pki::{anchor::Anchor, bundle::TrustBundle, node_key::NodeKey, statement::JoinIdentity};
 use rustls_pki_types::CertificateDer;
 use schema::{
-    digest::Digest, generation::Generation, id::JournalId, inventory::InventorySection, node::Condition,
-    report::SectionStatus, spec::Section,
+    digest::Digest,
+    generation::Generation,
+    id::{BootId, JournalId},
+    inventory::InventorySection,
+    node::Condition,
+    report::SectionStatus,
+    spec::Section,
 };
 use serde::{Deserialize, Serialize};
 
@@ -77,8 +82,10 @@ impl Desired {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
-    /// The life of this state directory.
+    /// Counts the reports of one boot. A state directory that was put back from a copy begins another one at its next boot.
     pub journal_id: JournalId,
+    /// The boot that the journal belongs to.
+    pub boot_id: BootId,
     /// No report had this number or a higher one.
     pub reserved_seq: u64,
     /// The latest spec that was verified, kept and attempted.
@@ -96,9 +103,10 @@ pub struct Progress {
 impl Progress {
     /// The beginning of a journal.
     #[must_use]
-    pub fn begin() -> Self {
+    pub fn begin(boot_id: BootId) -> Self {
         Self {
             journal_id: JournalId::generate(),
+            boot_id,
             reserved_seq: 1,
             applied: Generation::NONE,
             observed: Generation::NONE,
@@ -106,6 +114,15 @@ impl Progress {
             conditions: Vec::new(),
             reported: BTreeMap::new(),
         }
+    }
+
+    /// Begins another journal, unless this one is of this boot.
+    #[must_use]
+    pub fn of_boot(self, boot_id: BootId) -> Self {
+        if self.boot_id == boot_id {
+            return self;
+        }
+        Self { journal_id: JournalId::generate(), boot_id, reserved_seq: 1, ..self }
     }
 }
 
