@@ -1,0 +1,50 @@
+//! A node's inventory for people: one line per device, and links counted. `--format json` has all of it. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+/// The document of a node with its inventory said briefly; any other document as it is.
+#[must_use]
+pub(super) fn shortened(mut document: Value) -> Value {
+    let Some(inventory) = document.get_mut("inventory").and_then(Value::as_object_mut) else { return document };
+    for kind in ["gpus", "nics", "disks"] {
+        if let Some(devices) = inventory.get_mut(kind).and_then(Value::as_array_mut) {
+            devices.iter_mut().for_each(on_one_line);
+        }
+    }
+    if let Some(links) = inventory.get_mut("links") {
+        let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
+        for link in links.as_array().into_iter().flatten() {
+            *kinds.entry(link.get("kind").and_then(Value::as_str).unwrap_or("unknown").to_owned()).or_default() += 1;
+        }
+        *links = kinds.into_iter().map(|(kind, pairs)| json!(format!("{kind}: {pairs} pairs"))).collect();
+    }
+    document
+}
+
+fn on_one_line(device: &mut Value) {
+    let Some(fields) = device.as_object() else { return };
+    let words: Vec<String> = fields
+        .iter()
+        .filter(|(key, _)| *key != "seenBy")
+        .map(|(key, value)| match value {
+            Value::String(text) => format!("{key} {text}"),
+            other => format!("{key} {other}"),
+        })
+        .collect();
+    *device = words.join(", ").into();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_takes_one_line_and_links_are_counted() {
+        let link = json!({ "a": "GPU-1", "b": "GPU-2", "kind": "NV18" });
+        let node = json!({ "inventory": { "gpus": [{ "model": "H100", "numaNode": 0, "seenBy": ["nvml"] }], "links": [link, link] } });
+        let want = json!({ "inventory": { "gpus": ["model H100, numaNode 0"], "links": ["NV18: 2 pairs"] } });
+        assert_eq!(shortened(node), want);
+    }
+}
