@@ -5,7 +5,7 @@ CREATE TABLE plans (
     commit      text NOT NULL,
     base_commit text,
     digest      bytea NOT NULL CHECK (octet_length(digest) = 32),
-    state       text NOT NULL CHECK (state IN ('open', 'applied', 'superseded', 'refused')),
+    state       text NOT NULL CHECK (state IN ('open', 'applied', 'superseded')),
     doc         text NOT NULL,
     created_at  timestamptz NOT NULL DEFAULT compute_now()
 );

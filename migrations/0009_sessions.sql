@@ -14,5 +14,3 @@ CREATE TABLE sessions (
     disconnected_at     timestamptz,
     last_seen           timestamptz NOT NULL DEFAULT compute_now()
 ) WITH (fillfactor = 50);
--- Serves what a gateway does when it starts, and what is done when one is lost.
-CREATE INDEX sessions_by_gateway ON sessions (gateway_id) WHERE disconnected_at IS NULL;

@@ -17,6 +17,7 @@ CREATE TABLE workers (
     role         text NOT NULL,
     host         text NOT NULL,
     pid          integer NOT NULL,
+    pid_namespace text,
     started_at   timestamptz NOT NULL DEFAULT compute_now(),
     heartbeat_at timestamptz NOT NULL DEFAULT compute_now(),
     expires_at   timestamptz NOT NULL

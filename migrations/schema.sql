@@ -68,7 +68,6 @@ table join_tokens
     expires_at timestamp with time zone not null
     revoked_at timestamp with time zone
     expect jsonb not null default '{}'::jsonb
-    reclaim boolean not null default false
     created_by text not null
     created_at timestamp with time zone not null default compute_now()
     constraint join_tokens_check CHECK (((uses_left >= 0) AND (uses_left <= uses_max)))
@@ -273,7 +272,7 @@ table plans
     created_at timestamp with time zone not null default compute_now()
     constraint plans_digest_check CHECK ((octet_length(digest) = 32))
     constraint plans_pkey PRIMARY KEY (id)
-    constraint plans_state_check CHECK ((state = ANY (ARRAY['open'::text, 'applied'::text, 'superseded'::text, 'refused'::text])))
+    constraint plans_state_check CHECK ((state = ANY (ARRAY['open'::text, 'applied'::text, 'superseded'::text])))
     CREATE INDEX plans_by_commit ON plans USING btree (source, commit)
     CREATE INDEX plans_by_creation ON plans USING btree (created_at DESC)
 table pools
@@ -334,7 +333,6 @@ table sessions fillfactor=50
     last_seen timestamp with time zone not null default compute_now()
     constraint sessions_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint sessions_pkey PRIMARY KEY (node_id)
-    CREATE INDEX sessions_by_gateway ON sessions USING btree (gateway_id) WHERE (disconnected_at IS NULL)
 table sources
     name text not null
     url text not null
@@ -390,6 +388,7 @@ table workers fillfactor=50
     role text not null
     host text not null
     pid integer not null
+    pid_namespace text
     started_at timestamp with time zone not null default compute_now()
     heartbeat_at timestamp with time zone not null default compute_now()
     expires_at timestamp with time zone not null

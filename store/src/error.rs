@@ -6,7 +6,7 @@
 /// What kind of failure a [`DbError`] is, for whoever decides whether to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DbErrorKind {
-    /// PostgreSQL cannot be reached or is shutting down. Waiting helps.
+    /// PostgreSQL cannot be reached, is shutting down, or has no room (disk, memory, connections). Waiting helps.
     Unavailable,
     /// Another transaction was in the way (deadlock, serialisation). Running the transaction again helps.
     Contention,
@@ -88,7 +88,7 @@ fn kind(error: &sqlx::Error) -> DbErrorKind {
         | sqlx::Error::WorkerCrashed => DbErrorKind::Unavailable,
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => DbErrorKind::Corrupt,
         sqlx::Error::Database(error) => match error.code().as_deref() {
-            Some(code) if code.starts_with("08") || code.starts_with("57P") || matches!(code, "53300" | "25006") => {
+            Some(code) if code == "25006" || ["08", "53", "57P"].iter().any(|class| code.starts_with(class)) => {
                 DbErrorKind::Unavailable
             }
             Some("40001" | "40P01" | "55P03") => DbErrorKind::Contention,

@@ -166,27 +166,15 @@ pub async fn upsert(txn: &mut Txn, join: &NewJoin) -> Result<JoinId, DbError> {
     Ok(JoinId::from_uuid(id))
 }
 
-/// Changes what becomes of an attempt, as a person decided; `false` when there is none.
+/// Forgets attempts of which nothing was heard for 90 days and answers how many.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn set_state(
-    txn: &mut Txn,
-    id: JoinId,
-    state: JoinState,
-    reason: &str,
-    message: &str,
-) -> Result<bool, DbError> {
-    let done = sqlx::query!(
-        "UPDATE joins SET state = $2, reason = $3, message = $4, updated_at = compute_now() WHERE id = $1",
-        id.as_uuid(),
-        state.as_str(),
-        reason,
-        message,
-    )
-    .execute(txn.conn())
-    .await?;
-    Ok(done.rows_affected() == 1)
+pub async fn prune(db: &Db) -> Result<u64, DbError> {
+    let done = sqlx::query!("DELETE FROM joins WHERE updated_at < compute_now() - interval '90 days'")
+        .execute(db.pool())
+        .await?;
+    Ok(done.rows_affected())
 }
 
 /// One attempt.

@@ -44,7 +44,7 @@ pub enum FenceError {
     Db(#[from] DbError),
 }
 
-/// Takes every one of `names` that is free, expired or already `holder`'s, for `ttl` from now. The answer holds those
+/// Takes every one of `names` that is free, expired, of a time that cannot be (the clock was set back) or already `holder`'s, for `ttl` from now. The answer holds those
 /// that `holder` has afterwards. Never waits: a lease that a fenced transaction of its holder keeps is left out.
 ///
 /// # Errors
@@ -67,7 +67,8 @@ pub async fn acquire(db: &Db, holder: WorkerId, names: &[String], ttl: Duration)
         r#"WITH free AS (
                SELECT name
                FROM leases
-               WHERE name = ANY($1) AND (holder IS NULL OR holder = $2 OR expires_at <= compute_now())
+               WHERE name = ANY($1) AND (holder IS NULL OR holder = $2 OR expires_at <= compute_now()
+                                           OR expires_at > compute_now() + $3 * interval '10 milliseconds')
                FOR UPDATE SKIP LOCKED
            )
            UPDATE leases l
@@ -131,17 +132,6 @@ pub async fn held(db: &Db, holder: WorkerId) -> Result<Vec<Lease>, DbError> {
     .fetch_all(db.pool())
     .await?;
     Ok(rows.into_iter().map(|row| Lease { name: row.name, epoch: Epoch::from_i64(row.epoch) }).collect())
-}
-
-/// Who holds a lease now; `None` when nobody does.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn holder(db: &Db, name: &str) -> Result<Option<(WorkerId, Epoch)>, DbError> {
-    let row = sqlx::query!(r#"SELECT holder AS "holder!", epoch FROM leases WHERE name = $1 AND holder IS NOT NULL AND expires_at > compute_now()"#, name)
-        .fetch_optional(db.pool())
-        .await?;
-    Ok(row.map(|row| (WorkerId::from_uuid(row.holder), Epoch::from_i64(row.epoch))))
 }
 
 /// Makes the rest of this transaction conditional on the lease: nobody takes it over before the commit.

@@ -59,26 +59,6 @@ pub async fn find(db: &Db, serial: &[u8]) -> Result<Option<NodeCert>, DbError> {
     Ok(row.map(NodeCert::from))
 }
 
-/// The newest certificate of a node's present identity that is not revoked.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn find_current(db: &Db, id: NodeId) -> Result<Option<NodeCert>, DbError> {
-    let row = sqlx::query_as!(
-        Row,
-        r#"SELECT c.serial, c.node_id, c.public_key, c.identity_generation, c.not_before, c.not_after, c.revoked_at
-           FROM node_certs c
-           JOIN nodes n ON n.id = c.node_id AND n.identity_generation = c.identity_generation
-           WHERE c.node_id = $1 AND c.revoked_at IS NULL
-           ORDER BY c.not_after DESC
-           LIMIT 1"#,
-        id.as_uuid(),
-    )
-    .fetch_optional(db.pool())
-    .await?;
-    Ok(row.map(NodeCert::from))
-}
-
 /// The public keys that a node's reports may be signed with, newest first: those of certificates of its present identity
 /// that are not revoked. One that expired within the last 31 days still counts, because a report may have waited.
 ///

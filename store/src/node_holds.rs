@@ -121,16 +121,6 @@ pub async fn expired(db: &Db) -> Result<Vec<NodeId>, DbError> {
     Ok(ids.into_iter().map(NodeId::from_uuid).collect())
 }
 
-/// When the next hold ends; `None` when none has an end.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn next_end(db: &Db) -> Result<Option<Timestamp>, DbError> {
-    let end =
-        sqlx::query_scalar!("SELECT min(until) FROM node_holds WHERE until IS NOT NULL").fetch_one(db.pool()).await?;
-    Ok(convert::time(end))
-}
-
 /// The holds on one node.
 ///
 /// # Errors

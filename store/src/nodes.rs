@@ -25,8 +25,8 @@ use schema::{
 use crate::DbError;
 
 pub use axes::{
-    adopt, bump_identity, change_no_schedule, delete, set_conditions, set_inventory_wanted, set_maintenance,
-    set_no_schedule, set_power, set_provision, set_trust,
+    adopt, bump_identity, change_no_schedule, delete, set_conditions, set_inventory_wanted, set_maintenance, set_power,
+    set_provision, set_trust,
 };
 pub use declare::{Declared, DeclaredView, declare, declared_view};
 pub use desired::{
@@ -34,10 +34,7 @@ pub use desired::{
     set_spec, set_targets,
 };
 pub use insert::{InsertError, NewNode, insert};
-pub use read::{
-    Filter, bucket, find, find_by_hardware_key, find_by_name, get, get_by_name, ids_by_names, ids_in_pool,
-    ids_in_shards, list, lock, lock_many, of_pool,
-};
+pub use read::{Filter, bucket, find, find_by_hardware_key, find_by_name, get, ids_in_shards, list, lock, of_pool};
 
 /// One machine.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use schema::time::Timestamp;
 
-use crate::{Db, DbError, Page, Txn, page, queue};
+use crate::{Db, DbError, Txn, queue};
 
 /// How one run of a reconciler ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,25 +170,23 @@ pub async fn of_key(db: &Db, key: &str) -> Result<Vec<Outcome>, DbError> {
     Ok(rows.into_iter().map(Outcome::from).collect())
 }
 
-/// What is not done, in the order of reconciler and key; `after` is the `next` of the page before.
+/// The worst of what is not done: errors before waits, those that last longest first.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list_open(db: &Db, after: Option<&str>, limit: u32) -> Result<Page<Outcome>, DbError> {
-    let (limit, rows) = page::rows(limit);
+pub async fn list_open(db: &Db, limit: u32) -> Result<Vec<Outcome>, DbError> {
     let rows = sqlx::query_as!(
         Row,
         r#"SELECT kind, key, state, reason, message, place, since
            FROM outcomes
-           WHERE state <> 'done' AND ($1::text IS NULL OR kind || '/' || key > $1)
-           ORDER BY kind || '/' || key
-           LIMIT $2"#,
-        after,
-        rows,
+           WHERE state <> 'done'
+           ORDER BY state <> 'error', since, kind, key
+           LIMIT $1"#,
+        i64::from(limit),
     )
     .fetch_all(db.pool())
     .await?;
-    Ok(Page::cut(rows.into_iter().map(Outcome::from).collect(), limit, |o: &Outcome| format!("{}/{}", o.kind, o.key)))
+    Ok(rows.into_iter().map(Outcome::from).collect())
 }
 
 /// Forgets the outcomes of a key that is gone.

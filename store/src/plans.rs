@@ -13,8 +13,6 @@ pub enum PlanState {
     Applied,
     /// A newer commit took its place.
     Superseded,
-    /// It was refused.
-    Refused,
 }
 
 impl PlanState {
@@ -25,7 +23,6 @@ impl PlanState {
             Self::Open => "open",
             Self::Applied => "applied",
             Self::Superseded => "superseded",
-            Self::Refused => "refused",
         }
     }
 
@@ -34,7 +31,6 @@ impl PlanState {
             "open" => Ok(Self::Open),
             "applied" => Ok(Self::Applied),
             "superseded" => Ok(Self::Superseded),
-            "refused" => Ok(Self::Refused),
             other => Err(DbError::other(format!("{other:?} is no state of a plan"))),
         }
     }
@@ -107,6 +103,19 @@ pub async fn insert(txn: &mut Txn, plan: &NewPlan) -> Result<(), DbError> {
 pub async fn set_state(txn: &mut Txn, id: PlanId, state: PlanState) -> Result<(), DbError> {
     sqlx::query!("UPDATE plans SET state = $2 WHERE id = $1", id.as_uuid(), state.as_str()).execute(txn.conn()).await?;
     Ok(())
+}
+
+/// Forgets superseded plans after 30 days and answers how many; what was applied or may yet be is kept.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn prune(db: &Db) -> Result<u64, DbError> {
+    let done = sqlx::query!(
+        "DELETE FROM plans WHERE state = 'superseded' AND created_at < compute_now() - interval '30 days'"
+    )
+    .execute(db.pool())
+    .await?;
+    Ok(done.rows_affected())
 }
 
 /// One plan.

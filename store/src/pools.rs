@@ -72,7 +72,7 @@ pub async fn insert_targets(txn: &mut Txn, targets: &[Target]) -> Result<(), DbE
     sqlx::query!(
         r#"INSERT INTO targets (digest, pool, profile, doc)
            SELECT * FROM UNNEST($1::bytea[], $2::text[], $3::text[], $4::text[])
-           ON CONFLICT (digest) DO NOTHING"#,
+           ON CONFLICT (digest) DO UPDATE SET created_at = EXCLUDED.created_at"#,
         &digests,
         &column(|t| t.pool.to_string()),
         &column(|t| t.profile.to_string()),
@@ -81,6 +81,29 @@ pub async fn insert_targets(txn: &mut Txn, targets: &[Target]) -> Result<(), DbE
     .execute(txn.conn())
     .await?;
     Ok(())
+}
+
+/// Forgets targets that no pool and no node names, a day after they were last stored, and answers how many.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn prune_targets(db: &Db) -> Result<u64, DbError> {
+    // Storing one again moves its time and so locks it: it is not forgotten under the transaction that will name it.
+    let done = sqlx::query!(
+        r#"WITH named (digest) AS (
+               SELECT target_digest FROM pools WHERE target_digest IS NOT NULL
+               UNION SELECT decode(substr(p.text, 8), 'hex') FROM pools, jsonb_each_text(profile_targets) AS p (profile, text)
+               UNION SELECT n.digest
+                     FROM nodes, LATERAL (VALUES (target_digest), (assigned_digest), (spec_from_digest)) AS n (digest)
+                     WHERE n.digest IS NOT NULL
+           )
+           DELETE FROM targets t
+           WHERE t.created_at < compute_now() - interval '1 day'
+             AND NOT EXISTS (SELECT FROM named WHERE named.digest = t.digest)"#,
+    )
+    .execute(db.pool())
+    .await?;
+    Ok(done.rows_affected())
 }
 
 /// One target.

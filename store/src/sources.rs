@@ -45,7 +45,7 @@ pub struct Source {
     pub planned: Option<At>,
     /// The commit that is in force.
     pub applied: Option<At>,
-    /// A commit that a person accepted although it does not follow the verified one.
+    /// A commit that a person accepted although it does not follow the one in force; over once a commit comes into force.
     pub accepted: Option<String>,
     /// What it does or why it does not, kebab-case and stable.
     pub state: String,
@@ -193,7 +193,7 @@ pub async fn advance(
         }
         Stage::Applied => {
             sqlx::query!(
-                "UPDATE sources SET applied_commit = $2, applied_at = compute_now() WHERE name = $1",
+                "UPDATE sources SET applied_commit = $2, applied_at = compute_now(), accepted_commit = NULL WHERE name = $1",
                 name,
                 commit
             )

@@ -102,25 +102,6 @@ pub async fn set_conditions(txn: &mut Txn, id: NodeId, conditions: &[Condition])
     Ok(())
 }
 
-/// Replaces every reason not to schedule, when they differ. For the one controller that derives them all; others add and
-/// remove their own with [`change_no_schedule`].
-///
-/// # Errors
-/// When the statement fails.
-pub async fn set_no_schedule(txn: &mut Txn, id: NodeId, reasons: &[NoScheduleReason]) -> Result<(), DbError> {
-    let mut reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
-    reasons.sort_unstable();
-    reasons.dedup();
-    sqlx::query!(
-        "UPDATE nodes SET no_schedule_reasons = $2 WHERE id = $1 AND no_schedule_reasons <> $2",
-        id.as_uuid(),
-        &reasons
-    )
-    .execute(txn.conn())
-    .await?;
-    Ok(())
-}
-
 /// Stores which inventory sections the database lacks, and pokes the gateway when there are new ones.
 ///
 /// # Errors

@@ -53,14 +53,6 @@ pub async fn find_by_name(db: &Db, name: &str) -> Result<Option<Node>, DbError> 
     select!("WHERE name = $1", name).fetch_optional(db.pool()).await?.map(Row::read).transpose()
 }
 
-/// One node by its name.
-///
-/// # Errors
-/// [`GetError::Missing`] when there is none.
-pub async fn get_by_name(db: &Db, name: &str) -> Result<Node, GetError> {
-    find_by_name(db, name).await?.ok_or_else(|| GetError::Missing(name.to_owned()))
-}
-
 /// The node, not retired, that has this hardware key; one that is trusted before one that is not.
 ///
 /// # Errors
@@ -86,16 +78,6 @@ pub async fn lock(txn: &mut Txn, id: NodeId) -> Result<Option<Node>, DbError> {
         .await?
         .map(Row::read)
         .transpose()
-}
-
-/// Locks several nodes, in the order of their ids.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn lock_many(txn: &mut Txn, ids: &[NodeId]) -> Result<Vec<Node>, DbError> {
-    let ids: Vec<uuid::Uuid> = ids.iter().map(|id| id.as_uuid()).collect();
-    let rows = select!("WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE", &ids).fetch_all(txn.conn()).await?;
-    rows.into_iter().map(Row::read).collect()
 }
 
 /// What a list is narrowed to; every `None` is "any".
@@ -156,28 +138,6 @@ pub async fn of_pool(db: &Db, pools: &[Name]) -> Result<Vec<Node>, DbError> {
         .fetch_all(db.pool())
         .await?;
     rows.into_iter().map(Row::read).collect()
-}
-
-/// The ids of a pool's nodes, retired ones left out.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn ids_in_pool(db: &Db, pool: &str) -> Result<Vec<NodeId>, DbError> {
-    let ids =
-        sqlx::query_scalar!("SELECT id FROM nodes WHERE pool = $1 AND provision_state <> 'retired' ORDER BY id", pool)
-            .fetch_all(db.pool())
-            .await?;
-    Ok(ids.into_iter().map(NodeId::from_uuid).collect())
-}
-
-/// The ids of the nodes that have these names.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn ids_by_names(db: &Db, names: &[Name]) -> Result<Vec<(Name, NodeId)>, DbError> {
-    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-    let rows = sqlx::query!("SELECT id, name FROM nodes WHERE name = ANY($1)", &names).fetch_all(db.pool()).await?;
-    rows.into_iter().map(|row| Ok((convert::word("name", &row.name)?, NodeId::from_uuid(row.id)))).collect()
 }
 
 /// The ids of the nodes in these shards after `after`, by id, retired ones left out: what a resync goes through.

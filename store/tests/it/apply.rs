@@ -11,6 +11,7 @@ use schema::{
     object::Kind,
 };
 use serde_json::json;
+use sqlx::{Connection, Executor, PgConnection};
 use store::{
     Db,
     fleet_holds::{self, NewFleetHold},
@@ -343,4 +344,53 @@ async fn ten_thousand_objects_and_wake_ups_are_a_handful_of_statements() {
     commit!(test.db(), |txn| queue::enqueue(&mut txn, &queue::NODESPEC, &keys).await.expect("enqueue"));
     assert_eq!(revisions::objects(test.db()).await.expect("objects").len(), 10_000);
     assert_eq!(queue::depth(test.db()).await.expect("depth"), [("nodespec".to_owned(), 10_000)]);
+}
+
+#[tokio::test]
+async fn what_nobody_names_any_more_is_forgotten() {
+    let test = TestDb::create().await;
+    let revision = revision(test.db(), "1", &[]).await;
+    let [of_pool, of_profile, of_node, of_nobody] = ["1", "2", "3", "4"].map(target);
+    let plan = |commit_id: &str| NewPlan {
+        id: PlanId::generate(),
+        source: "fleet".to_owned(),
+        commit: commit_id.to_owned(),
+        base_commit: None,
+        digest: Digest::of("{}"),
+        doc: "{}".to_owned(),
+    };
+    let node = node(test.db(), "a").await;
+    commit!(test.db(), |txn| {
+        let all = [of_pool.clone(), of_profile.clone(), of_node.clone(), of_nobody.clone()];
+        pools::insert_targets(&mut txn, &all).await.expect("targets");
+        let pool = NewPool { profile_targets: [(name("gpu"), of_profile.digest)].into(), ..pool(&of_pool) };
+        pools::upsert(&mut txn, revision, &[pool]).await.expect("a pool");
+        let assignment = Assignment { id: node.id, target: of_node.digest, overlay: "{}".to_owned() };
+        nodes::assign(&mut txn, &[assignment]).await.expect("assigned");
+        plans::insert(&mut txn, &plan("1")).await.expect("a plan");
+        plans::insert(&mut txn, &plan("2")).await.expect("a plan");
+    });
+    let prune = async || {
+        (plans::prune(test.db()).await.expect("plans"), pools::prune_targets(test.db()).await.expect("targets"))
+    };
+    assert_eq!(prune().await, (0, 0), "nothing is old");
+    test.advance(std::time::Duration::from_secs(31 * 86_400)).await;
+    commit!(test.db(), |txn| pools::insert_targets(&mut txn, std::slice::from_ref(&of_nobody)).await.expect("targets"));
+    assert_eq!(prune().await, (1, 0), "one that is stored again is about to be named");
+    test.advance(std::time::Duration::from_secs(2 * 86_400)).await;
+    assert_eq!(prune().await, (0, 1));
+    for kept in [of_pool, of_profile, of_node] {
+        assert!(pools::find_target(test.db(), &kept.digest).await.expect("find").is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_room_is_waited_for() {
+    let test = TestDb::create().await;
+    let mut conn = PgConnection::connect(&test.config().url()).await.expect("a connection");
+    for code in ["53100", "53200", "53300", "25006", "57P03"] {
+        let raise = format!("DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '{code}'; END $$");
+        let error = conn.execute(sqlx::AssertSqlSafe(raise)).await.expect_err("raised");
+        assert!(store::DbError::from(error).is_unavailable(), "{code}");
+    }
 }

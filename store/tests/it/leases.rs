@@ -25,11 +25,22 @@ async fn a_lease_has_one_holder_and_the_epoch_rises_when_it_changes() {
     assert!(leases::acquire(test.db(), b, &names, TTL).await.expect("acquire").is_empty());
 
     test.advance(Duration::from_secs(31)).await;
-    assert_eq!(leases::holder(test.db(), "shard:1").await.expect("holder"), None);
+    assert!(leases::held(test.db(), a).await.expect("held").is_empty());
     let taken = leases::acquire(test.db(), b, &names, TTL).await.expect("acquire");
     assert!(taken.iter().all(|lease| lease.epoch == Epoch(2)));
     assert!(leases::renew(test.db(), a, TTL).await.expect("renew").is_empty());
-    assert_eq!(leases::holder(test.db(), "shard:1").await.expect("holder"), Some((b, Epoch(2))));
+    assert_eq!(leases::held(test.db(), b).await.expect("held"), taken);
+}
+
+#[tokio::test]
+async fn a_clock_that_was_set_back_does_not_keep_what_the_dead_held() {
+    let test = TestDb::create().await;
+    let (a, b) = (WorkerId::generate(), WorkerId::generate());
+    let names = vec!["shard:1".to_owned()];
+    // Seen from the clock as it is now, `a` took it tomorrow.
+    leases::acquire(test.db(), a, &names, Duration::from_secs(86_400)).await.expect("acquire");
+    assert_eq!(leases::acquire(test.db(), b, &names, TTL).await.expect("acquire")[0].epoch, Epoch(2));
+    assert!(leases::acquire(test.db(), a, &names, TTL).await.expect("acquire").is_empty());
 }
 
 #[tokio::test]

@@ -43,13 +43,8 @@ async fn a_machine_comes_in_as_adopting_and_is_found_again() {
     );
     assert_eq!(stored.labels, new.labels);
     assert_eq!(stored.shard, schema::shard::of(&new.id.to_string()));
-    assert_eq!(nodes::get_by_name(test.db(), "h100-01").await.expect("by name"), stored);
+    assert_eq!(nodes::find_by_name(test.db(), "h100-01").await.expect("by name"), Some(stored.clone()));
     assert_eq!(nodes::find_by_hardware_key(test.db(), &Digest::of("hw")).await.expect("by key"), Some(stored.clone()));
-    assert_eq!(nodes::ids_in_pool(test.db(), "h100").await.expect("ids"), [new.id]);
-    assert_eq!(
-        nodes::ids_by_names(test.db(), &[name("h100-01"), name("other")]).await.expect("ids"),
-        [(name("h100-01"), new.id)]
-    );
     assert_eq!(nodes::of_pool(test.db(), &[name("h100")]).await.expect("of pool"), [stored]);
     assert!(matches!(nodes::get(test.db(), NodeId::generate()).await, Err(GetError::Missing(_))));
 }
@@ -172,12 +167,9 @@ async fn the_other_axes_move_alone() {
     assert_eq!((after.conditions, after.no_schedule), (vec![condition], vec![taint]));
     assert_eq!(after.inventory_wanted, [schema::inventory::InventorySection::Gpus]);
     assert_eq!((after.provision, after.connectivity), (before.provision, before.connectivity));
-    commit!(test.db(), |txn| {
-        nodes::set_maintenance(&mut txn, before.id, None).await.expect("maintenance");
-        nodes::set_no_schedule(&mut txn, before.id, &[]).await.expect("reasons");
-    });
+    commit!(test.db(), |txn| nodes::set_maintenance(&mut txn, before.id, None).await.expect("maintenance"));
     let cleared = read(test.db(), before.id).await;
-    assert_eq!((cleared.maintenance, cleared.maintenance_reason, cleared.no_schedule), (false, None, vec![]));
+    assert_eq!((cleared.maintenance, cleared.maintenance_reason), (false, None));
 }
 
 #[tokio::test]
@@ -309,13 +301,11 @@ async fn a_hold_with_an_end_ends() {
     )
     .await
     .expect("place"));
-    assert_eq!(node_holds::next_end(test.db()).await.expect("end").map(|end| end.as_second()), Some(until.as_second()));
     assert!(node_holds::expired(test.db()).await.expect("expired").is_empty());
     test.advance(std::time::Duration::from_secs(61)).await;
     assert_eq!(node_holds::expired(test.db()).await.expect("expired"), [id]);
     assert_eq!(commit!(test.db(), |txn| node_holds::expire(&mut txn).await.expect("expire")), [id]);
     assert!(!read(test.db(), id).await.cordoned);
-    assert_eq!(node_holds::next_end(test.db()).await.expect("end"), None);
 }
 
 #[tokio::test]
@@ -327,7 +317,7 @@ async fn two_changes_of_one_node_take_turns() {
     let db = test.db().clone();
     let other = tokio::spawn(async move {
         let mut txn = db.begin().await.expect("begin");
-        let locked = nodes::lock_many(&mut txn, &[id]).await.expect("lock").remove(0);
+        let locked = nodes::lock(&mut txn, id).await.expect("lock").expect("a node");
         nodes::adopt(&mut txn, &locked).await
     });
     let locked = nodes::lock(&mut txn, id).await.expect("lock").expect("a node");

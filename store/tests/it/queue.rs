@@ -181,10 +181,24 @@ async fn outcomes_are_written_when_they_change() {
     test.advance(Duration::from_secs(5)).await;
     let other = run(Verdict::Wait { reason: "lost".to_owned(), message: "two".to_owned(), again: None }).await;
     assert_eq!((other.since, other.message.as_str()), (waits.since, "two"), "the reason holds since the same time");
-    assert_eq!(outcomes::list_open(test.db(), None, 10).await.expect("list").items, vec![other.clone()]);
+    assert_eq!(outcomes::list_open(test.db(), 10).await.expect("list"), vec![other.clone()]);
     assert_eq!(outcomes::of_key(test.db(), "a").await.expect("of key"), vec![other]);
-    commit!(test.db(), |txn| outcomes::forget(&mut txn, "a").await.expect("forget"));
-    assert!(outcomes::of_key(test.db(), "a").await.expect("of key").is_empty());
+}
+
+#[tokio::test]
+async fn errors_stand_before_waits_however_many_there_are() {
+    let test = TestDb::create().await;
+    let wait = Verdict::Wait { reason: "lost".to_owned(), message: String::new(), again: None };
+    let failed = Verdict::Failed { reason: "broken".to_owned(), message: String::new() };
+    let record = |key, verdict| outcomes::Record { kind: "job", key, verdict, place: "here:1" };
+    commit!(test.db(), |txn| {
+        let all = [record("a", &wait), record("b", &wait), record("y", &failed)];
+        outcomes::record(&mut txn, &all).await.expect("recorded");
+    });
+    test.advance(Duration::from_secs(5)).await;
+    commit!(test.db(), |txn| outcomes::record(&mut txn, &[record("x", &failed)]).await.expect("recorded"));
+    let worst = outcomes::list_open(test.db(), 3).await.expect("list");
+    assert_eq!(worst.iter().map(|outcome| outcome.key.as_str()).collect::<Vec<_>>(), ["y", "x", "a"]);
 }
 
 #[tokio::test]

@@ -235,10 +235,8 @@ pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Status, ApiE
 }
 
 async fn problems(app: &App) -> Result<Vec<Problem>, ApiError> {
-    let mut open = outcomes::list_open(&app.db, None, WORST).await?.items;
-    open.sort_by_key(|outcome| (outcome.state != "error", outcome.since));
     let mut problems = Vec::new();
-    for outcome in &open {
+    for outcome in &outcomes::list_open(&app.db, WORST).await? {
         let node = match outcome.key.parse::<NodeId>() {
             Ok(id) => nodes::find(&app.db, id).await?.map(|node| node.name.to_string()),
             Err(_) => None,
