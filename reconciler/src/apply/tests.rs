@@ -99,7 +99,6 @@ impl World {
             since: std::slice::from_ref(&info),
             plan: None,
             trust_domain: &fleet.document.trust_domain.value,
-            accepted: false,
             worker: self.worker,
             lease: &self.lease,
         };
@@ -176,7 +175,7 @@ async fn applying_the_same_commit_again_writes_nothing() {
     let fleet = fleet(&[]);
     world.apply("c1", &fleet).await;
     let applied = world.apply("c1", &fleet).await;
-    assert_eq!(applied, Applied { revision: None, assigned: Vec::new() });
+    assert_eq!(applied, Applied { revision: None, assigned: Vec::new(), newcomers: false });
     assert_eq!(revisions::list(world.db(), None, 10).await.expect("reads").len(), 1);
 }
 
@@ -196,14 +195,37 @@ async fn a_plan_of_other_facts_is_not_applied() {
     let world = World::new().await;
     let first = fleet(&[]);
     world.apply("c1", &first).await;
+    let without = fleet(&[(
+        "pools.kdl",
+        "pool \"h100\" {\n  site \"fra1\"\n  profile \"base\"\n}\nremoved \"pool/l40s\" reason=\"sold\"\n",
+    )]);
+    let (observed, planned) = world.plan(&without).await;
+    let late = world.join("late", "l40s").await;
+    assert!(matches!(world.write("c2", &without, &observed, &planned).await, Err(ApplyError::Stale)));
+    assert_eq!(revisions::list(world.db(), None, 10).await.expect("reads").len(), 1);
+
+    let (observed, planned) = world.plan(&first).await;
+    let mut txn = world.db().begin().await.expect("begins");
+    nodes::delete(&mut txn, late).await.expect("deletes");
+    txn.commit().await.expect("commits");
+    assert!(matches!(world.write("c2", &first, &observed, &planned).await, Err(ApplyError::Stale)));
+    world.apply("c2", &first).await;
+    assert!(matches!(world.write("c3", &first, &observed, &planned).await, Err(ApplyError::Moved(_))));
+}
+
+#[tokio::test]
+async fn machines_that_join_meanwhile_do_not_hold_up_a_plan_that_takes_nothing_away() {
+    let world = World::new().await;
+    world.apply("c1", &fleet(&[])).await;
+    let known = world.join("known", "h100").await;
     let changed = fleet(&[("base.kdl", &BASE[2].1.replace("\"10\"", "\"1\""))]);
     let (observed, planned) = world.plan(&changed).await;
     let late = world.join("late", "h100").await;
-    assert!(matches!(world.write("c2", &changed, &observed, &planned).await, Err(ApplyError::Stale)));
-    assert_eq!(revisions::list(world.db(), None, 10).await.expect("reads").len(), 1);
+    let applied = world.write("c2", &changed, &observed, &planned).await.expect("applies");
+    assert_eq!((applied.assigned, applied.newcomers), (vec![known], true));
     let applied = world.apply("c2", &changed).await;
-    assert_eq!(applied.assigned, [late]);
-    assert!(matches!(world.write("c3", &changed, &observed, &planned).await, Err(ApplyError::Moved(_))));
+    assert_eq!((applied.revision, applied.assigned, applied.newcomers), (None, vec![late], false));
+    world.settled(&changed).await;
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use store::{
 
 use super::observe::{ObserveError, machines};
 use crate::{
-    plan::{Delta, ObjectStanding, Observed, Planned, Wait},
+    plan::{Delta, ObjectStanding, Observed, ObservedNode, Planned, Wait},
     source::CommitInfo,
 };
 
@@ -39,8 +39,6 @@ pub struct Target<'a> {
     pub plan: Option<PlanId>,
     /// The fleet's trust domain.
     pub trust_domain: &'a str,
-    /// A person accepted the commit although it does not follow the one in force.
-    pub accepted: bool,
     /// Who applies it.
     pub worker: WorkerId,
     /// The lease of the source.
@@ -54,6 +52,8 @@ pub struct Applied {
     pub revision: Option<RevisionId>,
     /// Machines whose assignment changed.
     pub assigned: Vec<NodeId>,
+    /// Machines joined since the plan was made and are not brought in line yet: plan again.
+    pub newcomers: bool,
 }
 
 /// Why nothing was applied.
@@ -110,7 +110,9 @@ pub async fn apply(
     sources::advance(&mut txn, target.source, Stage::Applied, observed.commit.as_deref(), &target.commit.id).await?;
     // From here on nobody joins a pool until the commit: a join reads its pool's row under a shared lock.
     pools::lock_all(&mut txn).await?;
-    if machines(&mut txn).await? != observed.nodes {
+    let present = machines(&mut txn).await?;
+    let newcomers = present != observed.nodes;
+    if newcomers && !(only_joined(&present, &observed.nodes) && takes_nothing_away(delta)) {
         return Err(ApplyError::Stale);
     }
     control_plane::set_trust_domain(&mut txn, target.trust_domain).await?;
@@ -131,15 +133,12 @@ pub async fn apply(
     if let Some(revision) = revision {
         write_revision(&mut txn, revision, planned, observed, target).await?;
     }
-    let assigned = write_machines(&mut txn, delta, observed).await?;
+    let assigned = write_machines(&mut txn, delta, &present).await?;
     write_holds(&mut txn, delta).await?;
     if let Some(plan) = target.plan {
         plans::set_state(&mut txn, plan, plans::PlanState::Applied).await?;
     }
     sources::set_state(&mut txn, target.source, crate::source::SourceState::Ok.as_str(), None, None).await?;
-    if target.accepted {
-        sources::accept(&mut txn, target.source, None).await?;
-    }
     if revision.is_some() || !delta.is_empty() {
         let detail = json!({
             "commit": target.commit.id,
@@ -152,7 +151,18 @@ pub async fn apply(
         audit::append(&mut txn, "source", "fleet.apply", target.source, &detail).await?;
     }
     txn.commit().await?;
-    Ok(Applied { revision, assigned })
+    Ok(Applied { revision, assigned, newcomers })
+}
+
+/// Whether every machine that the plan was made of is there unchanged, beside others.
+fn only_joined(present: &[ObservedNode], planned: &[ObservedNode]) -> bool {
+    let present: BTreeMap<Option<NodeId>, &ObservedNode> = present.iter().map(|node| (node.id, node)).collect();
+    planned.iter().all(|node| present.get(&node.id) == Some(&node))
+}
+
+/// Whether a machine that the plan does not know can still have everything that its pool and its document give it.
+fn takes_nothing_away(delta: &Delta) -> bool {
+    delta.removed_pools.is_empty() && delta.objects.iter().all(|row| row.standing == ObjectStanding::Declared)
 }
 
 async fn write_revision(
@@ -232,7 +242,7 @@ fn in_force(delta: &Delta, observed: &Observed) -> Digest {
 }
 
 /// Writes what documents say about machines and wakes their reconcilers.
-async fn write_machines(txn: &mut Txn, delta: &Delta, observed: &Observed) -> Result<Vec<NodeId>, DbError> {
+async fn write_machines(txn: &mut Txn, delta: &Delta, present: &[ObservedNode]) -> Result<Vec<NodeId>, DbError> {
     let rows: Vec<nodes::Declared> = delta
         .nodes
         .iter()
@@ -255,11 +265,10 @@ async fn write_machines(txn: &mut Txn, delta: &Delta, observed: &Observed) -> Re
         node_holds::replace_git(txn, &holds).await?;
     }
     queue::enqueue(txn, &queue::NODESPEC, assigned.iter()).await?;
-    let changed = |node: &&crate::plan::ObservedNode| {
+    let changed = |node: &&ObservedNode| {
         node.pool.as_ref().is_some_and(|pool| delta.pools.iter().any(|row| row.document_changes && row.name == *pool))
     };
-    let judged =
-        delta.nodes.iter().map(|row| row.id).chain(observed.nodes.iter().filter(changed).filter_map(|node| node.id));
+    let judged = delta.nodes.iter().map(|row| row.id).chain(present.iter().filter(changed).filter_map(|node| node.id));
     queue::enqueue(txn, &queue::NODE, judged).await?;
     Ok(assigned)
 }

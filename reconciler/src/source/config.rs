@@ -53,6 +53,9 @@ pub enum ParseSourceError {
     /// The folder leaves the repository.
     #[error("{0:?} is not a folder inside a repository")]
     Path(String),
+    /// ssh asks for keys, not for a password, and the text is stored and shown.
+    #[error("an ssh:// address holds no password; use a key")]
+    Password,
     /// The directory has no absolute path.
     #[error("the directory {0:?} has no absolute path")]
     Directory(String),
@@ -173,14 +176,16 @@ fn parse_place(text: &str) -> Result<(Place, GitAccess), ParseSourceError> {
     if let Some((scheme, rest)) = text.split_once("://") {
         return match scheme {
             "file" => Ok((Place::Local(absolute(rest)?), GitAccess::default())),
+            "ssh" if rest.split('/').next().is_some_and(has_password) => Err(ParseSourceError::Password),
             "ssh" => Ok((Place::Remote(text.to_owned()), GitAccess::default())),
             "https" => {
                 let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
                 let (userinfo, host) =
                     authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
-                let (user, token) = match userinfo.map(|info| info.split_once(':').unwrap_or((info, ""))) {
-                    Some((user, "")) => (Some(user.to_owned()), None),
-                    Some((user, token)) => (Some(user.to_owned()), Some(token.to_owned())),
+                // What stands alone is a token as often as a user, and only one of the two may be shown.
+                let filled = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+                let (user, token) = match userinfo.map(|info| info.split_once(':').unwrap_or(("", info))) {
+                    Some((user, token)) => (filled(user), filled(token)),
                     None => (None, None),
                 };
                 Ok((Place::Remote(format!("https://{host}/{path}")), GitAccess { user, token, ..GitAccess::default() }))
@@ -192,6 +197,11 @@ fn parse_place(text: &str) -> Result<(Place, GitAccess), ParseSourceError> {
         return Ok((Place::Remote(text.to_owned()), GitAccess::default()));
     }
     Ok((Place::Local(absolute(text)?), GitAccess::default()))
+}
+
+/// Whether an authority has a `user:password@` before its host.
+fn has_password(authority: &str) -> bool {
+    authority.rsplit_once('@').is_some_and(|(userinfo, _)| userinfo.contains(':'))
 }
 
 fn absolute(text: &str) -> Result<PathBuf, ParseSourceError> {
@@ -269,6 +279,7 @@ mod tests {
             "/srv#-x",
             "/srv#main:../x",
             "/srv#main:.git",
+            "ssh://git:s3cret@git.example/a",
         ] {
             assert!(SourceConfig::parse(text).is_err(), "{text}");
         }
@@ -282,5 +293,11 @@ mod tests {
         assert!(!format!("{access:?} {config:?}").contains("s3cret"));
         let said = access.redact("fetch https://bot:s3cret@git.example/a failed: token s3cret is bad");
         assert_eq!(said, "fetch https://***@git.example/a failed: token *** is bad");
+
+        let (_, access) = SourceConfig::parse("https://s3cret@git.example/a.git").expect("parses");
+        assert_eq!((access.user.as_deref(), access.token.as_deref()), (None, Some("s3cret")));
+        assert!(!format!("{access:?}").contains("s3cret") && !access.redact("token s3cret").contains("s3cret"));
+        let (_, access) = SourceConfig::parse("https://bot:@git.example/a.git").expect("parses");
+        assert_eq!((access.user.as_deref(), access.token.as_deref()), (Some("bot"), None));
     }
 }

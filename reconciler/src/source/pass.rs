@@ -25,6 +25,7 @@ use super::{
     GitAccess, GitError, SourceConfig, SourceState, Trouble,
     config::Place,
     fetch::{Look, look},
+    git::chain,
     read::{Read, read},
     tree::Brake,
 };
@@ -95,6 +96,25 @@ impl PassError {
     pub const fn is_fenced(&self) -> bool {
         matches!(self, Self::Fenced(FenceError::Stale(_)) | Self::Apply(ApplyError::Fenced(FenceError::Stale(_))))
     }
+
+    /// Whether PostgreSQL was away, and nothing is wrong with the fleet.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        let error = match self {
+            Self::Db(error)
+            | Self::Fenced(FenceError::Db(error))
+            | Self::Moved(AdvanceError::Db(error))
+            | Self::Observe(ObserveError::Db(error))
+            | Self::Apply(
+                ApplyError::Db(error)
+                | ApplyError::Fenced(FenceError::Db(error))
+                | ApplyError::Moved(AdvanceError::Db(error))
+                | ApplyError::Corrupt(ObserveError::Db(error)),
+            ) => error,
+            _ => return false,
+        };
+        error.is_unavailable()
+    }
 }
 
 /// Follows one source. Between passes it remembers what it read, so that a pass over an unchanged tip is cheap.
@@ -148,7 +168,23 @@ impl Pass {
     /// # Errors
     /// See [`PassError`].
     pub async fn run(&mut self, lease: &Lease, again: bool) -> Result<Passed, PassError> {
-        self.run_to(lease, again, Step::Apply).await
+        let passed = self.run_to(lease, again, Step::Apply).await;
+        if let Err(error) = &passed
+            && !(error.is_fenced() || error.is_unavailable())
+            && let Err(unsaid) = self.failed(lease, error).await
+        {
+            tracing::debug!(error = %chain(&unsaid), "the state of the source was not stored");
+        }
+        passed
+    }
+
+    /// Stores that a pass failed, for whoever looks; the next one that does not clears it.
+    async fn failed(&self, lease: &Lease, error: &PassError) -> Result<(), PassError> {
+        let mut txn = self.begin(lease).await?;
+        let reason = chain(error);
+        sources::set_state(&mut txn, &self.name, SourceState::ApplyFailed.as_str(), Some(&reason), None).await?;
+        txn.commit().await?;
+        Ok(())
     }
 
     /// A pass that stops after a step, as a process does that dies there.
@@ -183,7 +219,6 @@ impl Pass {
         if let Some(trouble) = self.other_domain(&read.fleet.document.trust_domain.value).await? {
             return self.hold(lease, &source, Some(&tip), trouble).await;
         }
-        let accepted = source.accepted.as_deref() == Some(tip.as_str()) && in_force.as_deref() != Some(tip.as_str());
         for _ in 0..REPLANS {
             let (observed, planned) = self.plan(&read.fleet, in_force.as_deref(), &tip).await?;
             let stored = self.store_plan(lease, &source, &observed, &planned, &tip).await?;
@@ -201,7 +236,6 @@ impl Pass {
                 since: &read.since,
                 plan: stored,
                 trust_domain: &read.fleet.document.trust_domain.value,
-                accepted,
                 worker: self.worker,
                 lease,
             };

@@ -58,7 +58,7 @@ pub(super) fn read(
             format!("commit {} has no fleet.kdl {place}", short(&seen.tip)),
         ));
     }
-    let Loaded { fleet, diagnostics, sources } = load(&sources);
+    let Loaded { fleet, diagnostics, sources, .. } = load(&sources);
     match fleet {
         Some(fleet) => Ok(Read { fleet, since, info }),
         None => Err(invalid(&seen.tip, &diagnostics, &sources)),

@@ -25,6 +25,9 @@ use super::{FLEET, GitAccess, Pass, Passed, Place, SourceConfig, watch::Watch};
 const TTL: Duration = Duration::from_secs(15);
 /// How often they are renewed.
 const RENEW: Duration = Duration::from_secs(5);
+/// How soon a database that did not answer is asked again, and how long it may take to answer.
+const RETRY: Duration = Duration::from_secs(1);
+const ANSWER: Duration = Duration::from_secs(10);
 /// A burst of changes is one change: how long to wait for its end.
 const DEBOUNCE: Duration = Duration::from_millis(40);
 
@@ -119,7 +122,7 @@ async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken)
         Pass::new(role.db.clone(), FLEET, role.config.clone(), role.access.clone(), role.data.clone(), worker);
     let stop = pass.stopper();
     let changed = Arc::new(Notify::new());
-    let mut listener = Listener::connect(&role.db).await?;
+    let mut listener = Listener::new(&role.db);
     let mut watch: Option<Watch> = None;
     let mut lease: Option<Lease> = None;
     let mut renew = tokio::time::interval(RENEW);
@@ -133,10 +136,19 @@ async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken)
                 return Ok(());
             }
             _ = renew.tick() => {
-                if !workers::heartbeat(&role.db, worker, TTL).await? {
-                    return Ok(());
-                }
-                let held = leases::acquire(&role.db, worker, &[leases::singleton("source")], TTL).await?.pop();
+                let held = match tokio::time::timeout(ANSWER, renewed(role, worker)).await {
+                    Ok(Ok(Some(held))) => held.lease,
+                    Ok(Ok(None)) => return Ok(()),
+                    // Whoever is a member still when the database is back goes on at once.
+                    away => {
+                        if lease.take().is_some() {
+                            let error = away.ok().and_then(Result::err).map(|error| super::git::chain(&error));
+                            tracing::warn!(error, "the source waits for the database");
+                        }
+                        renew.reset_after(RETRY);
+                        continue;
+                    }
+                };
                 if held.is_some() && held != lease {
                     tracing::info!(source = %role.config, "this process follows the fleet repository");
                     next_look = Instant::now();
@@ -169,6 +181,11 @@ async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken)
         match one(&mut pass, &held, resync, role, worker, cancel).await {
             Some(Ok(passed)) => {
                 failures = 0;
+                if matches!(&passed, Passed::InForce { applied: Some(applied), .. } if applied.newcomers) {
+                    next_resync = Instant::now();
+                    next_look = Instant::now();
+                    continue;
+                }
                 if resync {
                     next_resync = Instant::now() + jitter(role.timing.resync);
                 }
@@ -176,6 +193,12 @@ async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken)
                     // The repository may be another one when it is back.
                     watch = None;
                 }
+            }
+            Some(Err(error)) if error.is_unavailable() => {
+                tracing::warn!(error = %super::git::chain(&error), "the source waits for the database");
+                lease = None;
+                renew.reset_after(RETRY);
+                continue;
             }
             Some(Err(error)) => {
                 failures = failures.saturating_add(1);
@@ -195,6 +218,20 @@ async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken)
                 Duration::from_secs(1 << failures.min(6)).min(jitter(every).max(Duration::from_secs(2)))
             };
     }
+}
+
+/// A membership that was renewed, and the lease when it is this process's.
+struct Renewed {
+    lease: Option<Lease>,
+}
+
+/// `None` when this process was silent for too long and has to join again.
+async fn renewed(role: &SourceRole, worker: WorkerId) -> Result<Option<Renewed>, store::DbError> {
+    if !workers::heartbeat(&role.db, worker, TTL).await? {
+        return Ok(None);
+    }
+    let lease = leases::acquire(&role.db, worker, &[leases::singleton("source")], TTL).await?.pop();
+    Ok(Some(Renewed { lease }))
 }
 
 /// One pass, during which the lease is kept. `None` when the end came in between.

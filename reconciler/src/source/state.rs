@@ -52,6 +52,8 @@ states! {
     RootMissing = "root-missing",
     /// The tree has errors; they are stored.
     FleetInvalid = "fleet-invalid",
+    /// The control plane failed in the middle of a pass, which is tried again.
+    ApplyFailed = "apply-failed",
 }
 
 impl fmt::Display for SourceState {

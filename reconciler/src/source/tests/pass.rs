@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use schema::id::WorkerId;
+use schema::id::{NodeId, WorkerId};
 use store::{
     Role, audit, control_plane,
     leases::{self, Lease},
-    plans, revisions,
+    nodes, plans, revisions,
     sources::{self, Source},
     testing::TestDb,
     workers,
@@ -291,4 +291,60 @@ async fn a_document_that_is_gone_is_retained_and_a_removed_line_lets_it_go() {
     world.run().await;
     assert!(state(&world.in_force().await.1).ends_with("Removed"));
     assert!(store::pools::list(world.db.db()).await.expect("reads").is_empty());
+}
+
+#[tokio::test]
+async fn an_acceptance_is_over_once_another_commit_came_into_force() {
+    let world = World::with(Git::fleet()).await;
+    let first = world.git.head();
+    let second = world.git.commit("second");
+    world.run().await;
+    world.git.git(&["reset", "-q", "--hard", &first]);
+    let other = world.git.commit("other");
+    assert_eq!(world.held().await, SourceState::HistoryDiverged);
+    world.accept(&other).await.expect("accepts");
+    world.git.git(&["reset", "-q", "--hard", &second]);
+    let third = world.git.commit("third");
+    assert!(matches!(world.run().await, Passed::InForce { commit, .. } if commit == third));
+    assert_eq!(world.source().await.accepted, None);
+    world.git.git(&["reset", "-q", "--hard", &other]);
+    assert_eq!(world.held().await, SourceState::HistoryDiverged);
+}
+
+#[tokio::test]
+async fn a_pass_that_fails_says_so_until_one_does_not() {
+    let world = World::with(Git::fleet()).await;
+    world.run().await;
+    // What another version of this program may have stored.
+    let unreadable = nodes::NewNode {
+        id: NodeId::generate(),
+        name: "odd".parse().expect("a name"),
+        site: None,
+        pool: None,
+        owner_tenant: None,
+        role: schema::node::Role::Unassigned,
+        trust: schema::node::Trust::Platform,
+        labels: std::collections::BTreeMap::new(),
+        declared: false,
+        hardware_key: None,
+        hardware_key_trusted: false,
+        target: None,
+        overlay: "another language".to_owned(),
+    };
+    let mut txn = world.db.db().begin().await.expect("begins");
+    nodes::insert(&mut txn, &unreadable).await.expect("inserts");
+    txn.commit().await.expect("commits");
+    let second = world.git.commit("second");
+    for _ in 0..2 {
+        world.pass().run(&world.lease, true).await.expect_err("it cannot be read");
+    }
+    let source = world.source().await;
+    assert_eq!(source.state, "apply-failed");
+    assert!(source.reason.is_some_and(|reason| reason.contains("overlay of node/odd") && reason.contains("line 1")));
+
+    let mut txn = world.db.db().begin().await.expect("begins");
+    nodes::delete(&mut txn, unreadable.id).await.expect("deletes");
+    txn.commit().await.expect("commits");
+    assert!(matches!(world.run().await, Passed::InForce { commit, .. } if commit == second));
+    assert_eq!((world.source().await.state.as_str(), world.source().await.reason), ("ok", None));
 }
