@@ -29,6 +29,8 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 const NODES_PER_BATCH: usize = 64;
 const BYTES_PER_BATCH: usize = 8 * 1024 * 1024;
 const PAUSE: Duration = Duration::from_secs(1);
+/// A report was lost; the node says everything again in its next session.
+const DROPPED: Refusal = Refusal::Unavailable("a report of this node could not be kept");
 const FULL: Refusal = Refusal::Unavailable("too many reports of this node wait to be read");
 
 /// A report and the session it came over.
@@ -179,6 +181,7 @@ impl Reports {
             Err(error) if nodes == 1 && !is_transient(&error) => {
                 for Pending { node_id, epoch, report } in &taken {
                     tracing::error!(%node_id, %epoch, kind = %report.kind, seq = report.seq, ?error, "a report was dropped");
+                    registry.end(*node_id, *epoch, DROPPED);
                 }
                 Ok(taken.len())
             }
@@ -186,7 +189,10 @@ impl Reports {
                 tracing::warn!(reports = taken.len(), ?error, "reports wait for PostgreSQL");
                 let mut buffer = self.lock();
                 for pending in taken {
-                    buffer.push(pending);
+                    let (node_id, epoch) = (pending.node_id, pending.epoch);
+                    if !buffer.push(pending) {
+                        registry.end(node_id, epoch, DROPPED);
+                    }
                 }
                 Err(if is_transient(&error) { Failure::Later } else { Failure::Refused })
             }
