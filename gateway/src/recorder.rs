@@ -28,6 +28,8 @@ pub const OUTCOME_KIND: &str = "session";
 pub const STRANGERS: &str = "unidentified";
 
 const PERIOD: Duration = Duration::from_millis(500);
+/// A session that is taken over twice within this time is worth a word.
+const FLAPPING: Span = Span::from_secs(60);
 const QUIET: Span = Span::from_secs(15 * 60);
 
 /// Outcomes on their way to the database, the newest per key.
@@ -38,6 +40,8 @@ pub(crate) struct Recorder(Mutex<Waiting>);
 struct Waiting {
     rows: HashMap<String, (Verdict, String)>,
     last_stranger: Option<Timestamp>,
+    /// When the sessions of nodes were last taken over, and whether that is recorded.
+    taken_over: HashMap<NodeId, (Timestamp, bool)>,
 }
 
 impl Recorder {
@@ -47,9 +51,21 @@ impl Recorder {
 
     /// A node's session was refused or ended for a reason.
     #[track_caller]
-    pub(crate) fn refused(&self, node_id: NodeId, refusal: &Refusal) {
+    pub(crate) fn refused(&self, node_id: NodeId, refusal: &Refusal, now: Timestamp) {
         if refusal.is_recorded() {
             self.put(node_id.to_string(), refusal, refusal.to_string());
+            self.lock().taken_over.remove(&node_id);
+        } else if *refusal == Refusal::Superseded {
+            let before = self.lock().taken_over.get(&node_id).copied();
+            let again = before.is_some_and(|(at, _)| Span::between(at, now) < FLAPPING);
+            self.lock().taken_over.insert(node_id, (now, again));
+            if again {
+                self.put(
+                    node_id.to_string(),
+                    refusal,
+                    format!("{refusal}, again and again: do two daemons have its identity?"),
+                );
+            }
         }
     }
 
@@ -66,7 +82,11 @@ impl Recorder {
     /// A node's session opened: whatever was against it is over.
     #[track_caller]
     pub(crate) fn opened(&self, node_id: NodeId) {
-        self.lock().rows.insert(node_id.to_string(), (Verdict::Done, place()));
+        let mut waiting = self.lock();
+        // Two daemons that take the session from each other open one each time.
+        if !waiting.taken_over.get(&node_id).is_some_and(|(_, recorded)| *recorded) {
+            waiting.rows.insert(node_id.to_string(), (Verdict::Done, place()));
+        }
     }
 
     #[track_caller]
@@ -84,6 +104,7 @@ impl Recorder {
                 () = cancel.cancelled() => return,
                 _ = period.tick() => {
                     self.forget_strangers(clock.now());
+                    self.forget_flapping(clock.now());
                     self.flush(db).await;
                 }
             }
@@ -96,6 +117,14 @@ impl Recorder {
             waiting.last_stranger = None;
             waiting.rows.insert(STRANGERS.to_owned(), (Verdict::Done, place()));
         }
+    }
+
+    fn forget_flapping(&self, now: Timestamp) {
+        let mut waiting = self.lock();
+        let Waiting { rows, taken_over, .. } = &mut *waiting;
+        let over = taken_over.extract_if(|_, (at, _)| Span::between(*at, now) >= FLAPPING);
+        let recorded = over.filter(|(_, (_, recorded))| *recorded);
+        rows.extend(recorded.map(|(node_id, _)| (node_id.to_string(), (Verdict::Done, place()))));
     }
 
     /// Writes what waits, once.
@@ -128,4 +157,36 @@ async fn write(db: &Db, rows: &HashMap<String, (Verdict, String)>) -> Result<(),
     let mut txn = db.begin().await?;
     outcomes::record(&mut txn, &records).await?;
     txn.commit().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(recorder: &Recorder, node: NodeId) -> Option<String> {
+        let row = recorder.lock().rows.remove(&node.to_string());
+        row.map(|(verdict, _)| match verdict {
+            Verdict::Failed { reason, .. } => reason,
+            other => format!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn two_daemons_with_one_identity_are_recorded_until_they_stop() {
+        let (recorder, node) = (Recorder::default(), NodeId::generate());
+        let at = |seconds: i64| Timestamp::from_second(1_000_000 + seconds).expect("a time");
+        recorder.refused(node, &Refusal::Superseded, at(0));
+        assert_eq!(stored(&recorder, node), None, "a session that moves once is nothing");
+        recorder.refused(node, &Refusal::Superseded, at(20));
+        recorder.opened(node);
+        assert_eq!(stored(&recorder, node).as_deref(), Some("SUPERSEDED"));
+        recorder.forget_flapping(at(79));
+        assert_eq!(stored(&recorder, node), None);
+        recorder.forget_flapping(at(80));
+        assert_eq!(stored(&recorder, node).as_deref(), Some("Done"));
+        recorder.refused(node, &Refusal::Superseded, at(200));
+        recorder.forget_flapping(at(300));
+        assert_eq!(stored(&recorder, node), None);
+        assert!(recorder.lock().taken_over.is_empty());
+    }
 }

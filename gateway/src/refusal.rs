@@ -15,7 +15,7 @@ pub enum Refusal {
     #[error("the node's certificate has ended: renew it and connect again")]
     CertificateEnded,
     /// The control plane does not know the certificate.
-    #[error("the control plane has no record of this certificate: join again")]
+    #[error("the control plane has no record of this certificate: renew it, and join again if that is refused")]
     UnknownCertificate,
     /// The certificate was revoked.
     #[error("the node's certificate was revoked")]

@@ -138,7 +138,7 @@ impl Driver {
                 let code = refusal.code();
                 tracing::info!(%node_id, epoch = epoch.map(|Epoch(epoch)| epoch), code, %refusal, "a session was refused or ended");
                 if refusal.is_of_a_known_node() {
-                    self.shared.recorder.refused(node_id, &refusal);
+                    self.shared.recorder.refused(node_id, &refusal, self.shared.clock.now());
                 } else {
                     self.shared.recorder.stranger(node_id.to_string(), &refusal, self.shared.clock.now());
                 }

@@ -64,7 +64,7 @@ impl Session for SessionService {
                 match &info.peer {
                     Peer::Node(identity) => {
                         tracing::info!(node_id = %identity.node_id, peer = %info.address, code, %refusal, "a session was refused");
-                        self.0.recorder.refused(identity.node_id, &refusal);
+                        self.0.recorder.refused(identity.node_id, &refusal, self.0.clock.now());
                     }
                     Peer::Anonymous | Peer::Refused(_) => {
                         tracing::info!(peer = %info.address, code, %refusal, "a session was refused");

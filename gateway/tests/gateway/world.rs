@@ -20,12 +20,13 @@ use proto::{
 };
 use schema::{
     clock::{SharedClock, SystemClock},
+    digest::Digest,
     generation::{Generation, IdentityGeneration},
     id::{GatewayId, JournalId, NodeId},
     node::{Role, Trust},
     time::{Duration, Timestamp},
 };
-use store::{Db, node_certs, nodes, outcomes, testing::TestDb};
+use store::{Db, node_certs, nodes, outcomes, pools, testing::TestDb};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
@@ -170,7 +171,18 @@ impl World {
         let signed = signature(self.worker.sign_desired_state(node, Generation(generation), &spec));
         let mut txn = self.db.begin().await.unwrap();
         let before = nodes::lock(&mut txn, node).await.unwrap().unwrap().generation;
-        nodes::set_spec(&mut txn, node, before, Generation(generation), &spec, &signed.encode_to_vec()).await.unwrap();
+        let target = pools::Target {
+            digest: Digest::of("target"),
+            pool: "h100".parse().unwrap(),
+            profile: "base".parse().unwrap(),
+            doc: "{}".to_owned(),
+        };
+        pools::insert_targets(&mut txn, std::slice::from_ref(&target)).await.unwrap();
+        let from = nodes::SpecFrom { target: target.digest, overlay: "{}".to_owned() };
+        let signature = signed.encode_to_vec();
+        let new =
+            nodes::NewSpec { generation: Generation(generation), bytes: &spec, signature: &signature, from: &from };
+        nodes::set_spec(&mut txn, node, before, &new).await.unwrap();
         txn.commit().await.unwrap();
         spec
     }
