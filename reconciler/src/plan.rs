@@ -22,6 +22,7 @@ mod tests;
 
 pub use delta::{Delta, HoldRow, NodeRow, ObjectRow, ObjectStanding, PoolRow, TargetRow};
 pub use diff::{FieldChange, diff};
+pub(crate) use machines::cordon;
 pub use observed::{Machines, Observed, ObservedHold, ObservedNode, ObservedObject, ObservedPool, ObservedTarget};
 pub use render::{RenderOptions, render};
 pub use types::{
@@ -75,6 +76,9 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
     let removals = gates::judge(fleet, observed);
     let objects = objects::compare(fleet, observed, &removals, &mut delta);
     let machines = machines::compare(fleet, observed, &removals, now, &mut delta);
+    let mut warnings = machines.warnings;
+    warnings.extend(gates::without_effect(fleet, observed));
+    warnings.sort();
     delta.holds = removals.holds();
     let held: Vec<(&ObjectRef, &str, &str)> =
         delta.holds.iter().map(|hold| (&hold.subject, hold.gate, hold.reason.as_str())).collect();
@@ -109,7 +113,7 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
             nodes: machines.moves,
             holds: machines.holds,
             gates: removals.gates,
-            warnings: machines.warnings,
+            warnings,
         },
         delta,
     }

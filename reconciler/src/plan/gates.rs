@@ -11,7 +11,7 @@ use schema::{
 };
 use serde_json::Value;
 
-use super::{Gate, HoldRow, Observed, Wait};
+use super::{Gate, HoldRow, Observed, Wait, Warning};
 
 /// What was asked to go, and what of it may.
 #[derive(Debug, Default)]
@@ -77,6 +77,16 @@ pub(super) fn judge<'a>(fleet: &'a Fleet, observed: &Observed) -> Removals<'a> {
         }
     }
     Removals { granted, held, gates }
+}
+
+/// `removed` lines that name nothing: done long ago, or misspelt.
+pub(super) fn without_effect(fleet: &Fleet, observed: &Observed) -> impl Iterator<Item = Warning> {
+    let idle = fleet.removed.iter().filter(|removed| !observed.objects.contains_key(&removed.name));
+    idle.map(|removed| Warning {
+        object: removed.name.clone(),
+        message: "nothing of this name is in force, so that its `removed` does nothing and can be deleted".to_owned(),
+        place: Some(format!("{}:{}", removed.at.file, removed.at.line())),
+    })
 }
 
 fn limits(fleet: &Fleet, observed: &Observed, granted: &BTreeMap<ObjectRef, &Removed>) -> Option<Wait> {

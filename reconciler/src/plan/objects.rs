@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use schema::{fleet::Fleet, object::ObjectRef};
+use schema::{
+    fleet::Fleet,
+    object::{Kind, ObjectRef},
+};
 use serde_json::Value;
 
 use super::{
@@ -64,10 +67,34 @@ pub(super) fn compare(fleet: &Fleet, observed: &Observed, removals: &Removals<'_
         declared.insert(entry.object);
     }
     for (object, held) in observed.objects.iter().filter(|(object, _)| !declared.contains(*object)) {
-        out.changes.push(absent(object, held, removals, delta));
+        out.changes.push(match object.kind {
+            Kind::Fleet => renamed(object, held, fleet, delta),
+            _ => absent(object, held, removals, delta),
+        });
     }
     out.changes.sort_by(|a, b| a.object.cmp(&b.object));
     out
+}
+
+/// A fleet that has another name now: a tree has one fleet, so the former document is replaced and never retained.
+fn renamed(object: &ObjectRef, held: &ObservedObject, fleet: &Fleet, delta: &mut Delta) -> ObjectChange {
+    delta.objects.push(ObjectRow {
+        object: object.clone(),
+        digest: held.digest,
+        doc: text(&held.doc),
+        file: held.file.clone(),
+        line: held.line,
+        standing: ObjectStanding::Removed,
+    });
+    ObjectChange {
+        object: object.clone(),
+        change: Change::Remove,
+        file: fleet.document.at.file.to_string(),
+        line: fleet.document.at.line(),
+        fields: Vec::new(),
+        reason: Some(format!("the fleet is called {} now", fleet.document.name)),
+        paste: None,
+    }
 }
 
 /// An object whose document is gone.

@@ -320,3 +320,26 @@ fn a_pool_that_names_no_rollout_says_so() {
     let planned = plan(&fleet(&[]), &Observed::nothing(Machines::Joined), now());
     assert!(planned.plan.pools.iter().all(|pool| pool.strategy == "immediate" && pool.rollout.is_none()));
 }
+
+#[test]
+fn a_fleet_with_another_name_replaces_the_former_document() {
+    let observed = in_force(&fleet(&[]), &[]);
+    let head = HEAD.replace("\"test\"", "\"other\"");
+    let planned = plan(&fleet(&[("fleet.kdl", &head)]), &observed, now());
+    let changes: Vec<(String, Change)> =
+        planned.plan.objects.iter().map(|object| (object.object.to_string(), object.change)).collect();
+    assert_eq!(changes, [("fleet/other".to_owned(), Change::Create), ("fleet/test".to_owned(), Change::Remove)]);
+    assert_eq!(planned.plan.counts.retain, 0);
+    assert!(plan(&fleet(&[("fleet.kdl", &head)]), &model::apply(&observed, &planned), now()).is_settled());
+}
+
+#[test]
+fn a_removed_line_that_names_nothing_is_worth_knowing() {
+    let observed = in_force(&fleet(&[]), &[]);
+    let planned = plan(&fleet(&[("r.kdl", "removed \"pool/l400s\" reason=\"sold\"\n")]), &observed, now());
+    assert!(planned.is_settled());
+    let warnings: Vec<_> =
+        planned.plan.warnings.iter().map(|warning| (warning.object.to_string(), warning.place.clone())).collect();
+    assert_eq!(warnings, [("pool/l400s".to_owned(), Some("r.kdl:1".to_owned()))]);
+    assert!(super::render(&planned.plan, super::RenderOptions::default()).contains("nothing of this name is in force"));
+}
