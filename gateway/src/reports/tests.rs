@@ -1,6 +1,9 @@
 //! The buffer: what it keeps, what it replaces, and where it ends.
 
+use schema::{generation::IdentityGeneration, time::Timestamp};
+
 use super::*;
+use crate::{registry::Seat, session::Input};
 
 fn node() -> NodeId {
     "node_01h0000000000000000000000a".parse().expect("an id")
@@ -85,4 +88,21 @@ fn nodes_take_turns() {
     buffer.push(pending(two, 1, ReportKind::Status, 1, 10));
     assert_eq!(buffer.take(1).len(), 3);
     assert_eq!(buffer.take(1)[0].node_id, two);
+}
+
+#[tokio::test]
+async fn a_session_whose_report_is_lost_ends() {
+    let test = store::testing::TestDb::create().await;
+    // A role that may write nothing.
+    let url = format!("{}&options=-c%20role=pg_monitor", test.config().url());
+    let db = Db::connect(&store::DbConfig::from_url(&url).expect("a URL")).await.expect("a pool");
+    let registry = Registry::new(10, Timestamp::UNIX_EPOCH);
+    let serial = serde_json::from_str("\"40ab\"").expect("a serial");
+    let seat = Seat::new(node(), Epoch(1), IdentityGeneration(1), serial);
+    registry.seat(&seat);
+    let reports = Reports::default();
+    assert!(reports.put(pending(node(), 1, ReportKind::Status, 1, 10)));
+    assert!(matches!(reports.write(&db, &registry, NODES_PER_BATCH).await, Err(Failure::Refused)));
+    assert!(matches!(reports.write(&db, &registry, 1).await, Ok(1)));
+    assert_eq!(seat.mailbox.next().await, Input::End(DROPPED));
 }
