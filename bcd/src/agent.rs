@@ -128,28 +128,53 @@ struct Agent {
     sides: mpsc::Sender<Side>,
 }
 
-/// Runs a daemon until it is cancelled.
+/// Runs a daemon until it is cancelled. While its state cannot be written, as on a full disk, it begins again and again with
+/// what is kept: what was not kept has not happened.
 ///
 /// # Errors
-/// When it cannot begin, or its state can no longer be kept.
+/// When it cannot begin.
 pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AgentError> {
+    let mut backoff = Backoff::default();
+    let mut begun = false;
+    loop {
+        let error = match live(config.clone(), &cancel, &mut begun).await {
+            Err(AgentError::State(error @ StateError::Io { .. })) if begun => error,
+            ended => return ended,
+        };
+        let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        tracing::warn!("{error}: {why}; beginning again with what is kept");
+        tokio::select! {
+            () = cancel.cancelled() => return Ok(()),
+            () = tokio::time::sleep(backoff.next(chance(0.0, 1.0))) => {}
+        }
+    }
+}
+
+/// From reading the state to the end, or until the state cannot be kept.
+async fn live(config: Config, cancel: &CancellationToken, begun: &mut bool) -> Result<(), AgentError> {
     let (link_events, mut from_link) = mpsc::channel(64);
     let (sides, mut from_sides) = mpsc::channel(8);
     let mut agent = Agent::begin(config, link_events, sides)?;
+    *begun = true;
     agent.want_pass(true);
     agent.read_hardware();
-    loop {
+    let ended = loop {
         let wake = tokio::time::Instant::from_std(agent.wake_at());
-        tokio::select! {
+        let step = tokio::select! {
             biased;
-            () = cancel.cancelled() => break,
-            Some(event) = from_link.recv() => agent.link_said(event)?,
-            Some(side) = from_sides.recv() => agent.side_said(side)?,
-            () = tokio::time::sleep_until(wake) => agent.tick()?,
+            () = cancel.cancelled() => break Ok(()),
+            Some(event) = from_link.recv() => agent.link_said(event),
+            Some(side) = from_sides.recv() => agent.side_said(side),
+            () = tokio::time::sleep_until(wake) => agent.tick(),
+        };
+        if step.is_err() {
+            break step;
         }
         while agent.tasks.try_join_next().is_some() {}
+    };
+    if ended.is_ok() {
+        tracing::info!("stopping");
     }
-    tracing::info!("stopping");
     agent.link = None;
     agent.tasks.abort_all();
     // A pass that is under way ends by itself and soon; what it changes is remembered.
@@ -160,7 +185,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AgentE
             None => break,
         }
     }
-    Ok(())
+    ended
 }
 
 impl Agent {

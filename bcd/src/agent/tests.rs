@@ -107,6 +107,30 @@ async fn a_spec_that_is_not_to_be_applied_is_kept_for_diff() {
 }
 
 #[tokio::test]
+async fn a_state_that_cannot_be_written_for_a_while_ends_nothing() {
+    let (endpoint, plane, mut said) = Plane::start().await;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let state = dir.path().join("var/lib/bcd");
+    *plane.spec.lock().expect("whole") = (1, MOTD.to_owned());
+    join::join(&plane.request(&endpoint, &state)).await.expect("admitted");
+    // As on a full disk: the file beside cannot be written.
+    let in_the_way = state.join("desired.json.new");
+    std::fs::create_dir(&in_the_way).expect("made");
+    let cancel = CancellationToken::new();
+    let daemon = tokio::spawn(run(config(dir.path()), cancel.clone()));
+    let mut hellos = 0;
+    while hellos < 2 {
+        hellos += usize::from(matches!(said.recv().await.expect("the plane lives"), Frame::Hello(_)));
+    }
+    assert!(!dir.path().join("etc/motd").exists(), "what cannot be kept is not applied");
+    std::fs::remove_dir(&in_the_way).expect("removed");
+    status_of(&mut said, 1).await;
+    assert_eq!(std::fs::read_to_string(dir.path().join("etc/motd")).expect("there"), "hi\n");
+    cancel.cancel();
+    daemon.await.expect("no panic").expect("a clean end");
+}
+
+#[tokio::test]
 async fn a_machine_that_has_not_joined_is_told_so() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let error = run(config(dir.path()), CancellationToken::new()).await.expect_err("no identity");
