@@ -9,7 +9,6 @@ CREATE TABLE join_tokens (
     expires_at timestamptz NOT NULL,
     revoked_at timestamptz,
     expect     jsonb NOT NULL DEFAULT '{}',
-    reclaim    boolean NOT NULL DEFAULT false,
     created_by text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT compute_now()
 );

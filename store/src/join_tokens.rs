@@ -25,8 +25,6 @@ pub struct NewJoinToken {
     pub expires_at: Timestamp,
     /// What a machine must be, canonical JSON; `{}` for anything.
     pub expect: serde_json::Value,
-    /// A known machine may take its node back with it.
-    pub reclaim: bool,
     /// Who made it.
     pub created_by: String,
 }
@@ -83,7 +81,7 @@ macro_rules! select {
     ($tail:literal $(, $arg:expr)* $(,)?) => {
         sqlx::query_as!(
             Row,
-            r#"SELECT id, hash, pool, uses_max, uses_left, expires_at, revoked_at, expect, reclaim, created_by, created_at
+            r#"SELECT id, hash, pool, uses_max, uses_left, expires_at, revoked_at, expect, created_by, created_at
                FROM join_tokens "# + $tail
             $(, $arg)*
         )
@@ -96,15 +94,14 @@ macro_rules! select {
 /// When the statement fails.
 pub async fn create(txn: &mut Txn, token: &NewJoinToken) -> Result<(), DbError> {
     sqlx::query!(
-        r#"INSERT INTO join_tokens (id, hash, pool, uses_max, uses_left, expires_at, expect, reclaim, created_by)
-           VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8)"#,
+        r#"INSERT INTO join_tokens (id, hash, pool, uses_max, uses_left, expires_at, expect, created_by)
+           VALUES ($1, $2, $3, $4, $4, $5, $6, $7)"#,
         token.id.as_uuid(),
         convert::digest_column(&token.hash),
         token.pool.as_str(),
         convert::int(token.uses),
         token.expires_at.to_sqlx() as _,
         token.expect,
-        token.reclaim,
         token.created_by,
     )
     .execute(txn.conn())
@@ -218,7 +215,6 @@ struct Row {
     expires_at: jiff_sqlx::Timestamp,
     revoked_at: Option<jiff_sqlx::Timestamp>,
     expect: serde_json::Value,
-    reclaim: bool,
     created_by: String,
     created_at: jiff_sqlx::Timestamp,
 }
@@ -233,7 +229,6 @@ impl Row {
                 uses: convert::count(self.uses_max),
                 expires_at: self.expires_at.to_jiff(),
                 expect: self.expect,
-                reclaim: self.reclaim,
                 created_by: self.created_by,
             },
             uses_left: convert::count(self.uses_left),

@@ -110,6 +110,13 @@ pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
             "Places a hold of the API on a node: nothing new is placed on it.",
             nodes::cordon,
         ),
+        mutation(
+            "nodes",
+            "delete",
+            "nodes:write",
+            "Forgets a machine: its session ends, its certificates are void, and its name and hardware may join again.",
+            nodes::delete,
+        ),
         query(
             "nodes",
             "get",

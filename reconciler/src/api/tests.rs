@@ -9,7 +9,11 @@ use axum::{
     body::Body,
     http::{Request, StatusCode, header},
 };
-use schema::{clock::ManualClock, digest::Digest, node::HoldSource, object::Kind};
+use schema::{
+    clock::ManualClock,
+    digest::Digest,
+    node::{Hold, HoldSource},
+};
 use serde_json::{Value, json};
 use store::{
     audit, node_holds,
@@ -211,17 +215,37 @@ async fn the_api_lifts_only_its_own_hold() {
         .refused("nodes.cordon", json!({ "node": "gpu-1", "reason": "fan", "version": version, "idempotencyKey": "2" }))
         .await;
     assert_eq!(error["code"], "CONFLICT");
+    let error = desk
+        .refused("nodes.cordon", json!({ "node": "gpu-1", "reason": "disk", "owner": "bob", "idempotencyKey": "5" }))
+        .await;
+    assert_eq!(error["code"], "INVALID_STATE");
+    desk.ok("nodes.cordon", json!({ "node": "gpu-1", "reason": "fan 2", "idempotencyKey": "6" })).await;
     desk.ok("nodes.uncordon", json!({ "node": "gpu-1", "idempotencyKey": "3" })).await;
 
-    let pool = json!({ "name": "h100", "site": "fra1", "profile": "base" });
-    let cordoned = json!({ "name": "gpu-1", "cordon": { "reason": "fan", "owner": "ada" } });
-    desk.house.apply(pool, &[(Kind::Node, cordoned)]).await;
-    desk.house.jobs.resync("node").await.expect("resynced");
+    let place = Some("nodes.kdl:7".to_owned());
+    let hold = Hold { source: HoldSource::Git, owner: "ada".into(), reason: "fan".into(), until: None, place };
+    let mut txn = desk.house.db.begin().await.expect("begin");
+    node_holds::place(&mut txn, machine.id, &hold).await.expect("placed");
+    txn.commit().await.expect("commit");
     let error = desk.refused("nodes.uncordon", json!({ "node": "gpu-1", "idempotencyKey": "4" })).await;
     assert_eq!(error["code"], "INVALID_STATE");
     assert!(error["why"].as_str().is_some_and(|why| why.contains("nodes.kdl:7")), "{error}");
     let holds = node_holds::list(&desk.house.db, machine.id).await.expect("read");
     assert_eq!(holds.iter().map(|stored| stored.hold.source).collect::<Vec<_>>(), [HoldSource::Git]);
+}
+
+#[tokio::test]
+async fn a_deleted_node_leaves_nothing_and_its_name_is_free() {
+    let desk = Desk::new().await;
+    let machine = desk.house.converged("gpu-1", &template("1", "a\n")).await;
+    desk.house.machine("gpu-2").await;
+    let version = desk.ok("nodes.get", json!({ "node": "gpu-1" })).await["node"]["version"].clone();
+    let stale = json!({ "node": "gpu-1", "version": 0, "idempotencyKey": "1" });
+    assert_eq!(desk.refused("nodes.delete", stale).await["code"], "CONFLICT");
+    let gone = desk.ok("nodes.delete", json!({ "node": "gpu-1", "version": version, "idempotencyKey": "2" })).await;
+    assert_eq!(gone, json!({ "id": machine.id, "name": "gpu-1" }));
+    assert_eq!(desk.refused("nodes.get", json!({ "node": "gpu-1" })).await["code"], "NOT_FOUND");
+    desk.house.machine("gpu-1").await;
 }
 
 #[tokio::test]

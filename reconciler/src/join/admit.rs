@@ -18,8 +18,9 @@ use schema::{
     fleet::{FleetDocument, Node as NodeDocument, NodeOverlay, kind::Admission},
     generation::IdentityGeneration,
     id::{JoinTokenId, NodeId},
-    node::{Hold, HoldSource, Trust},
+    node::{Hold, Trust},
     object::Kind,
+    time::Timestamp,
 };
 use serde_json::json;
 use store::{
@@ -40,6 +41,7 @@ use super::{
     refusal::Standing,
     wire,
 };
+use crate::plan::cordon;
 
 /// How often a join that loses a race looks again.
 const ATTEMPTS: u32 = 3;
@@ -178,7 +180,7 @@ impl JoinService {
         self.no_conflict(&place, &key, trace).await?;
         let pool =
             pools::find(&self.db, &place.pool).await?.ok_or_else(|| JoinRefusal::UnknownPool(place.pool.clone()))?;
-        let hold = git_hold(&place, &documents);
+        let hold = git_hold(&place, &documents, self.db.now().await?);
 
         let admission = self.prepare(&csr, &key, &place, &pool, hold);
         match self.store(&token, &pool, &admission, trace).await {
@@ -311,7 +313,8 @@ impl JoinService {
             pool = trace.pool,
             "a machine did not join: {message}"
         );
-        if !self.knocks.take(self.clock.now()) {
+        // Held and waiting machines have a good token, and somebody looks for them.
+        if state == JoinState::Refused && !self.knocks.take(self.clock.now()) {
             return Ok(());
         }
         let mut txn = self.db.begin().await?;
@@ -353,17 +356,12 @@ fn overlay_text(overlay: &NodeOverlay) -> String {
     String::from_utf8(bytes).expect("JSON is UTF-8")
 }
 
-fn git_hold(place: &Place<'_>, documents: &[(NodeDocument, StoredObject)]) -> Option<Hold> {
+/// What apply would hold the machine by; a stored document knows only where it begins.
+fn git_hold(place: &Place<'_>, documents: &[(NodeDocument, StoredObject)], now: Timestamp) -> Option<Hold> {
     let document = place.document?;
-    let cordon = document.cordon.as_ref()?;
+    let hold = cordon(document, Some(now))?;
     let object = documents.iter().find(|(other, _)| other.name == document.name).map(|(_, object)| object);
-    Some(Hold {
-        source: HoldSource::Git,
-        owner: cordon.owner.value.clone(),
-        reason: cordon.reason.value.clone(),
-        until: cordon.until.as_ref().map(|until| until.value),
-        place: object.map(|object| format!("{}:{}", object.file, object.line)),
-    })
+    Some(Hold { place: object.map(|object| format!("{}:{}", object.file, object.line)), ..hold })
 }
 
 async fn admission(db: &Db) -> Result<Admission, DbError> {

@@ -52,7 +52,8 @@ pub enum JoinRefusal {
     Unreadable(Vec<IdentifierKind>),
     /// Another node has the same hardware.
     #[error(
-        "node {0} has the same hardware key; nothing was changed, and this machine waits until somebody decides which is which"
+        "node {0} has the same hardware key, and nothing was changed; if that node is this machine, or is gone, delete it \
+         (nodes.delete) and this join goes on by itself"
     )]
     DuplicateHardware(Name),
     /// Fewer than two independent identifiers, and no document vouches for the machine.
@@ -64,7 +65,9 @@ pub enum JoinRefusal {
     #[error("the documents of {} all describe this machine", names(.0))]
     AmbiguousDocument(Vec<Name>),
     /// The name is another machine's.
-    #[error("the name {0} belongs to another machine")]
+    #[error(
+        "the name {0} belongs to another machine; if that node is gone, delete it (nodes.delete) and this join goes on"
+    )]
     NameTaken(Name),
     /// The fleet admits documented machines only.
     #[error("the fleet's admission is strict; a node document would admit this machine")]

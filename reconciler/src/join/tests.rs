@@ -133,7 +133,6 @@ impl House {
             uses,
             expires_at: DAY.after(self.db.now().await.expect("time")),
             expect: json!({}),
-            reclaim: false,
             created_by: "test".to_owned(),
         };
         let mut txn = self.db.begin().await.expect("begin");

@@ -62,7 +62,7 @@ impl<'f> Templates<'f> {
 }
 
 /// A document's cordon, unless it has ended.
-pub(super) fn cordon(node: &Node, now: Option<Timestamp>) -> Option<Hold> {
+pub(crate) fn cordon(node: &Node, now: Option<Timestamp>) -> Option<Hold> {
     let cordon = node.cordon.as_ref()?;
     let hold = Hold {
         source: HoldSource::Git,

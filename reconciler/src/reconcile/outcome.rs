@@ -73,8 +73,21 @@ impl Failure {
     }
 
     pub(super) fn into_verdict(self) -> (Verdict, &'static Location<'static>) {
-        (Verdict::Failed { reason: self.reason.to_owned(), message: self.error.to_string() }, self.place)
+        (Verdict::Failed { reason: self.reason.to_owned(), message: whole(&*self.error) }, self.place)
     }
+}
+
+/// An error with its causes, for people.
+fn whole(error: &(dyn Error + 'static)) -> String {
+    let mut words = vec![error.to_string()];
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        words.push(error.to_string());
+        cause = error.source();
+    }
+    // A transparent error says what its cause says.
+    words.dedup();
+    words.join(": ")
 }
 
 impl fmt::Display for Failure {
@@ -148,5 +161,16 @@ mod tests {
         }
         let failure = run().expect_err("broken");
         assert_eq!((failure.reason(), failure.place.file()), (LEASE_LOST, file!()));
+    }
+
+    #[test]
+    fn a_failure_is_stored_with_its_causes() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("postgresql refused the statement")]
+        struct Outer(#[source] std::io::Error);
+        let cause = std::io::Error::other("value too long for type");
+        let (verdict, _) = Failure::new("database", Outer(cause)).into_verdict();
+        let Verdict::Failed { message, .. } = verdict else { panic!("{verdict:?}") };
+        assert_eq!(message, "postgresql refused the statement: value too long for type");
     }
 }

@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, time::Duration as StdDuration};
 use schema::{
     generation::{Epoch, Generation, IdentityGeneration},
     id::{BootId, GatewayId, JournalId, NodeId},
-    node::{Connectivity, NoScheduleReason, ProvisionEvent},
+    node::{Connectivity, NoScheduleReason, ProvisionEvent, connectivity::Seen},
     time::Duration,
 };
+use sqlx::{Connection as _, PgConnection};
 use store::{
     Db, nodes,
     sessions::{self, OpenError, Opened, SessionOpen},
@@ -114,31 +115,43 @@ async fn the_sql_judgement_is_the_one_of_the_schema() {
     let test = TestDb::create().await;
     let grace = Duration::from_secs(60);
     let graces = BTreeMap::from([("h100".to_owned(), grace)]);
-    // One machine that never had a session, one whose session closed, one whose session is open and silent.
-    let never = node(test.db(), "never").await.id;
-    let closed = node(test.db(), "closed").await.id;
-    let silent = node(test.db(), "silent").await.id;
-    let session = open(test.db(), &hello(closed)).await.expect("open");
-    close(test.db(), closed, session.epoch).await;
-    open(test.db(), &hello(silent)).await.expect("open");
-    for step in [80, 5, 10, 40, 20, 600] {
-        test.advance(StdDuration::from_secs(step)).await;
-        let mut expected = Vec::new();
-        let now = test.db().now().await.expect("now");
-        for id in [never, closed, silent] {
-            let node = read(test.db(), id).await;
-            let last_seen = sessions::find(test.db(), id).await.expect("find").map(|session| session.last_seen);
-            expected.push(node.connectivity.judge(last_seen, node.connectivity_since, grace, now));
+    let mut conn = PgConnection::connect(&test.config().url()).await.expect("a connection");
+    // Every state, without a session, with a closed one and with an open one, after silences on both sides of each edge.
+    let mut rows = Vec::new();
+    for state in Connectivity::ALL {
+        for session in [None, Some(false), Some(true)] {
+            for silent in [-60_i32, 0, 60, 120, 200] {
+                let id = node(test.db(), &format!("m{}", rows.len())).await.id;
+                if session.is_some() {
+                    open(test.db(), &hello(id)).await.expect("open");
+                }
+                let set = |sql: &'static str| sqlx::query(sql).bind(id.as_uuid()).bind(silent);
+                let changed = set(
+                    "UPDATE nodes SET connectivity = $3, connectivity_since = compute_now() - make_interval(secs => $2) WHERE id = $1",
+                );
+                changed.bind(state.as_str()).execute(&mut conn).await.expect("set");
+                let heard = set(
+                    "UPDATE sessions SET last_seen = compute_now() - make_interval(secs => $2), disconnected_at = CASE WHEN $3 THEN NULL ELSE compute_now() END WHERE node_id = $1",
+                );
+                heard.bind(session == Some(true)).execute(&mut conn).await.expect("set");
+                rows.push((id, session, silent));
+            }
         }
-        judge(test.db(), &graces).await;
-        let mut stored = Vec::new();
-        for id in [never, closed, silent] {
-            stored.push(read(test.db(), id).await.connectivity);
-        }
-        assert_eq!(stored, expected, "after a step of {step} seconds");
     }
-    let counts = sessions::count_by_connectivity(test.db()).await.expect("counts");
-    assert_eq!(counts, BTreeMap::from([(Connectivity::Lost, 3)]));
+    let now = test.db().now().await.expect("now");
+    let mut expected = Vec::new();
+    for (id, session, silent) in &rows {
+        let node = read(test.db(), *id).await;
+        let last = sessions::find(test.db(), *id).await.expect("find");
+        let seen = last.map(|last| Seen { at: last.last_seen, open: last.disconnected_at.is_none() });
+        expected.push((session, silent, node.connectivity.judge(seen, node.connectivity_since, grace, now)));
+    }
+    judge(test.db(), &graces).await;
+    let mut stored = Vec::new();
+    for (id, session, silent) in &rows {
+        stored.push((session, silent, read(test.db(), *id).await.connectivity));
+    }
+    assert_eq!(stored, expected);
 }
 
 #[tokio::test]
@@ -172,6 +185,7 @@ async fn a_gateway_needs_no_more_than_its_own_database_role() {
     let narrow =
         store::DbConfig::from_url(&format!("{}&options=-c%20role=bc_gateway", test.config().url())).expect("a URL");
     let db = Db::connect(&narrow).await.expect("a pool");
+    assert!(store::migrate::is_current(&narrow).await.expect("it may see whether the tables are up to date"));
     assert!(!db.has_control_rights().await.expect("rights") && test.db().has_control_rights().await.expect("rights"));
 
     let session = open(&db, &hello(id)).await.expect("open");

@@ -9,11 +9,11 @@ use schema::{
     time::Timestamp,
 };
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use store::{
     node_holds,
     nodes::{self, ChangeError},
-    queue,
+    outcomes, queue,
 };
 
 use super::PageOf;
@@ -68,10 +68,10 @@ pub(in crate::api) struct Cordon {
     version: Option<Version>,
 }
 
-/// A hold to lift.
+/// Which node, as it was read.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(in crate::api) struct Uncordon {
+pub(in crate::api) struct AsRead {
     /// The node's id or name.
     node: String,
     /// The version that was read; CONFLICT when the node has another by now.
@@ -107,18 +107,20 @@ pub(in crate::api) async fn cordon(mutation: Mutation<'_>, input: Cordon) -> Res
     }
     let id = find(app, &input.node).await?.id;
     let node = lock(txn, id, input.version).await?;
-    let hold = Hold {
-        source: HoldSource::Api,
-        owner: input.owner.unwrap_or_else(|| caller.name.clone()),
-        reason: input.reason,
-        until: input.until,
-        place: None,
-    };
+    let owner = input.owner.unwrap_or_else(|| caller.name.clone());
+    let holds = node_holds::list_locked(txn, id).await?;
+    let others =
+        holds.iter().map(|stored| &stored.hold).find(|hold| hold.source == HoldSource::Api && hold.owner != owner);
+    if let Some(other) = others {
+        let error = ApiError::new(Code::InvalidState, format!("{} holds node {} already", other.owner, node.name));
+        return Err(error.why(format!("{}; uncordon it first, or leave it", other.reason)));
+    }
+    let hold = Hold { source: HoldSource::Api, owner, reason: input.reason, until: input.until, place: None };
     node_holds::place(txn, node.id, &hold).await?;
     changed(txn, id).await
 }
 
-pub(in crate::api) async fn uncordon(mutation: Mutation<'_>, input: Uncordon) -> Result<NodeView, ApiError> {
+pub(in crate::api) async fn uncordon(mutation: Mutation<'_>, input: AsRead) -> Result<NodeView, ApiError> {
     let Mutation { app, txn, .. } = mutation;
     let id = find(app, &input.node).await?.id;
     let node = lock(txn, id, input.version).await?;
@@ -127,6 +129,25 @@ pub(in crate::api) async fn uncordon(mutation: Mutation<'_>, input: Uncordon) ->
         return Err(not_ours(&node, holds.iter().map(|stored| &stored.hold)));
     }
     changed(txn, id).await
+}
+
+/// A node that was deleted.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct Deleted {
+    /// Its id.
+    id: String,
+    /// Its name, which is free again.
+    name: String,
+}
+
+pub(in crate::api) async fn delete(mutation: Mutation<'_>, input: AsRead) -> Result<Deleted, ApiError> {
+    let Mutation { app, txn, .. } = mutation;
+    let id = find(app, &input.node).await?.id;
+    let node = lock(txn, id, input.version).await?;
+    nodes::delete(txn, id).await?;
+    outcomes::forget(txn, &id.to_string()).await?;
+    Ok(Deleted { id: id.to_string(), name: node.name.to_string() })
 }
 
 /// The API lifts only what it placed; everything else says where it is lifted.

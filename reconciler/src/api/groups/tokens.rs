@@ -25,9 +25,6 @@ pub(in crate::api) struct NewJoin {
     uses: Option<u32>,
     /// How long it is good for, such as `24h`; a day when it is absent, 30 days at most.
     expires: Option<Duration>,
-    /// A known machine may take its node back with it.
-    #[serde(default)]
-    reclaim: bool,
 }
 
 /// A new join token.
@@ -64,8 +61,6 @@ pub(in crate::api) struct JoinTokenView {
     uses: u32,
     /// How many more.
     uses_left: u32,
-    /// A known machine may take its node back with it.
-    reclaim: bool,
     /// Until when.
     expires_at: At,
     /// When it was revoked.
@@ -168,7 +163,6 @@ pub(in crate::api) async fn create(mutation: Mutation<'_>, input: NewJoin) -> Re
         uses,
         expires_at,
         expect: serde_json::json!({}),
-        reclaim: input.reclaim,
         created_by: caller.identity.clone(),
     };
     join_tokens::create(txn, &new).await?;
@@ -191,7 +185,6 @@ pub(in crate::api) async fn list(app: &App, _: Nothing) -> Result<PageOf<JoinTok
         pool: stored.token.pool.to_string(),
         uses: stored.token.uses,
         uses_left: stored.uses_left,
-        reclaim: stored.token.reclaim,
         expires_at: At(stored.token.expires_at),
         revoked_at: stored.revoked_at.map(At),
         created_by: stored.token.created_by,

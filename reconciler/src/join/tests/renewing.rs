@@ -1,7 +1,7 @@
 //! Renewals.
 
 use pki::issue::Serial;
-use schema::id::NodeId;
+use schema::{clock::Clock as _, id::NodeId};
 use store::{node_certs, nodes};
 
 use super::*;
@@ -98,4 +98,31 @@ async fn a_revoked_identity_never_renews() {
     node_certs::revoke_all(&mut txn, node.id, "lost").await.expect("revoked");
     txn.commit().await.expect("commit");
     assert_eq!(refusal(&house, node.renewal(&house)).await, "identity-revoked");
+}
+
+#[tokio::test]
+async fn a_restored_database_renews_the_key_that_it_knows() {
+    let house = House::new().await;
+    let mut node = Joined::new(&house, "SERIAL0001").await;
+    // Issued by the same authority after the backup: the database has no row of it.
+    let later = |machine: &Machine, id| {
+        let csr = csr::Csr::parse(&machine.key.request()).expect("a request");
+        let issued = house.keys.node_issuer().issue(&csr, id, house.clock.now()).expect("issued");
+        issued.chain[0].to_vec()
+    };
+    node.certificate = later(&node.machine, node.id);
+    let answer = renew(&house, node.renewal(&house)).await.expect("renews");
+    let before = std::mem::replace(&mut node.certificate, answer.certificate_chain[0].clone());
+    assert!(node_certs::find(&house.db, &node.serial(&house).to_bytes()).await.expect("read").is_some());
+
+    let stranger = Machine::new("SERIAL0002");
+    let certificate = later(&stranger, node.id);
+    let other = Joined { id: node.id, machine: stranger, certificate };
+    assert_eq!(refusal(&house, other.renewal(&house)).await, "unknown-certificate");
+
+    let mut txn = house.db.begin().await.expect("begin");
+    node_certs::revoke_all(&mut txn, node.id, "lost").await.expect("revoked");
+    txn.commit().await.expect("commit");
+    node.certificate = before;
+    assert_eq!(refusal(&house, node.renewal(&house)).await, "unknown-certificate");
 }
