@@ -42,14 +42,15 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make this machine a node of a fleet.
+    /// Make this machine a node of a fleet
     ///
     /// Example:
     ///   BCD_JOIN_TOKEN=bcjt_… bcd join https://gw.example.org:7443 --pin sha256:…
     ///
     /// The pin is the digest of what the control plane is recognised by. The token is read from
     /// BCD_JOIN_TOKEN or --token-file, and leaves this machine only sealed. Running the same
-    /// command again after an interruption goes on where it stopped.
+    /// command again after an interruption goes on where it stopped. A machine that is held goes on
+    /// asking until git or an operator lets it in: `better-compute joins list` says why.
     #[command(verbatim_doc_comment)]
     Join(JoinArgs),
     /// Hold the session and converge, until stopped.
@@ -130,7 +131,7 @@ struct JoinArgs {
     /// The join token. Prefer the environment or a file: arguments can be seen by every user.
     #[arg(long, env = "BCD_JOIN_TOKEN", hide_env_values = true, hide = true)]
     token: Option<String>,
-    /// How long to go on while nobody answers.
+    /// How long to go on while nobody answers; a machine that is held waits without end.
     #[arg(long, value_name = "TIME", default_value = "10m")]
     timeout: Duration,
     /// Give up the identity that this machine has.

@@ -128,8 +128,11 @@ fn generation(item: &Value) -> Cell {
 
 fn schedulable(item: &Value) -> Cell {
     match plain(item, "/noScheduleReasons") {
-        None => Cell::from("yes").style(Style::Good),
         Some(reasons) => Cell::from(reasons).style(Style::Attention),
+        None if item.get("schedulable").and_then(Value::as_bool) == Some(false) => {
+            Cell::from(plain(item, "/bucket").unwrap_or_else(|| "no".to_owned())).style(Style::Attention)
+        }
+        None => Cell::from("yes").style(Style::Good),
     }
 }
 
