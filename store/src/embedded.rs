@@ -10,6 +10,7 @@
 mod binaries;
 mod cluster;
 mod identity;
+mod leftovers;
 mod supervisor;
 
 use std::{
@@ -81,6 +82,9 @@ pub enum EmbeddedError {
         /// What it said.
         output: String,
     },
+    /// The file with the password is not the one that was written when the data was made.
+    #[error("the private postgresql refuses the password in its directory: the file `password` was changed")]
+    Password,
     /// A file or a directory was in the way.
     #[error("{path} is not usable")]
     Io {

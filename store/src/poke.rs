@@ -90,13 +90,20 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Begins to listen.
+    /// Begins to listen with the first [`Listener::next`], which answers [`Heard::Reconnected`] as soon as the server can be
+    /// reached.
+    #[must_use]
+    pub fn new(db: &Db) -> Self {
+        let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(db.config().options.clone());
+        Self { pool, listener: None }
+    }
+
+    /// Begins to listen now.
     ///
     /// # Errors
     /// When the server cannot be reached now.
     pub async fn connect(db: &Db) -> Result<Self, DbError> {
-        let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(db.config().options.clone());
-        let mut this = Self { pool, listener: None };
+        let mut this = Self::new(db);
         this.listener = Some(this.listen().await?);
         Ok(this)
     }

@@ -14,13 +14,8 @@ use std::{
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::{Duration, Instant},
 };
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
 use schema::digest::Digest;
 use sqlx::postgres::PgConnectOptions;
 
@@ -28,7 +23,7 @@ use super::{
     Config, EmbeddedError, NAME,
     binaries::{self, Binaries},
     identity::Identity,
-    socket_options,
+    leftovers, socket_options,
 };
 
 /// The longest directory whose socket still has a legal path: 107 bytes less `/.s.PGSQL.5432`.
@@ -58,7 +53,7 @@ impl Cluster {
         let binaries = binaries::find(&data)?;
         let identity = Identity::choose(&dir, &data, &binaries.dir)?;
         identity.own(&dir)?;
-        end_orphan(&data);
+        leftovers::end_orphan(&data);
         let socket = socket_dir(&dir, &identity)?;
         let password = password(&dir, &identity)?;
         let cluster = Self { dir, data, socket, password, fast: config.fast, binaries, identity, _lock: lock };
@@ -137,6 +132,11 @@ impl Cluster {
         Ok(server)
     }
 
+    /// Ends what is left of a server that ended.
+    pub(super) fn end_rest(&self) {
+        leftovers::end_rest(&self.data);
+    }
+
     /// Removes what lies outside the directory, once the server has ended.
     pub(super) fn clean(&self) {
         if self.socket != self.dir {
@@ -177,33 +177,6 @@ fn lock(dir: &Path) -> Result<File, EmbeddedError> {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => Err(EmbeddedError::InUse(dir.display().to_string())),
         Err(fs::TryLockError::Error(source)) => Err(EmbeddedError::io(&path)(source)),
-    }
-}
-
-/// Waits for a server that is still there although its parent is gone (the lock is ours), and stops it when it does not
-/// stop by itself.
-fn end_orphan(data: &Path) {
-    let running = || -> Option<Pid> {
-        let text = fs::read_to_string(data.join("postmaster.pid")).ok()?;
-        let pid: i32 = text.lines().next()?.trim().parse().ok()?;
-        // The number may belong to another process by now.
-        let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        let ours = command.split(|byte| *byte == 0).any(|argument| argument == data.as_os_str().as_encoded_bytes());
-        ours.then(|| Pid::from_raw(pid))
-    };
-    for (signal, patience) in
-        [(None, 2), (Some(Signal::SIGINT), 10), (Some(Signal::SIGQUIT), 5), (Some(Signal::SIGKILL), 2)]
-    {
-        let Some(pid) = running() else { return };
-        if let Some(signal) = signal {
-            tracing::warn!(%pid, %signal, "stopping the postgresql of a parent that is gone");
-            // It may end between the look and the signal.
-            let _gone = kill(pid, signal);
-        }
-        let until = Instant::now() + Duration::from_secs(patience);
-        while running().is_some() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(20));
-        }
     }
 }
 

@@ -49,6 +49,8 @@ impl Supervisor {
         let thread = thread::Builder::new().name("postgresql".to_owned()).spawn(move || {
             watch(&cluster, &watched);
             cluster.clean();
+            // The directory is free before anybody hears of the end.
+            drop(cluster);
             // Nobody waits when the supervisor was dropped.
             let _dropped = done.send(());
         });
@@ -67,6 +69,7 @@ impl Supervisor {
         loop {
             match PgConnection::connect_with(options).await {
                 Ok(conn) => return Ok(conn),
+                Err(error) if refuses_password(&error) => return Err(EmbeddedError::Password),
                 Err(error) => {
                     if let Some(output) = with(&self.state, |state| state.ended.take()) {
                         return Err(EmbeddedError::Tool { tool: "postgres", output });
@@ -105,6 +108,10 @@ impl Drop for Supervisor {
     }
 }
 
+fn refuses_password(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|refused| refused.code()).is_some_and(|code| code == "28P01")
+}
+
 /// Asks for a fast shutdown: sessions are cut, data is written.
 fn interrupt(state: &State) {
     if let Some(pid) = state.pid.and_then(|pid| i32::try_from(pid).ok()) {
@@ -125,7 +132,7 @@ fn watch(cluster: &Cluster, state: &Mutex<State>) {
         if with(state, |state| state.stopping) {
             return;
         }
-        // A server whose predecessor was killed needs a few attempts until the last of its processes is gone.
+        cluster.end_rest();
         quick_ends = if started.elapsed() < Duration::from_secs(5) { quick_ends + 1 } else { 0 };
         if quick_ends > 8 {
             with(state, |state| state.ended = Some(cluster.last_words()));

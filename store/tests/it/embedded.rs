@@ -75,6 +75,42 @@ async fn a_killed_server_comes_back_at_the_same_place() {
     server.stop().await;
 }
 
+/// The processes of a server whose first process has this id.
+fn children(server: u32) -> Vec<Pid> {
+    let of = |pid: i32| -> Option<u32> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| of(*pid) == Some(server)).map(Pid::from_raw).collect()
+}
+
+#[tokio::test]
+async fn a_server_comes_back_although_processes_of_the_killed_one_hang() {
+    let dir = scratch();
+    let server = Embedded::start(config(&dir.path().join("pg"))).await.expect("a server");
+    let db = Db::connect(&server.db_config()).await.expect("a pool");
+    let before = server.pid().expect("a process id");
+    let frozen = children(before);
+    assert!(!frozen.is_empty());
+    for pid in &frozen {
+        kill(*pid, Signal::SIGSTOP).expect("a freeze");
+    }
+    kill(Pid::from_raw(i32::try_from(before).expect("a process id")), Signal::SIGKILL).expect("a kill");
+    until("the pool connects again", async || {
+        tokio::time::timeout(Duration::from_secs(1), Db::connect(&server.db_config())).await.is_ok_and(|db| db.is_ok())
+    })
+    .await;
+    drop(db);
+    server.stop().await;
+    for pid in frozen {
+        // One that ended and was not collected yet works nowhere.
+        let works_in = std::fs::read_link(format!("/proc/{pid}/cwd"));
+        assert!(!works_in.is_ok_and(|at| at.starts_with(dir.path())), "{pid} is still there");
+    }
+}
+
 #[tokio::test]
 async fn a_directory_too_long_for_a_socket_works() {
     let dir = scratch();
@@ -93,6 +129,16 @@ async fn data_of_another_major_version_is_refused_with_what_to_do() {
     let refused = Embedded::start(config(&dir.path().join("pg"))).await.expect_err("another major");
     assert!(matches!(refused, EmbeddedError::OtherMajor { data: 9, .. }), "{refused}");
     assert!(refused.to_string().contains("postgresql-9"), "{refused}");
+}
+
+#[tokio::test]
+async fn another_password_is_refused_at_once() {
+    let dir = scratch();
+    let pg = dir.path().join("pg");
+    Embedded::start(config(&pg)).await.expect("a server").stop().await;
+    std::fs::write(pg.join("password"), "another").expect("a change");
+    let refused = Embedded::start(config(&pg)).await.expect_err("another password");
+    assert!(matches!(refused, EmbeddedError::Password), "{refused}");
 }
 
 #[tokio::test]
