@@ -62,15 +62,7 @@ impl Questions {
     /// Hears pokes until it is cancelled.
     pub(crate) async fn listen(&self, db: &Db, registry: &Registry, cancel: CancellationToken) {
         let heard = async {
-            let mut listener = loop {
-                match Listener::connect(db).await {
-                    Ok(listener) => break listener,
-                    Err(error) => {
-                        tracing::warn!(?error, "pokes are not heard at the moment");
-                        tokio::time::sleep(PAUSE).await;
-                    }
-                }
-            };
+            let mut listener = Listener::new(db);
             loop {
                 match listener.next().await {
                     Heard::Poke(Poke::Node(node_id)) if registry.find(node_id).is_some() => self.look(node_id),
