@@ -211,8 +211,9 @@ fn describe(error: &Error, name: &str, text: &str) -> RenderError {
         {
             (codes::TEMPLATE_LIMIT, format!("the template does too much: {detail}"))
         }
+        // Literal paths were looked at before.
         ErrorKind::TemplateNotFound => {
-            (codes::TEMPLATE_MISSING, format!("the template names another that is not in the repository: {detail}"))
+            (codes::TEMPLATE_MISSING, "another template is named by its literal path, and this is a value".to_owned())
         }
         ErrorKind::UnknownFilter | ErrorKind::UnknownTest | ErrorKind::UnknownFunction | ErrorKind::UnknownMethod => {
             (codes::TEMPLATE_FAILED, format!("the template uses what does not exist: {detail}"))

@@ -262,6 +262,14 @@ fn every_value_that_templates_miss_is_told_at_once() {
 }
 
 #[test]
+fn a_template_that_is_named_by_a_value_is_told_once_for_all_machines() {
+    let machines = "node \"a\" pool=\"h100\" serial=\"1\"\nnode \"b\" pool=\"h100\" serial=\"2\"\n";
+    let mut files = host_with("{% include node.name %}\n");
+    files.push(("n.kdl", machines));
+    assert_eq!(places(&files), ["x.j2:1:4 BC0401"]);
+}
+
+#[test]
 fn the_trust_domain_is_known_whatever_is_wrong_elsewhere() {
     let domain = |files: &[(&str, &str)]| load(&tree(files)).trust_domain;
     assert_eq!(domain(&[("s.kdl", "site {"), ("p.kdl", "pol \"x\"\n")]).as_deref(), Some("t.example"));
