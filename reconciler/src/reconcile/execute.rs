@@ -8,7 +8,7 @@ use store::{
     leases::Lease,
     nodes,
     outcomes::{self, Verdict},
-    pools, queue,
+    queue,
 };
 
 use super::{
@@ -77,14 +77,17 @@ fn log(reconciler: &str, key: &str, failure: &Failure) {
     }
 }
 
-/// Stores how a run without a queue row ended, when that is news. What has to come back by itself gets a row.
+/// Stores how a run without a queue row ended, when that is news. What has to come back by itself gets a row,
+/// unless its period brings it back.
 pub(super) async fn record_unasked(
     shared: &Shared,
-    kind: &'static queue::Kind,
+    reconciler: &dyn Reconciler,
     key: &str,
     ended: &Ended,
 ) -> Result<(), DbError> {
-    let comes_back = ended.verdict.rest(0).is_some();
+    let kind = reconciler.kind();
+    let periodic = reconciler.periodic().iter().any(|periodic| periodic.key == key);
+    let comes_back = ended.verdict.rest(0).is_some() && !periodic;
     let stored = outcomes::find(&shared.db, kind.name, key).await?;
     if !comes_back && !is_news(stored.as_ref(), ended) {
         return Ok(());
@@ -105,7 +108,6 @@ pub(super) async fn record_unasked(
 pub(super) async fn keys(shared: &Shared, reconciler: &dyn Reconciler, shards: &[u16]) -> Result<Vec<String>, DbError> {
     match reconciler.shard_by() {
         ShardBy::None => Ok(Vec::new()),
-        ShardBy::Pool => Ok(pools::list(&shared.db).await?.iter().map(|pool| pool.name.to_string()).collect()),
         ShardBy::Node => {
             let mut ids: Vec<NodeId> = Vec::new();
             loop {

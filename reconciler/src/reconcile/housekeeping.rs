@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use store::{idempotency, node_certs, queue::Kind};
+use store::{idempotency, joins, node_certs, plans, pools, queue::Kind};
 
 use super::{Context, Failure, Outcome, Periodic, Reconciler, ShardBy};
 
@@ -24,14 +24,17 @@ impl Reconciler for Housekeeping {
     }
 
     fn periodic(&self) -> &'static [Periodic] {
-        const { &[Periodic { key: "all", every: Duration::from_secs(3_600) }] }
+        const { &[Periodic { key: "all", every: Duration::from_secs(3_600), settle: Duration::ZERO }] }
     }
 
     async fn run(&self, context: &Context, _key: &str) -> Result<Outcome, Failure> {
         let answers = idempotency::prune(context.db()).await?;
         let certificates = node_certs::prune(context.db()).await?;
-        if answers + certificates > 0 {
-            tracing::debug!(answers, certificates, "forgot what is over");
+        let plans = plans::prune(context.db()).await?;
+        let joins = joins::prune(context.db()).await?;
+        let targets = pools::prune_targets(context.db()).await?;
+        if answers + certificates + plans + joins + targets > 0 {
+            tracing::debug!(answers, certificates, plans, joins, targets, "forgot what is over");
         }
         Ok(Outcome::done())
     }

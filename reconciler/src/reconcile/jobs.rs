@@ -112,7 +112,7 @@ impl Jobs {
         let lease = leases::acquire(&self.shared.db, self.worker, &[name], TTL).await?.pop();
         let lease = lease.expect("nobody else holds leases beside these jobs");
         let ended = execute::run(&self.shared, reconciler, self.worker, &lease, key).await;
-        execute::record_unasked(&self.shared, reconciler.kind(), key, &ended).await?;
+        execute::record_unasked(&self.shared, reconciler, key, &ended).await?;
         Ok(Ran { key: key.to_owned(), verdict: ended.verdict, place: ended.place })
     }
 

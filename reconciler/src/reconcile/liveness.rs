@@ -3,6 +3,7 @@
 //! A node is unreachable 90 seconds after it was last heard and lost after its pool's grace; only this reconciler says
 //! so, never a gateway, and what it says it tells the `node` reconciler in the same transaction. It also lifts the holds that
 //! have ended. When nothing changed it writes nothing.
+//! After PostgreSQL was away gateways speak first, so that its silence is not taken for that of the nodes.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -33,7 +34,7 @@ impl Reconciler for Liveness {
     }
 
     fn periodic(&self) -> &'static [Periodic] {
-        const { &[Periodic { key: ALL, every: Duration::from_secs(5) }] }
+        const { &[Periodic { key: ALL, every: Duration::from_secs(5), settle: Duration::from_secs(30) }] }
     }
 
     async fn run(&self, context: &Context, _key: &str) -> Result<Outcome, Failure> {

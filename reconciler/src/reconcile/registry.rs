@@ -14,8 +14,6 @@ use super::{
 pub enum ShardBy {
     /// Every node's id, spread over the shards.
     Node,
-    /// Every pool's name, spread over the shards.
-    Pool,
     /// Only the periodic keys; one process at a time runs them.
     None,
 }
@@ -27,6 +25,8 @@ pub struct Periodic {
     pub key: &'static str,
     /// How often.
     pub every: Duration,
+    /// How long to wait after this process could not look: what it would see is what nobody could write meanwhile.
+    pub settle: Duration,
 }
 
 /// A level-triggered loop over keys.

@@ -74,6 +74,10 @@ impl WorkerConfig {
 
 /// How long to wait before asking a database again that did not answer.
 const RETRY: Duration = Duration::from_secs(1);
+/// A database that takes longer for one step is as good as away.
+const ANSWER: Duration = Duration::from_secs(60);
+/// How long the last words of a worker may take.
+const FAREWELL: Duration = Duration::from_secs(5);
 /// A key that is due but could not be claimed is being claimed by somebody else; look again after this.
 const CONTENDED: Duration = Duration::from_millis(100);
 /// Without a poke the queue is looked at this often.
@@ -82,15 +86,7 @@ const LOOK: Duration = Duration::from_secs(30);
 /// Runs the reconcilers of `config.role` among `registry` until `cancel`.
 ///
 /// A database that is away is waited for; nothing else ends the worker.
-///
-/// # Errors
-/// When the database does not answer at the very start.
-pub async fn run(
-    shared: Shared,
-    registry: &Registry,
-    config: WorkerConfig,
-    cancel: CancellationToken,
-) -> Result<(), DbError> {
+pub async fn run(shared: Shared, registry: &Registry, config: WorkerConfig, cancel: CancellationToken) {
     let registry = registry.of_role(config.role);
     if registry.names().is_empty() {
         tracing::info!(role = %config.role, "this role has no reconcilers yet and only holds its membership");
@@ -98,11 +94,10 @@ pub async fn run(
         tracing::info!(role = %config.role, reconcilers = ?registry.names(), "the worker starts");
     }
     // Nobody wakes a role without reconcilers.
-    let listener = if registry.names().is_empty() { None } else { Some(Listener::connect(&shared.db).await?) };
+    let listener = (!registry.names().is_empty()).then(|| Listener::new(&shared.db));
     let mut worker = Worker::new(shared, registry, config);
     worker.serve(listener, &cancel).await;
     worker.drain().await;
-    Ok(())
 }
 
 struct Worker {
@@ -152,8 +147,14 @@ impl Worker {
 
     async fn serve(&mut self, mut listener: Option<Listener>, cancel: &CancellationToken) {
         while !cancel.is_cancelled() {
-            if let Err(error) = self.step().await {
-                self.database_failed(&error);
+            let step = tokio::select! {
+                () = cancel.cancelled() => break,
+                step = tokio::time::timeout(ANSWER, self.step()) => step,
+            };
+            match step {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => self.database_failed(&error),
+                Err(late) => self.database_failed(&late),
             }
             let wake = self.next_wake();
             tokio::select! {
@@ -171,16 +172,29 @@ impl Worker {
 
     async fn step(&mut self) -> Result<(), DbError> {
         if Instant::now() >= self.next_beat {
+            let asleep = Instant::now() >= self.next_beat + self.config.ttl;
             let gained = self.member.beat(&self.running.leases()).await?;
             self.next_beat = Instant::now() + self.config.beat;
+            if gained || asleep || self.database_away {
+                self.put_off_periodic();
+            }
             if gained {
                 self.next_look = Instant::now();
+                // What its keys need after all, such as a fresh signature, nobody may have looked at for long.
+                self.next_resync = Instant::now();
             }
         }
         if self.running.settle(self.member.id()).await? {
             self.next_look = self.next_look.min(Instant::now() + CONTENDED);
         }
-        if Instant::now() >= self.next_resync {
+        let resync = Instant::now() >= self.next_resync;
+        if self.database_away || resync {
+            // The answer to a claim may have been lost: nobody runs such a key.
+            if queue::give_back(&self.shared.db, self.member.id(), &self.running.claims()).await? > 0 {
+                self.next_look = Instant::now();
+            }
+        }
+        if resync {
             self.next_resync = Instant::now() + self.resync_pause();
             self.list_unasked().await?;
         }
@@ -196,10 +210,13 @@ impl Worker {
 
     async fn claim(&mut self) -> Result<(), DbError> {
         let free = self.config.concurrency.saturating_sub(self.running.count());
-        if Instant::now() < self.next_look || free == 0 || self.registry.names().is_empty() {
+        let names = self.registry.names();
+        if names.is_empty() {
+            self.next_look = Instant::now() + LOOK;
+        }
+        if Instant::now() < self.next_look || free == 0 {
             return Ok(());
         }
-        let names = self.registry.names();
         let claims =
             queue::claim(&self.shared.db, self.member.id(), &names, u32::try_from(free).unwrap_or(u32::MAX)).await?;
         let full = claims.len() == free;
@@ -218,6 +235,13 @@ impl Worker {
         };
         self.next_look = Instant::now() + pause;
         Ok(())
+    }
+
+    /// Lets others write first what they could not write while nobody could look.
+    fn put_off_periodic(&mut self) {
+        for (_, periodic, due) in &mut self.periodic {
+            *due = (*due).max(Instant::now() + periodic.settle);
+        }
     }
 
     fn start_periodic(&mut self) {
@@ -262,7 +286,7 @@ impl Worker {
         if self.database_away { wake.max(Instant::now() + RETRY) } else { wake }
     }
 
-    fn database_failed(&mut self, error: &DbError) {
+    fn database_failed(&mut self, error: &dyn std::error::Error) {
         if !self.database_away {
             tracing::warn!(role = %self.config.role, %error, "the worker waits for the database");
         }
@@ -277,9 +301,16 @@ impl Worker {
                 () = self.running.finished() => {}
             }
         }
-        let settled = self.running.settle(self.member.id()).await;
-        let left = self.member.leave().await;
-        if let Err(error) = settled.map(|_| ()).and(left) {
+        let leave = async {
+            let settled = self.running.settle(self.member.id()).await;
+            self.member.leave().await.and(settled.map(|_| ()))
+        };
+        let left: Result<(), Box<dyn std::error::Error + Send + Sync>> =
+            match tokio::time::timeout(FAREWELL, leave).await {
+                Ok(left) => left.map_err(Into::into),
+                Err(late) => Err(late.into()),
+            };
+        if let Err(error) = left {
             tracing::warn!(role = %self.config.role, %error, "the worker left without a word; its leases run out by themselves");
         }
         tracing::info!(role = %self.config.role, "the worker stopped");

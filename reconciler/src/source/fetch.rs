@@ -135,10 +135,19 @@ fn look_remote(
     Ok(Look { repo, branch, tip: tip.to_string(), path: path.to_owned() })
 }
 
-/// Our own bare repository; one that a crash left half made is made again.
+/// Each fetch adds a pack, and nothing joins them: from here on everything is fetched anew.
+const MOST_PACKS: usize = 50;
+
+fn packs(dir: &Path) -> usize {
+    let files = std::fs::read_dir(dir.join("objects/pack")).into_iter().flatten().flatten();
+    files.filter(|file| file.path().extension().is_some_and(|extension| extension == "pack")).count()
+}
+
+/// Our own bare repository; one that a crash left half made, or that grew out of many fetches, is made again.
 fn open_own(dir: &Path, access: &GitAccess) -> Result<Repo, GitError> {
     let failed = |reason: String| GitError::Open { place: dir.display().to_string(), reason };
     if dir.join("HEAD").is_file()
+        && packs(dir) <= MOST_PACKS
         && let Ok(repo) = Repo::open_with(dir, access)
     {
         return Ok(repo);

@@ -118,10 +118,10 @@ impl Member {
         workers::leave(&self.db, self.id).await
     }
 
-    /// A process of this very machine that is gone need not be waited for. Were it alive after all, its writes are fenced.
+    /// A process of this very machine, seen from the same namespace, that is gone need not be waited for. Were it alive after all, its writes are fenced.
     async fn bury_the_dead(&self) -> Result<(), DbError> {
         for worker in workers::live(&self.db, Some(self.role)).await? {
-            if worker.host == self.host && is_gone(worker.pid) {
+            if is_gone_here(&worker, &self.host) {
                 let names: Vec<String> =
                     leases::held(&self.db, worker.id).await?.into_iter().map(|lease| lease.name).collect();
                 leases::release(&self.db, worker.id, &names).await?;
@@ -136,6 +136,11 @@ impl Member {
         let shards = (0..shard::COUNT).filter(|shard| self.sharded && shard::owner(*shard, live) == Some(&me));
         shards.map(|shard| leases::shard(self.role, shard)).chain(self.singletons.iter().cloned()).collect()
     }
+}
+
+/// Whether a process of this machine is gone, as far as this process can see it.
+pub(super) fn is_gone_here(worker: &workers::Worker, host: &str) -> bool {
+    worker.host == host && worker.pid_namespace == workers::pid_namespace() && is_gone(worker.pid)
 }
 
 fn is_gone(pid: u32) -> bool {

@@ -71,6 +71,13 @@ impl Running {
         self.flights.values().map(|flight| flight.lease.clone()).chain(claims).chain(ended).collect()
     }
 
+    /// The claims that this process knows of: of runs, of what they left to settle, and of keys that wait for a run.
+    pub(super) fn claims(&self) -> Vec<Claim> {
+        let runs = self.flights.values().filter_map(|flight| flight.claim.as_ref());
+        let ended = self.ended.iter().filter_map(|(flight, _)| flight.claim.as_ref());
+        runs.chain(ended).chain(self.deferred.values()).cloned().collect()
+    }
+
     pub(super) fn start_claim(&mut self, claim: Claim) {
         let key = (claim.kind.clone(), claim.key.clone());
         if self.keys.contains(&key) {
@@ -142,7 +149,7 @@ impl Running {
         self.ended.retain(|(flight, _)| flight.claim.is_none());
         while let Some((flight, ended)) = self.ended.last() {
             if let Some(reconciler) = self.registry.find(&flight.key.0) {
-                execute::record_unasked(&self.shared, reconciler.kind(), &flight.key.1, ended).await?;
+                execute::record_unasked(&self.shared, &**reconciler, &flight.key.1, ended).await?;
             }
             self.ended.pop();
         }

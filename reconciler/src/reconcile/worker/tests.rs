@@ -18,7 +18,7 @@ use store::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Member, WorkerConfig};
+use super::{Member, Worker, WorkerConfig, member};
 use crate::reconcile::{Context, Failure, Outcome, Reconciler, Registry, ShardBy, testing::House};
 
 const COUNT: Kind = Kind::sharded("count");
@@ -214,6 +214,14 @@ async fn a_busy_lease_is_not_given_back() {
 }
 
 #[tokio::test]
+async fn a_role_without_reconcilers_sleeps_until_its_next_beat() {
+    let house = House::new().await;
+    let mut worker = Worker::new(house.shared.clone(), Registry::default(), WorkerConfig::new(Role::Scheduler, "test"));
+    worker.step().await.expect("a step");
+    assert_eq!(worker.next_wake(), worker.next_beat);
+}
+
+#[tokio::test]
 async fn the_loop_runs_what_it_is_woken_for_and_stops_clean() {
     let house = House::new().await;
     let (registry, mut heard) = counting();
@@ -234,7 +242,7 @@ async fn the_loop_runs_what_it_is_woken_for_and_stops_clean() {
     while heard.recv().await.expect("the worker runs") != "key-000" {}
 
     cancel.cancel();
-    worker.await.expect("no panic").expect("a clean end");
+    worker.await.expect("no panic");
     let failed = outcomes::find(&house.db, "count", "fails").await.expect("read").expect("an outcome");
     assert_eq!((failed.state.as_str(), failed.reason.as_str()), ("error", "as-wanted"));
     assert!(failed.place.contains("worker/tests.rs:"), "{}", failed.place);
@@ -242,7 +250,9 @@ async fn the_loop_runs_what_it_is_woken_for_and_stops_clean() {
     assert_eq!(panicked.reason, "panicked");
     assert_eq!(queue::depth(&house.db).await.expect("read"), [("count".to_owned(), 2)]);
     assert_eq!(workers::live(&house.db, None).await.expect("read"), []);
-    assert_eq!(leases::holder(&house.db, "shard:0").await.expect("read"), None);
+    let next = WorkerId::generate();
+    let shards: Vec<String> = (0..256).map(|shard| leases::shard(Role::Controllers, shard)).collect();
+    assert_eq!(leases::acquire(&house.db, next, &shards, TTL).await.expect("leases").len(), 256);
 }
 
 #[tokio::test]
@@ -255,4 +265,53 @@ async fn a_role_without_reconcilers_is_only_a_member() {
     assert_eq!(member.shards(), [] as [u16; 0]);
     member.leave().await.expect("left");
     assert_eq!(workers::live(&house.db, Some(Role::Sinks)).await.expect("read"), []);
+}
+
+#[tokio::test]
+async fn a_claim_whose_answer_was_lost_is_run_after_all() {
+    let house = House::new().await;
+    let (registry, mut heard) = counting();
+    let mut worker = Worker::new(house.shared.clone(), registry, WorkerConfig::new(Role::Controllers, "test"));
+    worker.step().await.expect("a step");
+    enqueue(&house, &["a".to_owned(), "b".to_owned()]).await;
+    let lost = queue::claim(&house.db, worker.member.id(), &[COUNT.name], 1).await.expect("claimed");
+    assert_eq!(lost.len(), 1);
+    worker.next_look = tokio::time::Instant::now();
+    worker.step().await.expect("a step");
+    let known = heard.recv().await.expect("the other key runs");
+    assert_ne!(known, lost[0].key);
+
+    worker.database_failed(&std::fmt::Error);
+    worker.step().await.expect("a step");
+    assert_eq!(heard.recv().await.expect("the lost key runs"), lost[0].key);
+}
+
+#[tokio::test]
+async fn what_judges_silence_lets_others_speak_first_after_the_database_was_away() {
+    let house = House::new().await;
+    let mut worker =
+        Worker::new(house.shared.clone(), Registry::standard(), WorkerConfig::new(Role::Controllers, "test"));
+    let settling = |worker: &Worker| {
+        let judged = worker.periodic.iter().find(|(name, ..)| *name == queue::LIVENESS.name).expect("it is periodic");
+        judged.2 > tokio::time::Instant::now() + Duration::from_secs(5)
+    };
+    worker.step().await.expect("a step");
+    assert!(settling(&worker), "the lease was gained");
+    worker.periodic.iter_mut().for_each(|(_, _, due)| *due = tokio::time::Instant::now());
+    worker.step().await.expect("a step");
+    worker.database_failed(&std::fmt::Error);
+    worker.next_beat = tokio::time::Instant::now();
+    worker.step().await.expect("a step");
+    assert!(settling(&worker), "the database is back");
+}
+
+#[tokio::test]
+async fn a_process_id_of_another_namespace_says_nothing() {
+    let house = House::new().await;
+    let elsewhere = WorkerId::generate();
+    workers::join(&house.db, elsewhere, Role::Controllers, "test", 4_194_305, TTL).await.expect("joined");
+    let mut row = workers::live(&house.db, Some(Role::Controllers)).await.expect("read").remove(0);
+    assert!(member::is_gone_here(&row, "test") && !member::is_gone_here(&row, "other"));
+    row.pid_namespace = Some("pid:[1]".to_owned());
+    assert!(!member::is_gone_here(&row, "test"));
 }

@@ -63,6 +63,22 @@ fn a_remote_branch_is_fetched_bare_and_followed() {
     assert_eq!(remote.look(Some("main")).map(|seen| seen.tip), Ok(rewritten));
 }
 
+#[test]
+fn a_repository_of_many_packs_is_fetched_anew() {
+    let remote = Remote::serving(Git::fleet());
+    remote.look(Some("main")).expect("fetched");
+    let packs = own(remote.data.path()).remove(0).join("objects/pack");
+    let count = || std::fs::read_dir(&packs).expect("packs").count();
+    let whole = count();
+    for n in 0..60 {
+        std::fs::write(packs.join(format!("pack-{n:040x}.pack")), "").expect("a file");
+    }
+    let tip = remote.git.commit("second");
+    let seen = remote.look(Some("main")).expect("fetched");
+    assert_eq!((seen.tip.as_str(), count()), (tip.as_str(), whole));
+    assert_eq!(read_tree(&seen.repo, &tip, "").expect("reads").len(), 4);
+}
+
 /// Our own repositories: the script beside them is no folder.
 fn own(data: &Path) -> Vec<std::path::PathBuf> {
     std::fs::read_dir(data)
