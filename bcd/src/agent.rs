@@ -41,7 +41,7 @@ pub use converger::{Converger, Pass};
 use link::{Link, LinkEvent, What};
 
 /// How often the whole spec is compared with the host though nothing moved.
-const DRIFT_EVERY: Duration = Duration::from_secs(300);
+const DRIFT_EVERY: Duration = Duration::from_secs(60);
 /// How often the machine is looked at.
 const INVENTORY_EVERY: Duration = Duration::from_secs(600);
 /// How long the first connection waits for the first look at the machine.

@@ -20,8 +20,8 @@
 //! No error removes anything: whatever fails, the last good revision stays in force.
 #![forbid(unsafe_code)]
 
-pub mod apply;
 pub mod api;
+pub mod apply;
 pub mod join;
 pub mod plan;
 pub mod reconcile;

@@ -241,7 +241,7 @@ impl Pass {
             };
             match apply::apply(&self.db, &planned, &observed, &target).await {
                 Ok(applied) => {
-                    tracing::info!(commit = %tip, revision = ?applied.revision, assigned = applied.assigned.len(), "the fleet is in force");
+                    tracing::info!(commit = %tip, assigned = applied.assigned.len(), "the fleet is in force");
                     return Ok(Passed::InForce { commit: tip, applied: Some(applied) });
                 }
                 Err(ApplyError::Stale) => {}
