@@ -97,6 +97,10 @@ async fn a_waiting_machine_is_admitted_by_a_commit() {
     house.apply(&[(Kind::Fleet, fleet)]).await;
     let token = house.token(1).await;
     let request = Machine::new("SERIAL0001").request(&house, &token);
+    // However many strangers knock, a machine with a good token is seen.
+    for n in 0..130 {
+        house.join(&pb::JoinRequest { csr: vec![n], ..request.clone() }).await.expect_err("no request");
+    }
     let status = house.join(&request).await.expect_err("waits");
     assert_eq!(code(&status), (Code::FailedPrecondition, "needs-document".to_owned()));
     assert_eq!(house.stored(&request).await, Some((JoinState::Waiting, "needs-document".to_owned())));
