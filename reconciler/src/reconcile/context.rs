@@ -66,9 +66,8 @@ impl Context {
     ///
     /// # Errors
     /// When the database does not answer.
-    #[track_caller]
-    pub fn now(&self) -> impl Future<Output = Result<Timestamp, Failure>> {
-        async move { Ok(self.shared.db.now().await?) }
+    pub async fn now(&self) -> Result<Timestamp, Failure> {
+        Ok(self.shared.db.now().await?)
     }
 
     /// Begins the transaction of this run's writes, conditional on its lease.

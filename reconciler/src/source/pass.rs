@@ -100,7 +100,7 @@ impl PassError {
     /// Whether PostgreSQL was away, and nothing is wrong with the fleet.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
-        let error = match self {
+        match self {
             Self::Db(error)
             | Self::Fenced(FenceError::Db(error))
             | Self::Moved(AdvanceError::Db(error))
@@ -110,10 +110,9 @@ impl PassError {
                 | ApplyError::Fenced(FenceError::Db(error))
                 | ApplyError::Moved(AdvanceError::Db(error))
                 | ApplyError::Corrupt(ObserveError::Db(error)),
-            ) => error,
-            _ => return false,
-        };
-        error.is_unavailable()
+            ) => error.is_unavailable(),
+            _ => false,
+        }
     }
 }
 
