@@ -82,6 +82,22 @@ pub async fn set_trust_domain(txn: &mut Txn, wanted: &str) -> Result<(), TrustDo
     if stored == wanted { Ok(()) } else { Err(TrustDomainError::Differs { stored, wanted: wanted.to_owned() }) }
 }
 
+/// Gives a control plane another trust domain while nothing depends on the old one: no machine joined and no revision was
+/// applied. `false` when it is too late.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn rename(txn: &mut Txn, wanted: &str) -> Result<bool, DbError> {
+    let done = sqlx::query(
+        r"UPDATE control_plane SET trust_domain = $1
+          WHERE NOT EXISTS (SELECT FROM nodes) AND NOT EXISTS (SELECT FROM sources WHERE applied_commit IS NOT NULL)",
+    )
+    .bind(wanted)
+    .execute(txn.conn())
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
 struct Row {
     fleet_id: uuid::Uuid,
     trust_domain: Option<String>,

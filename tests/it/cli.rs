@@ -113,6 +113,20 @@ fn what_is_running_can_be_listed_and_held() {
 }
 
 #[test]
+fn a_damaged_client_file_is_made_anew() {
+    let world = World::new();
+    let repo = Repo::of_examples(&world, "fleet");
+    let mut up = Up::start(&world, "up", repo.dir());
+    let path = up.data().join("client.json");
+    let whole = fs::read_to_string(&path).expect("client.json");
+    fs::write(&path, &whole[..whole.len() / 2]).expect("half a file");
+    assert_eq!(up.cli().run(&["status"]).code, 1);
+    up.process.kill();
+    up.restart_anywhere();
+    up.wait_applied(&repo.head());
+}
+
+#[test]
 fn keys_and_tokens_are_for_their_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
     let world = World::new();

@@ -1,7 +1,11 @@
 //! Things die in the middle; nothing is lost, and nothing is half done.
 
 use nix::sys::signal::{Signal, kill};
-use tests::{Node, Proxy, Repo, Up, World, process::is_alive, until};
+use tests::{
+    Node, Proxy, Repo, Up, World,
+    process::{is_alive, mentioning},
+    until, until_some,
+};
 
 use crate::journey::{change, has_change};
 
@@ -39,6 +43,23 @@ fn postgresql_is_killed_and_sessions_stay() {
     assert!(has_change(&node, 10));
     assert!(up.process.ended().is_none() && node.daemon.as_mut().expect("a daemon").ended().is_none());
     assert_eq!(up.node(&name_of(&up))["session"]["epoch"], epoch, "the session stayed");
+}
+
+#[test]
+fn postgresql_is_killed_while_everything_starts() {
+    let world = World::new();
+    let repo = Repo::of_examples(&world, "fleet");
+    let data = world.path("up").display().to_string();
+    let killer = std::thread::spawn(move || {
+        let server = until_some("PostgreSQL starts", || {
+            let found = mentioning(&data).into_iter().find(|(_, line)| line.contains("bin/postgres "));
+            found.map(|(pid, _)| pid)
+        });
+        kill(server, Signal::SIGKILL).ok();
+    });
+    let up = Up::start(&world, "up", repo.dir());
+    killer.join().expect("the server was killed");
+    up.wait_applied(&repo.head());
 }
 
 fn name_of(up: &Up) -> String {

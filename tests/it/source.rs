@@ -9,12 +9,20 @@ use crate::journey::change;
 fn an_empty_repository_is_a_state_and_its_first_commit_is_applied() {
     let world = World::new();
     let repo = Repo::empty(&world, "fleet");
-    let up =
-        Up::start_with(&world, "up", &repo.dir().display().to_string(), &["--dev", "--trust-domain", "acme.example"]);
+    let mut up = Up::start(&world, "up", repo.dir());
     up.wait_source("repository-empty");
+    let guessed = up.pin();
     let examples = Repo::of_examples(&world, "examples");
     repo.git(&["pull", "--quiet", &examples.dir().display().to_string(), "main"]);
     up.wait_applied(&repo.head());
+    // The keys were made anew for the trust domain that the fleet names, and a machine can join.
+    assert_eq!(up.status()["trustDomain"], "acme.example");
+    assert_ne!(up.pin(), guessed);
+    let _node = Node::running(&world, "one", &up, "h100");
+    up.wait_converged(&repo.head(), 1);
+    up.process.kill();
+    up.restart();
+    up.wait_converged(&repo.head(), 1);
 }
 
 #[test]

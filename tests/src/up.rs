@@ -51,6 +51,13 @@ impl Up {
         self.wait_until_it_answers();
     }
 
+    /// Starts it again on free ports, when its client file cannot be read.
+    pub fn restart_anywhere(&mut self) {
+        let addresses = ["127.0.0.1:0".to_owned(), "127.0.0.1:0".to_owned()];
+        self.process = spawn("up", &self.data, &self.fleet, &self.arguments, &self.log, addresses);
+        self.wait_until_it_answers();
+    }
+
     fn wait_until_it_answers(&mut self) {
         let pid = self.process.pid();
         until("the control plane answers", || {

@@ -13,7 +13,7 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  better-compute joins list
+  better-compute joins
   better-compute joins show join_01k9m2v7t3c4w8d5e6f7g8h9ja";
 
 /// See who tried to join, and why they were let in or not.
@@ -22,9 +22,9 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Joins {
-    /// What to do
+    /// What to do; a list when nothing is said
     #[command(subcommand)]
-    pub verb: Verb,
+    pub verb: Option<Verb>,
     /// How results are written
     #[command(flatten)]
     pub format: FormatArg,
@@ -54,7 +54,7 @@ impl Joins {
     pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
         let client = Client::new(&self.target)?;
         match &self.verb {
-            Verb::List => {
+            None | Some(Verb::List) => {
                 let items = get::list(&client, Kind::Joins, None, None).await?;
                 if output.is_json() {
                     output.json(&json!({ "joins": items }))?;
@@ -62,7 +62,7 @@ impl Joins {
                     output.table(&get::table(Kind::Joins, &items, output), "nobody tried to join")?;
                 }
             }
-            Verb::Show { id } => {
+            Some(Verb::Show { id }) => {
                 let join = client.call("joins.get", &json!({ "id": id })).await?;
                 if output.is_json() {
                     output.json(&join)?;

@@ -20,6 +20,7 @@ use crate::{
         logging::LogArgs,
         names, parts,
         parts::Authority,
+        trust::FleetPlace,
     },
 };
 
@@ -146,7 +147,7 @@ impl Serve {
         if let (true, Some(fleet)) = (self.has(Role::Source), &self.fleet) {
             let (config, access) = SourceConfig::parse(fleet).map_err(|error| Failure::usage(error.to_string()))?;
             let access = access.with_env().during("cannot read the certificates named by BETTER_COMPUTE_GIT_CA")?;
-            parts.source(config, access, &data_dir::locate(self.data.as_deref()));
+            parts.source(FleetPlace::new(config, access, &data_dir::locate(self.data.as_deref())));
         }
         let gateway_at = if self.has(Role::Gateway) {
             Some(self.gateway_here(&mut parts, identity, &authority).await?)
@@ -157,7 +158,7 @@ impl Serve {
             self.api_here(&mut parts, db, identity, &authority, gateway_at).await?;
         }
         self.greet()?;
-        parts.run().await
+        parts.run().await.map(drop)
     }
 
     async fn api_here(
@@ -213,7 +214,7 @@ impl Serve {
         let (listener, _) = parts::bind(self.listen_gateway, "gateway").await?;
         parts.gateway(listener, serving, verifier, dev, Arc::new(AuthorityClient::new(authority, client)))?;
         self.greet()?;
-        parts.run().await
+        parts.run().await.map(drop)
     }
 
     fn greet(&self) -> Result<(), Failure> {

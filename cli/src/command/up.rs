@@ -1,18 +1,16 @@
 //! `up`: a whole control plane in one process, with nothing to configure.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Args;
 use gateway::InProcess;
-use reconciler::{
-    api,
-    source::{GitAccess, SourceConfig},
-};
+use pki::keys::Keys;
+use reconciler::{api, source::SourceConfig};
 use schema::{clock::SharedClock, time::Timestamp};
 use store::{
     Db, DbConfig, Role,
     embedded::{self, Embedded},
-    migrate,
+    migrate::{self, MigrateError},
 };
 
 use crate::{
@@ -25,7 +23,9 @@ use crate::{
         identity::{self, Identity},
         keys::KeyDir,
         logging::LogArgs,
-        names, parts, trust,
+        names, parts,
+        parts::Ended,
+        trust::{self, FleetPlace},
     },
 };
 
@@ -39,6 +39,9 @@ Examples:
 
 Several run side by side with a --data directory each, --listen-api 127.0.0.1:0 and
 --listen-gateway 127.0.0.1:0.";
+
+/// How long a database may be away while everything starts.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Run a whole control plane on this machine.
 ///
@@ -85,48 +88,54 @@ impl Up {
         let data = DataDir::take(&data_dir::locate(self.data.as_deref()))?;
         self.log.start()?;
         let keys = KeyDir::at(data.path().join("keys"));
+        let fleet = FleetPlace::new(config, access, data.path());
         let trust_domain = match keys.control_plane()? {
             Some(keys) => keys.trust_domain().to_owned(),
-            None => trust::choose(self.trust_domain.as_deref(), self.dev, &config, &access, data.path()).await?,
+            None => trust::choose(self.trust_domain.as_deref(), self.dev, &fleet, &keys).await?,
         };
         let (database, server) = database(&data).await?;
-        let done = self.serve(clock, &data, database, &trust_domain, (config, access)).await;
+        let mut round =
+            Round { data, keys, fleet, database, trust_domain, listen: [self.listen_api, self.listen_gateway] };
+        let done = loop {
+            match self.serve(Arc::clone(&clock), &mut round).await {
+                Ok(Ended::Stopped) => break Ok(Exit::Ok),
+                Ok(Ended::Outgrown) => match round.name_anew(clock.now()).await {
+                    Ok(()) => {}
+                    Err(failure) => break Err(failure),
+                },
+                Err(failure) => break Err(failure),
+            }
+        };
         if let Some(server) = server {
             server.stop().await;
         }
-        done.map(|()| Exit::Ok)
+        done
     }
 
-    async fn serve(
-        &self,
-        clock: SharedClock,
-        data: &DataDir,
-        database: DbConfig,
-        trust_domain: &str,
-        (config, access): (SourceConfig, GitAccess),
-    ) -> Result<(), Failure> {
-        migrate::run(&database).await.during("cannot bring the database up to date")?;
-        let db = Db::connect(&database.with_warm_connections(parts::WARM_CONNECTIONS))
-            .await
-            .during("cannot connect to the database")?;
-        let identity = self.identity(&db, data, trust_domain, clock.now()).await?;
+    /// One life of all parts: from sockets to the end of all of them.
+    async fn serve(&self, clock: SharedClock, round: &mut Round) -> Result<Ended, Failure> {
+        let (db, identity, token) = self.prepare(round, &clock).await?;
+        let (data, fleet) = (&round.data, &round.fleet);
         let mut parts = Parts::new(db.clone(), clock);
 
-        let (api, api_at) = parts::bind(self.listen_api, "api").await?;
-        let (gateway, gateway_at) = parts::bind(self.listen_gateway, "gateway").await?;
+        let (api, api_at) = parts::bind(round.listen[0], "api").await?;
+        let (gateway, gateway_at) = parts::bind(round.listen[1], "gateway").await?;
+        round.listen = [api_at, gateway_at];
         let serving = parts.serving(&identity.keys, names::for_certificate(&self.names, &[api_at, gateway_at]))?;
         let client = ClientFile {
             url: names::url(&self.names, api_at),
             ca: pki::issue::to_pem(&[identity.keys.root_certificate()]),
-            token: parts::api_token(&db, &data.client_file(), "up").await?,
+            token,
             gateway: names::url(&self.names, gateway_at),
             pin: identity.keys.anchor(&identity.realm.fleet_id).pin().to_string(),
         };
 
-        let place = config.to_string();
         let authority = parts.authority(&identity);
         parts.workers(&identity, &authority, &[Role::Controllers, Role::Scheduler, Role::Sinks]);
-        parts.source(config, access, data.path());
+        parts.source(fleet.clone());
+        if round.keys.is_provisional() {
+            parts.guess(fleet.clone(), round.keys.clone());
+        }
         let app = api::App {
             db,
             gateways: vec![client.gateway.clone()],
@@ -138,23 +147,56 @@ impl Up {
         parts.gateway(gateway, serving, identity.keys.node_verifier(), identity.dev, control_plane)?;
 
         client.write(&data.client_file())?;
-        self.greet(data, &place, &client, identity.dev)?;
+        self.greet(data, &fleet.config.to_string(), &client, identity.dev)?;
         parts.run().await
     }
 
-    async fn identity(&self, db: &Db, data: &DataDir, trust_domain: &str, now: Timestamp) -> Result<Identity, Failure> {
-        let keys = KeyDir::at(data.path().join("keys"));
+    /// Migrations, identity and token. A server that was killed in the middle is started again by its supervisor, so what
+    /// may pass is tried again for a while.
+    async fn prepare(&self, round: &Round, clock: &SharedClock) -> Result<(Db, Identity, String), Failure> {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            match self.prepare_once(round, clock).await {
+                Err(failure) if failure.exit == Exit::Unreachable && tokio::time::Instant::now() < until => {
+                    tracing::warn!(error = %failure, "the database is not there yet");
+                    tokio::time::sleep(Duration::from_millis(300)).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn prepare_once(&self, round: &Round, clock: &SharedClock) -> Result<(Db, Identity, String), Failure> {
+        let what = "cannot bring the database up to date";
+        migrate::run(&round.database).await.map_err(|error| match error {
+            MigrateError::Db(error) => identity::database(what)(error),
+            // A connection that broke in the middle looks like a statement that failed; it is worth another try.
+            MigrateError::Failed(_) => Failure { exit: Exit::Unreachable, ..Failure::because(what, &error) },
+            error => Failure::because(what, &error),
+        })?;
+        let config = round.database.clone().with_warm_connections(parts::WARM_CONNECTIONS);
+        let db = Db::connect(&config).await.map_err(identity::database("cannot connect to the database"))?;
+        let identity = self.identity(&db, round, clock.now()).await?;
+        let token = parts::api_token(&db, &round.data.client_file(), "up").await?;
+        Ok((db, identity, token))
+    }
+
+    async fn identity(&self, db: &Db, round: &Round, now: Timestamp) -> Result<Identity, Failure> {
+        let keys = &round.keys;
+        if keys.is_provisional() {
+            identity::rename(db, keys).await?;
+        }
         let Some(row) = identity::stored(db).await? else {
-            return identity::create(db, &keys, trust_domain, self.dev, now).await;
+            return identity::create(db, keys, &round.trust_domain, self.dev, now).await;
         };
         if self.dev && !row.dev {
             return Err(Failure::usage("this control plane was made without --dev, and that is fixed")
                 .hint("use another --data directory to try things"));
         }
-        let identity = identity::open(&keys, &row)?;
+        let identity = identity::open(keys, &row)?;
         match &self.trust_domain {
             Some(named) if named != identity.keys.trust_domain() => {
-                Err(Failure::usage(format!("the trust domain is {trust_domain} and cannot become {named}")))
+                Err(Failure::usage(format!("the trust domain is {} and cannot become {named}", round.trust_domain)))
             }
             _ => Ok(identity),
         }
@@ -170,6 +212,28 @@ impl Up {
             database: if std::env::var_os("DATABASE_URL").is_some() { "DATABASE_URL" } else { "private PostgreSQL" },
         };
         output::plain(&banner.lines())
+    }
+}
+
+/// What one life of all parts takes over from the one before.
+#[derive(Debug)]
+struct Round {
+    data: DataDir,
+    keys: KeyDir,
+    fleet: FleetPlace,
+    database: DbConfig,
+    trust_domain: String,
+    /// The API and the gateway.
+    listen: [SocketAddr; 2],
+}
+
+impl Round {
+    /// Makes the keys anew for the trust domain that the fleet names.
+    async fn name_anew(&mut self, now: Timestamp) -> Result<(), Failure> {
+        self.trust_domain = trust::from_fleet(&self.fleet).await?;
+        tracing::info!(trust_domain = self.trust_domain, "the fleet names its trust domain; the keys are made anew");
+        let keys = Keys::generate(&self.trust_domain, now).map_err(|error| Failure::failed(error.to_string()))?;
+        self.keys.store_control_plane(&keys)
     }
 }
 

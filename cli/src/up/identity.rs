@@ -3,12 +3,12 @@
 use pki::{Realm, keys::Keys};
 use schema::time::Timestamp;
 use store::{
-    Db,
+    Db, DbError,
     control_plane::{self, ControlPlane},
 };
 
 use super::keys::KeyDir;
-use crate::exit::{During as _, Failure};
+use crate::exit::{Exit, Failure};
 
 /// A control plane that knows who it is.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Identity {
 /// # Errors
 /// When the database does not answer.
 pub async fn stored(db: &Db) -> Result<Option<ControlPlane>, Failure> {
-    control_plane::find(db).await.during("cannot read who the control plane is")
+    control_plane::find(db).await.map_err(database("cannot read who the control plane is"))
 }
 
 /// Makes the keys and the row of a new control plane.
@@ -49,10 +49,31 @@ pub async fn create(
         }
     };
     let what = "cannot store who the control plane is";
-    let mut txn = db.begin().await.during(what)?;
-    let row = control_plane::ensure(&mut txn, dev, Some(keys.trust_domain())).await.during(what)?;
-    txn.commit().await.during(what)?;
+    let mut txn = db.begin().await.map_err(database(what))?;
+    let row = control_plane::ensure(&mut txn, dev, Some(keys.trust_domain())).await.map_err(database(what))?;
+    txn.commit().await.map_err(database(what))?;
     belong_together(keys, &row)
+}
+
+/// Gives the row the trust domain of keys that were made anew, while that is possible.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn rename(db: &Db, place: &KeyDir) -> Result<(), Failure> {
+    let what = "cannot store the trust domain";
+    let Some(keys) = place.control_plane()? else { return Ok(()) };
+    let mut txn = db.begin().await.map_err(database(what))?;
+    let renamed = control_plane::rename(&mut txn, keys.trust_domain()).await.map_err(database(what))?;
+    txn.commit().await.map_err(database(what))?;
+    if renamed { place.settle() } else { Ok(()) }
+}
+
+/// A failure of the database; one that may pass is told from one that will not.
+pub fn database(what: &str) -> impl FnOnce(DbError) -> Failure + '_ {
+    move |error| {
+        let exit = if error.is_unavailable() { Exit::Unreachable } else { Exit::Failed };
+        Failure { exit, ..Failure::because(what, &error) }
+    }
 }
 
 /// The keys of a control plane that was made before.

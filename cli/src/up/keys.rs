@@ -18,6 +18,7 @@ use crate::{
 const SECRET: &str = "secret";
 const CONTROL_PLANE: &str = "control-plane.sealed";
 const GATEWAY: &str = "gateway.sealed";
+const PROVISIONAL: &str = "provisional";
 
 /// A directory of keys.
 #[derive(Debug, Clone)]
@@ -73,6 +74,34 @@ impl KeyDir {
     pub fn store_gateway(&self, keys: &GatewayKeys) -> Result<(), Failure> {
         let secret = self.make_secret()?;
         write_private(&self.0.join(GATEWAY), &keys.seal(&secret))
+    }
+
+    /// Whether the trust domain of these keys is only a guess, because the fleet could not be read when they were made.
+    #[must_use]
+    pub fn is_provisional(&self) -> bool {
+        self.0.join(PROVISIONAL).exists()
+    }
+
+    /// Notes that the trust domain is a guess.
+    ///
+    /// # Errors
+    /// When the note cannot be written.
+    pub fn mark_provisional(&self) -> Result<(), Failure> {
+        self.make_secret()?;
+        write_private(&self.0.join(PROVISIONAL), b"")
+    }
+
+    /// Notes that the trust domain is for good.
+    ///
+    /// # Errors
+    /// When the note cannot be removed.
+    pub fn settle(&self) -> Result<(), Failure> {
+        match fs::remove_file(self.0.join(PROVISIONAL)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Failure::because(self.what(PROVISIONAL), &error))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn what(&self, name: &str) -> String {

@@ -13,7 +13,7 @@ use reconciler::{
     api,
     join::{self, JoinConfig, JoinService, Signer},
     reconcile::{Registry, Shared, worker},
-    source::{self, GitAccess, SourceConfig, SourceRole},
+    source::{self, SourceRole},
 };
 use schema::{
     clock::SharedClock,
@@ -28,7 +28,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::identity::Identity;
+use super::{
+    identity::{Identity, database},
+    keys::KeyDir,
+    trust::{self, FleetPlace},
+};
 use crate::{
     data_dir::ClientFile,
     exit::{During as _, Failure, chain},
@@ -47,6 +51,18 @@ pub struct Parts {
     host: String,
     cancel: CancellationToken,
     tasks: JoinSet<(&'static str, Result<(), String>)>,
+}
+
+/// The part that watches over a guessed trust domain.
+const GUESS: &str = "trust domain";
+
+/// Why everything ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// A signal came.
+    Stopped,
+    /// The trust domain was guessed, and the fleet names another one.
+    Outgrown,
 }
 
 /// What has authority: it lets machines in and signs.
@@ -110,13 +126,23 @@ impl Parts {
         }
     }
 
-    /// Follows the fleet repository; what is fetched of it is kept below `data`.
-    pub fn source(&mut self, config: SourceConfig, access: GitAccess, data: &Path) {
+    /// Follows the fleet repository.
+    pub fn source(&mut self, place: FleetPlace) {
+        let FleetPlace { config, access, data } = place;
         let (db, host, timing) = (self.db.clone(), self.host.clone(), source::Timing::default());
-        let role = SourceRole { db, config, access, data: data.to_owned(), host, timing };
+        let role = SourceRole { db, config, access, data, host, timing };
         let cancel = self.cancel.clone();
         self.spawn("source", async move {
             source::run(role, cancel).await;
+            Ok::<_, Infallible>(())
+        });
+    }
+
+    /// Ends everything once the fleet names another trust domain than the one that was guessed.
+    pub fn guess(&mut self, place: FleetPlace, keys: KeyDir) {
+        let cancel = self.cancel.clone();
+        self.spawn(GUESS, async move {
+            trust::outgrown(place, keys, cancel).await;
             Ok::<_, Infallible>(())
         });
     }
@@ -207,7 +233,7 @@ impl Parts {
     ///
     /// # Errors
     /// When a part ended by itself.
-    pub async fn run(mut self) -> Result<(), Failure> {
+    pub async fn run(mut self) -> Result<Ended, Failure> {
         let mut terminate = signal(SignalKind::terminate()).during("cannot listen for signals")?;
         let mut interrupt = signal(SignalKind::interrupt()).during("cannot listen for signals")?;
         let ended = tokio::select! {
@@ -229,7 +255,8 @@ impl Parts {
         self.tasks.shutdown().await;
         tokio::time::timeout(Duration::from_secs(5), self.db.close()).await.ok();
         match ended {
-            None => Ok(()),
+            None => Ok(Ended::Stopped),
+            Some(Ok((GUESS, Ok(())))) => Ok(Ended::Outgrown),
             Some(Ok((name, Ok(())))) => Err(Failure::failed(format!("the {name} role ended by itself"))),
             Some(Ok((name, Err(error)))) => Err(Failure::failed(format!("the {name} role failed: {error}"))),
             Some(Err(error)) => Err(Failure::because("a role ended", &error)),
@@ -294,12 +321,12 @@ pub async fn bind(address: SocketAddr, what: &str) -> Result<(TcpListener, Socke
 /// When the database does not answer.
 pub async fn api_token(db: &Db, file: &Path, actor: &str) -> Result<String, Failure> {
     let what = "cannot make an API token";
-    if let Some(client) = ClientFile::read(file)?
-        && still_works(db, &client.token).await.during(what)?
-    {
-        return Ok(client.token);
+    match ClientFile::read(file) {
+        Ok(Some(client)) if still_works(db, &client.token).await.map_err(database(what))? => return Ok(client.token),
+        Ok(_) => {}
+        Err(failure) => tracing::warn!(error = %failure, "the client file is made anew"),
     }
-    api::tokens::bootstrap(db, "client.json", &["*"], actor).await.during(what)
+    api::tokens::bootstrap(db, "client.json", &["*"], actor).await.map_err(database(what))
 }
 
 async fn still_works(db: &Db, text: &str) -> Result<bool, store::DbError> {
