@@ -109,6 +109,13 @@ impl Client {
         Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token, local: file })
     }
 
+    /// Whether the data directory says something else by now.
+    #[must_use]
+    pub fn is_outdated(&self, target: &Target) -> bool {
+        let file = data_dir::client_file(&data_dir::locate(target.data.as_deref()));
+        self.local.is_some() && ClientFile::read(&file).is_ok_and(|now| now != self.local)
+    }
+
     /// Where the control plane is.
     #[must_use]
     pub fn url(&self) -> &str {

@@ -84,7 +84,14 @@ impl Status {
 
     /// One look from the very beginning: a control plane that is starting has no client.json yet.
     async fn look(&self) -> Result<Value, Failure> {
-        ask(&Client::new(&self.target)?).await
+        let client = Client::new(&self.target)?;
+        match ask(&client).await {
+            // The control plane was made anew between the reading and the call.
+            Err(failure) if failure.exit == Exit::Refused && client.is_outdated(&self.target) => {
+                Err(Failure { exit: Exit::Unreachable, ..failure })
+            }
+            answer => answer,
+        }
     }
 
     async fn wait_for(&self, goal: Goal, clock: &SharedClock) -> Result<Exit, Failure> {

@@ -130,6 +130,8 @@ impl Up {
             pin: identity.keys.anchor(&identity.realm.fleet_id).pin().to_string(),
         };
 
+        // Before the API answers: whoever reads the file finds the server that it vouches for.
+        client.write(&data.client_file())?;
         let authority = parts.authority(&identity);
         parts.workers(&identity, &authority, &[Role::Controllers, Role::Scheduler, Role::Sinks]);
         parts.source(fleet.clone());
@@ -146,7 +148,6 @@ impl Up {
         let control_plane = Arc::new(InProcess::new(authority.joins));
         parts.gateway(gateway, serving, identity.keys.node_verifier(), identity.dev, control_plane)?;
 
-        client.write(&data.client_file())?;
         self.greet(data, &fleet.config.to_string(), &client, identity.dev)?;
         parts.run().await
     }
