@@ -33,7 +33,6 @@ const WRAPPED: &[(&str, &[&str])] = &[
     ("kdl", &["schema"]),
     ("serde-saphyr", &["schema"]),
     ("minijinja", &["schema"]),
-    ("redb", &["bcd"]),
     ("clap", &["cli", "bcd"]),
 ];
 

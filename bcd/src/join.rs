@@ -168,7 +168,11 @@ pub async fn join(request: &Request) -> Result<Identity, JoinError> {
         }
         let text = error.to_string();
         if text != said {
-            tracing::warn!("{text}; trying again");
+            if held {
+                tracing::warn!("{text}; waiting until somebody resolves it: `better-compute joins list` shows how");
+            } else {
+                tracing::warn!("{text}; trying again");
+            }
             said = text;
         }
         let wait = backoff.next(rand::random_range(0.0..1.0));

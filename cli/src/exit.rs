@@ -2,6 +2,8 @@
 
 use std::{error::Error, fmt};
 
+use schema::cause::chain;
+
 /// What the shell is told. The numbers are part of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -78,22 +80,6 @@ impl fmt::Display for Failure {
 }
 
 impl Error for Failure {}
-
-/// An error and its causes on one line, without repeating a cause that its parent already says.
-#[must_use]
-pub fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let said = cause.to_string();
-        if !text.ends_with(&said) {
-            text.push_str(": ");
-            text.push_str(&said);
-        }
-        next = cause.source();
-    }
-    text
-}
 
 /// Says what was attempted when an operation fails.
 pub trait During<T> {

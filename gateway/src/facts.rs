@@ -11,7 +11,7 @@ use std::{
 
 use prost::Message as _;
 use proto::agent::v1 as pb;
-use schema::id::NodeId;
+use schema::{cause::chain, id::NodeId};
 use store::{
     Db, DbError, nodes,
     poke::{Heard, Listener, Poke},
@@ -95,7 +95,7 @@ impl Questions {
             };
             // What is missed while PostgreSQL is away is seen by the next look at everybody.
             if let Err(error) = look(db, registry, &seats).await {
-                tracing::warn!(sessions = seats.len(), ?error, "sessions could not be checked");
+                tracing::warn!(sessions = seats.len(), error = %chain(&error), "sessions could not be checked");
             }
         }
     }
@@ -116,7 +116,7 @@ impl Questions {
             };
             let Some(seat) = registry.find(node_id) else { continue };
             if let Err(error) = send_spec(db, &seat).await {
-                tracing::warn!(%node_id, epoch = %seat.epoch, ?error, "a spec could not be read");
+                tracing::warn!(%node_id, epoch = %seat.epoch, error = %chain(&error), "a spec could not be read");
                 self.lock().specs.insert(node_id);
                 tokio::select! {
                     () = cancel.cancelled() => return,

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use schema::{generation::Epoch, id::NodeId};
+use schema::{cause::chain, generation::Epoch, id::NodeId};
 use store::{Db, DbError, sessions};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -82,7 +82,7 @@ impl Liveness {
                 return true;
             }
             if let Err(error) = close_rows(db, &batch).await {
-                tracing::warn!(sessions = batch.len(), ?error, "closed sessions wait for PostgreSQL");
+                tracing::warn!(sessions = batch.len(), error = %chain(&error), "closed sessions wait for PostgreSQL");
                 for (node_id, epoch) in batch {
                     self.closing_at_least(node_id, epoch);
                 }
@@ -112,7 +112,7 @@ async fn write_beats(db: &Db, registry: &Registry) {
             }
         }
         Err(error) => {
-            tracing::warn!(sessions = heard.len(), ?error, "heartbeats wait for PostgreSQL");
+            tracing::warn!(sessions = heard.len(), error = %chain(&error), "heartbeats wait for PostgreSQL");
             heard.iter().map(Arc::as_ref).for_each(Seat::hear);
         }
     }

@@ -11,6 +11,7 @@ use std::{
 };
 
 use schema::{
+    cause::chain,
     id::NodeId,
     time::{Duration as Span, Timestamp},
 };
@@ -134,7 +135,7 @@ impl Recorder {
             return;
         }
         if let Err(error) = write(db, &rows).await {
-            tracing::warn!(outcomes = rows.len(), ?error, "session outcomes wait for PostgreSQL");
+            tracing::warn!(outcomes = rows.len(), error = %chain(&error), "session outcomes wait for PostgreSQL");
             let mut waiting = self.lock();
             for (key, row) in rows {
                 waiting.rows.entry(key).or_insert(row);

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use schema::{generation::Epoch, id::NodeId, report::ReportKind};
+use schema::{cause::chain, generation::Epoch, id::NodeId, report::ReportKind};
 use store::{
     Db, DbError,
     error::DbErrorKind,
@@ -180,13 +180,13 @@ impl Reports {
             }
             Err(error) if nodes == 1 && !is_transient(&error) => {
                 for Pending { node_id, epoch, report } in &taken {
-                    tracing::error!(%node_id, %epoch, kind = %report.kind, seq = report.seq, ?error, "a report was dropped");
+                    tracing::error!(%node_id, %epoch, kind = %report.kind, seq = report.seq, error = %chain(&error), "a report was dropped");
                     registry.end(*node_id, *epoch, DROPPED);
                 }
                 Ok(taken.len())
             }
             Err(error) => {
-                tracing::warn!(reports = taken.len(), ?error, "reports wait for PostgreSQL");
+                tracing::warn!(reports = taken.len(), error = %chain(&error), "reports wait for PostgreSQL");
                 let mut buffer = self.lock();
                 for pending in taken {
                     let (node_id, epoch) = (pending.node_id, pending.epoch);

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod canonical;
+pub mod cause;
 pub mod clock;
 pub mod diagnostic;
 pub mod digest;

@@ -16,6 +16,7 @@ use reconciler::{
     source::{self, SourceRole},
 };
 use schema::{
+    cause::chain,
     clock::SharedClock,
     id::{ApiTokenId, GatewayId},
     time::Timestamp,
@@ -35,7 +36,7 @@ use super::{
 };
 use crate::{
     data_dir::ClientFile,
-    exit::{During as _, Failure, chain},
+    exit::{During as _, Failure},
 };
 
 /// Connections that a process opens ahead: a burst of work finds them and need not log in first.

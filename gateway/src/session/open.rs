@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pki::verify::NodeIdentity;
+use schema::cause::chain;
 use store::{
     DbError, node_certs, node_inventory,
     sessions::{self, OpenError, SessionOpen},
@@ -77,7 +78,7 @@ async fn open_row(shared: &Shared, session: &SessionOpen) -> Result<sessions::Op
 }
 
 fn database(error: &DbError) -> Refusal {
-    tracing::warn!(?error, "a session could not be opened");
+    tracing::warn!(error = %chain(&error), "a session could not be opened");
     NO_DATABASE
 }
 

@@ -167,6 +167,17 @@ impl Page {
             self.text(indent + 2, &text(&field.before), &text(&field.after));
             return;
         }
+        if let (Some(Value::Array(before)), Some(Value::Array(after))) = (&field.before, &field.after) {
+            self.line(indent, &path);
+            let items = |values: &[Value]| {
+                values
+                    .iter()
+                    .map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned))
+                    .collect::<Vec<_>>()
+            };
+            self.text(indent + 2, &items(before).join("\n"), &items(after).join("\n"));
+            return;
+        }
         let room = self.options.width.saturating_sub(indent + width + 8).max(24);
         let change = match (&field.before, &field.after) {
             (Some(before), Some(after)) => format!(
@@ -254,7 +265,11 @@ impl Page {
             &format!("hosts with profile/{}: {} → {}", target.profile, digest(&target.before), target.after.short()),
         );
         self.line(4, &text);
-        self.fields(6, &target.fields);
+        // What templates see of the profile repeats what the profile says; it is told when nothing else is.
+        let repeats =
+            |field: &FieldChange| field.path.starts_with("values.profile.") || field.path == "values.pool.profile";
+        let fields: Vec<FieldChange> = target.fields.iter().filter(|field| !repeats(field)).cloned().collect();
+        self.fields(6, if fields.is_empty() { &target.fields } else { &fields });
     }
 
     /// Machines that move for the same reasons stand on one line.

@@ -4,6 +4,7 @@
 
 use std::{error::Error, fmt, panic::Location, time::Duration};
 
+use schema::cause::chain;
 use store::{DbError, leases::FenceError, outcomes::Verdict};
 
 /// Something that has to happen first, as a closed set of a reconciler's own.
@@ -73,21 +74,8 @@ impl Failure {
     }
 
     pub(super) fn into_verdict(self) -> (Verdict, &'static Location<'static>) {
-        (Verdict::Failed { reason: self.reason.to_owned(), message: whole(&*self.error) }, self.place)
+        (Verdict::Failed { reason: self.reason.to_owned(), message: chain(&*self.error) }, self.place)
     }
-}
-
-/// An error with its causes, for people.
-fn whole(error: &(dyn Error + 'static)) -> String {
-    let mut words = vec![error.to_string()];
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        words.push(error.to_string());
-        cause = error.source();
-    }
-    // A transparent error says what its cause says.
-    words.dedup();
-    words.join(": ")
 }
 
 impl fmt::Display for Failure {

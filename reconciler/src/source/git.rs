@@ -254,17 +254,7 @@ pub(super) struct TreeEntry {
 
 /// An error and its causes in one line, short enough for a status page.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        cause = error.source();
-    }
-    clean(&text, 400)
+    clean(&schema::cause::chain(error), 400)
 }
 
 /// A text for a terminal: one line, no control characters, no bidirectional overrides, bounded.
