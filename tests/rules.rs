@@ -29,6 +29,8 @@ const WRAPPED: &[(&str, &[&str])] = &[
     ("sqlx", &["store"]),
     ("gix", &["reconciler"]),
     ("rcgen", &["pki"]),
+    ("aws-lc-rs", &["pki"]),
+    ("sha2", &["schema"]),
     ("x509-parser", &["pki"]),
     ("kdl", &["schema"]),
     ("serde-saphyr", &["schema"]),

@@ -28,6 +28,7 @@ pub mod provider;
 pub mod realm;
 pub mod report;
 pub mod sealed;
+pub mod shared_secret;
 pub mod signed;
 pub mod statement;
 #[cfg(test)]

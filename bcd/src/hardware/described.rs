@@ -3,9 +3,11 @@
 //! The format is TOML. `{seed}` in a text stands for the seed, and identifiers that the file leaves out are derived from
 //! it, so that one file describes any number of distinct machines: `--hardware-seed node-2`.
 
-use schema::inventory::{Cpu, Disk, Dmi, Gpu, Link, Memory, Nic, Os};
+use schema::{
+    digest::Digest,
+    inventory::{Cpu, Disk, Dmi, Gpu, Link, Memory, Nic, Os},
+};
 use serde::Deserialize;
-use sha2::{Digest as _, Sha256};
 
 use super::{Hardware, Machine};
 
@@ -236,7 +238,7 @@ fn disk(words: DiskWords, seed: &str) -> Disk {
 }
 
 fn derive(seed: &str, what: &str) -> [u8; 32] {
-    Sha256::digest(format!("described machine\0{seed}\0{what}").as_bytes()).into()
+    *Digest::of(format!("described machine\0{seed}\0{what}")).as_bytes()
 }
 
 fn uuid(seed: &str, what: &str) -> String {

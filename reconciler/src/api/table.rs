@@ -209,6 +209,25 @@ where
     }
 }
 
+fn row<I: JsonSchema, O: JsonSchema>(
+    group: &'static str,
+    name: &'static str,
+    scope: &'static str,
+    summary: &'static str,
+    handler: Handler,
+) -> Method {
+    Method {
+        group,
+        name,
+        summary,
+        scope,
+        secrets: &[],
+        input: SchemaGenerator::subschema_for::<I>,
+        output: SchemaGenerator::subschema_for::<O>,
+        handler,
+    }
+}
+
 fn query<I, O, F>(
     group: &'static str,
     name: &'static str,
@@ -224,16 +243,7 @@ where
     let handler = Handler::Query(Box::new(move |app, input| {
         Box::pin(async move { encode(handler.call(app, decode(input)?).await?) })
     }));
-    Method {
-        group,
-        name,
-        summary,
-        scope,
-        secrets: &[],
-        input: SchemaGenerator::subschema_for::<I>,
-        output: SchemaGenerator::subschema_for::<O>,
-        handler,
-    }
+    row::<I, O>(group, name, scope, summary, handler)
 }
 
 fn mutation<I, O, F>(
@@ -251,16 +261,7 @@ where
     let handler = Handler::Mutation(Box::new(move |mutation, input| {
         Box::pin(async move { encode(handler.call(mutation, decode(input)?).await?) })
     }));
-    Method {
-        group,
-        name,
-        summary,
-        scope,
-        secrets: &[],
-        input: SchemaGenerator::subschema_for::<I>,
-        output: SchemaGenerator::subschema_for::<O>,
-        handler,
-    }
+    row::<I, O>(group, name, scope, summary, handler)
 }
 
 fn encode(output: impl Serialize) -> Result<Value, ApiError> {
