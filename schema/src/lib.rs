@@ -10,6 +10,7 @@ pub mod cause;
 pub mod clock;
 pub mod diagnostic;
 pub mod digest;
+pub mod effect;
 pub mod fleet;
 pub mod generation;
 pub mod id;
