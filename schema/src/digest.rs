@@ -8,6 +8,32 @@ use sha2::{Digest as _, Sha256};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
+/// A digest over parts, each with its length before it, so that no two lists of parts are confused.
+#[derive(Debug, Clone)]
+pub struct Digester(Sha256);
+
+impl Digester {
+    /// Begins a digest whose meaning a word names.
+    #[must_use]
+    pub fn new(purpose: &str) -> Self {
+        let mut digester = Self(Sha256::new());
+        digester.part(purpose.as_bytes());
+        digester
+    }
+
+    /// Adds a part.
+    pub fn part(&mut self, bytes: &[u8]) {
+        self.0.update((bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    /// The digest of all parts.
+    #[must_use]
+    pub fn finish(self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
 /// Why a text is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not sha256: and 64 hexadecimal digits")]

@@ -39,7 +39,7 @@ pub use load::{Limits, Loaded, load, load_with};
 pub use located::Located;
 pub use quantity::{ByteSize, ParseQuantityError, Share};
 pub use resolve::{Layer, ResolvedProfile};
-pub use sources::{SourceBlob, Sources};
+pub use sources::{Blob, SourceBlob, Sources};
 
 pub use crate::diagnostic::{Diagnostic, SourceMap, SourceRef};
 

@@ -19,12 +19,13 @@ use super::{
 };
 use crate::{
     diagnostic::{Diagnostic, SourceRef, codes},
+    digest::Digest,
     name::Name,
     object::{Kind, ObjectRef},
 };
 
 /// Checks decoded objects and makes the fleet, which counts only when nothing was wrong.
-pub(super) fn check(objects: Objects, files: &[ParsedFile], found: &mut Vec<Diagnostic>) -> Option<Fleet> {
+pub(super) fn check(objects: Objects, files: &[ParsedFile], tree: Digest, found: &mut Vec<Diagnostic>) -> Option<Fleet> {
     references(&objects, files, found);
     removed(&objects, found);
     identity::machines(&objects.nodes, found);
@@ -39,6 +40,7 @@ pub(super) fn check(objects: Objects, files: &[ParsedFile], found: &mut Vec<Diag
         .collect();
     on_stack(found, |found| render::templates(&templates, &objects.profiles, found));
     let fleet = Fleet {
+        tree,
         document: objects.fleet?,
         sites: objects.sites,
         pools: objects.pools,

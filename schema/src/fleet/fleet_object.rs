@@ -44,6 +44,8 @@ pub struct ObjectEntry {
 /// A fleet: typed, resolved, rendered and checked. Only [`load`](super::load) makes one.
 #[derive(Debug, Clone)]
 pub struct Fleet {
+    /// The digest of the tree that it was read from: [`Sources::digest`](super::Sources::digest).
+    pub tree: Digest,
     /// The fleet's own document.
     pub document: FleetDocument,
     /// Sites by name.

@@ -6,7 +6,7 @@ mod tree;
 use std::{collections::BTreeMap, num::NonZero, panic, sync::Arc, thread};
 
 use super::{
-    Fleet, Sources, check,
+    Blob, Fleet, Sources, check,
     doc::Parsed,
     parse::{self, Syntax},
     stack,
@@ -63,7 +63,7 @@ const SHOWN_PER_FILE: usize = 100;
 pub(super) struct Unparsed {
     path: Arc<str>,
     syntax: Syntax,
-    bytes: Arc<[u8]>,
+    bytes: Blob,
 }
 
 impl Unparsed {
@@ -99,7 +99,7 @@ pub fn load_with(sources: &Sources, limits: Limits) -> Loaded {
     if !files.is_empty() {
         let objects = Objects::decode(&files, limits.objects, &mut found);
         trust_domain = objects.fleet.as_ref().map(|fleet| fleet.trust_domain.value.clone());
-        fleet = check::check(objects, &files, &mut found);
+        fleet = check::check(objects, &files, sources.digest(), &mut found);
     }
     diagnostic::sort(&mut found);
     let errors = found.iter().any(Diagnostic::is_error);

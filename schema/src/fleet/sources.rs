@@ -1,12 +1,70 @@
 //! The blobs of one tree, by path: what [`load`](super::load) reads. Reading directories and git is the caller's job.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    ops::Deref,
+    sync::{Arc, OnceLock},
+};
+
+use crate::digest::{Digest, Digester};
+
+/// A file's bytes, shared, and their digest, which is made when somebody first asks for it.
+#[derive(Clone)]
+pub struct Blob(Arc<Content>);
+
+struct Content {
+    bytes: Box<[u8]>,
+    digest: OnceLock<Digest>,
+}
+
+impl Blob {
+    /// The digest of the bytes.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        *self.0.digest.get_or_init(|| Digest::of(&self.0.bytes))
+    }
+
+    /// Whether two are one and the same memory.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Deref for Blob {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0.bytes
+    }
+}
+
+impl<B: Into<Box<[u8]>>> From<B> for Blob {
+    fn from(bytes: B) -> Self {
+        Self(Arc::new(Content { bytes: bytes.into(), digest: OnceLock::new() }))
+    }
+}
+
+impl PartialEq for Blob {
+    fn eq(&self, other: &Self) -> bool {
+        self.same(other) || self[..] == other[..]
+    }
+}
+
+impl Eq for Blob {}
+
+impl fmt::Debug for Blob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Blob({:?})", String::from_utf8_lossy(self))
+    }
+}
 
 /// What is at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceBlob {
     /// A regular file.
-    Bytes(Arc<[u8]>),
+    Bytes(Blob),
     /// A symbolic link; it is never followed.
     Symlink,
     /// A git submodule; it is never read.
@@ -48,7 +106,7 @@ impl Sources {
     }
 
     /// Adds a regular file.
-    pub fn insert_file(&mut self, path: impl Into<Arc<str>>, bytes: impl Into<Arc<[u8]>>) {
+    pub fn insert_file(&mut self, path: impl Into<Arc<str>>, bytes: impl Into<Blob>) {
         let bytes = bytes.into();
         let size = bytes.len() as u64;
         let blob =
@@ -75,6 +133,25 @@ impl Sources {
         self.blobs.get(path)
     }
 
+    /// The digest of the whole tree: of every path and what is there. Two trees that have the same one are the same fleet,
+    /// whoever read them and from where.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        let mut digester = Digester::new("bc/tree/v1");
+        for (path, blob) in &self.blobs {
+            digester.part(path.as_bytes());
+            match blob {
+                SourceBlob::Bytes(bytes) => digester.part(bytes.digest().as_bytes()),
+                SourceBlob::Symlink => digester.part(b"link"),
+                SourceBlob::Submodule => digester.part(b"submodule"),
+                SourceBlob::TooLarge { bytes } => digester.part(format!("large {bytes}").as_bytes()),
+                SourceBlob::Unreadable { reason } => digester.part(format!("unreadable {reason}").as_bytes()),
+                SourceBlob::BadPath => digester.part(b"path"),
+            }
+        }
+        digester.finish()
+    }
+
     /// How many paths there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -88,12 +165,47 @@ impl Sources {
     }
 }
 
-impl<P: Into<Arc<str>>, B: Into<Arc<[u8]>>> FromIterator<(P, B)> for Sources {
+impl<P: Into<Arc<str>>, B: Into<Blob>> FromIterator<(P, B)> for Sources {
     fn from_iter<I: IntoIterator<Item = (P, B)>>(files: I) -> Self {
         let mut sources = Self::default();
         for (path, bytes) in files {
             sources.insert_file(path, bytes);
         }
         sources
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_has_one_digest_however_it_was_put_together() {
+        let one: Sources = [("a.kdl", "x"), ("b/c.kdl", "y")].into_iter().map(bytes).collect();
+        let other: Sources = [("b/c.kdl", "y"), ("a.kdl", "x")].into_iter().map(bytes).collect();
+        assert_eq!(one.digest(), other.digest());
+    }
+
+    #[test]
+    fn paths_texts_and_kinds_of_files_all_change_the_digest() {
+        let base: Sources = [("a.kdl", "x"), ("b.kdl", "y")].into_iter().map(bytes).collect();
+        let mut seen = vec![base.digest(), Sources::default().digest()];
+        for files in [
+            vec![("a.kdl", "y"), ("b.kdl", "x")],
+            vec![("a.kdl", "x"), ("c.kdl", "y")],
+            vec![("a.kdl", "x")],
+            vec![("a.kdl", "x"), ("b.kdl", "y"), ("c.kdl", "")],
+        ] {
+            seen.push(files.into_iter().map(bytes).collect::<Sources>().digest());
+        }
+        let mut linked = base;
+        linked.insert("b.kdl", SourceBlob::Symlink);
+        seen.push(linked.digest());
+        seen.sort_unstable();
+        assert!(seen.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    fn bytes((path, text): (&'static str, &str)) -> (&'static str, Vec<u8>) {
+        (path, text.as_bytes().to_vec())
     }
 }

@@ -6,7 +6,7 @@ use super::{Limits, ParsedFile, Unparsed, about, no_root, parse_all};
 use crate::{
     diagnostic::{Diagnostic, codes},
     fleet::{
-        Sources,
+        Blob, Sources,
         doc::{Parsed, Scalar},
         glob,
         parse::Syntax,
@@ -58,7 +58,7 @@ pub(super) fn files(sources: &Sources, limits: Limits, found: &mut Vec<Diagnosti
 }
 
 /// The file at a path, when it is the fleet's and can be read.
-fn one(path: &Arc<str>, blob: &SourceBlob, root: &str, found: &mut Vec<Diagnostic>) -> Option<(Syntax, Arc<[u8]>)> {
+fn one(path: &Arc<str>, blob: &SourceBlob, root: &str, found: &mut Vec<Diagnostic>) -> Option<(Syntax, Blob)> {
     let syntax = Syntax::of(path);
     let name = path.rsplit('/').next().unwrap_or(path);
     match blob {
@@ -105,9 +105,9 @@ fn one(path: &Arc<str>, blob: &SourceBlob, root: &str, found: &mut Vec<Diagnosti
     bytes(path, blob, found).map(|bytes| (syntax, bytes))
 }
 
-fn bytes(path: &Arc<str>, blob: &SourceBlob, found: &mut Vec<Diagnostic>) -> Option<Arc<[u8]>> {
+fn bytes(path: &Arc<str>, blob: &SourceBlob, found: &mut Vec<Diagnostic>) -> Option<Blob> {
     let diagnostic = match blob {
-        SourceBlob::Bytes(bytes) if bytes.len() as u64 <= Sources::MAX_FILE_BYTES => return Some(Arc::clone(bytes)),
+        SourceBlob::Bytes(bytes) if bytes.len() as u64 <= Sources::MAX_FILE_BYTES => return Some(bytes.clone()),
         SourceBlob::Bytes(bytes) => too_large(path, bytes.len() as u64),
         SourceBlob::TooLarge { bytes } => too_large(path, *bytes),
         SourceBlob::Unreadable { reason } => {
