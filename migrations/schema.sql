@@ -23,6 +23,11 @@ table audit
     constraint audit_seq_key UNIQUE (seq)
     CREATE INDEX audit_by_subject ON audit USING btree (subject, seq DESC)
     CREATE TRIGGER audit_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only()
+table blobs
+    digest bytea not null
+    bytes bytea not null
+    constraint blobs_digest_check CHECK ((octet_length(digest) = 32))
+    constraint blobs_pkey PRIMARY KEY (digest)
 table control_plane
     only_one boolean not null default true
     fleet_id uuid not null
@@ -264,7 +269,7 @@ table outcomes
 table plans
     id uuid not null
     source text not null
-    commit text not null
+    commit text
     base_commit text
     digest bytea not null
     state text not null
@@ -272,9 +277,11 @@ table plans
     created_at timestamp with time zone not null default compute_now()
     constraint plans_digest_check CHECK ((octet_length(digest) = 32))
     constraint plans_pkey PRIMARY KEY (id)
-    constraint plans_state_check CHECK ((state = ANY (ARRAY['open'::text, 'applied'::text, 'superseded'::text])))
+    constraint plans_state_check CHECK ((state = ANY (ARRAY['open'::text, 'applied'::text, 'superseded'::text, 'shown'::text])))
     CREATE INDEX plans_by_commit ON plans USING btree (source, commit)
     CREATE INDEX plans_by_creation ON plans USING btree (created_at DESC)
+    CREATE INDEX plans_by_digest ON plans USING btree (digest, created_at DESC)
+    CREATE INDEX plans_shown ON plans USING btree (created_at DESC) WHERE (state = 'shown'::text)
 table pools
     name text not null
     site text not null
@@ -288,6 +295,34 @@ table pools
     constraint pools_pkey PRIMARY KEY (name)
     constraint pools_revision_fkey FOREIGN KEY (revision) REFERENCES revisions(id)
     constraint pools_target_digest_fkey FOREIGN KEY (target_digest) REFERENCES targets(digest)
+table quarantined
+    source text not null
+    commit text not null
+    owner text not null
+    reason text not null
+    placed_by text not null
+    created_at timestamp with time zone not null default compute_now()
+    constraint quarantined_pkey PRIMARY KEY (source, commit)
+    constraint quarantined_source_fkey FOREIGN KEY (source) REFERENCES sources(name)
+table revision_files
+    source text not null
+    path text not null
+    from_seq bigint not null
+    until_seq bigint
+    what text not null
+    digest bytea
+    note text not null default ''::text
+    constraint revision_files_check CHECK (((what = 'file'::text) = (digest IS NOT NULL)))
+    constraint revision_files_check1 CHECK ((until_seq > from_seq))
+    constraint revision_files_digest_fkey FOREIGN KEY (digest) REFERENCES blobs(digest)
+    constraint revision_files_from_seq_fkey FOREIGN KEY (from_seq) REFERENCES revisions(seq)
+    constraint revision_files_pkey PRIMARY KEY (source, path, from_seq)
+    constraint revision_files_source_fkey FOREIGN KEY (source) REFERENCES sources(name)
+    constraint revision_files_until_seq_fkey FOREIGN KEY (until_seq) REFERENCES revisions(seq)
+    constraint revision_files_what_check CHECK ((what = ANY (ARRAY['file'::text, 'symlink'::text, 'submodule'::text, 'too-large'::text, 'unreadable'::text, 'bad-path'::text])))
+    CREATE INDEX revision_files_by_end ON revision_files USING btree (until_seq) WHERE (until_seq IS NOT NULL)
+    CREATE INDEX revision_files_by_start ON revision_files USING btree (from_seq)
+    CREATE UNIQUE INDEX revision_files_in_force ON revision_files USING btree (source, path) WHERE (until_seq IS NULL)
 table revision_objects
     revision uuid not null
     kind text not null
@@ -316,9 +351,35 @@ table revisions
     applied_by text not null
     digest bytea not null
     summary jsonb not null
+    tree_digest bytea
+    plan uuid
     constraint revisions_pkey PRIMARY KEY (id)
     constraint revisions_seq_key UNIQUE (seq)
     constraint revisions_source_fkey FOREIGN KEY (source) REFERENCES sources(name)
+    constraint revisions_tree_digest_check CHECK ((octet_length(tree_digest) = 32))
+    CREATE INDEX revisions_by_commit ON revisions USING btree (source, commit, seq DESC)
+table rollbacks
+    id uuid not null
+    seq bigint not null identity
+    source text not null
+    revision uuid not null
+    from_commit text not null
+    plan bytea
+    owner text not null
+    reason text not null
+    requested_by text not null
+    requested_at timestamp with time zone not null default compute_now()
+    state text not null default 'requested'::text
+    message text not null default ''::text
+    ended_at timestamp with time zone
+    constraint rollbacks_check CHECK (((state = 'requested'::text) = (ended_at IS NULL)))
+    constraint rollbacks_pkey PRIMARY KEY (id)
+    constraint rollbacks_plan_check CHECK ((octet_length(plan) = 32))
+    constraint rollbacks_revision_fkey FOREIGN KEY (revision) REFERENCES revisions(id)
+    constraint rollbacks_seq_key UNIQUE (seq)
+    constraint rollbacks_source_fkey FOREIGN KEY (source) REFERENCES sources(name)
+    constraint rollbacks_state_check CHECK ((state = ANY (ARRAY['requested'::text, 'done'::text, 'refused'::text, 'withdrawn'::text])))
+    CREATE UNIQUE INDEX rollbacks_one_waits ON rollbacks USING btree (source) WHERE (state = 'requested'::text)
 table sessions fillfactor=50
     node_id uuid not null
     epoch bigint not null
@@ -352,7 +413,16 @@ table sources
     detail jsonb
     since timestamp with time zone not null default compute_now()
     checked_at timestamp with time zone
+    rolled_back_from text
     constraint sources_pkey PRIMARY KEY (name)
+table suspensions
+    scope text not null
+    owner text not null
+    reason text not null
+    until timestamp with time zone
+    placed_by text not null
+    created_at timestamp with time zone not null default compute_now()
+    constraint suspensions_pkey PRIMARY KEY (scope)
 table targets
     digest bytea not null
     pool text not null

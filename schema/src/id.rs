@@ -148,6 +148,8 @@ ids! {
     BatchId = "batch_";
     /// A stored hold.
     HoldId = "hold_";
+    /// A way back that somebody asked for.
+    RollbackId = "rb_";
     /// One line of the audit log.
     AuditId = "audit_";
     /// One start of a node's operating system, as the node reports it.

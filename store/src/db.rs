@@ -131,6 +131,15 @@ impl Db {
         Ok(Txn { inner: self.pool.begin().await?, pool: self.pool.clone(), pokes: BTreeSet::new() })
     }
 
+    /// Begins a transaction that reads everything as it was at one moment, and writes nothing.
+    ///
+    /// # Errors
+    /// When no connection is to be had.
+    pub async fn snapshot(&self) -> Result<Txn, DbError> {
+        let inner = self.pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
+        Ok(Txn { inner, pool: self.pool.clone(), pokes: BTreeSet::new() })
+    }
+
     /// Asks whether the server answers.
     ///
     /// # Errors

@@ -76,13 +76,25 @@ pub async fn replace(txn: &mut Txn, gate: &str, source: HoldSource, holds: &[New
 /// # Errors
 /// When the statement fails.
 pub async fn list(db: &Db) -> Result<Vec<FleetHold>, DbError> {
+    select(db.pool()).await
+}
+
+/// The same inside a transaction.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn list_in(txn: &mut Txn) -> Result<Vec<FleetHold>, DbError> {
+    select(txn.conn()).await
+}
+
+async fn select(db: impl sqlx::PgExecutor<'_>) -> Result<Vec<FleetHold>, DbError> {
     let rows = sqlx::query!(
         r#"SELECT subject, gate, source, owner, reason, place, until, created_at
            FROM holds
            WHERE until IS NULL OR until > compute_now()
            ORDER BY subject, gate, source"#,
     )
-    .fetch_all(db.pool())
+    .fetch_all(db)
     .await?;
     rows.into_iter()
         .map(|row| {

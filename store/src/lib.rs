@@ -33,11 +33,16 @@ pub mod page;
 pub mod plans;
 pub mod poke;
 pub mod pools;
+pub mod quarantine;
 pub mod queue;
+pub mod renames;
+pub mod revision_files;
 pub mod revisions;
 pub mod role;
+pub mod rollbacks;
 pub mod sessions;
 pub mod sources;
+pub mod suspensions;
 pub mod testing;
 pub mod workers;
 

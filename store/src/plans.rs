@@ -13,6 +13,8 @@ pub enum PlanState {
     Applied,
     /// A newer commit took its place.
     Superseded,
+    /// It was made to be looked at.
+    Shown,
 }
 
 impl PlanState {
@@ -23,6 +25,7 @@ impl PlanState {
             Self::Open => "open",
             Self::Applied => "applied",
             Self::Superseded => "superseded",
+            Self::Shown => "shown",
         }
     }
 
@@ -31,6 +34,7 @@ impl PlanState {
             "open" => Ok(Self::Open),
             "applied" => Ok(Self::Applied),
             "superseded" => Ok(Self::Superseded),
+            "shown" => Ok(Self::Shown),
             other => Err(DbError::other(format!("{other:?} is no state of a plan"))),
         }
     }
@@ -43,11 +47,11 @@ pub struct Plan {
     pub id: PlanId,
     /// The source.
     pub source: String,
-    /// The commit it leads to.
-    pub commit: String,
+    /// The commit it leads to; `None` for one that was made of files.
+    pub commit: Option<String>,
     /// The commit that was in force; `None` for the first.
     pub base_commit: Option<String>,
-    /// The digest of `doc`.
+    /// The digest of what the plan was made of.
     pub digest: Digest,
     /// What became of it.
     pub state: PlanState,
@@ -64,11 +68,11 @@ pub struct NewPlan {
     pub id: PlanId,
     /// The source.
     pub source: String,
-    /// The commit it leads to.
-    pub commit: String,
+    /// The commit it leads to; `None` for one that is made of files.
+    pub commit: Option<String>,
     /// The commit that was in force.
     pub base_commit: Option<String>,
-    /// The digest of `doc`.
+    /// The digest of what the plan is made of.
     pub digest: Digest,
     /// The plan, canonical JSON.
     pub doc: String,
@@ -96,6 +100,53 @@ pub async fn insert(txn: &mut Txn, plan: &NewPlan) -> Result<(), DbError> {
     Ok(())
 }
 
+/// How many shown plans are kept, and how many bytes of them.
+pub const MAX_SHOWN: u32 = 500;
+const MAX_SHOWN_BYTES: i64 = 256 << 20;
+
+/// Stores a plan that was made to be looked at, and forgets the oldest of those when there are too many. The same one
+/// again keeps its id.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn show(txn: &mut Txn, plan: &NewPlan) -> Result<PlanId, DbError> {
+    let known = sqlx::query_scalar!(
+        "UPDATE plans SET created_at = compute_now() WHERE state = 'shown' AND digest = $1 AND doc = $2 RETURNING id",
+        convert::digest_column(&plan.digest),
+        plan.doc,
+    )
+    .fetch_optional(txn.conn())
+    .await?;
+    if let Some(id) = known {
+        return Ok(PlanId::from_uuid(id));
+    }
+    sqlx::query!(
+        "INSERT INTO plans (id, source, commit, base_commit, digest, state, doc) VALUES ($1, $2, $3, $4, $5, 'shown', $6)",
+        plan.id.as_uuid(),
+        plan.source,
+        plan.commit,
+        plan.base_commit,
+        convert::digest_column(&plan.digest),
+        plan.doc,
+    )
+    .execute(txn.conn())
+    .await?;
+    sqlx::query!(
+        r#"DELETE FROM plans
+           WHERE id IN (SELECT id
+                        FROM (SELECT id, row_number() OVER newest AS number,
+                                     sum(pg_column_size(doc)) OVER newest AS bytes
+                              FROM plans WHERE state = 'shown'
+                              WINDOW newest AS (ORDER BY created_at DESC, id DESC)) AS kept
+                        WHERE number > $1 OR (bytes > $2 AND number > 1))"#,
+        i64::from(MAX_SHOWN),
+        MAX_SHOWN_BYTES,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(plan.id)
+}
+
 /// Says what became of a plan.
 ///
 /// # Errors
@@ -105,13 +156,13 @@ pub async fn set_state(txn: &mut Txn, id: PlanId, state: PlanState) -> Result<()
     Ok(())
 }
 
-/// Forgets superseded plans after 30 days and answers how many; what was applied or may yet be is kept.
+/// Forgets superseded and shown plans after 30 days and answers how many; what was applied or may yet be is kept.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn prune(db: &Db) -> Result<u64, DbError> {
     let done = sqlx::query!(
-        "DELETE FROM plans WHERE state = 'superseded' AND created_at < compute_now() - interval '30 days'"
+        "DELETE FROM plans WHERE state IN ('superseded', 'shown') AND created_at < compute_now() - interval '30 days'"
     )
     .execute(db.pool())
     .await?;
@@ -133,14 +184,30 @@ pub async fn find(db: &Db, id: PlanId) -> Result<Option<Plan>, DbError> {
     row.map(Row::read).transpose()
 }
 
-/// The newest plan of a commit.
+/// The newest plan that was made of what this digest says, shown or not.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find_by_digest(db: &Db, source: &str, digest: &Digest) -> Result<Option<Plan>, DbError> {
+    let row = sqlx::query_as!(
+        Row,
+        "SELECT id, source, commit, base_commit, digest, state, doc, created_at FROM plans WHERE source = $1 AND digest = $2 ORDER BY created_at DESC, id DESC LIMIT 1",
+        source,
+        convert::digest_column(digest),
+    )
+    .fetch_optional(db.pool())
+    .await?;
+    row.map(Row::read).transpose()
+}
+
+/// The newest plan of a commit that the source made; previews are left out.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn find_by_commit(db: &Db, source: &str, commit: &str) -> Result<Option<Plan>, DbError> {
     let row = sqlx::query_as!(
         Row,
-        "SELECT id, source, commit, base_commit, digest, state, doc, created_at FROM plans WHERE source = $1 AND commit = $2 ORDER BY created_at DESC, id DESC LIMIT 1",
+        "SELECT id, source, commit, base_commit, digest, state, doc, created_at FROM plans WHERE source = $1 AND commit = $2 AND state <> 'shown' ORDER BY created_at DESC, id DESC LIMIT 1",
         source,
         commit,
     )
@@ -172,7 +239,7 @@ pub async fn list(db: &Db, before: Option<PlanId>, limit: u32) -> Result<Vec<Pla
 struct Row {
     id: uuid::Uuid,
     source: String,
-    commit: String,
+    commit: Option<String>,
     base_commit: Option<String>,
     digest: Vec<u8>,
     state: String,

@@ -128,6 +128,28 @@ pub async fn find_target(db: &Db, digest: &Digest) -> Result<Option<Target>, DbE
     .transpose()
 }
 
+/// Targets by digest; those that are not there are left out.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find_targets(txn: &mut Txn, digests: &[Digest]) -> Result<Vec<Target>, DbError> {
+    let digests: Vec<Vec<u8>> = digests.iter().map(convert::digest_column).collect();
+    let rows =
+        sqlx::query!("SELECT digest, pool, profile, doc FROM targets WHERE digest = ANY($1) ORDER BY digest", &digests)
+            .fetch_all(txn.conn())
+            .await?;
+    rows.into_iter()
+        .map(|row| {
+            Ok(Target {
+                digest: convert::digest(&row.digest)?,
+                pool: convert::word("pool", &row.pool)?,
+                profile: convert::word("profile", &row.profile)?,
+                doc: row.doc,
+            })
+        })
+        .collect()
+}
+
 /// Writes pools of a revision, new and changed ones.
 ///
 /// # Errors
@@ -205,6 +227,14 @@ pub async fn find_shared(txn: &mut Txn, name: &str) -> Result<Option<Pool>, DbEr
 /// When the statement fails.
 pub async fn list(db: &Db) -> Result<Vec<Pool>, DbError> {
     select!("ORDER BY name").fetch_all(db.pool()).await?.into_iter().map(Row::read).collect()
+}
+
+/// The same inside a transaction.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn list_in(txn: &mut Txn) -> Result<Vec<Pool>, DbError> {
+    select!("ORDER BY name").fetch_all(txn.conn()).await?.into_iter().map(Row::read).collect()
 }
 
 /// Locks every pool until the end of the transaction, by name: what an apply does first.

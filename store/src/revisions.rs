@@ -3,7 +3,12 @@
 use std::collections::BTreeMap;
 
 use jiff_sqlx::ToSqlx;
-use schema::{digest::Digest, id::RevisionId, object::ObjectRef, time::Timestamp};
+use schema::{
+    digest::Digest,
+    id::{PlanId, RevisionId},
+    object::ObjectRef,
+    time::Timestamp,
+};
 
 use crate::{Db, DbError, Txn, convert};
 
@@ -34,6 +39,8 @@ pub struct NewRevision {
     pub digest: Digest,
     /// What changed, in counts.
     pub summary: serde_json::Value,
+    /// The plan that it carried out.
+    pub plan: Option<PlanId>,
 }
 
 /// A stored revision.
@@ -45,6 +52,8 @@ pub struct Revision {
     pub seq: u64,
     /// When it was applied.
     pub applied_at: Timestamp,
+    /// The digest of its files; `None` when they were not kept.
+    pub tree_digest: Option<Digest>,
 }
 
 /// Whether an object is in force, and why.
@@ -121,8 +130,8 @@ pub struct StoredObject {
 /// When a statement fails.
 pub async fn insert(txn: &mut Txn, revision: &NewRevision, changes: &[ObjectChange]) -> Result<(), DbError> {
     sqlx::query!(
-        r#"INSERT INTO revisions (id, source, commit, tree, branch, author, committer, subject, committed_at, applied_by, digest, summary)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"#,
+        r#"INSERT INTO revisions (id, source, commit, tree, branch, author, committer, subject, committed_at, applied_by, digest, summary, plan)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"#,
         revision.id.as_uuid(),
         revision.source,
         revision.commit,
@@ -135,6 +144,7 @@ pub async fn insert(txn: &mut Txn, revision: &NewRevision, changes: &[ObjectChan
         revision.applied_by,
         convert::digest_column(&revision.digest),
         revision.summary,
+        revision.plan.map(PlanId::as_uuid),
     )
     .execute(txn.conn())
     .await?;
@@ -212,44 +222,132 @@ pub async fn latest_seq(txn: &mut Txn) -> Result<u64, DbError> {
     Ok(u64::try_from(seq).unwrap_or(0))
 }
 
+// The columns of a RevisionRow, once.
+macro_rules! select {
+    ($tail:literal $(, $arg:expr)* $(,)?) => {
+        sqlx::query_as!(
+            RevisionRow,
+            r#"SELECT id, seq, source, commit, tree, branch, author, committer, subject, committed_at, applied_at, applied_by, digest,
+                      summary, plan, tree_digest
+               FROM revisions "# + $tail
+            $(, $arg)*
+        )
+    };
+}
+
 /// Revisions, newest first, before a sequence number.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn list(db: &Db, before: Option<u64>, limit: u32) -> Result<Vec<Revision>, DbError> {
-    let rows = sqlx::query!(
-        r#"SELECT id, seq, source, commit, tree, branch, author, committer, subject, committed_at, applied_at, applied_by, digest, summary
-           FROM revisions
-           WHERE $1::bigint IS NULL OR seq < $1
-           ORDER BY seq DESC
-           LIMIT $2"#,
+    let rows = select!(
+        "WHERE $1::bigint IS NULL OR seq < $1 ORDER BY seq DESC LIMIT $2",
         before.map(|seq| i64::try_from(seq).unwrap_or(i64::MAX)),
         i64::from(limit),
     )
     .fetch_all(db.pool())
     .await?;
-    rows.into_iter()
-        .map(|row| {
-            Ok(Revision {
-                revision: NewRevision {
-                    id: RevisionId::from_uuid(row.id),
-                    source: row.source,
-                    commit: row.commit,
-                    tree: row.tree,
-                    branch: row.branch,
-                    author: row.author,
-                    committer: row.committer,
-                    subject: row.subject,
-                    committed_at: row.committed_at.to_jiff(),
-                    applied_by: row.applied_by,
-                    digest: convert::digest(&row.digest)?,
-                    summary: row.summary,
-                },
-                seq: u64::try_from(row.seq).unwrap_or(0),
-                applied_at: row.applied_at.to_jiff(),
-            })
+    rows.into_iter().map(RevisionRow::read).collect()
+}
+
+/// The revisions that changed an object, newest first, before a sequence number.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn list_of(db: &Db, object: &ObjectRef, before: Option<u64>, limit: u32) -> Result<Vec<Revision>, DbError> {
+    let rows = select!(
+        r#"WHERE id IN (SELECT revision FROM revision_objects WHERE kind = $1 AND name = $2)
+             AND ($3::bigint IS NULL OR seq < $3)
+           ORDER BY seq DESC LIMIT $4"#,
+        object.kind.as_str(),
+        object.name.as_str(),
+        before.map(|seq| i64::try_from(seq).unwrap_or(i64::MAX)),
+        i64::from(limit),
+    )
+    .fetch_all(db.pool())
+    .await?;
+    rows.into_iter().map(RevisionRow::read).collect()
+}
+
+/// One revision.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find(db: &Db, id: RevisionId) -> Result<Option<Revision>, DbError> {
+    let row = select!("WHERE id = $1", id.as_uuid()).fetch_optional(db.pool()).await?;
+    row.map(RevisionRow::read).transpose()
+}
+
+/// The newest revision of a source; its files are the ones in force.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn latest_of(txn: &mut Txn, source: &str) -> Result<Option<Revision>, DbError> {
+    let row = select!("WHERE source = $1 ORDER BY seq DESC LIMIT 1", source).fetch_optional(txn.conn()).await?;
+    row.map(RevisionRow::read).transpose()
+}
+
+/// The newest revision of each commit of a source whose id begins so, newest first; at most two, since more than one is not
+/// what was asked for.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find_by_commit(db: &Db, source: &str, beginning: &str) -> Result<Vec<Revision>, DbError> {
+    let rows = select!(
+        r#"WHERE seq IN (SELECT max(seq) FROM revisions
+                         WHERE source = $1 AND left(commit, length($2)) = $2
+                         GROUP BY commit)
+           ORDER BY seq DESC LIMIT 2"#,
+        source,
+        beginning,
+    )
+    .fetch_all(db.pool())
+    .await?;
+    rows.into_iter().map(RevisionRow::read).collect()
+}
+
+struct RevisionRow {
+    id: uuid::Uuid,
+    seq: i64,
+    source: String,
+    commit: String,
+    tree: String,
+    branch: String,
+    author: String,
+    committer: String,
+    subject: String,
+    committed_at: jiff_sqlx::Timestamp,
+    applied_at: jiff_sqlx::Timestamp,
+    applied_by: String,
+    digest: Vec<u8>,
+    summary: serde_json::Value,
+    plan: Option<uuid::Uuid>,
+    tree_digest: Option<Vec<u8>>,
+}
+
+impl RevisionRow {
+    fn read(self) -> Result<Revision, DbError> {
+        Ok(Revision {
+            revision: NewRevision {
+                id: RevisionId::from_uuid(self.id),
+                source: self.source,
+                commit: self.commit,
+                tree: self.tree,
+                branch: self.branch,
+                author: self.author,
+                committer: self.committer,
+                subject: self.subject,
+                committed_at: self.committed_at.to_jiff(),
+                applied_by: self.applied_by,
+                digest: convert::digest(&self.digest)?,
+                summary: self.summary,
+                plan: self.plan.map(PlanId::from_uuid),
+            },
+            seq: u64::try_from(self.seq).unwrap_or(0),
+            applied_at: self.applied_at.to_jiff(),
+            tree_digest: convert::maybe_digest(self.tree_digest)?,
         })
-        .collect()
+    }
 }
 
 /// Every object, removed ones included, by kind and name.
@@ -257,12 +355,43 @@ pub async fn list(db: &Db, before: Option<u64>, limit: u32) -> Result<Vec<Revisi
 /// # Errors
 /// When the statement fails.
 pub async fn objects(db: &Db) -> Result<Vec<StoredObject>, DbError> {
+    select_objects(db.pool()).await
+}
+
+/// The same inside a transaction.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn objects_in(txn: &mut Txn) -> Result<Vec<StoredObject>, DbError> {
+    select_objects(txn.conn()).await
+}
+
+async fn select_objects(db: impl sqlx::PgExecutor<'_>) -> Result<Vec<StoredObject>, DbError> {
     let rows = sqlx::query_as!(
         ObjectRow,
         r#"SELECT o.kind, o.name, o.digest, d.doc, o.file, o.line, o.state, o.revision
            FROM objects o
            JOIN documents d ON d.digest = o.digest
            ORDER BY o.kind, o.name"#,
+    )
+    .fetch_all(db)
+    .await?;
+    rows.into_iter().map(ObjectRow::read).collect()
+}
+
+/// What a revision changed, by kind and name.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn changes(db: &Db, revision: RevisionId) -> Result<Vec<StoredObject>, DbError> {
+    let rows = sqlx::query_as!(
+        ObjectRow,
+        r#"SELECT o.kind, o.name, o.digest, d.doc, o.file, o.line, o.state, o.revision
+           FROM revision_objects o
+           JOIN documents d ON d.digest = o.digest
+           WHERE o.revision = $1
+           ORDER BY o.kind, o.name"#,
+        revision.as_uuid(),
     )
     .fetch_all(db.pool())
     .await?;

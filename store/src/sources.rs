@@ -10,7 +10,7 @@ macro_rules! select {
         sqlx::query_as!(
             Row,
             r#"SELECT name, url, branch, path, remote_commit, remote_at, verified_commit, verified_at, planned_commit, planned_at,
-                      applied_commit, applied_at, accepted_commit, state, reason, detail, since, checked_at
+                      applied_commit, applied_at, rolled_back_from, accepted_commit, state, reason, detail, since, checked_at
                FROM sources "# + $tail
             $(, $arg)*
         )
@@ -45,6 +45,8 @@ pub struct Source {
     pub planned: Option<At>,
     /// The commit that is in force.
     pub applied: Option<At>,
+    /// After a rollback: the commit that was in force before. A newer one has to follow it.
+    pub rolled_back_from: Option<String>,
     /// A commit that a person accepted although it does not follow the one in force; over once a commit comes into force.
     pub accepted: Option<String>,
     /// What it does or why it does not, kebab-case and stable.
@@ -123,6 +125,14 @@ pub async fn find(db: &Db, name: &str) -> Result<Option<Source>, DbError> {
     Ok(select!("WHERE name = $1", name).fetch_optional(db.pool()).await?.map(Source::from))
 }
 
+/// The same inside a transaction.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find_in(txn: &mut Txn, name: &str) -> Result<Option<Source>, DbError> {
+    Ok(select!("WHERE name = $1", name).fetch_optional(txn.conn()).await?.map(Source::from))
+}
+
 /// Every source, by name.
 ///
 /// # Errors
@@ -193,7 +203,7 @@ pub async fn advance(
         }
         Stage::Applied => {
             sqlx::query!(
-                "UPDATE sources SET applied_commit = $2, applied_at = compute_now(), accepted_commit = NULL WHERE name = $1",
+                "UPDATE sources SET applied_commit = $2, applied_at = compute_now(), rolled_back_from = NULL, accepted_commit = NULL WHERE name = $1",
                 name,
                 commit
             )
@@ -203,6 +213,39 @@ pub async fn advance(
     };
     done.map_err(DbError::from)?;
     Ok(())
+}
+
+/// Moves what is in force back from `expected` to the commit of an earlier revision. What a newer commit has to follow stays.
+///
+/// # Errors
+/// [`AdvanceError::Moved`] when another commit is in force.
+pub async fn roll_back(txn: &mut Txn, name: &str, expected: Option<&str>, commit: &str) -> Result<(), AdvanceError> {
+    let before = lock(txn, name).await?;
+    let found = before.applied.map(|at| at.commit);
+    if found.as_deref() != expected {
+        return Err(AdvanceError::Moved { stage: Stage::Applied, expected: expected.map(str::to_owned), found });
+    }
+    sqlx::query!(
+        r#"UPDATE sources
+           SET rolled_back_from = COALESCE(rolled_back_from, applied_commit),
+               applied_commit = $2, applied_at = compute_now(), accepted_commit = NULL
+           WHERE name = $1"#,
+        name,
+        commit
+    )
+    .execute(txn.conn())
+    .await
+    .map_err(DbError::from)?;
+    Ok(())
+}
+
+/// One source, locked until the end of the transaction: nothing comes into force meanwhile.
+///
+/// # Errors
+/// [`AdvanceError::Missing`], or when the statement fails.
+pub async fn lock(txn: &mut Txn, name: &str) -> Result<Source, AdvanceError> {
+    let row = select!("WHERE name = $1 FOR UPDATE", name).fetch_optional(txn.conn()).await.map_err(DbError::from)?;
+    row.map(Source::from).ok_or_else(|| AdvanceError::Missing(name.to_owned()))
 }
 
 /// Stores the state; `since` moves when the state or the reason does. Nothing is written when nothing changed.
@@ -286,6 +329,7 @@ struct Row {
     planned_at: Option<jiff_sqlx::Timestamp>,
     applied_commit: Option<String>,
     applied_at: Option<jiff_sqlx::Timestamp>,
+    rolled_back_from: Option<String>,
     accepted_commit: Option<String>,
     state: String,
     reason: Option<String>,
@@ -307,6 +351,7 @@ impl From<Row> for Source {
             verified: at(row.verified_commit, row.verified_at),
             planned: at(row.planned_commit, row.planned_at),
             applied: at(row.applied_commit, row.applied_at),
+            rolled_back_from: row.rolled_back_from,
             accepted: row.accepted_commit,
             state: row.state,
             reason: row.reason,

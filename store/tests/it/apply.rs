@@ -41,6 +41,7 @@ pub(crate) async fn revision(db: &Db, commit_id: &str, changes: &[ObjectChange])
         applied_by: "source".to_owned(),
         digest: Digest::of(commit_id),
         summary: json!({"changed": changes.len()}),
+        plan: None,
     };
     commit!(db, |txn| {
         sources::ensure(&mut txn, "fleet", "/repo", "main", "").await.expect("a source");
@@ -156,7 +157,7 @@ async fn a_new_plan_supersedes_the_open_one() {
     let plan = |commit_id: &str| NewPlan {
         id: PlanId::generate(),
         source: "fleet".to_owned(),
-        commit: commit_id.to_owned(),
+        commit: Some(commit_id.to_owned()),
         base_commit: None,
         digest: Digest::of("{}"),
         doc: "{}".to_owned(),
@@ -172,6 +173,81 @@ async fn a_new_plan_supersedes_the_open_one() {
     let ids = |plans: Vec<plans::Plan>| plans.into_iter().map(|plan| plan.id).collect::<Vec<_>>();
     assert_eq!(ids(plans::list(test.db(), None, 10).await.expect("list")), [two.id, one.id]);
     assert_eq!(ids(plans::list(test.db(), Some(two.id), 10).await.expect("list")), [one.id]);
+}
+
+#[tokio::test]
+async fn a_shown_plan_is_found_by_its_digest_and_is_no_plan_of_the_source() {
+    let test = TestDb::create().await;
+    let plan = |doc: &str| NewPlan {
+        id: PlanId::generate(),
+        source: "fleet".to_owned(),
+        commit: Some("1".to_owned()),
+        base_commit: None,
+        digest: Digest::of(doc),
+        doc: doc.to_owned(),
+    };
+    let open = plan("{}");
+    commit!(test.db(), |txn| plans::insert(&mut txn, &open).await.expect("insert"));
+    let shown = plan("{\"a\":1}");
+    let id = commit!(test.db(), |txn| plans::show(&mut txn, &shown).await.expect("shown"));
+    let again = NewPlan { id: PlanId::generate(), ..shown.clone() };
+    assert_eq!(commit!(test.db(), |txn| plans::show(&mut txn, &again).await.expect("shown")), id);
+    let found = plans::find_by_digest(test.db(), "fleet", &shown.digest).await.expect("find").expect("a plan");
+    assert_eq!((found.id, found.state, found.commit.as_deref()), (id, PlanState::Shown, Some("1")));
+    assert_eq!(
+        plans::find_by_commit(test.db(), "fleet", "1").await.expect("find").map(|plan| plan.id),
+        Some(open.id),
+        "a preview is not what the source made of the commit"
+    );
+    assert_eq!(plans::find(test.db(), open.id).await.expect("find").map(|plan| plan.state), Some(PlanState::Open));
+    test.advance(std::time::Duration::from_secs(31 * 86_400)).await;
+    assert_eq!(plans::prune(test.db()).await.expect("prune"), 1);
+}
+
+#[tokio::test]
+async fn shown_plans_are_bounded_in_number() {
+    let test = TestDb::create().await;
+    let plan = |n: u32| NewPlan {
+        id: PlanId::generate(),
+        source: "fleet".to_owned(),
+        commit: None,
+        base_commit: None,
+        digest: Digest::of(n.to_string()),
+        doc: n.to_string(),
+    };
+    commit!(test.db(), |txn| {
+        for n in 0..plans::MAX_SHOWN + 3 {
+            plans::show(&mut txn, &plan(n)).await.expect("shown");
+        }
+    });
+    for (n, kept) in [(0, false), (2, false), (3, true), (plans::MAX_SHOWN + 2, true)] {
+        let found = plans::find_by_digest(test.db(), "fleet", &Digest::of(n.to_string())).await.expect("find");
+        assert_eq!(found.is_some(), kept, "{n}");
+    }
+}
+
+#[tokio::test]
+async fn a_rollback_moves_what_is_in_force_and_keeps_what_a_newer_commit_must_follow() {
+    let test = TestDb::create().await;
+    commit!(test.db(), |txn| {
+        sources::ensure(&mut txn, "fleet", "/repo", "main", "").await.expect("ensure");
+        sources::advance(&mut txn, "fleet", Stage::Applied, None, "c3").await.expect("in force");
+    });
+    for (expected, to) in [("c3", "c1"), ("c1", "c2")] {
+        commit!(test.db(), |txn| sources::roll_back(&mut txn, "fleet", Some(expected), to).await.expect("back"));
+        let source = sources::find(test.db(), "fleet").await.expect("find").expect("a source");
+        assert_eq!(source.applied.map(|at| at.commit).as_deref(), Some(to));
+        assert_eq!(source.rolled_back_from.as_deref(), Some("c3"), "however often");
+    }
+    let mut txn = test.db().begin().await.expect("begin");
+    assert!(matches!(
+        sources::roll_back(&mut txn, "fleet", Some("c3"), "c1").await,
+        Err(AdvanceError::Moved { stage: Stage::Applied, .. })
+    ));
+    drop(txn);
+    commit!(test.db(), |txn| sources::advance(&mut txn, "fleet", Stage::Applied, Some("c2"), "c4").await.expect("on"));
+    let source = sources::find(test.db(), "fleet").await.expect("find").expect("a source");
+    assert_eq!(source.rolled_back_from, None);
 }
 
 #[tokio::test]
@@ -354,7 +430,7 @@ async fn what_nobody_names_any_more_is_forgotten() {
     let plan = |commit_id: &str| NewPlan {
         id: PlanId::generate(),
         source: "fleet".to_owned(),
-        commit: commit_id.to_owned(),
+        commit: Some(commit_id.to_owned()),
         base_commit: None,
         digest: Digest::of("{}"),
         doc: "{}".to_owned(),

@@ -2,6 +2,7 @@
 
 mod api;
 mod apply;
+mod brakes;
 mod clock;
 mod embedded;
 mod join;
@@ -10,7 +11,9 @@ mod migrate;
 mod nodes;
 mod poke;
 mod queue;
+mod renames;
 mod reports;
+mod revision_files;
 mod schedulable;
 mod sessions;
 
