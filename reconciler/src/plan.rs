@@ -23,14 +23,19 @@ mod tests;
 pub use delta::{Delta, HoldRow, NodeRow, ObjectRow, ObjectStanding, PoolRow, TargetRow};
 pub use diff::{FieldChange, diff};
 pub(crate) use machines::cordon;
-pub use observed::{Machines, Observed, ObservedHold, ObservedNode, ObservedObject, ObservedPool, ObservedTarget};
+pub use observed::{
+    Machines, Observed, ObservedHold, ObservedNode, ObservedObject, ObservedPool, ObservedTarget, Shown,
+};
 pub use render::{RenderOptions, render};
 pub use types::{
-    Change, Counts, Gate, HoldChange, MoveReason, NodeMove, ObjectChange, Plan, PoolPlan, TargetChange, Verification,
-    Wait, Warning,
+    Bind, CapacityImpact, Change, Counts, Gate, GateWord, Held, HoldChange, Inputs, MoveReason, MovedChange, NodeMove,
+    ObjectChange, ObservedFrom, Plan, PlanBrake, PoolPlan, ReservationImpact, TargetChange, TenantImpact, Verification,
+    Wait, Warning, Wave,
 };
 
-use schema::{canonical, digest::Digest, fleet::Fleet, object::ObjectRef, time::Timestamp};
+use std::collections::BTreeMap;
+
+use schema::{canonical, digest::Digest, fleet::Fleet, time::Timestamp};
 
 /// A plan and the rows that carry it out. Only [`plan`] makes one.
 #[derive(Debug, Clone)]
@@ -62,10 +67,11 @@ impl Plan {
         canonical::to_vec(self).expect("a plan holds no fractions and serialises")
     }
 
-    /// The digest of the canonical bytes.
+    /// The digest of what the plan was made of: two plans of the same trees and facts have the same, whatever the commits
+    /// are called.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        Digest::of(self.to_bytes())
+        canonical::digest(&self.inputs).expect("inputs serialise")
     }
 }
 
@@ -80,10 +86,16 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
     warnings.extend(gates::without_effect(fleet, observed));
     warnings.sort();
     delta.holds = removals.holds();
-    let held: Vec<(&ObjectRef, &str, &str)> =
-        delta.holds.iter().map(|hold| (&hold.subject, hold.gate, hold.reason.as_str())).collect();
-    let stored: Vec<(&ObjectRef, &str, &str)> =
-        observed.holds.iter().map(|hold| (&hold.subject, hold.gate.as_str(), hold.reason.as_str())).collect();
+    let held: Vec<_> = delta
+        .holds
+        .iter()
+        .map(|hold| (&hold.subject, hold.gate.as_str(), hold.reason.as_str(), hold.until))
+        .collect();
+    let stored: Vec<_> = observed
+        .holds
+        .iter()
+        .map(|hold| (&hold.subject, hold.gate.as_str(), hold.reason.as_str(), hold.until))
+        .collect();
     delta.holds_change = held != stored;
 
     let count = |change: Change| objects.changes.iter().filter(|object| object.change == change).count();
@@ -99,12 +111,15 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
         moves: machines.moves.len(),
         undeclared: machines.undeclared,
         awaited: machines.awaited,
+        waiting: 0,
+        moved: 0,
     };
     Planned {
         plan: Plan {
             format: 1,
             base: observed.commit.clone(),
             commit: None,
+            inputs: Inputs::default(),
             verification: Verification::Unverified,
             counts,
             objects: objects.changes,
@@ -113,6 +128,14 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
             nodes: machines.moves,
             holds: machines.holds,
             gates: removals.gates,
+            moved: Vec::new(),
+            effects: Vec::new(),
+            classes: BTreeMap::new(),
+            brakes: Vec::new(),
+            bind: None,
+            reservations: None,
+            tenants: None,
+            capacity: None,
             warnings,
         },
         delta,

@@ -2,10 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schema::{digest::Digest, fleet::NodeOverlay, object::ObjectRef};
+use schema::{
+    digest::Digest,
+    fleet::NodeOverlay,
+    node::{Hold, HoldSource},
+    object::ObjectRef,
+};
 use store::{Db, DbError, Txn, fleet_holds, nodes, pools, revisions};
 
-use crate::plan::{Machines, Observed, ObservedHold, ObservedNode, ObservedObject, ObservedPool, ObservedTarget};
+use crate::plan::{
+    GateWord, Machines, Observed, ObservedHold, ObservedNode, ObservedObject, ObservedPool, ObservedTarget,
+};
 
 /// A stored document that this version cannot read.
 #[derive(Debug, thiserror::Error)]
@@ -53,12 +60,14 @@ pub async fn observe(db: &Db, commit: Option<&str>) -> Result<Observed, ObserveE
     }
     for hold in fleet_holds::list(db).await? {
         if let Ok(subject) = hold.subject.parse::<ObjectRef>()
-            && crate::plan::Wait::GATES.contains(&hold.gate.as_str())
+            && hold.hold.source == HoldSource::Git
+            && GateWord::of(&hold.gate).is_some()
         {
-            observed.holds.push(ObservedHold { subject, gate: hold.gate, reason: hold.hold.reason });
+            let Hold { reason, until, .. } = hold.hold;
+            observed.holds.push(ObservedHold { subject, gate: hold.gate, reason, until });
         }
     }
-    observed.holds.sort_by(|a, b| a.subject.cmp(&b.subject));
+    observed.holds.sort_by(|a, b| (&a.subject, &a.gate).cmp(&(&b.subject, &b.gate)));
     let mut txn = db.begin().await?;
     observed.nodes = machines(&mut txn).await?;
     drop(txn);

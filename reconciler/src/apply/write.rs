@@ -20,7 +20,7 @@ use store::{
 
 use super::observe::{ObserveError, machines};
 use crate::{
-    plan::{Delta, ObjectStanding, Observed, ObservedNode, Planned, Wait},
+    plan::{Delta, GateWord, ObjectStanding, Observed, ObservedNode, Planned},
     source::CommitInfo,
 };
 
@@ -277,7 +277,7 @@ async fn write_holds(txn: &mut Txn, delta: &Delta) -> Result<(), DbError> {
     if !delta.holds_change {
         return Ok(());
     }
-    for gate in Wait::GATES {
+    for gate in GateWord::ALL {
         let holds: Vec<fleet_holds::NewFleetHold> = delta
             .holds
             .iter()
@@ -286,14 +286,14 @@ async fn write_holds(txn: &mut Txn, delta: &Delta) -> Result<(), DbError> {
                 subject: hold.subject.to_string(),
                 hold: Hold {
                     source: HoldSource::Git,
-                    owner: "source".to_owned(),
+                    owner: hold.owner.clone(),
                     reason: hold.reason.clone(),
-                    until: None,
-                    place: Some(hold.place.clone()),
+                    until: hold.until,
+                    place: hold.place.clone(),
                 },
             })
             .collect();
-        fleet_holds::replace(txn, gate, HoldSource::Git, &holds).await?;
+        fleet_holds::replace(txn, gate.as_str(), HoldSource::Git, &holds).await?;
     }
     Ok(())
 }

@@ -8,7 +8,10 @@ use schema::{
     name::Name,
     node::{Hold, PoolClass, Role},
     object::ObjectRef,
+    time::Timestamp,
 };
+
+use super::GateWord;
 
 /// Everything that `apply` writes, beside the revision itself.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -23,10 +26,15 @@ pub struct Delta {
     pub removed_pools: Vec<Name>,
     /// Machines whose row changes.
     pub nodes: Vec<NodeRow>,
-    /// Every removal that a gate holds; the whole set, not a difference.
+    /// Objects, pools and machines that get another name, old and new; carried out before the rest, in this order, as one
+    /// step: names may be swapped.
+    pub moved: Vec<(ObjectRef, ObjectRef)>,
+    /// Everything that a gate holds; the whole set, not a difference.
     pub holds: Vec<HoldRow>,
     /// Whether `holds` differs from what is stored.
     pub holds_change: bool,
+    /// When a freeze, a pin or a suspension begins or ends next, so that the plan changes by itself.
+    pub next_edge: Option<Timestamp>,
 }
 
 impl Delta {
@@ -37,6 +45,7 @@ impl Delta {
             && self.pools.is_empty()
             && self.removed_pools.is_empty()
             && self.nodes.is_empty()
+            && self.moved.is_empty()
             && !self.holds_change
     }
 }
@@ -126,15 +135,19 @@ pub struct NodeRow {
     pub hold_changes: bool,
 }
 
-/// A removal that a gate holds.
+/// Something that a gate holds: a removal, or the machines that one gate keeps from moving.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HoldRow {
-    /// What is held.
+    /// What is held: the object that should go, or what holds machines (`freeze/year-end`, `pool/h100`).
     pub subject: ObjectRef,
     /// The gate's word.
-    pub gate: &'static str,
+    pub gate: GateWord,
+    /// Who answers for it.
+    pub owner: String,
     /// Why.
     pub reason: String,
-    /// Where the removal is written, as `file:line`.
-    pub place: String,
+    /// When it ends by itself.
+    pub until: Option<Timestamp>,
+    /// Where it is written, as `file:line`.
+    pub place: Option<String>,
 }

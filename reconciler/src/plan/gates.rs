@@ -11,7 +11,7 @@ use schema::{
 };
 use serde_json::Value;
 
-use super::{Gate, HoldRow, Observed, Wait, Warning};
+use super::{Gate, GateWord, HoldRow, Observed, Wait, Warning};
 
 /// What was asked to go, and what of it may.
 #[derive(Debug, Default)]
@@ -31,8 +31,10 @@ impl Removals<'_> {
             .map(|(subject, (removed, wait))| HoldRow {
                 subject: subject.clone(),
                 gate: wait.gate(),
+                owner: "source".to_owned(),
                 reason: wait.to_string(),
-                place: format!("{}:{}", removed.at.file, removed.at.line()),
+                until: None,
+                place: Some(format!("{}:{}", removed.at.file, removed.at.line())),
             })
             .collect()
     }
@@ -71,7 +73,7 @@ pub(super) fn judge<'a>(fleet: &'a Fleet, observed: &Observed) -> Removals<'a> {
     }
     let mut gates: Vec<Gate> = Vec::new();
     for (object, (_, wait)) in &held {
-        match gates.iter_mut().find(|gate| gate.wait == *wait && wait.gate() == "prune") {
+        match gates.iter_mut().find(|gate| gate.wait == *wait && wait.gate() == GateWord::Prune) {
             Some(gate) => gate.objects.push(object.clone()),
             None => gates.push(Gate { objects: vec![object.clone()], wait: wait.clone() }),
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     digest::Digest,
+    effect::EffectClass,
     fleet::{Fleet, HostTemplate, Node, NodeOverlay, Pool, Strategy},
     name::Name,
     node::{Hold, HoldSource, PoolClass, Role},
@@ -126,13 +127,19 @@ pub(super) fn compare(
     }
     for pool in fleet.pools.values() {
         let (machines, moves) = members.get(&pool.name).copied().unwrap_or_default();
-        let Strategy::Immediate { rollout } = fleet.strategy(pool);
+        let (strategy, rollout) = match fleet.strategy(pool) {
+            Strategy::Immediate { rollout } => ("immediate", rollout),
+            Strategy::Waves { rollout } => ("waves", Some(rollout)),
+        };
         out.pools.push(PoolPlan {
             pool: pool.name.clone(),
-            strategy: "immediate".to_owned(),
+            strategy: strategy.to_owned(),
             rollout,
             machines,
             moves,
+            held: 0,
+            effect: EffectClass::None,
+            waves: None,
         });
     }
     for (digest, template) in templates.all().filter(|(digest, _)| !observed.targets.contains_key(digest)) {
@@ -314,6 +321,11 @@ fn one(node: &ObservedNode, wanted: &Wanted<'_>, out: &mut Moves, delta: &mut De
         why,
         before: node.assigned,
         after: wanted.target,
+        effect: EffectClass::None,
+        effects: None,
+        before_spec: None,
+        after_spec: None,
+        held: Vec::new(),
     });
     true
 }

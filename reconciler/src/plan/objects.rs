@@ -60,6 +60,7 @@ pub(super) fn compare(fleet: &Fleet, observed: &Observed, removals: &Removals<'_
                     fields,
                     reason: None,
                     paste: None,
+                    renamed_to: None,
                 });
             }
             None => out.unchanged += 1,
@@ -94,6 +95,7 @@ fn renamed(object: &ObjectRef, held: &ObservedObject, fleet: &Fleet, delta: &mut
         fields: Vec::new(),
         reason: Some(format!("the fleet is called {} now", fleet.document.name)),
         paste: None,
+        renamed_to: None,
     }
 }
 
@@ -119,6 +121,7 @@ fn absent(object: &ObjectRef, held: &ObservedObject, removals: &Removals<'_>, de
             fields: Vec::new(),
             reason: Some(removed.reason.value.clone()),
             paste: None,
+            renamed_to: None,
         };
     }
     if !held.retained {
@@ -133,6 +136,7 @@ fn absent(object: &ObjectRef, held: &ObservedObject, removals: &Removals<'_>, de
             fields: Vec::new(),
             reason: Some(removed.reason.value.clone()),
             paste: None,
+            renamed_to: None,
         };
     }
     ObjectChange {
@@ -143,6 +147,7 @@ fn absent(object: &ObjectRef, held: &ObservedObject, removals: &Removals<'_>, de
         fields: Vec::new(),
         reason: None,
         paste: Some(paste(object, &held.file)),
+        renamed_to: None,
     }
 }
 

@@ -8,15 +8,17 @@ use std::collections::BTreeMap;
 use schema::{
     canonical,
     digest::Digest,
-    fleet::{Fleet, HostTemplate, NodeOverlay},
+    effect::EffectClass,
+    fleet::{Fleet, HostTemplate, NodeOverlay, brake::Brake},
     id::NodeId,
     name::Name,
     node::{Hold, Role},
     object::ObjectRef,
+    time::Timestamp,
 };
 use serde_json::Value;
 
-use super::machines;
+use super::{ObservedFrom, Plan, machines};
 
 /// Which machines an observation knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,6 +70,35 @@ pub struct ObservedHold {
     pub gate: String,
     /// Why.
     pub reason: String,
+    /// When it ends by itself.
+    pub until: Option<Timestamp>,
+}
+
+/// A plan that people were shown, as far as its effects are bound to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// Its digest.
+    pub digest: Digest,
+    /// What it said of each machine that moves: the spec before, the spec after, how hard.
+    pub nodes: BTreeMap<Name, (Option<Digest>, Option<Digest>, EffectClass)>,
+    /// It was made of trees alone and knows declared machines only.
+    pub offline: bool,
+}
+
+impl Shown {
+    /// What a plan showed.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
+        Self {
+            digest: plan.digest(),
+            nodes: plan
+                .nodes
+                .iter()
+                .map(|node| (node.node.clone(), (node.before_spec, node.after_spec, node.effect)))
+                .collect(),
+            offline: plan.inputs.observed == ObservedFrom::Offline,
+        }
+    }
 }
 
 /// A machine.
@@ -116,6 +147,12 @@ pub struct Observed {
     pub holds: Vec<ObservedHold>,
     /// Which machines `nodes` has.
     pub machines: Machines,
+    /// The digest of the files in force, when they are known.
+    pub tree: Option<Digest>,
+    /// Suspensions that somebody asked for by the API.
+    pub suspensions: Vec<Brake>,
+    /// What the commit's trailer names.
+    pub shown: Option<Shown>,
 }
 
 impl Observed {

@@ -1,10 +1,27 @@
 //! What a plan says. Everything here serialises, with words that do not change: it is stored, sent and compared.
 
-use schema::{digest::Digest, id::NodeId, name::Name, object::ObjectRef, time::Timestamp};
+use std::collections::BTreeMap;
+
+use schema::{
+    digest::Digest,
+    effect::{EffectClass, Effects},
+    name::Name,
+    object::ObjectRef,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::diff::FieldChange;
+
+mod gate;
+mod impact;
+mod input;
+mod machine;
+
+pub use gate::{Bind, Gate, GateWord, Held, PlanBrake, Wait};
+pub use impact::{CapacityImpact, ReservationImpact, TenantImpact};
+pub use input::{Inputs, ObservedFrom};
+pub use machine::{HoldChange, MoveReason, NodeMove, PoolPlan, Wave};
 
 /// A whole plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -18,6 +35,9 @@ pub struct Plan {
     /// The commit that the plan leads to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
+    /// What the plan was made of; its digest is the plan's.
+    #[serde(default)]
+    pub inputs: Inputs,
     /// Whether people's signatures vouch for the commit.
     pub verification: Verification,
     /// What there is, in numbers.
@@ -34,8 +54,47 @@ pub struct Plan {
     pub holds: Vec<HoldChange>,
     /// What does not go with the rest, and what it waits for.
     pub gates: Vec<Gate>,
+    /// Objects that keep their identity under another name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved: Vec<MovedChange>,
+    /// What a change does to a machine, each distinct list once; machines name theirs by its index.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<Effects>,
+    /// Machines that move, by how hard it is for them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub classes: BTreeMap<EffectClass, usize>,
+    /// Freezes, pins and suspensions, whether they hold now or later, and what goes on when they end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub brakes: Vec<PlanBrake>,
+    /// Whether harder effects go only as they were shown; absent when the fleet in force does not ask for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bind: Option<Bind>,
+    /// Bookings that the plan touches; absent where nobody books.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservations: Option<Vec<ReservationImpact>>,
+    /// Tenants that it touches; absent where nobody books.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<Vec<TenantImpact>>,
+    /// What can be booked before and after, per pool; absent where nobody books.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Vec<CapacityImpact>>,
     /// What is worth knowing before this goes.
     pub warnings: Vec<Warning>,
+}
+
+/// An object that keeps its identity under another name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MovedChange {
+    /// What it was called.
+    pub from: ObjectRef,
+    /// What it is called afterwards.
+    pub to: ObjectRef,
+    /// The machines that come along: those of a pool or site, those that have a profile, or the machine itself.
+    pub machines: usize,
+    /// Where that is written, as `file:line`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
 }
 
 /// Whether people's signatures vouch for a commit.
@@ -72,6 +131,12 @@ pub struct Counts {
     pub undeclared: usize,
     /// Declared machines that have not joined.
     pub awaited: usize,
+    /// Machines that should move and are held.
+    #[serde(default)]
+    pub waiting: usize,
+    /// Objects that get another name.
+    #[serde(default)]
+    pub moved: usize,
 }
 
 /// What becomes of an object.
@@ -110,9 +175,12 @@ pub struct ObjectChange {
     /// For one that goes or is held, why it should.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// For a retained one, the line that lets it go.
+    /// For a retained one, the line that lets it go, or that says under which name it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paste: Option<String>,
+    /// For a retained one, a new object that is like it: probably the same under another name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renamed_to: Option<ObjectRef>,
 }
 
 /// What the hosts of a pool under one profile should be, when that changes.
@@ -131,180 +199,6 @@ pub struct TargetChange {
     /// What differs on a host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<FieldChange>,
-}
-
-/// How a pool's changes travel.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PoolPlan {
-    /// The pool.
-    pub pool: Name,
-    /// The strategy; `immediate`.
-    pub strategy: String,
-    /// The rollout that says so; absent when neither the pool nor the fleet names one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rollout: Option<Name>,
-    /// Its machines.
-    pub machines: usize,
-    /// Those that move.
-    pub moves: usize,
-}
-
-/// Why a machine moves.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", tag = "reason")]
-pub enum MoveReason {
-    /// What its pool's hosts should be changes.
-    Target,
-    /// It changes its pool.
-    Membership {
-        /// The pool it leaves.
-        from: Option<Name>,
-        /// The pool it comes to.
-        to: Option<Name>,
-    },
-    /// It gets another profile of its own, or none.
-    Profile {
-        /// The profile of its own before.
-        from: Option<Name>,
-        /// The profile of its own after.
-        to: Option<Name>,
-    },
-    /// Its own words (labels) change.
-    Labels,
-    /// It is told for the first time what it should be.
-    First,
-    /// It is behind what it should be already.
-    Behind,
-    /// A document names it now, or does so no more.
-    Declaration {
-        /// Whether a document names it afterwards.
-        declared: bool,
-    },
-}
-
-/// A machine that moves.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeMove {
-    /// Its name.
-    pub node: Name,
-    /// Its id; absent in an offline plan.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<NodeId>,
-    /// The pool it is in afterwards.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pool: Option<Name>,
-    /// The profile it has afterwards.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<Name>,
-    /// Why, every reason.
-    pub why: Vec<MoveReason>,
-    /// What it is assigned now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<Digest>,
-    /// What it is assigned afterwards.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<Digest>,
-}
-
-/// A cordon that begins, changes or ends.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct HoldChange {
-    /// The machine.
-    pub node: Name,
-    /// `false` when the cordon ends.
-    pub holds: bool,
-    /// Who answers for it.
-    pub owner: String,
-    /// Why.
-    pub reason: String,
-    /// When it ends by itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub until: Option<Timestamp>,
-    /// Where it is written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<String>,
-}
-
-/// Something that does not go with the rest.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Gate {
-    /// What is held.
-    pub objects: Vec<ObjectRef>,
-    /// What it waits for.
-    pub wait: Wait,
-}
-
-/// What something waits for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", tag = "for")]
-pub enum Wait {
-    /// One revision removes more objects than `prune { max-objects }` allows.
-    PruneObjects {
-        /// How many may go.
-        limit: u32,
-        /// How many should go.
-        asked: usize,
-    },
-    /// One revision removes more machines' documents than `prune { max-nodes-percent }` allows.
-    PruneNodes {
-        /// The share that may go, in percent.
-        limit: u8,
-        /// How many should go.
-        asked: usize,
-        /// How many machines there are.
-        of: usize,
-    },
-    /// Something that stays still needs it.
-    Dependents {
-        /// What needs it: objects, or machines as `node/NAME`. At most ten are named.
-        needed_by: Vec<ObjectRef>,
-        /// How many there are.
-        count: usize,
-    },
-}
-
-impl Wait {
-    /// Every gate's stored word.
-    pub const GATES: [&'static str; 2] = ["prune", "dependents"];
-
-    /// The gate's stored word.
-    #[must_use]
-    pub const fn gate(&self) -> &'static str {
-        match self {
-            Self::PruneObjects { .. } | Self::PruneNodes { .. } => "prune",
-            Self::Dependents { .. } => "dependents",
-        }
-    }
-}
-
-impl std::fmt::Display for Wait {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::PruneObjects { limit, asked } => {
-                write!(
-                    f,
-                    "{asked} objects would go and fleet.prune.max-objects allows {limit}; remove fewer at a time or raise the limit"
-                )
-            }
-            Self::PruneNodes { limit, asked, of } => {
-                write!(
-                    f,
-                    "{asked} of {of} machines would lose their document and fleet.prune.max-nodes-percent allows {limit}%; remove fewer at a time or raise the limit"
-                )
-            }
-            Self::Dependents { needed_by, count } => {
-                let names: Vec<String> = needed_by.iter().take(3).map(ToString::to_string).collect();
-                let more = count.saturating_sub(names.len());
-                write!(f, "{} still need{} it", names.join(", "), if *count == 1 { "s" } else { "" })?;
-                if more > 0 { write!(f, " (and {more} more)") } else { Ok(()) }
-            }
-        }
-    }
 }
 
 /// Something worth knowing.

@@ -75,8 +75,9 @@ pub(crate) fn apply(observed: &Observed, planned: &Planned) -> Observed {
         .iter()
         .map(|hold| ObservedHold {
             subject: hold.subject.clone(),
-            gate: hold.gate.to_owned(),
+            gate: hold.gate.as_str().to_owned(),
             reason: hold.reason.clone(),
+            until: hold.until,
         })
         .collect();
     after.commit.clone_from(&planned.plan.commit);
