@@ -2,7 +2,7 @@
 
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use schema::spec::{
-    AccessKey, AccessSection, HostFile, HostSection, Hugepages, KernelModule, NodeSpec, PackagePin, Unit,
+    AccessKey, AccessSection, DriftMode, DriftRule, HostFile, HostSection, Hugepages, KernelModule, NodeSpec, PackagePin, Unit,
 };
 
 /// A spec in which every member has a value that is not its default.
@@ -19,14 +19,17 @@ fn full() -> NodeSpec {
                 mode: "0644".into(),
                 owner: "root".into(),
                 group: "root".into(),
+                restart: vec!["motd.service".into()],
             }],
             units: vec![Unit {
                 name: "a.service".into(),
                 content: "[Unit]\n".into(),
                 enabled: Some(true),
                 active: Some(false),
+                drain: true,
             }],
             packages: vec![PackagePin { name: "nvidia-driver".into(), version: "580.*".into() }],
+            drift: vec![DriftRule { path: "sysctl.vm.*".into(), mode: DriftMode::Adopt }],
         },
         access: AccessSection {
             keys: vec![AccessKey {

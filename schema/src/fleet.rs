@@ -9,13 +9,17 @@
 //! as "those objects are gone". Nothing else in the project parses a fleet file. This module reads no directory and no
 //! repository: [`Sources`] are given.
 
+pub mod edit;
+pub mod brake;
 pub mod kind;
+pub mod window;
 
 mod check;
 mod decode;
 mod doc;
 mod explain;
 mod fleet_object;
+mod format;
 mod glob;
 mod host;
 mod load;
@@ -30,11 +34,15 @@ mod suggest;
 mod template;
 
 pub use explain::Provenance;
+pub use format::{FormatError, format};
 pub use fleet_object::{Fleet, ObjectEntry, Strategy};
 pub use host::{
     AccessKeyTemplate, ComposeError, Composed, Content, FileTemplate, HostTemplate, NodeOverlay, UnitTemplate, compose,
 };
-pub use kind::{FleetDocument, Image, Node, Pool, Profile, Removed, Rollout, Site};
+pub use kind::{
+    ApiAccess, Batch, FleetDocument, Freeze, Image, Moved, Node, Pool, Profile, Quota, Release, Removed, Rollout, Site,
+    Tenant,
+};
 pub use load::{Limits, Loaded, load, load_with};
 pub use located::Located;
 pub use quantity::{ByteSize, ParseQuantityError, Share};

@@ -57,6 +57,42 @@ pub struct HostSection {
     /// Versions that the package manager keeps to, sorted by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub packages: Vec<PackagePin>,
+    /// What may differ from all this, sorted by path; everything else is enforced.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub drift: Vec<DriftRule>,
+}
+
+words! {
+    /// What happens to a value that differs on the host.
+    DriftMode {
+        /// It is left alone and reported.
+        Warn = "warn",
+        /// It is left alone and offered as the new wish.
+        Adopt = "adopt",
+    }
+}
+
+/// A value that may differ on the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DriftRule {
+    /// A path of the section such as `sysctl.vm.swappiness` or `files./etc/motd`; with `*` at its end, every path that
+    /// begins so.
+    pub path: String,
+    /// What happens.
+    pub mode: DriftMode,
+}
+
+impl DriftRule {
+    /// Whether the rule speaks of a path or of something that it is part of: `files./etc/motd` covers
+    /// `files./etc/motd.mode`.
+    #[must_use]
+    pub fn covers(&self, path: &str) -> bool {
+        match self.path.strip_suffix('*') {
+            Some(start) => path.starts_with(start),
+            None => path.strip_prefix(&self.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')),
+        }
+    }
 }
 
 /// A kernel module to load at boot.
@@ -97,6 +133,9 @@ pub struct HostFile {
     pub owner: String,
     /// Owning group's name or number.
     pub group: String,
+    /// Units that restart, if they run, after the file changed; sorted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub restart: Vec<String>,
 }
 
 /// A systemd unit: its file, and what is wanted of it.
@@ -114,6 +153,9 @@ pub struct Unit {
     /// Running at any time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<bool>,
+    /// Whether its restart disturbs workloads, which have to leave first.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub drain: bool,
 }
 
 /// A package that stays at one version.
@@ -155,6 +197,13 @@ impl HostSection {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// What happens when the value at a path differs; `None`: it is enforced. The longest rule decides.
+    #[must_use]
+    pub fn drift_mode(&self, path: &str) -> Option<DriftMode> {
+        let rules = self.drift.iter().filter(|rule| rule.covers(path));
+        rules.max_by_key(|rule| rule.path.trim_end_matches('*').len()).map(|rule| rule.mode)
     }
 }
 
@@ -227,8 +276,21 @@ mod tests {
             mode: "0644".into(),
             owner: "root".into(),
             group: "root".into(),
+            ..HostFile::default()
         });
         assert_eq!(NodeSpec::from_bytes(&spec.to_bytes()).expect("a spec"), spec);
+    }
+
+    #[test]
+    fn the_longest_drift_rule_decides() {
+        let rule = |path: &str, mode| DriftRule { path: path.to_owned(), mode };
+        let drift = vec![rule("files./etc/motd", DriftMode::Warn), rule("sysctl.vm.*", DriftMode::Adopt), rule("sysctl.vm.swappiness", DriftMode::Warn)];
+        let host = HostSection { drift, ..HostSection::default() };
+        assert_eq!(host.drift_mode("sysctl.vm.swappiness"), Some(DriftMode::Warn));
+        assert_eq!(host.drift_mode("sysctl.vm.overcommit_memory"), Some(DriftMode::Adopt));
+        assert_eq!(host.drift_mode("files./etc/motd.mode"), Some(DriftMode::Warn));
+        assert_eq!(host.drift_mode("files./etc/motd2"), None);
+        assert_eq!(host.drift_mode("sysctl.kernel.panic"), None);
     }
 
     #[test]

@@ -108,6 +108,7 @@ fn file(path: &str, content: &str, mode: &str) -> HostFile {
         mode: mode.into(),
         owner: "root".into(),
         group: "root".into(),
+        ..HostFile::default()
     }
 }
 
@@ -132,6 +133,7 @@ fn rich() -> NodeSpec {
         content: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n".into(),
         enabled: Some(true),
         active: Some(true),
+        ..Unit::default()
     }];
     spec.host.packages = vec![PackagePin { name: "cuda-*".into(), version: "12.4*".into() }];
     spec

@@ -15,6 +15,7 @@ fn file(path: &str, content: &str, mode: &str) -> HostFile {
         mode: mode.into(),
         owner: "root".into(),
         group: "root".into(),
+        ..HostFile::default()
     }
 }
 
@@ -32,6 +33,7 @@ fn spec() -> NodeSpec {
         content: "[Install]\nWantedBy=multi-user.target\n".into(),
         enabled: Some(true),
         active: None,
+        ..Unit::default()
     }];
     spec
 }
@@ -53,7 +55,7 @@ fn world() -> (tempfile::TempDir, Tree) {
 fn compute(tree: &Tree) -> Diff {
     let now = "2026-03-01T12:00:00Z".parse().expect("a time");
     let host = Host { tree, runner: &Staged, state_dir: None };
-    diff(host, Generation(3), &spec(), &Memories::new(), now)
+    diff(host, Generation(3), &spec(), &Memories::new(), &Ledger::default(), now)
 }
 
 #[test]
@@ -112,6 +114,6 @@ fn an_empty_spec_changes_nothing() {
     let (_dir, tree) = world();
     let now = "2026-03-01T12:00:00Z".parse().expect("a time");
     let host = Host { tree: &tree, runner: &Staged, state_dir: None };
-    let diff = diff(host, Generation(1), &NodeSpec::default(), &Memories::new(), now);
+    let diff = diff(host, Generation(1), &NodeSpec::default(), &Memories::new(), &Ledger::default(), now);
     assert_eq!((diff.is_empty(), diff.text().as_str()), (true, "nothing to change\n"));
 }

@@ -577,6 +577,18 @@ pub struct HostSection {
     pub units: ::prost::alloc::vec::Vec<Unit>,
     #[prost(message, repeated, tag = "7")]
     pub packages: ::prost::alloc::vec::Vec<PackagePin>,
+    #[prost(message, repeated, tag = "8")]
+    pub drift: ::prost::alloc::vec::Vec<DriftRule>,
+}
+/// What may differ on the host without being enforced.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DriftRule {
+    /// A path of the section, such as sysctl.vm.swappiness; with * at its end, every path that begins so.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// warn or adopt.
+    #[prost(string, tag = "2")]
+    pub mode: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct KernelModule {
@@ -607,6 +619,9 @@ pub struct HostFile {
     pub owner: ::prost::alloc::string::String,
     #[prost(string, tag = "5")]
     pub group: ::prost::alloc::string::String,
+    /// Units that restart, if they run, after the file changed.
+    #[prost(string, repeated, tag = "6")]
+    pub restart: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Unit {
@@ -618,6 +633,9 @@ pub struct Unit {
     pub enabled: ::core::option::Option<bool>,
     #[prost(bool, optional, tag = "4")]
     pub active: ::core::option::Option<bool>,
+    /// Its restart disturbs workloads.
+    #[prost(bool, tag = "5")]
+    pub drain: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PackagePin {
@@ -734,6 +752,9 @@ pub struct Welcome {
     pub heartbeat_seconds: u32,
     #[prost(string, tag = "5")]
     pub gateway_id: ::prost::alloc::string::String,
+    /// What this control plane reads beyond the first version of the reports, such as `drift`.
+    #[prost(string, repeated, tag = "6")]
+    pub capabilities: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// The session is not opened, or ends here.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

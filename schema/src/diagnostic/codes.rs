@@ -74,6 +74,8 @@ codes! {
     OUT_OF_RANGE = "BC0209", Error, "a number out of range";
     UNKNOWN_WORD = "BC0210", Error, "none of the words that are possible here";
     CONFLICT = "BC0211", Error, "keys that exclude each other";
+    BAD_SPAN = "BC0212", Error, "a time span that never is";
+    BAD_WAVES = "BC0213", Error, "waves that do not lead to everybody";
 
     DUPLICATE_OBJECT = "BC0301", Error, "an object is defined twice";
     UNKNOWN_REFERENCE = "BC0302", Error, "a reference to nothing";
@@ -81,6 +83,11 @@ codes! {
     DECLARED_AND_REMOVED = "BC0304", Error, "an object is both declared and removed";
     DUPLICATE_MACHINE = "BC0305", Error, "two nodes claim the same machine";
     BAD_HOST = "BC0306", Error, "a host that cannot be made";
+    BAD_MOVE = "BC0307", Error, "an object that cannot have moved so";
+    BAD_QUOTA = "BC0308", Error, "a quota that cannot be used";
+    BAD_MIG = "BC0309", Error, "a MIG layout that no GPU has";
+    NOT_INHERITED = "BC0310", Error, "nothing is inherited that could be left out";
+    POLICY_MISSING = "BC0311", Error, "no such policy file";
 
     TEMPLATE_MISSING = "BC0401", Error, "no such template";
     TEMPLATE_SYNTAX = "BC0402", Error, "not a valid template";
@@ -88,9 +95,7 @@ codes! {
     TEMPLATE_LIMIT = "BC0404", Error, "a template does too much";
     TEMPLATE_FAILED = "BC0405", Error, "a template cannot be rendered";
 
-    LATER_KIND = "BC0501", Error, "a kind that this version does not carry";
     LATER_KEY = "BC0502", Error, "a key that this version does not carry";
-    ROLLOUT_WAVES = "BC0503", Error, "a rollout with waves";
     IMMEDIATE_BY_DEFAULT = "BC0504", Note, "a pool without a rollout";
     RECORDED_ONLY = "BC0505", Note, "recorded, not acted on";
 }

@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    FleetDocument, HostTemplate, Image, Node, NodeOverlay, Pool, Profile, Provenance, Removed, ResolvedProfile,
-    Rollout, Site, explain, places::Places,
+    ApiAccess, Batch, FleetDocument, Freeze, HostTemplate, Image, Moved, Node, NodeOverlay, Pool, Profile, Provenance,
+    Quota, Release, Removed, ResolvedProfile, Rollout, Site, Tenant, explain, places::Places,
 };
 use crate::{
     canonical,
@@ -25,6 +25,11 @@ pub enum Strategy {
     Immediate {
         /// The rollout that says so; `None` when neither the pool nor the fleet names one.
         rollout: Option<Name>,
+    },
+    /// Wave by wave, as the rollout says.
+    Waves {
+        /// The rollout.
+        rollout: Name,
     },
 }
 
@@ -60,6 +65,20 @@ pub struct Fleet {
     pub rollouts: BTreeMap<Name, Rollout>,
     /// Declared machines by name.
     pub nodes: BTreeMap<Name, Node>,
+    /// Versions of the node daemon by name.
+    pub releases: BTreeMap<Name, Release>,
+    /// Who books, by name.
+    pub tenants: BTreeMap<Name, Tenant>,
+    /// How much they book, by name.
+    pub quotas: BTreeMap<Name, Quota>,
+    /// Who may call the API, by name.
+    pub access: BTreeMap<Name, ApiAccess>,
+    /// Destructive commands that wait for approvals, by name.
+    pub batches: BTreeMap<Name, Batch>,
+    /// When nothing is changed, by name.
+    pub freezes: BTreeMap<Name, Freeze>,
+    /// What has another name now.
+    pub moved: Vec<Moved>,
     /// What is to go.
     pub removed: Vec<Removed>,
     pub(super) resolved: BTreeMap<Name, ResolvedProfile>,
@@ -68,7 +87,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Every object, ordered by address. `removed` lines are not objects.
+    /// Every object, ordered by address. `moved` and `removed` lines are not objects.
     pub fn objects(&self) -> impl Iterator<Item = ObjectEntry> + '_ {
         let fleet = std::iter::once(entry(Kind::Fleet, &self.document.name, &self.document, &self.document.at));
         fleet
@@ -76,15 +95,24 @@ impl Fleet {
             .chain(self.pools.values().map(|pool| entry(Kind::Pool, &pool.name, pool, &pool.at)))
             .chain(self.profiles.values().map(|profile| entry(Kind::Profile, &profile.name, profile, &profile.at)))
             .chain(self.images.values().map(|image| entry(Kind::Image, &image.name, image, &image.at)))
+            .chain(self.releases.values().map(|release| entry(Kind::Release, &release.name, release, &release.at)))
             .chain(self.rollouts.values().map(|rollout| entry(Kind::Rollout, &rollout.name, rollout, &rollout.at)))
             .chain(self.nodes.values().map(|node| entry(Kind::Node, &node.name, node, &node.at)))
+            .chain(self.tenants.values().map(|tenant| entry(Kind::Tenant, &tenant.name, tenant, &tenant.at)))
+            .chain(self.quotas.values().map(|quota| entry(Kind::Quota, &quota.name, quota, &quota.at)))
+            .chain(self.access.values().map(|access| entry(Kind::Access, &access.name, access, &access.at)))
+            .chain(self.batches.values().map(|batch| entry(Kind::Batch, &batch.name, batch, &batch.at)))
+            .chain(self.freezes.values().map(|freeze| entry(Kind::Freeze, &freeze.name, freeze, &freeze.at)))
     }
 
     /// How a pool's changes travel.
     #[must_use]
     pub fn strategy(&self, pool: &Pool) -> Strategy {
-        let rollout = pool.rollout.as_ref().or(self.document.rollout.as_ref());
-        Strategy::Immediate { rollout: rollout.map(|name| name.value.clone()) }
+        let name = pool.rollout.as_ref().or(self.document.rollout.as_ref());
+        match name.and_then(|name| self.rollouts.get(&name.value)) {
+            Some(rollout) if !rollout.is_immediate() => Strategy::Waves { rollout: rollout.name.clone() },
+            _ => Strategy::Immediate { rollout: name.map(|name| name.value.clone()) },
+        }
     }
 
     /// A profile with everything that its chain says.

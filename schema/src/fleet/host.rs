@@ -22,7 +22,7 @@ use crate::{
     canonical,
     digest::Digest,
     name::Name,
-    spec::{AccessKey, AccessSection, HostFile, HostSection, Hugepages, KernelModule, PackagePin, Unit},
+    spec::{AccessKey, AccessSection, DriftRule, HostFile, HostSection, Hugepages, KernelModule, PackagePin, Unit},
     time::Timestamp,
 };
 
@@ -50,6 +50,9 @@ pub struct FileTemplate {
     pub group: String,
     /// Four octal digits.
     pub mode: String,
+    /// Units that restart, if they run, after the file changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restart: Vec<String>,
 }
 
 /// A systemd unit before its template is rendered.
@@ -67,6 +70,9 @@ pub struct UnitTemplate {
     /// Running at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<bool>,
+    /// Whether its restart disturbs workloads.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drain: bool,
 }
 
 /// A break-glass key.
@@ -113,6 +119,9 @@ pub struct HostTemplate {
     /// Package versions, by package.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub packages: Vec<PackagePin>,
+    /// What may differ on the host, by path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drift: Vec<DriftRule>,
     /// Break-glass keys, by account and principal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub access: Vec<AccessKeyTemplate>,
@@ -188,6 +197,11 @@ impl HostTemplate {
                 .iter()
                 .map(|(name, layer)| PackagePin { name: name.clone(), version: layer.value.value.clone() })
                 .collect(),
+            drift: profile
+                .drift
+                .iter()
+                .map(|(path, layer)| DriftRule { path: path.clone(), mode: layer.value.value })
+                .collect(),
             access,
             templates,
             values,
@@ -240,6 +254,7 @@ impl FileTemplate {
             owner: word(&file.owner, "root"),
             group: word(&file.group, "root"),
             mode: word(&file.mode, "0644"),
+            restart: file.restart.iter().map(|unit| unit.value.clone()).collect(),
         }
     }
 }
@@ -252,6 +267,7 @@ impl UnitTemplate {
             content: Content::of(unit.content.as_ref(), unit.template.as_ref()),
             enabled: unit.enable.as_ref().map(|enable| enable.value),
             active: unit.state.as_ref().map(|state| state.value == "started"),
+            drain: unit.drain.as_ref().is_some_and(|drain| drain.value),
         }
     }
 }
@@ -420,6 +436,7 @@ impl<'t> Composer<'t> {
             kernel_args: template.kernel_args.clone(),
             hugepages: template.hugepages.clone(),
             packages: template.packages.clone(),
+            drift: template.drift.clone(),
             ..HostSection::default()
         };
         for file in &template.files {
@@ -429,6 +446,7 @@ impl<'t> Composer<'t> {
                 mode: file.mode.clone(),
                 owner: file.owner.clone(),
                 group: file.group.clone(),
+                restart: file.restart.clone(),
             });
         }
         for unit in &template.units {
@@ -437,6 +455,7 @@ impl<'t> Composer<'t> {
                 content: unit.content.as_ref().map(&mut text).unwrap_or_default(),
                 enabled: unit.enabled,
                 active: unit.active,
+                drain: unit.drain,
             });
         }
         let keys = template.access.iter().map(|key| AccessKey {

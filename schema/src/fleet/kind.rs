@@ -3,15 +3,23 @@
 //! The models serialise with the words that people write, so the canonical JSON of an object is its document. A
 //! document that was stored can be read back with serde; its values then have no places.
 
+pub(super) mod access;
+pub(super) mod batch;
 pub(super) mod fleet_doc;
-mod form;
+pub(super) mod form;
+pub(super) mod freeze;
+mod hold;
 pub(super) mod image;
+pub(super) mod moved;
 pub(super) mod node;
 pub(super) mod pool;
 pub(super) mod profile;
+pub(super) mod quota;
+pub(super) mod release;
 pub(super) mod removed;
 pub(super) mod rollout;
 pub(super) mod site;
+pub(super) mod tenant;
 
 use std::collections::BTreeMap;
 
@@ -20,18 +28,37 @@ use super::{
     decode::{Fields, Findings},
 };
 
-pub use fleet_doc::{Admission, FleetDocument, Prune};
+pub use access::ApiAccess;
+pub use batch::{Batch, BatchCommand, BatchScope};
+pub use fleet_doc::{Admission, Apply, FleetDocument, Prune};
+pub use freeze::{Freeze, FreezeRule};
+pub use hold::Hold;
 pub use image::{Arch, Image, ImageUse};
-pub use node::{Cordon, Node};
-pub use pool::{Cpu, GpuSharing, Gpus, Hardware, HostReserve, Placement, Policy, Pool};
-pub use profile::{Access, AccessKeyEntry, FileEntry, Kernel, Module, Profile, Setting, UnitEntry};
+pub use moved::Moved;
+pub use node::{Node, Taint};
+pub use pool::{
+    Acceptance, AcceptanceCheck, Cpu, GpuSharing, Gpus, Hardware, HostReserve, Placement, Policy, Pool,
+};
+pub use profile::{Access, AccessKeyEntry, Drift, FileEntry, Kernel, Module, Profile, Setting, UnitEntry, Without};
+pub use quota::Quota;
+pub use release::{Artifact, Release};
 pub use removed::Removed;
-pub use rollout::Rollout;
+pub use rollout::{Gate, OnFailure, Rollout, Wave};
 pub use site::{Network, Site};
+pub use tenant::Tenant;
 
 /// Free words: `labels { rack "r12" }`.
 fn labels(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> BTreeMap<String, Located<String>> {
-    let labels = fields.text_table("labels", findings);
+    words_of("labels", fields, findings)
+}
+
+/// Free words under a key: labels, or a selector over them.
+fn words_of(
+    key: &'static str,
+    fields: &mut Fields<'_>,
+    findings: &mut Findings<'_>,
+) -> BTreeMap<String, Located<String>> {
+    let labels = fields.text_table(key, findings);
     for (key, value) in &labels {
         let key = Located::new(key.clone(), value.at.clone());
         form::keep(Some(key), "the key of a label: letters, digits, - _ . /", form::label_key, findings);

@@ -99,7 +99,7 @@ fn whole(digits: &str) -> Option<u64> {
 }
 
 macro_rules! as_text {
-    ($($name:ident)*) => {$(
+    ($($name:ident = $pattern:literal,)*) => {$(
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -111,10 +111,23 @@ macro_rules! as_text {
                 String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
             }
         }
+
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({"type": "string", "pattern": $pattern})
+            }
+        }
     )*};
 }
 
-as_text! { ByteSize Share }
+as_text! {
+    ByteSize = "^[0-9]+(PiB|TiB|GiB|MiB|KiB|PB|TB|GB|MB|kB|B)$",
+    Share = "^(100|[0-9]{1,2})%$",
+}
 
 #[cfg(test)]
 mod tests {

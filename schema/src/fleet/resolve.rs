@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use super::{
     Located, Profile,
-    kind::{AccessKeyEntry, FileEntry, Module, Setting, UnitEntry},
+    kind::{AccessKeyEntry, FileEntry, Module, Setting, UnitEntry, Without},
 };
-use crate::{diagnostic::SourceRef, name::Name};
+use crate::{diagnostic::SourceRef, name::Name, spec::DriftMode};
 
 /// A value that won, the layer that won with it, and the layers that it beat.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub struct ResolvedProfile {
     pub packages: BTreeMap<String, Layer<String>>,
     /// Break-glass keys.
     pub access: BTreeMap<String, Layer<AccessKeyEntry>>,
+    /// What may differ on the host, by path.
+    pub drift: BTreeMap<String, Layer<DriftMode>>,
     /// Daemon settings; recorded.
     pub daemon: BTreeMap<String, Layer<Setting>>,
     /// Telemetry settings; recorded.
@@ -111,12 +113,14 @@ fn merge(layers: &[&Profile]) -> ResolvedProfile {
         units: BTreeMap::new(),
         packages: BTreeMap::new(),
         access: BTreeMap::new(),
+        drift: BTreeMap::new(),
         daemon: BTreeMap::new(),
         telemetry: BTreeMap::new(),
         image: None,
     };
     for layer in layers {
         let name = &layer.name;
+        drop_inherited(&mut all, &layer.without);
         overlay(&mut all.sysctl, &layer.sysctl, name);
         overlay(&mut all.modules, &layer.kernel.module, name);
         overlay(&mut all.hugepages, &layer.hugepages, name);
@@ -124,6 +128,7 @@ fn merge(layers: &[&Profile]) -> ResolvedProfile {
         overlay(&mut all.units, &layer.unit, name);
         overlay(&mut all.packages, &layer.package, name);
         overlay(&mut all.access, &layer.access.key, name);
+        overlay(&mut all.drift, &drift(layer), name);
         overlay(&mut all.daemon, &layer.daemon, name);
         overlay(&mut all.telemetry, &layer.telemetry, name);
         for arg in &layer.kernel.args {
@@ -136,6 +141,30 @@ fn merge(layers: &[&Profile]) -> ResolvedProfile {
         }
     }
     all
+}
+
+fn drift(layer: &Profile) -> BTreeMap<String, Located<DriftMode>> {
+    let rule = |mode| move |path: &Located<String>| (path.value.clone(), Located::new(mode, path.at.clone()));
+    let warn = layer.drift.warn.iter().map(rule(DriftMode::Warn));
+    warn.chain(layer.drift.adopt.iter().map(rule(DriftMode::Adopt))).collect()
+}
+
+/// Takes away what a layer does not want of those below it.
+fn drop_inherited(all: &mut ResolvedProfile, without: &Without) {
+    fn drop<T>(base: &mut BTreeMap<String, Layer<T>>, names: &[Located<String>]) {
+        for name in names {
+            base.remove(&name.value);
+        }
+    }
+    drop(&mut all.sysctl, &without.sysctl);
+    drop(&mut all.modules, &without.module);
+    drop(&mut all.hugepages, &without.hugepages);
+    drop(&mut all.files, &without.file);
+    drop(&mut all.units, &without.unit);
+    drop(&mut all.packages, &without.package);
+    drop(&mut all.access, &without.key);
+    drop(&mut all.drift, &without.drift);
+    all.kernel_args.retain(|arg| !without.args.contains(&arg.value));
 }
 
 fn overlay<T: Clone>(base: &mut BTreeMap<String, Layer<T>>, layer: &BTreeMap<String, Located<T>>, profile: &Name) {

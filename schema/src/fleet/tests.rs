@@ -1,6 +1,6 @@
 //! The language as a whole: the example fleet, every diagnostic, both syntaxes, and hostile input.
 
-mod support;
+pub(super) mod support;
 
 mod diagnostics;
 mod example;

@@ -8,9 +8,11 @@ use crate::{
     fleet::{
         Located, Share,
         doc::{Arg, Entry, Form, Scalar},
+        kind::form,
         suggest::similar,
     },
     name::Name,
+    object::{Kind, ObjectRef},
 };
 
 /// The keys of one object or block, being read.
@@ -184,6 +186,37 @@ impl<'o> Fields<'o> {
         self.args(key, findings).into_iter().filter_map(|arg| value::text(arg, findings)).collect()
     }
 
+    /// Texts on one line each.
+    pub(in crate::fleet) fn lines(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Vec<Located<String>> {
+        let texts = self.texts(key, findings).into_iter();
+        texts.filter_map(|text| form::keep(Some(text), "a text on one line", form::line, findings)).collect()
+    }
+
+    pub(in crate::fleet) fn names(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Vec<Located<Name>> {
+        self.args(key, findings).into_iter().filter_map(|arg| value::name(arg, findings)).collect()
+    }
+
+    /// An object's address, `pool/h100`, of one of some kinds.
+    pub(in crate::fleet) fn address(
+        &mut self,
+        key: &'static str,
+        kinds: &[Kind],
+        findings: &mut Findings<'_>,
+    ) -> Option<Located<ObjectRef>> {
+        let arg = self.scalar(key, "an address such as pool/h100", findings)?;
+        value::address(arg, kinds, findings)
+    }
+
+    /// Several addresses.
+    pub(in crate::fleet) fn addresses(
+        &mut self,
+        key: &'static str,
+        kinds: &[Kind],
+        findings: &mut Findings<'_>,
+    ) -> Vec<Located<ObjectRef>> {
+        self.args(key, findings).into_iter().filter_map(|arg| value::address(arg, kinds, findings)).collect()
+    }
+
     pub(in crate::fleet) fn words<T: FromStr + Copy>(
         &mut self,
         key: &'static str,
@@ -248,6 +281,20 @@ impl<'o> Fields<'o> {
         record(key, entry, (entry.span, &entry.args), positional, findings, each)
     }
 
+    /// Blocks in order: several KDL nodes, or a YAML list of mappings.
+    pub(in crate::fleet) fn records<T>(
+        &mut self,
+        key: &'static str,
+        findings: &mut Findings<'_>,
+        mut each: impl FnMut(&mut Fields<'_>, &mut Findings<'_>) -> Option<T>,
+    ) -> Vec<Located<T>> {
+        let mut records = Vec::new();
+        for entry in self.all(key) {
+            records.extend(record(key, entry, (entry.span, &entry.args), None, findings, &mut each));
+        }
+        records
+    }
+
     /// Things with a name each: `file "/etc/motd" mode="0644"` as often as needed; in YAML a mapping by name, or a list
     /// of mappings that have `id`. A second argument, or a value in place of a mapping, stands for the key `short`.
     pub(in crate::fleet) fn named<T>(
@@ -308,15 +355,6 @@ impl<'o> Fields<'o> {
         for entry in self.all(key) {
             let diagnostic =
                 findings.at(codes::LATER_KEY, entry.span, format!("this version does not carry `{key}`: {why}"));
-            findings.push(diagnostic);
-        }
-    }
-
-    /// Notes a key that is kept without effect.
-    pub(in crate::fleet) fn recorded(&self, key: &str, findings: &mut Findings<'_>) {
-        if let Some(entry) = self.entries.iter().find(|entry| entry.key == key) {
-            let message = format!("`{key}` is recorded; nothing in this version acts on it");
-            let diagnostic = findings.at(codes::RECORDED_ONLY, entry.span, message);
             findings.push(diagnostic);
         }
     }

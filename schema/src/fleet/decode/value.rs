@@ -11,6 +11,7 @@ use crate::{
         suggest::similar,
     },
     name::Name,
+    object::{Kind, ObjectRef},
 };
 
 /// A text; a number or boolean says "quote it".
@@ -102,6 +103,28 @@ pub(super) fn name(arg: &Arg, findings: &mut Findings<'_>) -> Option<Located<Nam
             None
         }
     }
+}
+
+/// An object's address, of one of some kinds.
+pub(super) fn address(arg: &Arg, kinds: &[Kind], findings: &mut Findings<'_>) -> Option<Located<ObjectRef>> {
+    let text = text(arg, findings)?;
+    let words = || kinds.iter().map(|kind| kind.as_str());
+    let (message, help) = match text.parse::<ObjectRef>() {
+        Ok(address) if kinds.contains(&address.kind) => return Some(Located::new(address, text.at)),
+        Ok(address) => (
+            format!("a {} cannot stand here", address.kind),
+            format!("the kinds are: {}", words().collect::<Vec<_>>().join(", ")),
+        ),
+        Err(error) => {
+            let word = text.split('/').next().unwrap_or("");
+            let near = similar(word, words()).unwrap_or_else(|| kinds[0].as_str());
+            let name = text.split_once('/').map_or("NAME", |(_, name)| name);
+            (error.to_string(), format!("an object is written kind/name, for example \"{near}/{name}\""))
+        }
+    };
+    let diagnostic = findings.at(codes::BAD_VALUE, text.at.span, message).help(help);
+    findings.push(diagnostic);
+    None
 }
 
 /// A text of a form: a duration, a size, a time.

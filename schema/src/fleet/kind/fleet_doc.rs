@@ -1,10 +1,14 @@
 //! `fleet`: who the fleet is, and its brakes. One per repository.
 
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::form;
+use super::{FreezeRule, Hold, form, freeze, hold};
 use crate::{
     diagnostic::{SourceRef, codes},
+    effect::EffectClass,
     fleet::{
         Located, Share,
         decode::{Fields, Findings, Subject},
@@ -24,7 +28,7 @@ words! {
 }
 
 /// How much one revision may remove.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Prune {
     /// Objects at most.
@@ -43,8 +47,25 @@ impl Prune {
     }
 }
 
+/// How a revision is applied.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Apply {
+    /// Effects of this class and above go ahead only as a plan showed them before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bind: Option<Located<EffectClass>>,
+}
+
+impl Apply {
+    /// Whether nothing is said.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// The fleet's own document.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct FleetDocument {
     /// Its name.
@@ -62,6 +83,15 @@ pub struct FleetDocument {
     /// How much one revision may remove.
     #[serde(default, skip_serializing_if = "Prune::is_empty")]
     pub prune: Prune,
+    /// How a revision is applied.
+    #[serde(default, skip_serializing_if = "Apply::is_empty")]
+    pub apply: Apply,
+    /// Why no machine of the fleet is changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<Located<Hold>>,
+    /// When no machine of the fleet is changed, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub freeze: BTreeMap<String, Located<FreezeRule>>,
     /// The rollout of pools that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Located<Name>>,
@@ -69,6 +99,9 @@ pub struct FleetDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignore: Vec<Located<String>>,
 }
+
+/// The classes from which on effects can be bound; nobody binds what leaves a host as it is.
+const BINDABLE: [&str; 6] = ["live", "service-restart", "drain", "reboot", "reimage", "wipe"];
 
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<FleetDocument> {
     let fields = &mut subject.fields;
@@ -93,9 +126,15 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
         }
         good
     });
-    for later in ["freeze", "apply", "drift", "policy"] {
-        fields.later(later, "it comes with plans that bind and hold", findings);
-    }
+    let bind = fields.record("apply", None, findings, |apply, findings| {
+        Some(Apply { bind: apply.word("bind", &BINDABLE, findings) })
+    });
+    let suspend = hold::hold("suspend", fields, findings);
+    let freeze = fields.named("freeze", ("name", None), findings, |name, fields, findings| {
+        let written = Located::new(name.to_owned(), fields.place(findings));
+        form::keep(Some(written), "a name of letters a-z, digits and -", |text| Name::new(text).is_ok(), findings);
+        freeze::rule(fields, findings)
+    });
     Some(FleetDocument {
         name: subject.name.clone(),
         at: subject.at.clone(),
@@ -103,6 +142,9 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
         trust_domain: trust_domain?,
         admission,
         prune: prune.map(|prune| prune.value).unwrap_or_default(),
+        apply: bind.map(|apply| apply.value).unwrap_or_default(),
+        suspend,
+        freeze,
         rollout,
         ignore,
     })

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Keeps a text that has a form, and reports one that has not.
-pub(super) fn keep(
+pub(in crate::fleet) fn keep(
     text: Option<Located<String>>,
     expected: &str,
     form: impl Fn(&str) -> bool,
@@ -23,7 +23,7 @@ pub(super) fn keep(
 }
 
 /// Reports a text that does not have a form.
-pub(super) fn refuse(code: Code, text: &Located<String>, expected: &str, findings: &mut Findings<'_>) {
+pub(in crate::fleet) fn refuse(code: Code, text: &Located<String>, expected: &str, findings: &mut Findings<'_>) {
     let shown: String = text.chars().take(80).collect();
     let diagnostic =
         findings.at(code, text.at.span, format!("{shown:?} is not {expected}")).label(format!("expected {expected}"));
@@ -31,12 +31,12 @@ pub(super) fn refuse(code: Code, text: &Located<String>, expected: &str, finding
 }
 
 /// A DNS name of lower-case labels.
-pub(super) fn domain(text: &str) -> bool {
+pub(in crate::fleet) fn domain(text: &str) -> bool {
     !text.is_empty() && text.len() <= 253 && text.split('.').all(|label| crate::name::Name::new(label).is_ok())
 }
 
 /// `host:port`, the host a DNS name or an address.
-pub(super) fn endpoint(text: &str) -> bool {
+pub(in crate::fleet) fn endpoint(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     (domain(host) || address.parse::<IpAddr>().is_ok())
@@ -45,12 +45,12 @@ pub(super) fn endpoint(text: &str) -> bool {
 }
 
 /// An address.
-pub(super) fn address(text: &str) -> bool {
+pub(in crate::fleet) fn address(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok()
 }
 
 /// An address range, `10.20.0.0/16`.
-pub(super) fn cidr(text: &str) -> bool {
+pub(in crate::fleet) fn cidr(text: &str) -> bool {
     let Some((address, length)) = text.split_once('/') else { return false };
     let most = match address.parse::<IpAddr>() {
         Ok(IpAddr::V4(_)) => 32,
@@ -61,18 +61,18 @@ pub(super) fn cidr(text: &str) -> bool {
 }
 
 /// The key of a label.
-pub(super) fn label_key(text: &str) -> bool {
+pub(in crate::fleet) fn label_key(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'/');
     !text.is_empty() && text.len() <= 128 && text.bytes().all(inner)
 }
 
 /// A text on one line.
-pub(super) fn line(text: &str) -> bool {
+pub(in crate::fleet) fn line(text: &str) -> bool {
     !text.is_empty() && text.len() <= 4096 && !text.chars().any(|letter| letter.is_control() || turns(letter))
 }
 
 /// A dotted kernel parameter, `net.core.somaxconn`; slashes stand for dots inside a component as sysctl has it.
-pub(super) fn sysctl_key(text: &str) -> bool {
+pub(in crate::fleet) fn sysctl_key(text: &str) -> bool {
     let part = |part: &str| {
         !part.is_empty()
             && part != ".."
@@ -86,20 +86,20 @@ pub(super) fn sysctl_key(text: &str) -> bool {
 }
 
 /// A kernel module's name.
-pub(super) fn module(text: &str) -> bool {
+pub(in crate::fleet) fn module(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 64
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
 /// A kernel argument: one word with nothing that a shell would expand.
-pub(super) fn kernel_arg(text: &str) -> bool {
+pub(in crate::fleet) fn kernel_arg(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_graphic() && !b"\"'`$\\!".contains(&byte);
     !text.is_empty() && text.len() <= 500 && text.bytes().all(plain)
 }
 
 /// A user or group: a name or a number.
-pub(super) fn account(text: &str) -> bool {
+pub(in crate::fleet) fn account(text: &str) -> bool {
     let first = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
     let numeric = text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u32>().is_ok();
     let named = text.len() <= 32
@@ -109,7 +109,7 @@ pub(super) fn account(text: &str) -> bool {
 }
 
 /// An absolute path without `.`, `..`, doubled or trailing slashes.
-pub(super) fn path(text: &str) -> bool {
+pub(in crate::fleet) fn path(text: &str) -> bool {
     text.len() <= 4096
         && text.strip_prefix('/').is_some_and(|rest| {
             rest.split('/').all(|part| !part.is_empty() && part != "." && part != ".." && part.len() <= 255)
@@ -118,12 +118,12 @@ pub(super) fn path(text: &str) -> bool {
 }
 
 /// A pattern of paths below the fleet's root.
-pub(super) fn pattern(text: &str) -> bool {
+pub(in crate::fleet) fn pattern(text: &str) -> bool {
     line(text) && text.trim_matches('/').split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
 /// Whether a spec may put a file there: no tree of the kernel, and nothing that the node daemon writes itself.
-pub(super) fn manageable(text: &str) -> bool {
+pub(in crate::fleet) fn manageable(text: &str) -> bool {
     const RESERVED: [&str; 5] = ["/proc", "/sys", "/dev", "/var/lib/bcd", "/etc/ssh/better-compute"];
     let under = |tree: &&str| text.strip_prefix(*tree).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let own = text.rsplit_once('/').is_some_and(|(_, name)| name.starts_with("60-better-compute"));
@@ -131,7 +131,7 @@ pub(super) fn manageable(text: &str) -> bool {
 }
 
 /// A systemd unit's name with its suffix.
-pub(super) fn unit(text: &str) -> bool {
+pub(in crate::fleet) fn unit(text: &str) -> bool {
     const ENDS: [&str; 8] = ["service", "socket", "timer", "mount", "path", "target", "slice", "automount"];
     text.len() <= 200
         && !text.starts_with(['.', '-', '@'])
@@ -142,25 +142,25 @@ pub(super) fn unit(text: &str) -> bool {
 }
 
 /// A Debian or RPM package's name.
-pub(super) fn package(text: &str) -> bool {
+pub(in crate::fleet) fn package(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'+');
     !text.is_empty() && text.len() <= 128 && text.bytes().all(inner) && text.as_bytes()[0].is_ascii_alphanumeric()
 }
 
 /// A package's version, with `*` for the rest of it.
-pub(super) fn version(text: &str) -> bool {
+pub(in crate::fleet) fn version(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'+' | b':' | b'~');
     !text.is_empty() && text.len() <= 128 && text.strip_suffix('*').unwrap_or(text).bytes().all(inner)
 }
 
 /// File permissions as four octal digits; three are completed.
-pub(super) fn mode(text: &str) -> Option<String> {
+pub(in crate::fleet) fn mode(text: &str) -> Option<String> {
     let octal = (3..=4).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
     octal.then(|| format!("{text:0>4}"))
 }
 
 /// A MAC address in lower case.
-pub(super) fn mac(text: &str) -> Option<String> {
+pub(in crate::fleet) fn mac(text: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase().replace('-', ":");
     let parts: Vec<&str> = lower.split(':').collect();
     let good = parts.len() == 6
@@ -169,7 +169,7 @@ pub(super) fn mac(text: &str) -> Option<String> {
 }
 
 /// An SSH public key without its comment: type and base64.
-pub(super) fn ssh_key(text: &str) -> Option<String> {
+pub(in crate::fleet) fn ssh_key(text: &str) -> Option<String> {
     const KINDS: [&str; 7] = [
         "ssh-ed25519",
         "ecdsa-sha2-nistp256",
@@ -191,11 +191,22 @@ pub(super) fn ssh_key(text: &str) -> Option<String> {
 }
 
 /// A place to download from.
-pub(super) fn url(text: &str) -> bool {
+pub(in crate::fleet) fn url(text: &str) -> bool {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
         && line(text)
         && !text.contains([' ', '$', '{', '}'])
+}
+
+/// An address whose server proves who it is.
+pub(in crate::fleet) fn https(text: &str) -> bool {
+    url(text) && text.starts_with("https://")
+}
+
+/// A version of the daemon: `0.2.0`, `1.4.0-rc.1`.
+pub(in crate::fleet) fn release_version(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'+');
+    !text.is_empty() && text.len() <= 64 && text.bytes().all(inner) && text.as_bytes()[0].is_ascii_digit()
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! `image`: bytes for a disk, named by digest.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::form;
+use super::{form, hold};
 use crate::{
     diagnostic::SourceRef,
     digest::Digest,
@@ -37,7 +38,7 @@ words! {
 }
 
 /// An image's document.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Image {
     /// Its name.
@@ -60,6 +61,9 @@ pub struct Image {
     /// What they are for.
     #[serde(rename = "use", default, skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<Located<ImageUse>>,
+    /// Why it cannot be removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protect: Option<Located<String>>,
 }
 
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Image> {
@@ -76,6 +80,7 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
         size: fields.parse("size", "a size such as 2GiB", findings),
         signed_by: fields.texts("signed-by", findings),
         uses: fields.words("use", &["os", "ramdisk", "instance"], findings),
+        protect: hold::protect(fields, findings),
         url: url?,
         digest: digest?,
         arch: arch?,

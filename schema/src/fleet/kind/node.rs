@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{form, labels};
+use super::{Hold, form, hold, labels};
 use crate::{
     diagnostic::{SourceRef, codes},
     fleet::{
@@ -12,24 +13,22 @@ use crate::{
         decode::{Fields, Findings, Subject},
     },
     name::Name,
-    time::Timestamp,
 };
 
-/// A wish that nothing new is placed on a machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Cordon {
-    /// Why.
-    pub reason: Located<String>,
-    /// Who can answer for it.
-    pub owner: Located<String>,
-    /// When it ends by itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<Located<Timestamp>>,
+/// A mark that keeps bookings away which do not tolerate it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Taint {
+    /// What distinguishes it from others of its key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Located<String>>,
+    /// Why it is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Located<String>>,
 }
 
 /// A node's document.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Node {
     /// Its name, and the machine's host name.
@@ -57,13 +56,23 @@ pub struct Node {
     pub mac: Vec<Located<String>>,
     /// Whether new work is kept away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cordon: Option<Located<Cordon>>,
+    pub cordon: Option<Located<Hold>>,
+    /// Whether it stays at what it was told last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin: Option<Located<Hold>>,
+    /// Why it is left as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<Located<Hold>>,
+    /// Marks that keep bookings away, by key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub taint: BTreeMap<String, Located<Taint>>,
+    /// Why it cannot be removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protect: Option<Located<String>>,
 }
 
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Node> {
     let fields = &mut subject.fields;
-    fields.later("pin", "a node moves with its pool", findings);
-    fields.later("taint", "nothing is placed on nodes yet", findings);
     let macs = fields.texts("mac", findings);
     Some(Node {
         name: subject.name.clone(),
@@ -74,7 +83,11 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
         serial: form::keep(fields.text("serial", findings), "a serial number", form::line, findings),
         board_serial: form::keep(fields.text("board-serial", findings), "a serial number", form::line, findings),
         mac: macs.into_iter().filter_map(|mac| decode_mac(&mac, findings)).collect(),
-        cordon: fields.record("cordon", Some("reason"), findings, cordon),
+        cordon: hold::hold("cordon", fields, findings),
+        pin: hold::hold("pin", fields, findings),
+        suspend: hold::hold("suspend", fields, findings),
+        taint: fields.named("taint", ("key", Some("value")), findings, taint),
+        protect: hold::protect(fields, findings),
     })
 }
 
@@ -86,11 +99,8 @@ fn decode_mac(mac: &Located<String>, findings: &mut Findings<'_>) -> Option<Loca
     lower.map(|lower| Located::new(lower, mac.at.clone()))
 }
 
-fn cordon(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Cordon> {
-    let reason = form::keep(fields.text("reason", findings), "a text on one line", form::line, findings);
-    let reason = fields.require("reason", reason, findings);
-    let owner = form::keep(fields.text("owner", findings), "a text on one line", form::line, findings);
-    let owner = fields.require("owner", owner, findings);
-    let until = fields.parse("until", "a time such as 2026-11-30T12:00:00Z", findings);
-    Some(Cordon { reason: reason?, owner: owner?, until })
+fn taint(key: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Taint> {
+    let key = Located::new(key.to_owned(), fields.place(findings));
+    form::keep(Some(key), "the key of a taint: letters, digits, - _ . /", form::label_key, findings);
+    Some(Taint { value: hold::line("value", fields, findings), reason: hold::line("reason", fields, findings) })
 }

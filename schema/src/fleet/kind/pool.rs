@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{form, labels};
+use super::{Hold, form, hold, labels};
 use crate::{
     diagnostic::{SourceRef, codes},
     fleet::{
@@ -41,7 +42,7 @@ words! {
 }
 
 /// GPUs that every machine of a pool has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Gpus {
     /// How many.
@@ -55,7 +56,7 @@ pub struct Gpus {
 }
 
 /// Processors that every machine of a pool has.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Cpu {
     /// The model.
@@ -70,7 +71,7 @@ pub struct Cpu {
 }
 
 /// What a pool's machines have: inventory is held against it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Hardware {
     /// GPUs.
@@ -85,7 +86,7 @@ pub struct Hardware {
 }
 
 /// What the host keeps for itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct HostReserve {
     /// Cores.
@@ -96,8 +97,30 @@ pub struct HostReserve {
     pub memory: Option<Located<ByteSize>>,
 }
 
+words! {
+    /// What a machine has to pass before it is used.
+    AcceptanceCheck {
+        /// The driver answers, and its GPUs are those of the pool, whole and well linked.
+        Nvml = "diag.nvml",
+        /// NVIDIA's own diagnostics pass.
+        Dcgm = "diag.dcgm",
+    }
+}
+
+/// A check before a machine is used.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Acceptance {
+    /// How deep the check goes, 1 to 4; only for `diag.dcgm`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<Located<u32>>,
+    /// How long it may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Located<Duration>>,
+}
+
 /// How a pool is run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Policy {
     /// How many machines may be disturbed at once: a number or a share.
@@ -115,10 +138,19 @@ pub struct Policy {
     /// How long an unreachable machine is waited for before it counts as lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_after: Option<Located<Duration>>,
+    /// How many instances of each MIG profile a GPU is divided into.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub mig: BTreeMap<String, Located<u32>>,
+    /// Checks that a machine passes before it is used, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub acceptance: BTreeMap<String, Located<Acceptance>>,
+    /// Tenants that may book here; all when none is said.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<Located<Name>>,
 }
 
 /// A pool's document.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Pool {
     /// Its name.
@@ -145,6 +177,12 @@ pub struct Pool {
     /// How it is run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Located<Policy>>,
+    /// Why its machines are left as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<Located<Hold>>,
+    /// Why it cannot be removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protect: Option<Located<String>>,
 }
 
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Pool> {
@@ -161,6 +199,8 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
         labels: labels(fields, findings),
         hardware: fields.record("hardware", None, findings, |fields, findings| Some(hardware(fields, findings))),
         policy: fields.record("policy", None, findings, |fields, findings| Some(policy(fields, findings))),
+        suspend: hold::hold("suspend", fields, findings),
+        protect: hold::protect(fields, findings),
         site: site?,
         profile: profile?,
     };
@@ -192,22 +232,10 @@ fn gpus(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Gpus> {
 }
 
 fn policy(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Policy {
-    for later in ["acceptance", "tenants"] {
-        fields.later(later, "a pool without it admits and books without that check", findings);
-    }
-    for recorded in ["disruption-budget", "placement", "host-reserve"] {
-        fields.recorded(recorded, findings);
-    }
-    let gpu_sharing = fields.word("gpu-sharing", &["none", "mig", "timeslice", "mps"], findings);
-    if let Some(sharing) = gpu_sharing.as_ref().filter(|sharing| sharing.value != GpuSharing::None) {
-        let message = format!("this version does not carry gpu-sharing `{}`: GPUs are whole", sharing.value);
-        let diagnostic = findings.at(codes::LATER_KEY, sharing.at.span, message);
-        findings.push(diagnostic);
-    }
     Policy {
         disruption_budget: fields.count_or_share("disruption-budget", findings),
         placement: fields.word("placement", &["pack", "spread"], findings),
-        gpu_sharing,
+        gpu_sharing: fields.word("gpu-sharing", &["none", "mig", "timeslice", "mps"], findings),
         host_reserve: fields.record("host-reserve", None, findings, |fields, findings| {
             Some(HostReserve {
                 cores: fields.integer("cores", (0, 65_536), findings),
@@ -215,5 +243,23 @@ fn policy(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Policy {
             })
         }),
         lost_after: fields.parse("lost-after", "a duration such as 15m", findings),
+        mig: fields.table("mig", findings, |entry, findings| Fields::integer_of(entry, (1, 7), findings)),
+        acceptance: fields.named("acceptance", ("check", None), findings, acceptance),
+        tenants: fields.names("tenants", findings),
     }
+}
+
+fn acceptance(check: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Acceptance> {
+    let at = fields.place(findings);
+    let known = check.parse::<AcceptanceCheck>();
+    if known.is_err() {
+        let check = Located::new(check.to_owned(), at);
+        form::refuse(codes::UNKNOWN_WORD, &check, "a check: diag.nvml or diag.dcgm", findings);
+    }
+    let level = fields.integer("level", (1, 4), findings);
+    if let (Some(level), Ok(AcceptanceCheck::Nvml)) = (&level, known) {
+        let diagnostic = findings.at(codes::CONFLICT, level.at.span, "only `diag.dcgm` has levels");
+        findings.push(diagnostic);
+    }
+    Some(Acceptance { level, timeout: fields.parse("timeout", "a duration such as 10m", findings) })
 }

@@ -1,10 +1,13 @@
 //! `profile`: what a host looks like. Profiles extend one another; [`crate::fleet::resolve`] merges a chain.
 
+mod layer;
+
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::form;
+use super::{form, hold};
 use crate::{
     diagnostic::{SourceRef, codes},
     fleet::{
@@ -16,8 +19,10 @@ use crate::{
     time::Timestamp,
 };
 
+pub use layer::{Drift, Without};
+
 /// A kernel module.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Module {
     /// Options as modprobe.d takes them.
@@ -29,7 +34,7 @@ pub struct Module {
 }
 
 /// Kernel modules and command line.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Kernel {
     /// Modules by name.
@@ -49,7 +54,7 @@ impl Kernel {
 }
 
 /// A file on the host.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct FileEntry {
     /// The content itself.
@@ -67,10 +72,13 @@ pub struct FileEntry {
     /// Four octal digits; `0644` when it is not said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Located<String>>,
+    /// Units that restart, if they run, after the file changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub restart: Vec<Located<String>>,
 }
 
 /// A systemd unit.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct UnitEntry {
     /// The unit file itself.
@@ -85,10 +93,13 @@ pub struct UnitEntry {
     /// `started` or `stopped`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<Located<String>>,
+    /// Whether its restart disturbs workloads, which have to leave first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Located<bool>>,
 }
 
 /// A break-glass SSH key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct AccessKeyEntry {
     /// The public key: type and base64.
@@ -105,7 +116,7 @@ pub struct AccessKeyEntry {
 }
 
 /// Who may log in when everything else fails.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Access {
     /// SSH keys, each by a name of its own.
@@ -122,7 +133,7 @@ impl Access {
 }
 
 /// A setting of a kind that this version records without acting on it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Setting {
     /// A boolean.
@@ -136,7 +147,7 @@ pub enum Setting {
 }
 
 /// A profile's document: one layer of a chain.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Profile {
     /// Its name.
@@ -177,14 +188,20 @@ pub struct Profile {
     /// What is put on the disk of a new machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Located<Name>>,
+    /// What may differ on the host; everything else is enforced.
+    #[serde(default, skip_serializing_if = "Drift::is_empty")]
+    pub drift: Drift,
+    /// What the profiles below say and this one does not want.
+    #[serde(default, skip_serializing_if = "Without::is_empty")]
+    pub without: Without,
+    /// Why it cannot be removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protect: Option<Located<String>>,
 }
 
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Profile> {
     let fields = &mut subject.fields;
-    for recorded in ["daemon", "telemetry", "image"] {
-        fields.recorded(recorded, findings);
-    }
-    for later in ["drift", "sysfs", "mount", "user"] {
+    for later in ["sysfs", "mount", "user"] {
         fields.later(later, "use `file` and `unit` for what they can do", findings);
     }
     Some(Profile {
@@ -207,6 +224,9 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
         daemon: fields.table("daemon", findings, setting),
         telemetry: fields.table("telemetry", findings, setting),
         image: fields.name("image", findings),
+        drift: layer::drift(fields, findings),
+        without: layer::without(fields, findings),
+        protect: hold::protect(fields, findings),
     })
 }
 
@@ -304,12 +324,24 @@ fn file(path: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Opt
         owner: form::keep(fields.text("owner", findings), "a user", form::account, findings),
         group: form::keep(fields.text("group", findings), "a group", form::account, findings),
         mode,
+        restart: units("restart", fields, findings),
     };
     exclusive(entry.content.as_ref(), entry.template.as_ref(), findings);
     if entry.template.is_none() && !fields.has("template") {
         fields.require_either("content", "template", entry.content.as_ref(), findings);
     }
     Some(entry)
+}
+
+/// Names of units, each once, in order.
+fn units(key: &'static str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Vec<Located<String>> {
+    let units = fields.texts(key, findings).into_iter();
+    let mut units: Vec<_> = units
+        .filter_map(|unit| form::keep(Some(unit), "a unit with its suffix, such as chrony.service", form::unit, findings))
+        .collect();
+    units.sort_by(|a, b| a.value.cmp(&b.value));
+    units.dedup();
+    units
 }
 
 fn exclusive(content: Option<&Located<String>>, template: Option<&Located<String>>, findings: &mut Findings<'_>) {
@@ -330,6 +362,7 @@ fn unit(name: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Opt
         template: fields.text("template", findings),
         enable: fields.boolean("enable", findings),
         state: fields.choice("state", &["started", "stopped"], findings),
+        drain: fields.boolean("drain", findings).filter(|drain| drain.value),
     };
     exclusive(entry.content.as_ref(), entry.template.as_ref(), findings);
     let enabled = entry.enable.as_ref().filter(|enable| enable.value);
@@ -379,7 +412,7 @@ fn access(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Access {
     Access { key }
 }
 
-fn setting(entry: &Entry, findings: &mut Findings<'_>) -> Option<Located<Setting>> {
+pub(super) fn setting(entry: &Entry, findings: &mut Findings<'_>) -> Option<Located<Setting>> {
     if entry.args.len() > 1 || entry.form == crate::fleet::doc::Form::List {
         let texts: Option<Vec<String>> =
             entry.args.iter().map(|arg| text(arg, findings).map(|text| text.value)).collect();

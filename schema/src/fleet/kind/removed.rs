@@ -1,5 +1,6 @@
 //! `removed`: an object that is to go. Only such a document removes anything.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::form;
@@ -14,7 +15,7 @@ use crate::{
 };
 
 /// A line that lets an object go. It is not an object itself, and may be deleted once it was applied.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Removed {
     /// What is to go.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{form, labels};
+use super::{Hold, form, hold, labels};
 use crate::{
     diagnostic::SourceRef,
     fleet::{
@@ -15,7 +16,7 @@ use crate::{
 };
 
 /// A network of a site.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Network {
     /// Its address range, for example `10.20.0.0/16`.
@@ -32,7 +33,7 @@ pub struct Network {
 }
 
 /// A site's document.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Site {
     /// Its name.
@@ -52,6 +53,12 @@ pub struct Site {
     /// Its networks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub network: BTreeMap<String, Located<Network>>,
+    /// Why its machines are left as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<Located<Hold>>,
+    /// Why it cannot be removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protect: Option<Located<String>>,
 }
 
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Site> {
@@ -71,6 +78,8 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
             .collect(),
         network: fields
             .named("network", ("name", Some("cidr")), findings, |_, fields, findings| network(fields, findings)),
+        suspend: hold::hold("suspend", fields, findings),
+        protect: hold::protect(fields, findings),
     })
 }
 

@@ -6,7 +6,8 @@ use super::ParsedFile;
 use crate::{
     diagnostic::{Diagnostic, SourceRef, codes},
     fleet::{
-        FleetDocument, Image, Node, Pool, Profile, Removed, Rollout, Site,
+        ApiAccess, Batch, FleetDocument, Freeze, Image, Moved, Node, Pool, Profile, Quota, Release, Removed, Rollout,
+        Site, Tenant,
         decode::{Fields, Findings, Subject, name_of},
         doc::Object,
         kind,
@@ -28,16 +29,19 @@ pub(in crate::fleet) struct Objects {
     pub(in crate::fleet) images: BTreeMap<Name, Image>,
     pub(in crate::fleet) rollouts: BTreeMap<Name, Rollout>,
     pub(in crate::fleet) nodes: BTreeMap<Name, Node>,
+    pub(in crate::fleet) releases: BTreeMap<Name, Release>,
+    pub(in crate::fleet) tenants: BTreeMap<Name, Tenant>,
+    pub(in crate::fleet) quotas: BTreeMap<Name, Quota>,
+    pub(in crate::fleet) access: BTreeMap<Name, ApiAccess>,
+    pub(in crate::fleet) batches: BTreeMap<Name, Batch>,
+    pub(in crate::fleet) freezes: BTreeMap<Name, Freeze>,
+    pub(in crate::fleet) moved: Vec<Moved>,
     pub(in crate::fleet) removed: Vec<Removed>,
     /// Where every object is defined.
     pub(in crate::fleet) defined: BTreeMap<ObjectRef, SourceRef>,
     /// Where the keys of every object are written.
     pub(in crate::fleet) places: Places,
 }
-
-/// The kinds that this version carries, in the order of the reference.
-const CARRIED: [Kind; 8] =
-    [Kind::Fleet, Kind::Site, Kind::Pool, Kind::Profile, Kind::Image, Kind::Rollout, Kind::Node, Kind::Removed];
 
 impl Objects {
     /// Decodes every object.
@@ -74,7 +78,7 @@ impl Objects {
         let (word, span) = &object.kind;
         let Ok(kind) = word.parse::<Kind>() else {
             let shown: String = word.chars().take(60).collect();
-            let words: Vec<&str> = CARRIED.iter().map(|kind| kind.as_str()).collect();
+            let words: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
             let near = similar(word, Kind::ALL.iter().map(|kind| kind.as_str()));
             let help = near.map_or_else(
                 || {
@@ -92,16 +96,10 @@ impl Objects {
             findings.push(diagnostic);
             return;
         };
-        if !CARRIED.contains(&kind) {
-            let diagnostic = findings
-                .at(codes::LATER_KIND, *span, format!("this version does not carry `{kind}` documents"))
-                .help("keep the file in another branch, or list it under `ignore` in the fleet file");
-            findings.push(diagnostic);
-            return;
-        }
-        if kind == Kind::Removed {
-            self.remove(object, findings);
-            return;
+        match kind {
+            Kind::Removed => return self.remove(object, findings),
+            Kind::Moved => return self.moved.extend(kind::moved::decode(object, findings)),
+            _ => {}
         }
         if kind == Kind::Fleet && !root {
             let diagnostic =
@@ -176,14 +174,13 @@ impl Objects {
             Kind::Image => keep!(image, images),
             Kind::Rollout => keep!(rollout, rollouts),
             Kind::Node => keep!(node, nodes),
-            Kind::Release
-            | Kind::Tenant
-            | Kind::Quota
-            | Kind::Access
-            | Kind::Batch
-            | Kind::Freeze
-            | Kind::Moved
-            | Kind::Removed => {}
+            Kind::Release => keep!(release, releases),
+            Kind::Tenant => keep!(tenant, tenants),
+            Kind::Quota => keep!(quota, quotas),
+            Kind::Access => keep!(access, access),
+            Kind::Batch => keep!(batch, batches),
+            Kind::Freeze => keep!(freeze, freezes),
+            Kind::Moved | Kind::Removed => {}
         }
     }
 

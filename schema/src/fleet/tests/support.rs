@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The files below a folder, as a caller would give them.
-pub(super) fn folder(root: &Path) -> Sources {
+pub(in crate::fleet) fn folder(root: &Path) -> Sources {
     fn walk(root: &Path, below: &Path, sources: &mut Sources) {
         for entry in fs::read_dir(below).expect("a folder").map(|entry| entry.expect("an entry").path()) {
             if entry.is_dir() {
@@ -25,12 +25,12 @@ pub(super) fn folder(root: &Path) -> Sources {
 }
 
 /// The example fleet of the repository.
-pub(super) fn example() -> Sources {
+pub(in crate::fleet) fn example() -> Sources {
     folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples-fleet"))
 }
 
 /// A tree of a fleet file and others.
-pub(super) fn tree(files: &[(&str, &str)]) -> Sources {
+pub(in crate::fleet) fn tree(files: &[(&str, &str)]) -> Sources {
     let root = (
         "fleet.kdl",
         "fleet \"t\" { format 1; trust-domain \"t.example\"; rollout \"now\" }\nrollout \"now\" { immediate }\n",
@@ -39,17 +39,17 @@ pub(super) fn tree(files: &[(&str, &str)]) -> Sources {
     files.iter().chain((!given).then_some(&root)).map(|(path, text)| (*path, text.as_bytes())).collect()
 }
 
-pub(super) fn text(loaded: &Loaded) -> String {
+pub(in crate::fleet) fn text(loaded: &Loaded) -> String {
     render::text(&loaded.diagnostics, &loaded.sources, render::Colour::Never)
 }
 
 /// The codes that a tree yields, in order.
-pub(super) fn found(files: &[(&str, &str)]) -> Vec<Code> {
+pub(in crate::fleet) fn found(files: &[(&str, &str)]) -> Vec<Code> {
     load(&tree(files)).diagnostics.iter().map(|diagnostic| diagnostic.code).collect()
 }
 
 /// The fleet of a tree without errors.
-pub(super) fn fleet(files: &[(&str, &str)]) -> Fleet {
+pub(in crate::fleet) fn fleet(files: &[(&str, &str)]) -> Fleet {
     let loaded = load(&tree(files));
     let shown = text(&loaded);
     loaded.fleet.unwrap_or_else(|| panic!("{shown}"))

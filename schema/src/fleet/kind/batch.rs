@@ -1,0 +1,126 @@
+//! `batch`: destructive commands for some machines, waiting for their approvals.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Setting, form, hold, hold::TIME, profile::setting, words_of};
+use crate::{
+    diagnostic::{SourceRef, codes},
+    fleet::{
+        Located,
+        decode::{Fields, Findings, Subject},
+    },
+    name::Name,
+    node::words,
+    time::Timestamp,
+};
+
+words! {
+    /// What is done to a machine.
+    BatchCommand {
+        /// It boots.
+        Reboot = "node.reboot",
+        /// Its operating system is put on its disk anew.
+        Reimage = "node.reimage",
+        /// A GPU is reset.
+        GpuReset = "gpu.reset",
+        /// A disk is wiped.
+        Wipe = "disk.wipe",
+    }
+}
+
+/// The machines of a batch: all that are named in any way.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct BatchScope {
+    /// Machines by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<Located<Name>>,
+    /// The machines of pools.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<Located<Name>>,
+    /// The machines of sites.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<Located<Name>>,
+    /// Only those of them that have all these labels; of all machines when nothing else is said.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub selector: BTreeMap<String, Located<String>>,
+}
+
+/// A batch's document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct Batch {
+    /// Its name; used once and never again.
+    pub name: Name,
+    /// Where it is defined.
+    #[serde(skip)]
+    pub at: SourceRef,
+    /// What is done.
+    pub command: Located<BatchCommand>,
+    /// What the command is told.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub payload: BTreeMap<String, Located<Setting>>,
+    /// To which machines.
+    pub scope: Located<BatchScope>,
+    /// Why.
+    pub reason: Located<String>,
+    /// When it may begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Located<Timestamp>>,
+    /// When nothing of it begins any more.
+    pub expires: Located<Timestamp>,
+    /// Machines at a time; 1 when it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_in_flight: Option<Located<u32>>,
+    /// The label whose values are failure domains: machines of two of them are never in flight at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Located<String>>,
+}
+
+pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Batch> {
+    const COMMANDS: [&str; 4] = ["node.reboot", "node.reimage", "gpu.reset", "disk.wipe"];
+    let fields = &mut subject.fields;
+    let command = fields.word("command", &COMMANDS, findings);
+    let command = fields.require("command", command, findings);
+    let payload = fields.table("payload", findings, setting);
+    let scope = fields.record("scope", None, findings, scope);
+    let scope = fields.require("scope", scope, findings);
+    let reason = hold::required_line("reason", fields, findings);
+    let not_before = fields.parse("not-before", TIME, findings);
+    let expires = fields.parse("expires", TIME, findings);
+    let expires = fields.require("expires", expires, findings);
+    hold::ordered(("not-before", not_before.as_ref()), ("expires", expires.as_ref()), findings);
+    let max_in_flight = fields.integer("max-in-flight", (1, 100_000), findings);
+    let spread = form::keep(fields.text("spread", findings), "the key of a label", form::label_key, findings);
+    Some(Batch {
+        name: subject.name.clone(),
+        at: subject.at.clone(),
+        command: command?,
+        payload,
+        scope: scope?,
+        reason: reason?,
+        not_before,
+        expires: expires?,
+        max_in_flight,
+        spread,
+    })
+}
+
+fn scope(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<BatchScope> {
+    let scope = BatchScope {
+        nodes: fields.names("nodes", findings),
+        pools: fields.names("pools", findings),
+        sites: fields.names("sites", findings),
+        selector: words_of("selector", fields, findings),
+    };
+    if !["nodes", "pools", "sites", "selector"].iter().any(|key| fields.has(key)) {
+        let at = fields.place(findings);
+        let message = "a scope names machines: `nodes`, `pools`, `sites` or a `selector` over labels";
+        let diagnostic = findings.at(codes::MISSING_KEY, at.span, message);
+        findings.push(diagnostic);
+    }
+    Some(scope)
+}

@@ -1,0 +1,141 @@
+//! `freeze`: no change here for a time, or in a window of every week. The fleet file holds freezes of the whole fleet.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::hold::{TIME, ordered, required_line};
+use crate::{
+    diagnostic::{SourceRef, codes},
+    fleet::{
+        Located,
+        decode::{Fields, Findings, Subject},
+        window::{ClockTime, Weekday, Window, Zone},
+    },
+    name::Name,
+    object::{Kind, ObjectRef},
+    time::Timestamp,
+};
+
+/// When no change is made, why and by whose word.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct FreezeRule {
+    /// Why.
+    pub reason: Located<String>,
+    /// Who can answer for it.
+    pub owner: Located<String>,
+    /// When it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Located<Timestamp>>,
+    /// When it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Located<Timestamp>>,
+    /// The weekly window: `days`, `hours` and `zone`.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+}
+
+/// A freeze's document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct Freeze {
+    /// Its name.
+    pub name: Name,
+    /// Where it is defined.
+    #[serde(skip)]
+    pub at: SourceRef,
+    /// The sites, pools and nodes where no change is made.
+    pub scope: Vec<Located<ObjectRef>>,
+    /// When, why and by whose word.
+    #[serde(flatten)]
+    pub rule: FreezeRule,
+}
+
+pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Freeze> {
+    let fields = &mut subject.fields;
+    let scope = fields.addresses("scope", &[Kind::Site, Kind::Pool, Kind::Node], findings);
+    if scope.is_empty() {
+        fields.require("scope", None::<()>, findings);
+    }
+    let rule = rule(fields, findings);
+    Some(Freeze { name: subject.name.clone(), at: subject.at.clone(), scope, rule: rule? })
+}
+
+pub(super) fn rule(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<FreezeRule> {
+    let reason = required_line("reason", fields, findings);
+    let owner = required_line("owner", fields, findings);
+    let from = fields.parse("from", TIME, findings);
+    let until = fields.parse("until", TIME, findings);
+    ordered(("from", from.as_ref()), ("until", until.as_ref()), findings);
+    let weekly = ["days", "hours", "zone"].iter().any(|key| fields.has(key));
+    let window = window(fields, findings);
+    if !weekly && !fields.has("from") && !fields.has("until") {
+        let at = fields.place(findings);
+        let diagnostic = findings
+            .at(codes::MISSING_KEY, at.span, "a freeze says when: `from` and `until`, or a weekly window, or both")
+            .help("days \"sat\" \"sun\" and zone \"Europe/Berlin\", for example");
+        findings.push(diagnostic);
+    }
+    Some(FreezeRule { reason: reason?, owner: owner?, from, until, window })
+}
+
+/// The keys of a weekly window; `None` without any of them.
+pub(super) fn window(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Window> {
+    const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+    let weekly = ["days", "hours", "zone"].iter().any(|key| fields.has(key));
+    let mut days: Vec<Weekday> = fields.words("days", &DAYS, findings).into_iter().map(|day| day.value).collect();
+    days.sort_unstable();
+    days.dedup();
+    let hours = hours(fields, findings);
+    let zone: Option<Located<Zone>> = zone(fields, findings);
+    if !weekly {
+        return None;
+    }
+    let zone = fields.require("zone", zone, findings)?;
+    Some(Window { days, hours, zone: zone.value })
+}
+
+fn hours(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<(ClockTime, ClockTime)> {
+    const TWO: &str = "two times of a day such as \"22:00\" \"06:00\"";
+    let has = fields.has("hours");
+    let texts = fields.texts("hours", findings);
+    let parsed: Vec<Option<ClockTime>> = texts.iter().map(|text| text.value.parse().ok()).collect();
+    if let Some((text, _)) = texts.iter().zip(&parsed).find(|(_, parsed)| parsed.is_none()) {
+        super::form::refuse(codes::BAD_VALUE, text, "a time of day such as 06:00", findings);
+        return None;
+    }
+    let at = texts.last().map_or_else(|| fields.place(findings), |text| text.at.clone());
+    match parsed[..] {
+        [Some(from), Some(until)] if from == until => {
+            let diagnostic = findings
+                .at(codes::BAD_SPAN, at.span, "the window ends when it begins: this never is")
+                .help("leave `hours` out for whole days");
+            findings.push(diagnostic);
+            None
+        }
+        [Some(from), Some(until)] => Some((from, until)),
+        _ if !has => None,
+        _ => {
+            let diagnostic = findings.at(codes::WRONG_TYPE, at.span, format!("`hours` takes {TWO}"));
+            findings.push(diagnostic);
+            None
+        }
+    }
+}
+
+fn zone(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Located<Zone>> {
+    let text = fields.text("zone", findings)?;
+    if let Ok(zone) = text.value.parse() {
+        return Some(Located::new(zone, text.at));
+    }
+    let names = Zone::names();
+    let shown: String = text.chars().take(60).collect();
+    let same = names.iter().find(|name| name.eq_ignore_ascii_case(&text)).map(String::as_str);
+    let near = same.or_else(|| crate::fleet::suggest::similar(&text, names.iter().map(String::as_str)));
+    let diagnostic = findings
+        .at(codes::BAD_VALUE, text.at.span, format!("there is no time zone {shown:?}"))
+        .label("expected an IANA time zone such as Europe/Berlin")
+        .maybe_help(near.map(|near| format!("did you mean {near:?}?")));
+    findings.push(diagnostic);
+    None
+}

@@ -1,0 +1,130 @@
+//! What a layer says about other layers and about the host's own will: `without` and `drift`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::form;
+use crate::{
+    diagnostic::codes,
+    fleet::{
+        Located,
+        decode::{Fields, Findings},
+    },
+};
+
+/// What may differ on the host. A path is that of `explain` without `host.`: `sysctl.vm.swappiness`, `files./etc/motd`,
+/// `units.chrony.service`; with `*` at its end it means every path that begins so.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Drift {
+    /// Left alone and reported.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warn: Vec<Located<String>>,
+    /// Left alone and offered as the new wish.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub adopt: Vec<Located<String>>,
+}
+
+impl Drift {
+    /// Whether nothing is said.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What the profiles below say and a layer does not want.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Without {
+    /// Kernel parameters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sysctl: Vec<Located<String>>,
+    /// Kernel modules.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub module: Vec<Located<String>>,
+    /// Kernel command line arguments.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<Located<String>>,
+    /// Huge pages, by size.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hugepages: Vec<Located<String>>,
+    /// Files, by path.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub file: Vec<Located<String>>,
+    /// systemd units.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unit: Vec<Located<String>>,
+    /// Packages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub package: Vec<Located<String>>,
+    /// Break-glass keys.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub key: Vec<Located<String>>,
+    /// Rules of `drift`, by path.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub drift: Vec<Located<String>>,
+}
+
+impl Without {
+    /// Whether nothing is said.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Where a path of a host begins.
+const ROOTS: [&str; 7] = ["sysctl", "modules", "kernelArgs", "hugepages", "files", "units", "packages"];
+
+pub(super) fn drift(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Drift {
+    let drift = fields.record("drift", None, findings, |fields, findings| {
+        let drift = Drift { warn: paths("warn", fields, findings), adopt: paths("adopt", fields, findings) };
+        for path in &drift.adopt {
+            if let Some(other) = drift.warn.iter().find(|other| other.value == path.value) {
+                let diagnostic = findings
+                    .at(codes::CONFLICT, path.at.span, "`warn` and `adopt` exclude each other")
+                    .also(&other.at, "the warn");
+                findings.push(diagnostic);
+            }
+        }
+        Some(drift)
+    });
+    drift.map(|drift| drift.value).unwrap_or_default()
+}
+
+fn paths(key: &'static str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Vec<Located<String>> {
+    let mut paths = fields.texts(key, findings);
+    paths.retain(|path| {
+        let stars = path.matches('*').count();
+        let root = path.split(['.', '*']).next().unwrap_or("");
+        let good = form::line(path)
+            && (stars == 0 || (stars == 1 && path.ends_with('*')))
+            && (ROOTS.contains(&root) || path.value == "*");
+        if !good {
+            let expected = "a path of a host such as sysctl.vm.swappiness or files./etc/motd, or its beginning and *";
+            form::refuse(codes::BAD_VALUE, path, expected, findings);
+        }
+        good
+    });
+    paths.sort_by(|a, b| a.value.cmp(&b.value));
+    paths.dedup();
+    paths
+}
+
+pub(super) fn without(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Without {
+    let without = fields.record("without", None, findings, |fields, findings| {
+        Some(Without {
+            sysctl: fields.texts("sysctl", findings),
+            module: fields.texts("module", findings),
+            args: fields.texts("args", findings),
+            hugepages: fields.texts("hugepages", findings),
+            file: fields.texts("file", findings),
+            unit: fields.texts("unit", findings),
+            package: fields.texts("package", findings),
+            key: fields.texts("key", findings),
+            drift: fields.texts("drift", findings),
+        })
+    });
+    without.map(|without| without.value).unwrap_or_default()
+}
