@@ -243,7 +243,8 @@ impl Found<'_> {
                     }
                 }
             }
-            for unit in after.into_iter().flat_map(|after| &after.restart) {
+            // What reads a file that goes reads what was there before.
+            for unit in &file.restart {
                 self.restart(unit, &subject);
             }
         }
