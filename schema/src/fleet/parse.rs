@@ -2,6 +2,7 @@
 
 mod guard;
 mod kdl;
+mod plain;
 mod text;
 mod yaml;
 

@@ -51,6 +51,12 @@ pub(super) fn stack(text: &str) -> usize {
     (2 << 20) + text.len() * 512 + openings(text) * (12 << 10)
 }
 
+/// Whether a walk might refuse a text for more than the depth of its blocks.
+pub(super) fn may_refuse(text: &str) -> bool {
+    text.matches("/-").take(FEW_SLASHDASHES + 1).count() > FEW_SLASHDASHES
+        || (text.len() > MAX_OPENINGS && openings(text) > MAX_OPENINGS)
+}
+
 fn openings(text: &str) -> usize {
     let pairs = text.as_bytes().windows(2).filter(|pair| matches!(pair, [b'/', b'-' | b'*'])).count();
     pairs + text.bytes().filter(|byte| matches!(byte, b'{' | b'(')).count()
