@@ -216,7 +216,7 @@ impl Agent {
             return Err(AgentError::Identity("it names no address".to_owned()));
         }
         let certificate = certificate(&identity)?;
-        let converger = Converger::open(&config.root, &state)
+        let converger = Converger::open(&config.root, &state, boot_id)
             .map_err(|source| AgentError::Root { path: config.root.clone(), source })?;
         let me = Me {
             node_id: identity.identity.node_id,
@@ -385,7 +385,7 @@ impl Agent {
             return;
         }
         let Some(desired) = self.desired.clone() else { return };
-        let Some(converger) = self.converger.take() else {
+        let Some(mut converger) = self.converger.take() else {
             self.pass_wanted = Some(all || self.pass_wanted.unwrap_or(false));
             return;
         };

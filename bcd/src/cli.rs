@@ -171,7 +171,7 @@ struct DiffArgs {
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-    /// Exit with 6 when something would change.
+    /// Exit with 2 when something would change, as `better-compute plan --exit-code` does.
     #[arg(long)]
     exit_code: bool,
     #[command(flatten)]
@@ -303,8 +303,8 @@ fn show_diff(args: &DiffArgs, clock: &SharedClock) -> anyhow::Result<Exit> {
         },
     };
     let spec = NodeSpec::from_bytes(&bytes)?;
-    let converger = Converger::open(&args.place.root, &state).context("opening the root")?;
-    let diff = diff(converger.host(), generation, &spec, &state.memories()?, clock.now());
+    let converger = Converger::open(&args.place.root, &state, agent::boot_id()).context("opening the root")?;
+    let diff = diff(converger.host(), generation, &spec, &state.memories()?, &state.ledger(), clock.now());
     match args.format {
         Format::Text => print::out(&diff.text()),
         Format::Json => print::json(&diff),
@@ -327,6 +327,7 @@ fn status(args: &StatusArgs) -> anyhow::Result<Exit> {
         identity: identity.identity,
         endpoints: identity.endpoints,
         described: identity.described,
+        daemon: state.daemon(),
         desired: state.desired()?.map(|desired| desired.generation),
         progress: state.progress()?,
     };

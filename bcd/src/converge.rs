@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! section ─ compile ─▶ Desired ─┐
-//! host ──── observe ─▶ Observed ┼─ steps ─▶ [Step] ─ carry_out ─▶ host, Memory
-//! disk ──── Memory ─────────────┘
+//! host ──── observe ─▶ Observed ┼─ weigh ─▶ Desired ─ steps ─▶ [Step] ─ carry_out ─▶ host, Memory, Ledger
+//! disk ──── Memory, Ledger ─────┘
 //! ```
 //!
 //! [`steps`] is pure. Whatever is needed to undo a change is in the [`Memory`] on disk before the change is made, and
@@ -16,9 +16,10 @@ use schema::{
 };
 
 use crate::{
+    drift::{self, Ledger, Moment, Weighed},
     path::HostPath,
     process::Runner,
-    section::{self, Facts},
+    section::{self, Facts, Key},
     tree::Tree,
 };
 
@@ -29,11 +30,12 @@ mod step;
 
 pub use carry::carry_out;
 pub use memory::{Keep, Memory, Origin};
+pub(crate) use observe::normal;
 pub use observe::{Observed, Seen, observe};
 pub use step::{Planned, Step, steps};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// How one section ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,37 +69,69 @@ impl Host<'_> {
     }
 }
 
-/// What one section would do now.
-#[must_use]
-pub fn plan(host: Host<'_>, section: Section, spec: &NodeSpec, memory: &Memory, now: Timestamp) -> Planned {
-    let facts = host.facts(spec);
-    let desired = section::compile(section, spec, &facts, now);
-    let observed = observe(host, &desired, memory);
-    steps(&desired, &observed, memory)
+/// What is kept about one host.
+#[derive(Debug)]
+pub struct Books<'a> {
+    /// What was there before, of one section.
+    pub memory: &'a mut Memory,
+    /// What drifted, of all sections.
+    pub ledger: &'a mut Ledger,
+    /// Where both are kept.
+    pub keep: &'a mut dyn Keep,
 }
 
-/// Converges one section.
-pub fn converge(
+/// What one section would do now.
+#[must_use]
+pub fn plan(
     host: Host<'_>,
     section: Section,
     spec: &NodeSpec,
-    memory: &mut Memory,
-    keep: &mut dyn Keep,
+    memory: &Memory,
+    ledger: &Ledger,
     now: Timestamp,
-) -> Ended {
+) -> (Planned, Weighed) {
     let facts = host.facts(spec);
     let desired = section::compile(section, spec, &facts, now);
     let observed = observe(host, &desired, memory);
-    let planned = steps(&desired, &observed, memory);
-    let outcome = carry_out(host, &planned.steps, memory, keep);
+    let weighed =
+        drift::weigh(desired, &observed, &facts.accounts, ledger, |path: &str| drift::mode(spec, path), now);
+    (steps(&weighed.desired, &observed, memory), weighed)
+}
 
-    let mut problems = desired.problems;
+/// Converges one section: what drifted is written down, what is to be made is made, and what came of it is written down.
+pub fn converge(host: Host<'_>, section: Section, spec: &NodeSpec, books: &mut Books<'_>, moment: Moment) -> Ended {
+    let now = moment.now;
+    let (planned, weighed) = plan(host, section, spec, books.memory, books.ledger, now);
+    let before = books.ledger.clone();
+    let mut said = books.ledger.page(section).note(&weighed.findings, moment);
+    if let Err(error) = keep_changed(books, &before) {
+        let problem = format!("nothing was changed, for what drifted cannot be kept: {error}");
+        *books.ledger = before;
+        return failed(problem, &weighed);
+    }
+    let outcome = carry_out(host, &planned.steps, books.memory, books.keep);
+    let before = books.ledger.clone();
+    books.ledger.page(section).close(&weighed, |key: &Key| outcome.made.contains(key), now);
+    let kept = keep_changed(books, &before).err().map(|error| format!("what drifted cannot be kept: {error}"));
+
+    let mut problems = weighed.desired.problems;
     problems.extend(planned.problems);
     problems.extend(outcome.problems);
+    problems.extend(kept);
+    said.extend(outcome.done);
     // What the kernel has changed by now.
     let staged = section::compile(section, spec, &host.facts(spec), now).staged;
     let state = if problems.is_empty() { SectionState::Converged } else { SectionState::Failed };
-    Ended { state, reason: shorten(&problems), staged, until: desired.until, done: outcome.done }
+    Ended { state, reason: shorten(&problems), staged, until: weighed.desired.until, done: said }
+}
+
+fn keep_changed(books: &mut Books<'_>, before: &Ledger) -> std::io::Result<()> {
+    if books.ledger == before { Ok(()) } else { books.keep.keep_ledger(books.ledger) }
+}
+
+fn failed(problem: String, weighed: &Weighed) -> Ended {
+    let (staged, until) = (weighed.desired.staged.clone(), weighed.desired.until);
+    Ended { state: SectionState::Failed, reason: shorten(&[problem]), staged, until, done: Vec::new() }
 }
 
 /// How a section that converged before stands, without touching it: what waits for a boot may have changed.

@@ -12,6 +12,7 @@ use similar::TextDiff;
 
 use crate::{
     converge::{self, Host, Step},
+    drift::Ledger,
     path::HostPath,
     section::Accounts,
     state::Memories,
@@ -40,6 +41,9 @@ pub struct SectionDiff {
     pub problems: Vec<String>,
     /// What would wait for a boot.
     pub staged: Vec<String>,
+    /// What something else changed and the spec lets be, by path.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_alone: Vec<String>,
 }
 
 /// One change.
@@ -97,15 +101,24 @@ pub enum Shape {
 
 /// Computes the difference. Reads the host, changes nothing.
 #[must_use]
-pub fn diff(host: Host<'_>, generation: Generation, spec: &NodeSpec, memories: &Memories, now: Timestamp) -> Diff {
+pub fn diff(
+    host: Host<'_>,
+    generation: Generation,
+    spec: &NodeSpec,
+    memories: &Memories,
+    ledger: &Ledger,
+    now: Timestamp,
+) -> Diff {
     let facts = crate::section::Facts::gather(host.tree, spec, host.state_dir.cloned());
     let sections = Section::ALL.iter().map(|section| {
         let memory = memories.get(section).cloned().unwrap_or_default();
-        let desired = crate::section::compile(*section, spec, &facts, now);
-        let planned = converge::plan(host, *section, spec, &memory, now);
+        let (planned, weighed) = converge::plan(host, *section, spec, &memory, ledger, now);
+        let desired = weighed.desired;
+        let left = weighed.findings.iter().filter(|(_, finding)| !finding.correct);
+        let left_alone = left.map(|(path, finding)| format!("{path} ({})", finding.mode)).collect();
         let changes = planned.steps.iter().filter_map(|step| change(host, step, &facts.accounts)).collect();
         let problems = desired.problems.into_iter().chain(planned.problems).collect();
-        SectionDiff { section: *section, changes, problems, staged: desired.staged }
+        SectionDiff { section: *section, changes, problems, staged: desired.staged, left_alone }
     });
     Diff { generation, sections: sections.collect() }
 }
@@ -128,6 +141,9 @@ impl Diff {
             for problem in &section.problems {
                 line(&mut out, &format!("! {}: {problem}", section.section));
             }
+        }
+        for left in self.sections.iter().flat_map(|section| &section.left_alone) {
+            line(&mut out, &format!("~ was changed by something else, is left alone: {left}"));
         }
         for staged in self.sections.iter().flat_map(|section| &section.staged) {
             line(&mut out, &format!("~ waits for a boot: {staged}"));

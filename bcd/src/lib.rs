@@ -7,6 +7,7 @@
 //! | [`path`], [`tree`] | where on a host something is, and how it is changed without ever leaving half of it |
 //! | [`section`] | what each section of a spec means on a host: pure compilation into wanted items |
 //! | [`converge`] | observe, `steps(desired, observed, memory)`, and carrying the steps out |
+//! | [`drift`] | what something else changed: found, judged by the spec's rules, put right or left alone, remembered |
 //! | [`diff`] | the same steps as text for people |
 //! | [`hardware`] | what the machine is made of, real or described |
 //! | [`state`] | what the daemon keeps on disk |
@@ -19,6 +20,7 @@ pub mod cli;
 pub mod converge;
 pub mod dial;
 pub mod diff;
+pub mod drift;
 pub mod hardware;
 pub mod join;
 pub mod path;

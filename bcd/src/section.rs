@@ -11,16 +11,20 @@ use schema::{
     time::Timestamp,
 };
 
+use crate::path::HostPath;
+
 mod access;
 mod accounts;
 mod facts;
 mod host;
 mod item;
+mod shared;
 mod unit;
 
 pub use accounts::Accounts;
 pub use facts::Facts;
-pub use item::{Action, Key, Want};
+pub use item::{Action, Key, Named, Want};
+pub use shared::{Block, Shared, Style};
 
 /// The largest file that a spec may hold.
 pub const MAX_FILE_BYTES: usize = 4 * 1024 * 1024;
@@ -30,8 +34,12 @@ pub const MAX_FILE_BYTES: usize = 4 * 1024 * 1024;
 pub struct Desired {
     /// What has to be, by place.
     pub wants: BTreeMap<Key, Want>,
-    /// Places that are wanted and cannot be had: they stay as they are.
+    /// Places that are wanted and cannot be had, or may be otherwise: they stay as they are.
     pub held: BTreeSet<Key>,
+    /// What the language calls the places, held ones included.
+    pub names: BTreeMap<Key, Named>,
+    /// Units that start again, if they run, after a file changed.
+    pub restarts: BTreeMap<HostPath, BTreeSet<String>>,
     /// Why not everything can be had, for people.
     pub problems: Vec<String>,
     /// What works only after the next boot, for people.
@@ -41,7 +49,8 @@ pub struct Desired {
 }
 
 impl Desired {
-    fn want(&mut self, key: Key, want: Want) {
+    fn want(&mut self, key: Key, want: Want, name: Named) {
+        self.names.entry(key.clone()).or_insert(name);
         if self.wants.contains_key(&key) || self.held.contains(&key) {
             self.problems.push(format!("{key} is wanted twice"));
             self.wants.remove(&key);

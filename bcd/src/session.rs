@@ -23,7 +23,7 @@ use schema::{
     id::{BootId, NodeId},
     inventory::InventorySection,
     node::Condition,
-    report::SectionStatus,
+    report::{DriftEntry, SectionStatus},
     spec::Section,
     time::Timestamp,
 };
@@ -95,6 +95,8 @@ pub struct Settled {
     pub sections: BTreeMap<Section, SectionStatus>,
     /// The node's own conditions.
     pub conditions: Vec<Condition>,
+    /// What something else changed.
+    pub drift: Vec<DriftEntry>,
 }
 
 /// What happened.
@@ -180,6 +182,8 @@ pub struct Core {
     next_seq: u64,
     inventory: Inventory,
     proven: Option<(Timestamp, Instant)>,
+    /// The control plane of this session reads drift.
+    reads_drift: bool,
     phase: Phase,
 }
 
@@ -196,6 +200,7 @@ impl Core {
             progress,
             inventory: Inventory::default(),
             proven: None,
+            reads_drift: false,
             phase: Phase::Closed,
         }
     }
@@ -285,6 +290,7 @@ impl Core {
         self.progress.observed = settled.generation;
         self.progress.sections = settled.sections;
         self.progress.conditions = keep_since(settled.conditions, &before.conditions);
+        self.progress.drift = settled.drift;
         if self.progress == before {
             return Vec::new();
         }

@@ -9,16 +9,22 @@
 //! | `desired.json` | the latest verified spec, its generation and signature |
 //! | `progress.json` | journal id, report counter, applied and observed generation, how each section ended |
 //! | `memory.json` | what was there before: all that undoing needs |
+//! | `drift.json` | what was seen to be as desired, and what something else changed since |
 //! | `lock` | held by the one daemon that runs |
 
 use std::{
+    fmt,
     fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write as _},
+    io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::{
+    errno::Errno,
+    fcntl::{Flock, FlockArg},
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 mod docs;
@@ -52,6 +58,36 @@ pub struct StateDir {
     dir: PathBuf,
 }
 
+/// Whether a daemon runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "state")]
+pub enum Daemon {
+    /// One does.
+    Running {
+        /// Its process, if it says so.
+        pid: Option<u32>,
+    },
+    /// None does.
+    Stopped,
+    /// Its lock cannot be looked at.
+    Unknown,
+}
+
+impl fmt::Display for Daemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Running { pid: Some(pid) } => write!(f, "running, process {pid}"),
+            Self::Running { pid: None } => f.write_str("running"),
+            Self::Stopped => f.write_str("not running; nothing is kept as it should be until `bcd run`"),
+            Self::Unknown => f.write_str("unknown: its lock cannot be read"),
+        }
+    }
+}
+
+const LOCK: &str = "lock";
+const ASKED_TIMES: u32 = 5;
+const ASKED_PAUSE: Duration = Duration::from_millis(40);
+
 /// Held while a daemon runs.
 #[derive(Debug)]
 pub struct StateLock(#[expect(dead_code, reason = "held for its drop")] Flock<File>);
@@ -82,12 +118,12 @@ impl StateDir {
         &self.dir
     }
 
-    /// Makes sure that one daemon runs with this state.
+    /// Makes sure that one daemon runs with this state, and says in the lock which process it is.
     ///
     /// # Errors
     /// When another one does.
     pub fn lock(&self) -> Result<StateLock, StateError> {
-        let path = self.dir.join("lock");
+        let path = self.dir.join(LOCK);
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -95,7 +131,36 @@ impl StateDir {
             .mode(0o600)
             .open(&path)
             .map_err(|source| StateError::Io { path: path.clone(), doing: "open", source })?;
-        Flock::lock(file, FlockArg::LockExclusiveNonblock).map(StateLock).map_err(|_| StateError::Locked(path))
+        let mut locked = Flock::lock(file, FlockArg::LockExclusiveNonblock);
+        // Whoever asks whether a daemon runs holds the lock for a moment.
+        for _ in 0..ASKED_TIMES {
+            let Err((file, Errno::EWOULDBLOCK)) = locked else { break };
+            std::thread::sleep(ASKED_PAUSE);
+            locked = Flock::lock(file, FlockArg::LockExclusiveNonblock);
+        }
+        let Ok(lock) = locked else { return Err(StateError::Locked(path)) };
+        let written = lock.set_len(0).and_then(|()| (&*lock).write_all(std::process::id().to_string().as_bytes()));
+        written.map_err(|source| StateError::Io { path, doing: "write", source })?;
+        Ok(StateLock(lock))
+    }
+
+    /// Whether a daemon runs with this state.
+    #[must_use]
+    pub fn daemon(&self) -> Daemon {
+        let file = match File::open(self.dir.join(LOCK)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Daemon::Stopped,
+            Err(_) => return Daemon::Unknown,
+        };
+        match Flock::lock(file, FlockArg::LockSharedNonblock) {
+            Ok(_) => Daemon::Stopped,
+            Err((mut file, Errno::EWOULDBLOCK)) => {
+                let mut text = String::new();
+                let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+                Daemon::Running { pid }
+            }
+            Err(_) => Daemon::Unknown,
+        }
     }
 
     /// The bytes of a file; `None` when it is not there.
@@ -170,7 +235,9 @@ mod tests {
         let state = StateDir::open(&dir.path().join("bcd")).expect("made");
         let lock = state.lock().expect("free");
         assert!(matches!(state.lock(), Err(StateError::Locked(_))));
+        assert_eq!(state.daemon(), Daemon::Running { pid: Some(std::process::id()) });
         drop(lock);
+        assert_eq!(state.daemon(), Daemon::Stopped);
         state.lock().expect("free again");
     }
 

@@ -216,6 +216,7 @@ impl Session for Plane {
             trust_bundle: Some(self.bundle()),
             heartbeat_seconds: 15,
             gateway_id: "gw".into(),
+            capabilities: vec![schema::report::DRIFT_CAPABILITY.into()],
         };
         let (generation, spec) = self.spec.lock().expect("whole").clone();
         let signature = self.worker.sign_desired_state(self.node, Generation(generation), spec.as_bytes());

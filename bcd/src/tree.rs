@@ -18,7 +18,7 @@ use std::{
 use nix::{
     errno::Errno,
     fcntl::{AtFlags, OFlag, open, openat, readlinkat, renameat},
-    sys::stat::{Mode, SFlag, fchmod, fstatat, mkdirat},
+    sys::stat::{Mode, SFlag, fchmod, fstat, fstatat, mkdirat},
     unistd::{Gid, Uid, UnlinkatFlags, fchown, symlinkat, unlinkat},
 };
 
@@ -184,6 +184,24 @@ impl Tree {
             }
         }
         None
+    }
+
+    /// Whether everybody on the host may read a file: its own bits, and those of every directory on the way.
+    #[must_use]
+    pub fn is_public(&self, path: &HostPath) -> bool {
+        let Ok(Walk::Reached(dir)) = self.walk_to_parent(path) else { return false };
+        let own = fstatat(&dir, path.name(), AtFlags::AT_SYMLINK_NOFOLLOW);
+        let mut at = path.parent();
+        let mut open = own.is_ok_and(|stat| stat.st_mode & 0o004 != 0);
+        while let Some(dir) = at.filter(|_| open) {
+            let reached = match self.walk(&dir, dir.components()) {
+                Ok(Walk::Reached(fd)) => fstat(&fd).is_ok_and(|stat| stat.st_mode & 0o001 != 0),
+                Ok(Walk::Missing) | Err(_) => false,
+            };
+            open = reached;
+            at = dir.parent();
+        }
+        open
     }
 
     /// The names in a directory, sorted; none when it is not there or not readable.

@@ -71,7 +71,96 @@ pub struct StatusReport {
     pub sections: BTreeMap<Section, SectionStatus>,
     /// The node's own conditions.
     pub conditions: Vec<Condition>,
+    /// What something else than the daemon changed, by path. Absent when there is nothing to say, so that a control plane
+    /// that does not know the word can read the rest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drift: Vec<DriftEntry>,
 }
+
+words! {
+    /// What is done about a change that nobody asked for.
+    DriftMode {
+        /// It is put right, and reported.
+        Enforce = "enforce",
+        /// It is left alone, and reported.
+        Warn = "warn",
+        /// It is left alone, and reported so that the fleet repository can take it over.
+        Adopt = "adopt",
+    }
+}
+
+words! {
+    /// What kind of change it is.
+    DriftKind {
+        /// The content, or what is at the place at all, is another.
+        Changed = "changed",
+        /// It is gone.
+        Removed = "removed",
+        /// Owner, group or permission bits.
+        Metadata = "metadata",
+        /// A value that the kernel or systemd holds.
+        Value = "value",
+    }
+}
+
+words! {
+    /// When it happened, as far as the daemon can know. Who did it, it cannot.
+    DriftCause {
+        /// Between two looks of a daemon that was running.
+        WhileRunning = "while-running",
+        /// While no daemon ran, in the same boot.
+        WhileStopped = "while-stopped",
+        /// It was there at the first look after a boot: something set it while the machine started, or before.
+        AfterBoot = "after-boot",
+        /// The daemon has no word of its last look.
+        Unknown = "unknown",
+    }
+}
+
+/// One field of the machine that something else than the daemon changed after it had been as desired.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DriftEntry {
+    /// The field, as `explain` names it: `host.files./etc/motd.content`, `host.sysctl.vm.swappiness`.
+    pub path: String,
+    /// What is done about it.
+    pub mode: DriftMode,
+    /// What kind of change it is.
+    pub kind: DriftKind,
+    /// When it happened.
+    pub cause: DriftCause,
+    /// What was found. Absent when it is no text, is too long, or is not for everybody on that machine to read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<String>,
+    /// The digest of what was found; absent when nothing is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_digest: Option<Digest>,
+    /// Its length in bytes; absent when nothing is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_bytes: Option<u64>,
+    /// The beginning of what is desired, for people; absent when it is not for everybody to read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub desired: Option<String>,
+    /// When the field was first found changed; the beginning of a row of corrections.
+    #[schemars(with = "String")]
+    pub first_seen: Timestamp,
+    /// When a change of it was last found. Looking again at one that was left alone does not count.
+    #[schemars(with = "String")]
+    pub last_seen: Timestamp,
+    /// Whether it is as desired again, by the daemon's hand.
+    pub corrected: bool,
+    /// How many changes were found.
+    pub times: u32,
+}
+
+/// The most entries that a report has.
+pub const MAX_DRIFT: usize = 100;
+/// The longest observed value that is reported, in bytes.
+pub const MAX_DRIFT_VALUE: usize = 64 * 1024;
+/// The most that all entries of a report take, in bytes of their JSON.
+pub const MAX_DRIFT_BYTES: usize = 256 * 1024;
+/// The word by which a gateway says that its control plane reads [`StatusReport::drift`].
+pub const DRIFT_CAPABILITY: &str = "drift";
 
 /// Changed sections of a node's inventory, with the digests of all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,4 +180,17 @@ pub struct InventoryReport {
     pub digests: BTreeMap<InventorySection, Digest>,
     /// The documents that changed since the control plane last had them.
     pub sections: BTreeMap<InventorySection, serde_json::Value>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_without_drift_reads_and_writes_as_before_there_was_any() {
+        let text = r#"{"applied":3,"at":"2026-03-01T12:00:00Z","bootId":"boot_0000000000e008000000000000","conditions":[],"journalId":"jrnl_0000000000e008000000000000","nodeId":"node_0000000000e008000000000000","observed":3,"sections":{},"seq":1}"#;
+        let report: StatusReport = serde_json::from_str(text).expect("an old report");
+        assert!(report.drift.is_empty());
+        assert_eq!(crate::canonical::to_vec(&report).expect("serialises"), text.as_bytes());
+    }
 }

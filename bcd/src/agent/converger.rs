@@ -4,14 +4,16 @@ use std::{collections::BTreeMap, io, path::Path};
 
 use schema::{
     digest::Digest,
+    id::BootId,
     node::{Condition, ConditionStatus, condition::REBOOT_REQUIRED},
-    report::{SectionState, SectionStatus},
+    report::{DriftCause, SectionState, SectionStatus},
     spec::{NodeSpec, Section},
     time::Timestamp,
 };
 
 use crate::{
-    converge::{self, Host, Keep, Memory},
+    converge::{self, Books, Host, Keep, Memory},
+    drift::{Ledger, Moment},
     path::HostPath,
     process::{Live, Runner, Staged},
     session::Settled,
@@ -26,6 +28,9 @@ pub struct Converger {
     runner: Box<dyn Runner>,
     state: StateDir,
     state_dir: Option<HostPath>,
+    boot: BootId,
+    /// The host was looked at by this very daemon.
+    looked: bool,
 }
 
 /// How a pass ended.
@@ -39,6 +44,7 @@ pub struct Pass {
     pub done: Vec<String>,
 }
 
+#[derive(Debug)]
 struct KeepSection<'a> {
     state: &'a StateDir,
     memories: &'a mut Memories,
@@ -50,6 +56,10 @@ impl Keep for KeepSection<'_> {
         self.memories.insert(self.section, memory.clone());
         self.state.keep_memories(self.memories).map_err(io::Error::other)
     }
+
+    fn keep_ledger(&mut self, ledger: &Ledger) -> io::Result<()> {
+        self.state.keep_ledger(ledger).map_err(io::Error::other)
+    }
 }
 
 impl Converger {
@@ -57,7 +67,7 @@ impl Converger {
     ///
     /// # Errors
     /// When the root cannot be opened.
-    pub fn open(root: &Path, state: &StateDir) -> io::Result<Self> {
+    pub fn open(root: &Path, state: &StateDir, boot: BootId) -> io::Result<Self> {
         let tree = Tree::open(root)?;
         let runner: Box<dyn Runner> = if tree.is_live() { Box::new(Live) } else { Box::new(Staged) };
         let root = root.canonicalize()?;
@@ -65,7 +75,7 @@ impl Converger {
             let relative = inside.strip_prefix(root).ok()?;
             format!("/{}", relative.to_str()?).parse().ok()
         });
-        Ok(Self { tree, runner, state: state.clone(), state_dir })
+        Ok(Self { tree, runner, state: state.clone(), state_dir, boot, looked: false })
     }
 
     /// The host that is worked on.
@@ -77,14 +87,19 @@ impl Converger {
     /// Converges what moved since `before`; everything with `all`, which also finds drift and interrupted work.
     #[must_use]
     pub fn pass(
-        &self,
+        &mut self,
         desired: &Desired,
         before: &BTreeMap<Section, SectionStatus>,
         all: bool,
         now: Timestamp,
     ) -> Pass {
         let mut pass = Pass {
-            settled: Settled { generation: desired.generation, sections: BTreeMap::new(), conditions: Vec::new() },
+            settled: Settled {
+                generation: desired.generation,
+                sections: BTreeMap::new(),
+                conditions: Vec::new(),
+                drift: Vec::new(),
+            },
             until: None,
             done: Vec::new(),
         };
@@ -101,6 +116,10 @@ impl Converger {
                 );
             }
         };
+        let mut ledger = self.state.ledger();
+        let moment = Moment { now, cause: self.cause(&ledger) };
+        let other_boot = ledger.boot.replace(self.boot) != Some(self.boot);
+        self.looked = true;
         let mut staged = Vec::new();
         for (section, digest) in spec.section_digests() {
             let same = before.get(&section).filter(|status| status.digest == digest && !all);
@@ -108,7 +127,7 @@ impl Converger {
                 Some(status) if status.state == SectionState::Converged => {
                     converge::standing(self.host(), section, &spec, now)
                 }
-                _ => self.section(section, &spec, &mut memories, now),
+                _ => self.section(section, &spec, &mut memories, &mut ledger, moment),
             };
             pass.until = [pass.until, ended.until].into_iter().flatten().min();
             pass.done.extend(ended.done);
@@ -116,8 +135,23 @@ impl Converger {
             let status = SectionStatus { digest, state: ended.state, reason: ended.reason };
             pass.settled.sections.insert(section, status);
         }
+        if other_boot && let Err(error) = self.state.keep_ledger(&ledger) {
+            tracing::warn!("{error}");
+        }
         pass.settled.conditions.extend(self.reboot_required(&staged, now));
+        pass.settled.conditions.extend(ledger.conditions(now));
+        pass.settled.drift = ledger.report();
         pass
+    }
+
+    /// What a change that is found now is put down to.
+    fn cause(&self, ledger: &Ledger) -> DriftCause {
+        match ledger.boot {
+            _ if self.looked => DriftCause::WhileRunning,
+            Some(boot) if boot == self.boot => DriftCause::WhileStopped,
+            Some(_) => DriftCause::AfterBoot,
+            None => DriftCause::Unknown,
+        }
     }
 
     /// What is staged needs a boot. Where no kernel can be seen, nobody can say what the next one will have.
@@ -134,10 +168,18 @@ impl Converger {
         })
     }
 
-    fn section(&self, section: Section, spec: &NodeSpec, memories: &mut Memories, now: Timestamp) -> converge::Ended {
+    fn section(
+        &self,
+        section: Section,
+        spec: &NodeSpec,
+        memories: &mut Memories,
+        ledger: &mut Ledger,
+        moment: Moment,
+    ) -> converge::Ended {
         let mut memory = memories.get(&section).cloned().unwrap_or_default();
         let mut keep = KeepSection { state: &self.state, memories, section };
-        converge::converge(self.host(), section, spec, &mut memory, &mut keep, now)
+        let mut books = Books { memory: &mut memory, ledger, keep: &mut keep };
+        converge::converge(self.host(), section, spec, &mut books, moment)
     }
 
     /// What the kept memories are, for `bcd diff`.
@@ -191,7 +233,7 @@ mod tests {
     fn world() -> World {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let state = StateDir::open(&dir.path().join("var/lib/bcd")).expect("made");
-        let converger = Converger::open(dir.path(), &state).expect("opens");
+        let converger = Converger::open(dir.path(), &state, BootId::generate()).expect("opens");
         World { dir, converger }
     }
 
@@ -199,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_pass_converges_and_says_what_waits_for_a_boot() {
-        let world = world();
+        let mut world = world();
         let first = world.converger.pass(&desired(1, MOTD), &BTreeMap::new(), true, now());
         assert_eq!(first.settled.conditions[0].status, ConditionStatus::Unknown, "no kernel can be seen");
         std::fs::create_dir_all(world.dir.path().join("proc")).expect("made");
@@ -213,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_section_that_did_not_move_is_not_touched_but_drift_is_found() {
-        let world = world();
+        let mut world = world();
         let first = world.converger.pass(&desired(1, MOTD), &BTreeMap::new(), true, now());
         let motd = world.dir.path().join("etc/motd");
         std::fs::write(&motd, "drift").expect("written");
@@ -222,13 +264,42 @@ mod tests {
         assert_eq!(second.settled.conditions.len(), 1, "what is staged is still said");
         assert_eq!(std::fs::read_to_string(&motd).expect("there"), "drift");
         let third = world.converger.pass(&desired(2, &moved), &second.settled.sections, true, now());
-        assert_eq!(third.done, ["wrote /etc/motd"]);
+        assert_eq!(third.done[1..], ["wrote /etc/motd"]);
+        assert_eq!(third.settled.drift[0].cause, DriftCause::WhileRunning);
         assert_eq!(std::fs::read_to_string(&motd).expect("there"), "hi");
     }
 
     #[test]
+    fn a_change_is_put_down_to_what_can_be_known() {
+        let mut world = world();
+        let motd = world.dir.path().join("etc/motd");
+        let pass = |world: &mut World| world.converger.pass(&desired(1, MOTD), &BTreeMap::new(), true, now());
+        pass(&mut world);
+        let state = StateDir::open(&world.dir.path().join("var/lib/bcd")).expect("there");
+        let boot = world.converger.boot;
+        for (boot, cause) in [(boot, DriftCause::WhileStopped), (BootId::generate(), DriftCause::AfterBoot)] {
+            world.converger = Converger::open(world.dir.path(), &state, boot).expect("opens");
+            std::fs::write(&motd, cause.as_str()).expect("written");
+            assert_eq!(pass(&mut world).settled.drift[0].cause, cause);
+        }
+        // What was found is told by the next daemon, too, and with its own age.
+        world.converger = Converger::open(world.dir.path(), &state, boot).expect("opens");
+        let drift = pass(&mut world).settled.drift;
+        assert_eq!((drift.len(), drift[0].times, drift[0].first_seen), (1, 2, now()));
+    }
+
+    #[test]
+    fn a_ledger_that_cannot_be_read_begins_anew() {
+        let mut world = world();
+        world.converger.pass(&desired(1, MOTD), &BTreeMap::new(), true, now());
+        std::fs::write(world.dir.path().join("var/lib/bcd/drift.json"), "{").expect("written");
+        let pass = world.converger.pass(&desired(1, MOTD), &BTreeMap::new(), true, now());
+        assert!(pass.settled.sections.values().all(|status| status.state == SectionState::Converged));
+    }
+
+    #[test]
     fn a_spec_of_a_later_version_fails_every_section() {
-        let world = world();
+        let mut world = world();
         let later = MOTD.replace("{\"host\"", "{\"devices\":{},\"host\"");
         let pass = world.converger.pass(&desired(1, &later), &BTreeMap::new(), true, now());
         assert_eq!(pass.settled.sections.len(), Section::ALL.len());
@@ -240,7 +311,7 @@ mod tests {
 
     #[test]
     fn the_daemons_own_state_is_not_a_place_for_files() {
-        let world = world();
+        let mut world = world();
         let evil = MOTD.replace("/etc/motd", "/var/lib/bcd/memory.json");
         let pass = world.converger.pass(&desired(1, &evil), &BTreeMap::new(), true, now());
         assert_eq!(pass.settled.sections[&Section::Host].state, SectionState::Failed);

@@ -1,4 +1,4 @@
-//! Exit codes, by name.
+//! Exit codes, by name. A number that `better-compute` has too means the same there.
 
 use std::process::ExitCode;
 
@@ -10,10 +10,12 @@ Exit codes:
   0  done
   1  failed
   2  the command line makes no sense
-  3  the control plane refused, or is not the pinned one
-  4  the control plane cannot be reached
-  5  this machine has no identity, or one already
-  6  something would change (`bcd diff --exit-code`)";
+  4  the control plane refused, or is not the pinned one
+  5  the control plane cannot be reached
+  6  this machine has no identity, or one already
+  (bcd diff --exit-code: 0 nothing to do, 2 changes, 1 error)
+
+They mean what those of better-compute mean.";
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,13 +26,13 @@ pub enum Exit {
     /// Failed.
     Failure = 1,
     /// The control plane refused, or is not the pinned one.
-    Refused = 3,
+    Refused = 4,
     /// The control plane cannot be reached.
-    Unreachable = 4,
+    Unreachable = 5,
     /// This machine has no identity, or one already.
-    Identity = 5,
-    /// Something would change.
-    Changes = 6,
+    Identity = 6,
+    /// Something would change; asked for with `--exit-code` only.
+    Changes = 2,
 }
 
 impl From<Exit> for ExitCode {

@@ -7,7 +7,7 @@ use pki::statement::JoinIdentity;
 use schema::generation::Generation;
 use serde::Serialize;
 
-use crate::state::{Identity, Progress};
+use crate::state::{Daemon, Identity, Progress};
 
 /// Prints a text.
 pub(super) fn out(text: &str) {
@@ -49,6 +49,7 @@ pub(super) struct Status {
     pub(super) identity: JoinIdentity,
     pub(super) endpoints: Vec<String>,
     pub(super) described: bool,
+    pub(super) daemon: Daemon,
     pub(super) desired: Option<Generation>,
     pub(super) progress: Option<Progress>,
 }
@@ -64,6 +65,7 @@ impl Status {
         if self.described {
             row("hardware", "described by a file");
         }
+        row("daemon", &self.daemon.to_string());
         let Some(progress) = &self.progress else { return text };
         let desired = self.desired.unwrap_or_default();
         row("generation", &format!("desired {desired}, applied {}, observed {}", progress.applied, progress.observed));
@@ -73,6 +75,10 @@ impl Status {
         }
         for condition in &progress.conditions {
             row(&condition.kind, &format!("{} since {}", condition.message, condition.since));
+        }
+        for entry in &progress.drift {
+            let done = if entry.corrected { "put right" } else { "left alone" };
+            row("drift", &format!("{} ({}), {done}, {}x since {}", entry.path, entry.kind, entry.times, entry.first_seen));
         }
         text
     }

@@ -17,6 +17,8 @@ pub struct Outcome {
     pub problems: Vec<String>,
     /// What was changed, for the log.
     pub done: Vec<String>,
+    /// Places that are now as desired.
+    pub made: BTreeSet<Key>,
 }
 
 /// Carries out the steps in order.
@@ -26,17 +28,21 @@ pub fn carry_out(host: Host<'_>, steps: &[Step], memory: &mut Memory, keep: &mut
     let mut ran: Vec<Action> = Vec::new();
     for step in steps {
         match step {
-            Step::Remember { items, dirs, owed } => {
+            Step::Remember { items, dirs, owed, restarts } => {
                 memory.items.extend(items.iter().cloned());
                 memory.dirs.extend(dirs.iter().cloned());
                 memory.owed.extend(owed.iter().cloned());
+                memory.restarts.extend(restarts.iter().cloned());
+                memory.restarts.retain(|_, units| !units.is_empty());
                 if let Err(error) = keep.keep(memory) {
                     outcome.problems.push(format!("nothing was changed, for the memory cannot be kept: {error}"));
                     return outcome;
                 }
             }
             Step::Forget { items, dirs } => {
-                memory.items.retain(|key, _| failed.contains(key) || !items.contains(key));
+                let gone = |key: &Key| items.contains(key) && !failed.contains(key);
+                memory.items.retain(|key, _| !gone(key));
+                memory.restarts.retain(|path, _| !gone(&Key::Path(path.clone())));
                 memory.dirs.retain(|dir| !dirs.contains(dir));
                 finish(memory, keep, &mut ran, &mut outcome);
             }
@@ -48,7 +54,10 @@ pub fn carry_out(host: Host<'_>, steps: &[Step], memory: &mut Memory, keep: &mut
                 Err(problem) => outcome.problems.push(format!("{action}: {problem}")),
             },
             _ => match one(host, step) {
-                Ok(text) => outcome.done.extend(text),
+                Ok(text) => {
+                    outcome.made.extend(key_of(step));
+                    outcome.done.extend(text);
+                }
                 Err(problem) => {
                     failed.extend(key_of(step));
                     outcome.problems.push(problem);
@@ -74,6 +83,7 @@ fn key_of(step: &Step) -> Option<Key> {
     match step {
         Step::Put(path, _) => Some(Key::Path(path.clone())),
         Step::SetValue(path, _) => Some(Key::Value(path.clone())),
+        Step::Load(name) => Some(Key::Module(name.clone())),
         Step::Activate(unit, _) => Some(Key::Active(unit.clone())),
         _ => None,
     }

@@ -8,6 +8,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
+    drift::Ledger,
     path::HostPath,
     section::{Action, Key},
     tree::{Entry, FileState},
@@ -53,15 +54,24 @@ pub struct Memory {
     pub dirs: BTreeSet<HostPath>,
     /// Programs that have to be run because something changed.
     pub owed: BTreeSet<Action>,
+    /// Units that start again, if they run, after a managed file changed or went.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub restarts: BTreeMap<HostPath, BTreeSet<String>>,
 }
 
 /// Where the memory is kept.
-pub trait Keep {
+pub trait Keep: std::fmt::Debug {
     /// Makes the memory outlast a power cut.
     ///
     /// # Errors
     /// When it could not be written: nothing may be changed then.
     fn keep(&mut self, memory: &Memory) -> io::Result<()>;
+
+    /// Makes the ledger of drift outlast a power cut.
+    ///
+    /// # Errors
+    /// When it could not be written: nothing may be put right then.
+    fn keep_ledger(&mut self, ledger: &Ledger) -> io::Result<()>;
 }
 
 mod pairs {
@@ -116,6 +126,7 @@ mod tests {
         memory.items.insert(Key::Active("a.service".into()), Origin::Active(false));
         memory.dirs.insert(HostPath::known("/etc/dir"));
         memory.owed.insert(Action::Restart("a.service".into()));
+        memory.restarts.insert(HostPath::known("/etc/x"), BTreeSet::from(["a.service".into()]));
         let text = serde_json::to_string(&memory).expect("serialises");
         assert_eq!(serde_json::from_str::<Memory>(&text).expect("parses"), memory);
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Host, Memory};
 use crate::{
     path::HostPath,
-    section::{Desired, Key},
+    section::{Desired, Key, Want},
     tree::Entry,
 };
 
@@ -31,6 +31,8 @@ pub struct Observed {
     pub seen: BTreeMap<Key, Seen>,
     /// Places beside which an interrupted write left something.
     pub strays: BTreeSet<HostPath>,
+    /// Places that hold something else than is wanted, and that not everybody on the host may read.
+    pub private: BTreeSet<Key>,
     /// Directories that are missing on the way to wanted places.
     pub missing_dirs: BTreeMap<HostPath, Vec<HostPath>>,
 }
@@ -47,9 +49,25 @@ pub fn observe(host: Host<'_>, desired: &Desired, memory: &Memory) -> Observed {
             Key::Module(name) => Seen::Loaded(module_is_loaded(host, name)),
             Key::Active(name) => Seen::Active(host.runner.is_active(name)),
         };
+        if is_private(host, key, desired.wants.get(key), &seen) {
+            observed.private.insert(key.clone());
+        }
         observed.seen.insert(key.clone(), seen);
     }
     observed
+}
+
+/// Asked only of what differs: what is as wanted is told to nobody.
+fn is_private(host: Host<'_>, key: &Key, want: Option<&Want>, seen: &Seen) -> bool {
+    match (key, want, seen) {
+        (Key::Path(path), Some(Want::File(want)), Seen::Entry(Entry::File(seen))) => {
+            want.content != seen.content && !host.tree.is_public(path)
+        }
+        (Key::Value(path), Some(Want::Value(want)), Seen::Value(Some(seen))) => {
+            normal(want) != *seen && !host.tree.is_public(path)
+        }
+        _ => false,
+    }
 }
 
 fn path_seen(host: Host<'_>, path: &HostPath, observed: &mut Observed) -> Seen {
@@ -77,6 +95,6 @@ fn module_is_loaded(host: Host<'_>, name: &str) -> bool {
 }
 
 /// The kernel separates the fields of a value by tabs; people by spaces.
-pub(super) fn normal(value: &str) -> String {
+pub(crate) fn normal(value: &str) -> String {
     value.split_whitespace().collect::<Vec<_>>().join(" ")
 }

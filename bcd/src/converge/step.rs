@@ -3,7 +3,7 @@
 //! The order: remember, undo what is no longer wanted, make what is wanted, run what is owed, forget what was undone.
 //! No step depends on how far an earlier run came; a host that is as wanted gives no steps.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Memory, Observed, Origin, Seen, observe::normal};
 use crate::{
@@ -23,6 +23,8 @@ pub enum Step {
         dirs: Vec<HostPath>,
         /// Programs that will have to run.
         owed: Vec<Action>,
+        /// Units that start again after a file changed; none any more when the list is empty.
+        restarts: Vec<(HostPath, BTreeSet<String>)>,
     },
     /// Remove what an interrupted write left beside a place.
     Sweep(HostPath),
@@ -67,14 +69,11 @@ pub fn steps(desired: &Desired, observed: &Observed, memory: &Memory) -> Planned
     planner.assemble(undo, make)
 }
 
-fn owed_after(step: &Step) -> Vec<Action> {
-    match step {
-        Step::Put(path, Entry::File(_)) => Action::after(path),
-        Step::Put(path, _) => {
-            Action::after(path).into_iter().filter(|action| !matches!(action, Action::Restart(_))).collect()
-        }
-        _ => Vec::new(),
-    }
+fn owed_after(step: &Step, restarts: &BTreeMap<HostPath, BTreeSet<String>>) -> Vec<Action> {
+    let Step::Put(path, entry) = step else { return Vec::new() };
+    let own = |action: &Action| matches!(entry, Entry::File(_)) || !matches!(action, Action::Restart(_));
+    let named = restarts.get(path).into_iter().flatten().cloned().map(Action::Restart);
+    Action::after(path).into_iter().filter(own).chain(named).collect()
 }
 
 struct Planner<'a> {
@@ -194,14 +193,17 @@ impl Planner<'_> {
     }
 
     fn assemble(self, undo: Undo, make: Make) -> Planned {
-        let mut owed: BTreeSet<Action> = undo.steps.iter().chain(&make.early).flat_map(owed_after).collect();
+        let (undone, made) = (undo.steps.iter(), make.early.iter());
+        let mut owed: BTreeSet<Action> = undone.flat_map(|step| owed_after(step, &self.memory.restarts)).collect();
+        owed.extend(made.flat_map(|step| owed_after(step, &self.desired.restarts)));
         owed.extend(self.memory.owed.iter().cloned());
 
         let mut steps = Vec::new();
         let new_owed: Vec<_> = owed.difference(&self.memory.owed).cloned().collect();
         let new_dirs: Vec<_> = make.dirs.difference(&self.memory.dirs).cloned().collect();
-        if !(make.remember.is_empty() && new_dirs.is_empty() && new_owed.is_empty()) {
-            steps.push(Step::Remember { items: make.remember, dirs: new_dirs, owed: new_owed });
+        let restarts = self.restarts();
+        if !(make.remember.is_empty() && new_dirs.is_empty() && new_owed.is_empty() && restarts.is_empty()) {
+            steps.push(Step::Remember { items: make.remember, dirs: new_dirs, owed: new_owed, restarts });
         }
         steps.extend(self.observed.strays.iter().cloned().map(Step::Sweep));
         steps.extend(undo.steps);
@@ -215,6 +217,19 @@ impl Planner<'_> {
             steps.push(Step::Forget { items: undo.forget, dirs: gone });
         }
         Planned { steps, problems: self.problems }
+    }
+
+    /// What has to be remembered of the units that files restart. What leaves the spec is needed until it is undone.
+    fn restarts(&self) -> Vec<(HostPath, BTreeSet<String>)> {
+        let (desired, memory) = (&self.desired.restarts, &self.memory.restarts);
+        let is_wanted = |path: &HostPath| {
+            let key = Key::Path(path.clone());
+            self.desired.wants.contains_key(&key) || self.desired.held.contains(&key)
+        };
+        let gone = memory.keys().filter(|path| is_wanted(path) && !desired.contains_key(*path));
+        let gone = gone.map(|path| (path.clone(), BTreeSet::new()));
+        let other = desired.iter().filter(|(path, units)| memory.get(*path) != Some(*units));
+        gone.chain(other.map(|(path, units)| (path.clone(), units.clone()))).collect()
     }
 
     fn is_needed(&self, dir: &HostPath) -> bool {

@@ -1,23 +1,56 @@
 //! Facts about convergence, on real files in a temporary root, with power cuts at every step.
 
-use std::{collections::BTreeMap, fs, io, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{collections::BTreeMap, fs, io, os::unix::fs::PermissionsExt as _, path::Path, sync::Mutex};
 
 use proptest::prelude::*;
-use schema::spec::{HostFile, KernelModule, PackagePin, Unit};
+use schema::{
+    report::DriftCause,
+    spec::{HostFile, KernelModule, PackagePin, Unit},
+};
 
 use super::*;
-use crate::process::Staged;
 
 /// A host in a temporary directory, with a memory that survives a power cut as far as it was kept.
-struct World {
-    dir: tempfile::TempDir,
+pub(crate) struct World {
+    pub(crate) dir: tempfile::TempDir,
     tree: Tree,
     kept: Memory,
+    machine: Machine,
+    pub(crate) ledger: Ledger,
+    pub(crate) now: Timestamp,
+    pub(crate) done: Vec<String>,
+    /// How often something was kept.
+    pub(crate) writes: usize,
 }
 
+/// Programs that are only written down.
+#[derive(Debug, Default)]
+struct Machine {
+    systemd: bool,
+    ran: Mutex<Vec<String>>,
+}
+
+impl Runner for Machine {
+    fn is_systemd(&self) -> bool {
+        self.systemd
+    }
+
+    fn is_active(&self, unit: &str) -> Option<bool> {
+        self.systemd.then(|| unit != "idle.service")
+    }
+
+    fn run(&self, program: &str, args: &[&str]) -> Result<(), String> {
+        self.ran.lock().expect("whole").push(format!("{program} {}", args.join(" ")));
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
 struct Disk<'a> {
     tree: &'a Tree,
     kept: &'a mut Memory,
+    ledger: &'a mut Ledger,
+    writes: &'a mut usize,
 }
 
 impl Keep for Disk<'_> {
@@ -25,14 +58,23 @@ impl Keep for Disk<'_> {
         let cut = || self.tree.fault.point();
         cut()?;
         *self.kept = memory.clone();
+        *self.writes += 1;
+        cut()
+    }
+
+    fn keep_ledger(&mut self, ledger: &Ledger) -> io::Result<()> {
+        let cut = || self.tree.fault.point();
+        cut()?;
+        *self.ledger = ledger.clone();
+        *self.writes += 1;
         cut()
     }
 }
 
-type Picture = BTreeMap<String, (String, u32, Vec<u8>)>;
+pub(crate) type Picture = BTreeMap<String, (String, u32, Vec<u8>)>;
 
 impl World {
-    fn new(initial: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(initial: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         for (path, content) in initial {
             let at = dir.path().join(&path[1..]);
@@ -41,26 +83,33 @@ impl World {
             fs::set_permissions(&at, fs::Permissions::from_mode(0o600)).expect("set");
         }
         let tree = Tree::open(dir.path()).expect("opens");
-        Self { dir, tree, kept: Memory::default() }
+        let (kept, ledger) = (Memory::default(), Ledger::default());
+        Self { dir, tree, kept, ledger, machine: Machine::default(), now: now(), done: Vec::new(), writes: 0 }
     }
 
-    fn converge(&mut self, section: Section, spec: &NodeSpec) -> Ended {
-        let host = Host { tree: &self.tree, runner: &Staged, state_dir: None };
-        let mut memory = self.kept.clone();
-        let mut disk = Disk { tree: &self.tree, kept: &mut self.kept };
-        converge(host, section, spec, &mut memory, &mut disk, now())
+    pub(crate) fn converge(&mut self, section: Section, spec: &NodeSpec) -> Ended {
+        let host = Host { tree: &self.tree, runner: &self.machine, state_dir: None };
+        let (mut memory, mut ledger) = (self.kept.clone(), self.ledger.clone());
+        let mut disk =
+            Disk { tree: &self.tree, kept: &mut self.kept, ledger: &mut self.ledger, writes: &mut self.writes };
+        let mut books = Books { memory: &mut memory, ledger: &mut ledger, keep: &mut disk };
+        let moment = Moment { now: self.now, cause: DriftCause::WhileRunning };
+        let ended = converge(host, section, spec, &mut books, moment);
+        self.done.clone_from(&ended.done);
+        ended
     }
 
-    fn host(&mut self, spec: &NodeSpec) -> Ended {
+    pub(crate) fn host(&mut self, spec: &NodeSpec) -> Ended {
         self.converge(Section::Host, spec)
     }
 
-    fn steps(&self, spec: &NodeSpec) -> Planned {
-        plan(Host { tree: &self.tree, runner: &Staged, state_dir: None }, Section::Host, spec, &self.kept, now())
+    pub(crate) fn steps(&self, spec: &NodeSpec) -> Planned {
+        let host = Host { tree: &self.tree, runner: &self.machine, state_dir: None };
+        plan(host, Section::Host, spec, &self.kept, &self.ledger, self.now).0
     }
 
     /// The power goes off at the `n`-th point and comes back. Whether it went off at all.
-    fn interrupted(&mut self, spec: &NodeSpec, n: u32) -> bool {
+    pub(crate) fn interrupted(&mut self, spec: &NodeSpec, n: u32) -> bool {
         self.tree.fault.cut_at(n);
         self.host(spec);
         let tripped = self.tree.fault.tripped();
@@ -68,13 +117,17 @@ impl World {
         tripped
     }
 
-    fn picture(&self) -> Picture {
+    fn ran(&self) -> Vec<String> {
+        std::mem::take(&mut *self.machine.ran.lock().expect("whole"))
+    }
+
+    pub(crate) fn picture(&self) -> Picture {
         let mut picture = Picture::new();
         walk(self.dir.path(), self.dir.path(), &mut picture);
         picture
     }
 
-    fn text(&self, path: &str) -> Option<String> {
+    pub(crate) fn text(&self, path: &str) -> Option<String> {
         fs::read_to_string(self.dir.path().join(&path[1..])).ok()
     }
 }
@@ -97,11 +150,11 @@ fn walk(root: &Path, at: &Path, picture: &mut Picture) {
     }
 }
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     "2026-03-01T12:00:00Z".parse().expect("a time")
 }
 
-fn file(path: &str, content: &str, mode: &str) -> HostFile {
+pub(crate) fn file(path: &str, content: &str, mode: &str) -> HostFile {
     HostFile {
         path: path.into(),
         content: content.into(),
@@ -112,14 +165,14 @@ fn file(path: &str, content: &str, mode: &str) -> HostFile {
     }
 }
 
-fn files(files: Vec<HostFile>) -> NodeSpec {
+pub(crate) fn files(files: Vec<HostFile>) -> NodeSpec {
     let mut spec = NodeSpec::default();
     spec.host.files = files;
     spec
 }
 
 /// One of everything.
-fn rich() -> NodeSpec {
+pub(crate) fn rich() -> NodeSpec {
     let mut spec = files(vec![file("/etc/motd", "hello\n", "0644"), file("/opt/a/b/run", "#!/bin/sh\n", "0755")]);
     spec.host.sysctl.insert("vm.swappiness".into(), "1".into());
     spec.host.sysctl.insert("net.core.rmem_max".into(), "1".into());
@@ -145,7 +198,7 @@ const INITIAL: [(&str, &str); 3] = [
     ("/etc/modprobe.d/60-better-compute.conf", "old\n"),
 ];
 
-fn ends_well(ended: &Ended) {
+pub(crate) fn ends_well(ended: &Ended) {
     assert_eq!((ended.state, ended.reason.as_str()), (SectionState::Converged, ""));
 }
 
@@ -251,6 +304,74 @@ fn drift_is_put_right_and_the_first_origin_stays() {
     assert_eq!(world.text("/etc/motd").as_deref(), Some("before\n"));
 }
 
+/// A file whose change restarts units.
+fn read_by(content: &str, units: &[&str]) -> HostFile {
+    HostFile { restart: units.iter().map(|unit| (*unit).to_owned()).collect(), ..file("/etc/c.conf", content, "0644") }
+}
+
+const RESTART: &str = "systemctl restart -- chrony.service";
+
+#[test]
+fn a_unit_restarts_once_when_files_that_it_reads_change() {
+    let mut world = World::new(&[("/etc/c.conf", "before\n")]);
+    world.machine.systemd = true;
+    let also = HostFile { path: "/etc/d.conf".into(), ..read_by("x", &["chrony.service", "idle.service"]) };
+    let spec = files(vec![read_by("one", &["chrony.service"]), also]);
+    ends_well(&world.host(&spec));
+    assert_eq!(world.ran(), [RESTART], "once, and only what runs");
+    ends_well(&world.host(&spec));
+    assert!(world.ran().is_empty());
+
+    // Other readers are no change; drift is one.
+    ends_well(&world.host(&files(vec![read_by("one", &["chrony.service"])])));
+    assert!(world.ran() == [RESTART], "the other file went");
+    ends_well(&world.host(&files(vec![read_by("one", &["chrony.service", "other.service"])])));
+    assert!(world.ran().is_empty());
+    fs::write(world.dir.path().join("etc/c.conf"), "mine").expect("written");
+    ends_well(&world.host(&files(vec![read_by("one", &["chrony.service"])])));
+    assert_eq!(world.ran(), [RESTART]);
+
+    // What was there before comes back, and is read.
+    ends_well(&world.host(&NodeSpec::default()));
+    assert_eq!(world.ran(), [RESTART]);
+    assert_eq!((world.text("/etc/c.conf").as_deref(), &world.kept), (Some("before\n"), &Memory::default()));
+}
+
+#[test]
+fn a_restart_that_is_owed_outlasts_a_power_cut() {
+    for undone in [false, true] {
+        for n in 1.. {
+            let mut world = World::new(&[("/etc/c.conf", "before\n")]);
+            world.machine.systemd = true;
+            let spec = files(vec![read_by("one", &["chrony.service"])]);
+            let next = if undone { NodeSpec::default() } else { spec.clone() };
+            if undone {
+                ends_well(&world.host(&spec));
+                world.ran();
+            }
+            let cut = world.interrupted(&next, n);
+            let changed = world.text("/etc/c.conf").as_deref() == Some(if undone { "before\n" } else { "one" });
+            let ran = world.ran().len();
+            ends_well(&world.host(&next));
+            assert!(ran + world.ran().len() >= 1, "cut at {n}, changed: {changed}");
+            if !cut {
+                assert!(n > 6, "{n} points only");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_unit_is_never_restarted() {
+    let mut world = World::new(&[]);
+    world.machine.systemd = true;
+    let ended = world.host(&files(vec![read_by("one", &["--now", "a/b.service"])]));
+    assert_eq!(ended.state, SectionState::Failed);
+    assert!(world.ran().is_empty());
+    assert_eq!(world.text("/etc/c.conf").as_deref(), Some("one"), "the file is as wanted all the same");
+}
+
 #[test]
 fn one_bad_item_fails_the_section_and_the_rest_goes_on() {
     let mut world = World::new(&[]);
@@ -322,11 +443,8 @@ fn a_break_glass_key_ends_by_itself() {
     let path = "/etc/ssh/better-compute/authorized_keys.d/root";
     assert!(world.text(path).is_some());
 
-    let host = Host { tree: &world.tree, runner: &Staged, state_dir: None };
-    let mut memory = world.kept.clone();
-    let mut disk = Disk { tree: &world.tree, kept: &mut world.kept };
-    let later = "2026-03-01T13:00:00Z".parse().expect("a time");
-    ends_well(&converge(host, Section::Access, &spec, &mut memory, &mut disk, later));
+    world.now = "2026-03-01T13:00:00Z".parse().expect("a time");
+    ends_well(&world.converge(Section::Access, &spec));
     assert!(world.picture().is_empty());
 }
 

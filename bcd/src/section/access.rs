@@ -12,7 +12,7 @@ use schema::{
     time::Timestamp,
 };
 
-use super::{Desired, Facts, Key, host::managed};
+use super::{Desired, Facts, Key, Named, host::managed};
 use crate::path::HostPath;
 
 /// The SSH server's drop-in. The server keeps the first value that it reads, so this one comes first.
@@ -51,7 +51,8 @@ pub(super) fn compile(access: &AccessSection, facts: &Facts, now: Timestamp) -> 
     }
     for (account, lines) in &files {
         let path = HostPath::known(&format!("{KEYS}/{account}"));
-        desired.want(Key::Path(path), managed(format!("{HEADER}{lines}"), facts));
+        let name = Named::File(format!("access.{path}"));
+        desired.want(Key::Path(path), managed(format!("{HEADER}{lines}"), facts), name);
     }
     if !files.is_empty() {
         if facts.sshd.ignores_drop_ins {
@@ -59,7 +60,8 @@ pub(super) fn compile(access: &AccessSection, facts: &Facts, now: Timestamp) -> 
         }
         let own = facts.sshd.authorized_keys_file.as_deref().filter(|own| *own != "none").unwrap_or(USUAL);
         let content = format!("{HEADER}AuthorizedKeysFile {own} {KEYS}/%u\n");
-        desired.want(Key::Path(HostPath::known(DROP_IN)), managed(content, facts));
+        let name = Named::File(format!("access.{DROP_IN}"));
+        desired.want(Key::Path(HostPath::known(DROP_IN)), managed(content, facts), name);
     }
     desired
 }

@@ -3,11 +3,11 @@
 //! Settings of one kind share one managed file, named `60-better-compute` in the directory where the host looks for its
 //! kind; what the kernel takes at once is set at once, too, and the rest is staged for a boot.
 
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
 
 use schema::spec::{HostFile, HostSection, Hugepages, KernelModule, Unit};
 
-use super::{Desired, Facts, Key, MAX_FILE_BYTES, Want, facts::hugepages_path, unit};
+use super::{Desired, Facts, Key, MAX_FILE_BYTES, Named, Shared, Style, Want, facts::hugepages_path, unit};
 use crate::{path::HostPath, tree::FileState};
 
 const SYSCTL: &str = "/etc/sysctl.d/60-better-compute.conf";
@@ -41,9 +41,13 @@ pub(super) fn managed(content: String, facts: &Facts) -> Want {
     Want::File(FileState { content: content.into_bytes(), mode: 0o644, uid, gid })
 }
 
-fn want_lines(path: &str, lines: &str, facts: &Facts, desired: &mut Desired) {
-    if !lines.is_empty() {
-        desired.want(Key::Path(HostPath::known(path)), managed(format!("{HEADER}{lines}"), facts));
+fn shared(group: &str, style: Style) -> Shared {
+    Shared { group: format!("host.{group}"), style, header: HEADER, blocks: Vec::new() }
+}
+
+fn want_shared(path: &str, shared: Shared, facts: &Facts, desired: &mut Desired) {
+    if !shared.blocks.is_empty() {
+        desired.want(Key::Path(HostPath::known(path)), managed(shared.content(), facts), Named::Shared(shared));
     }
 }
 
@@ -52,7 +56,7 @@ fn is_line(text: &str) -> bool {
 }
 
 fn sysctl(host: &HostSection, facts: &Facts, desired: &mut Desired) {
-    let mut lines = String::new();
+    let mut lines = shared("sysctl", Style::Sysctl);
     for (name, value) in &host.sysctl {
         let Some(path) = sysctl_path(name) else {
             desired.problems.push(format!("sysctl {name:?} is not a kernel parameter's name"));
@@ -62,15 +66,16 @@ fn sysctl(host: &HostSection, facts: &Facts, desired: &mut Desired) {
             desired.hold(Key::Value(path), format!("sysctl {name}: the value is not one line"));
             continue;
         }
-        writeln!(lines, "{name} = {}", value.trim()).expect("a string takes text");
-        desired.want(Key::Value(path), Want::Value(value.trim().to_owned()));
+        let at = format!("host.sysctl.{name}");
+        lines.add(at.as_str(), format!("{name} = {}\n", value.trim()));
+        desired.want(Key::Value(path), Want::Value(value.trim().to_owned()), Named::Field(at));
     }
     for pages in host.hugepages.iter().filter(|pages| pages.size_kib == 2048) {
         if !host.sysctl.contains_key("vm.nr_hugepages") {
-            writeln!(lines, "vm.nr_hugepages = {}", pages.count).expect("a string takes text");
+            lines.add(hugepages_name(pages.size_kib), format!("vm.nr_hugepages = {}\n", pages.count));
         }
     }
-    want_lines(SYSCTL, &lines, facts, desired);
+    want_shared(SYSCTL, lines, facts, desired);
 }
 
 /// The file that shows a parameter. As sysctl has it: the separator that comes first separates, the other one stands
@@ -100,7 +105,7 @@ fn sysctl_path(name: &str) -> Option<HostPath> {
 }
 
 fn modules(modules: &[KernelModule], facts: &Facts, desired: &mut Desired) {
-    let (mut load, mut probe) = (String::new(), String::new());
+    let (mut load, mut probe) = (shared("modules", Style::Load), shared("modules", Style::Probe));
     for module in modules {
         let name = &module.name;
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
@@ -114,22 +119,23 @@ fn modules(modules: &[KernelModule], facts: &Facts, desired: &mut Desired) {
         }
         let loaded = facts.modules.get(name).copied();
         if module.blacklist {
-            writeln!(probe, "blacklist {name}").expect("a string takes text");
+            probe.add(format!("host.modules.{name}"), format!("blacklist {name}\n"));
             if loaded == Some(true) {
                 desired.staged.push(format!("module {name} is still loaded"));
             }
             continue;
         }
-        writeln!(load, "{name}").expect("a string takes text");
+        let at = format!("host.modules.{name}");
+        load.add(at.as_str(), format!("{name}\n"));
         if !module.options.is_empty() {
-            writeln!(probe, "options {name} {}", module.options).expect("a string takes text");
+            probe.add(format!("{at}.options"), format!("options {name} {}\n", module.options));
         }
         if facts.live && loaded.is_some() {
-            desired.want(Key::Module(name.clone()), Want::Loaded);
+            desired.want(Key::Module(name.clone()), Want::Loaded, Named::Field(at));
         }
     }
-    want_lines(MODULES_LOAD, &load, facts, desired);
-    want_lines(MODPROBE, &probe, facts, desired);
+    want_shared(MODULES_LOAD, load, facts, desired);
+    want_shared(MODPROBE, probe, facts, desired);
 }
 
 fn kernel_args(host: &HostSection, facts: &Facts, desired: &mut Desired) {
@@ -153,8 +159,16 @@ fn kernel_args(host: &HostSection, facts: &Facts, desired: &mut Desired) {
         desired.staged.push(format!("kernel arguments {}", missing.join(" ")));
     }
     if !args.is_empty() {
-        let line = format!("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {}\"\n", args.join(" "));
-        want_lines(GRUB, &line, facts, desired);
+        let mut lines = shared("kernelArgs", Style::Boot);
+        lines.add("host.kernelArgs", format!("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {}\"\n", args.join(" ")));
+        want_shared(GRUB, lines, facts, desired);
+    }
+}
+
+fn hugepages_name(size_kib: u32) -> String {
+    match size_kib {
+        1_048_576 => "host.hugepages.1GiB".to_owned(),
+        _ => "host.hugepages.2MiB".to_owned(),
     }
 }
 
@@ -170,7 +184,8 @@ fn hugepages(all: &[Hugepages], facts: &Facts, desired: &mut Desired) {
                 if *have < u64::from(count) {
                     desired.staged.push(format!("{count} huge pages of {size} KiB, {have} so far"));
                 }
-                desired.want(Key::Value(hugepages_path(size)), Want::Value(count.to_string()));
+                let name = Named::Field(hugepages_name(size));
+                desired.want(Key::Value(hugepages_path(size)), Want::Value(count.to_string()), name);
             }
             None => desired.staged.push(format!("{count} huge pages of {size} KiB")),
         }
@@ -186,9 +201,24 @@ fn host_file(file: &HostFile, facts: &Facts, desired: &mut Desired) {
     if let Some(tree) = OWNED_BY_ACCESS.into_iter().chain(state).find(|tree| path.is_under(tree)) {
         return desired.problems.push(format!("file {path}: {tree} is managed by the daemon itself"));
     }
+    let name = Named::File(format!("host.files.{path}"));
+    let mut units = BTreeSet::new();
+    for unit in &file.restart {
+        if unit::is_unit_name(unit) {
+            units.insert(unit.clone());
+        } else {
+            desired.problems.push(format!("file {path}: {unit:?} is not a unit's name"));
+        }
+    }
+    if !units.is_empty() {
+        desired.restarts.insert(path.clone(), units);
+    }
     match file_state(file, facts) {
-        Ok(state) => desired.want(Key::Path(path), Want::File(state)),
-        Err(problem) => desired.hold(Key::Path(path.clone()), format!("file {path}: {problem}")),
+        Ok(state) => desired.want(Key::Path(path), Want::File(state), name),
+        Err(problem) => {
+            desired.names.insert(Key::Path(path.clone()), name);
+            desired.hold(Key::Path(path.clone()), format!("file {path}: {problem}"));
+        }
     }
 }
 
@@ -220,7 +250,8 @@ fn host_unit(wanted: &Unit, facts: &Facts, desired: &mut Desired) {
             None => (format!("/usr/lib/systemd/system/{name}"), "[Install]\nWantedBy=multi-user.target\n".to_owned()),
         }
     } else {
-        desired.want(Key::Path(HostPath::known(&own)), managed(wanted.content.clone(), facts));
+        let at = Named::File(format!("host.units.{name}"));
+        desired.want(Key::Path(HostPath::known(&own)), managed(wanted.content.clone(), facts), at);
         (own, wanted.content.clone())
     };
     if let Some(enabled) = wanted.enabled {
@@ -230,16 +261,17 @@ fn host_unit(wanted: &Unit, facts: &Facts, desired: &mut Desired) {
         }
         for (place, target) in links {
             let want = if enabled { Want::Link(target) } else { Want::Absent };
-            desired.want(Key::Path(place), want);
+            desired.want(Key::Path(place), want, Named::Field(format!("host.units.{name}.enabled")));
         }
     }
     if let Some(active) = wanted.active.filter(|_| facts.systemd) {
-        desired.want(Key::Active(name.clone()), Want::Active(active));
+        let at = Named::Field(format!("host.units.{name}.state"));
+        desired.want(Key::Active(name.clone()), Want::Active(active), at);
     }
 }
 
 fn packages(host: &HostSection, facts: &Facts, desired: &mut Desired) {
-    let mut pins = String::new();
+    let mut pins = shared("packages", Style::Pins);
     for pin in &host.packages {
         let word = |text: &str, more: &[u8]| {
             !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || more.contains(&byte))
@@ -248,10 +280,10 @@ fn packages(host: &HostSection, facts: &Facts, desired: &mut Desired) {
             desired.problems.push(format!("package pin {:?} {:?} is not a name and a version", pin.name, pin.version));
             continue;
         }
-        writeln!(pins, "\nPackage: {}\nPin: version {}\nPin-Priority: 1001", pin.name, pin.version)
-            .expect("a string takes text");
+        let text = format!("\nPackage: {}\nPin: version {}\nPin-Priority: 1001\n", pin.name, pin.version);
+        pins.add(format!("host.packages.{}", pin.name), text);
     }
-    want_lines(PINS, &pins, facts, desired);
+    want_shared(PINS, pins, facts, desired);
 }
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use schema::effect::{AfterWrite, after_write};
 use serde::{Deserialize, Serialize};
 
+use super::Shared;
 use crate::{path::HostPath, tree::FileState};
 
 /// A place. The order is the order of work; undoing goes the other way.
@@ -26,6 +28,28 @@ impl fmt::Display for Key {
             Self::Path(path) | Self::Value(path) => path.fmt(f),
             Self::Module(name) => write!(f, "module {name}"),
             Self::Active(name) => write!(f, "unit {name}"),
+        }
+    }
+}
+
+/// What the language calls a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Named {
+    /// A file; its content, owner, group and mode are fields below.
+    File(String),
+    /// One field.
+    Field(String),
+    /// A file of several settings.
+    Shared(Shared),
+}
+
+impl Named {
+    /// The path that it is at, or below.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        match self {
+            Self::File(path) | Self::Field(path) => path,
+            Self::Shared(shared) => &shared.group,
         }
     }
 }
@@ -57,27 +81,26 @@ pub enum Action {
     UpdateGrub,
     /// The SSH server reads its configuration again.
     ReloadSshd,
-    /// A running unit starts again with its new file.
+    /// A running unit starts again, because a file that it reads changed.
     Restart(String),
 }
 
 impl Action {
-    /// What is owed after this place changed.
+    /// What is owed after this place changed: the very table that a plan is made with.
     #[must_use]
     pub fn after(path: &HostPath) -> Vec<Self> {
-        let units = "/etc/systemd/system";
-        if path.is_under(units) {
-            let is_unit_file = path.parent().is_some_and(|parent| parent.as_str() == units);
-            let restart = is_unit_file.then(|| Self::Restart(path.name().to_owned()));
-            return std::iter::once(Self::ReloadSystemd).chain(restart).collect();
+        after_write(path.as_str()).into_iter().map(Self::from).collect()
+    }
+}
+
+impl From<AfterWrite> for Action {
+    fn from(after: AfterWrite) -> Self {
+        match after {
+            AfterWrite::ReloadSystemd => Self::ReloadSystemd,
+            AfterWrite::UpdateGrub => Self::UpdateGrub,
+            AfterWrite::ReloadSshd => Self::ReloadSshd,
+            AfterWrite::Restart(unit) => Self::Restart(unit),
         }
-        if path.is_under("/etc/default/grub.d") {
-            return vec![Self::UpdateGrub];
-        }
-        if path.is_under("/etc/ssh/sshd_config.d") {
-            return vec![Self::ReloadSshd];
-        }
-        Vec::new()
     }
 }
 

@@ -7,6 +7,7 @@ use proto::agent::v1::{self as pb, gateway_frame};
 use schema::{
     generation::{Epoch, Generation},
     inventory::InventorySection,
+    report::DRIFT_CAPABILITY,
     time::Timestamp,
 };
 
@@ -92,6 +93,7 @@ impl Core {
                 return effects;
             }
         }
+        self.reads_drift = welcome.capabilities.iter().any(|word| word == DRIFT_CAPABILITY);
         let beat = if BEATS.contains(&welcome.heartbeat_seconds) { welcome.heartbeat_seconds } else { DEFAULT_BEAT };
         let every = Duration::from_secs(beat.into());
         let epoch = Epoch(welcome.epoch);

@@ -57,6 +57,7 @@ impl Core {
             observed: self.progress.observed,
             sections: self.progress.sections.clone(),
             conditions: self.progress.conditions.clone(),
+            drift: if self.reads_drift { self.progress.drift.clone() } else { Vec::new() },
         };
         let payload = schema::canonical::to_vec(&report).expect("a report holds no fractions");
         effects.push(Effect::Send(node_frame::Frame::Status(self.sign(ReportKind::Status, payload))));

@@ -13,6 +13,7 @@ struct World {
     key: Arc<NodeKey>,
     core: Core,
     start: Instant,
+    capabilities: Vec<String>,
 }
 
 const NONCE: [u8; 32] = [7; 32];
@@ -37,7 +38,7 @@ impl World {
             version: "0.1.0".into(),
         };
         let core = Core::new(me, TrustBundle::of_anchor(&anchor, 1), None, Progress::begin(boot_id));
-        Self { keys, anchor, worker, node, key, core, start: Instant::now() }
+        Self { keys, anchor, worker, node, key, core, start: Instant::now(), capabilities: vec![schema::report::DRIFT_CAPABILITY.into()] }
     }
 
     fn now(&self, seconds: u64) -> Now {
@@ -64,6 +65,7 @@ impl World {
             trust_bundle: None,
             heartbeat_seconds: 15,
             gateway_id: "gw".into(),
+            capabilities: self.capabilities.clone(),
         })
     }
 
@@ -85,6 +87,7 @@ impl World {
             generation: Generation(generation),
             sections: BTreeMap::new(),
             conditions: Vec::new(),
+            drift: Vec::new(),
         })
     }
 }
@@ -260,6 +263,46 @@ fn every_session_begins_with_a_signed_status() {
     public.verify_report(&world.anchor.realm(), kind, world.node, &report.payload, &report.signature).expect("signed");
     let status: StatusReport = serde_json::from_slice(&report.payload).expect("a report");
     assert_eq!((status.node_id, status.observed), (world.node, Generation::NONE));
+}
+
+#[test]
+fn drift_is_reported_when_it_changes_and_only_to_who_reads_it() {
+    let entry = schema::report::DriftEntry {
+        path: "host.files./etc/motd.content".into(),
+        mode: schema::report::DriftMode::Warn,
+        kind: schema::report::DriftKind::Changed,
+        cause: schema::report::DriftCause::WhileRunning,
+        observed: Some("mine".into()),
+        observed_digest: None,
+        observed_bytes: Some(4),
+        desired: None,
+        first_seen: wall(),
+        last_seen: wall(),
+        corrected: false,
+        times: 1,
+    };
+    let said = |effects: &[Effect]| -> Option<usize> {
+        effects.iter().find_map(|effect| match effect {
+            Effect::Send(node_frame::Frame::Status(report)) => {
+                Some(serde_json::from_slice::<StatusReport>(&report.payload).expect("a report").drift.len())
+            }
+            _ => None,
+        })
+    };
+    for (capabilities, told) in [(vec!["drift".to_owned()], 1), (Vec::new(), 0)] {
+        let mut world = World::new();
+        world.capabilities = capabilities;
+        world.open();
+        let now = world.now(1);
+        let mut settle = |drift: Vec<schema::report::DriftEntry>| {
+            let Event::Settled(settled) = world.settled(1) else { panic!("settled") };
+            said(&world.core.handle(Event::Settled(Settled { drift, ..settled }), now))
+        };
+        assert_eq!(settle(Vec::new()), Some(0));
+        assert_eq!(settle(vec![entry.clone()]), Some(told));
+        assert_eq!(settle(vec![entry.clone()]), None, "nothing new is nothing to say");
+        assert_eq!(settle(Vec::new()), Some(0));
+    }
 }
 
 #[test]

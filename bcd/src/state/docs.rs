@@ -11,13 +11,13 @@ use schema::{
     id::{BootId, JournalId},
     inventory::InventorySection,
     node::Condition,
-    report::SectionStatus,
+    report::{DriftEntry, SectionStatus},
     spec::Section,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{StateDir, StateError};
-use crate::converge::Memory;
+use crate::{converge::Memory, drift::Ledger};
 
 const KEY: &str = "node.key";
 const REQUEST: &str = "node.csr";
@@ -26,6 +26,7 @@ const TRUST: &str = "trust.json";
 const DESIRED: &str = "desired.json";
 const PROGRESS: &str = "progress.json";
 const MEMORY: &str = "memory.json";
+const DRIFT: &str = "drift.json";
 
 /// Who this node is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +97,9 @@ pub struct Progress {
     pub sections: BTreeMap<Section, SectionStatus>,
     /// The node's own conditions.
     pub conditions: Vec<Condition>,
+    /// What something else changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drift: Vec<DriftEntry>,
     /// The inventory that was reported last.
     pub reported: BTreeMap<InventorySection, Digest>,
 }
@@ -112,6 +116,7 @@ impl Progress {
             observed: Generation::NONE,
             sections: BTreeMap::new(),
             conditions: Vec::new(),
+            drift: Vec::new(),
             reported: BTreeMap::new(),
         }
     }
@@ -243,5 +248,24 @@ impl StateDir {
     /// When it cannot be written.
     pub fn keep_memories(&self, memories: &Memories) -> Result<(), StateError> {
         self.save(MEMORY, memories)
+    }
+
+    /// What was seen to be as desired, and what was found changed since. A ledger that cannot be read begins anew: all that
+    /// is lost is the word for changes that were made before.
+    #[must_use]
+    pub fn ledger(&self) -> Ledger {
+        self.load(DRIFT).unwrap_or_else(|error: StateError| {
+            tracing::warn!("{error}; drift is looked for anew");
+            None
+        })
+        .unwrap_or_default()
+    }
+
+    /// Keeps the ledger of drift.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_ledger(&self, ledger: &Ledger) -> Result<(), StateError> {
+        self.save(DRIFT, ledger)
     }
 }

@@ -12,7 +12,7 @@ use proto::agent::v1::{self as pb, gateway_frame::Frame as Down, node_frame::Fra
 use schema::{
     generation::{Epoch, Generation, IdentityGeneration},
     id::{GatewayId, JournalId, NodeId},
-    report::ReportKind,
+    report::{DRIFT_CAPABILITY, ReportKind},
     time::{Duration, Timestamp},
 };
 
@@ -230,6 +230,7 @@ impl SessionCore {
             trust_bundle: Some(opened.bundle),
             heartbeat_seconds: u32::try_from(self.rules.heartbeat.as_secs()).unwrap_or(u32::MAX),
             gateway_id: self.rules.gateway_id.to_string(),
+            capabilities: vec![DRIFT_CAPABILITY.to_owned()],
         }))];
         if let Some(sections) = hello::wanted(&hello.inventory, &opened.inventory) {
             effects.push(send(Down::InventoryWanted(pb::InventoryWanted { sections })));

@@ -5,14 +5,15 @@
 use proto::agent::v1 as pb;
 use schema::{
     id::{JournalId, NodeId},
-    report::ReportKind,
+    report::{MAX_DRIFT_BYTES, ReportKind},
 };
 use serde::Deserialize;
 
 use super::Report;
 use crate::refusal::{Refusal, shortened};
 
-const MAX_STATUS_BYTES: usize = 256 * 1024;
+/// Sections and conditions, and as much drift as a report may have.
+const MAX_STATUS_BYTES: usize = 256 * 1024 + MAX_DRIFT_BYTES;
 const MAX_SIGNATURE_BYTES: usize = 128;
 
 #[derive(Deserialize)]

@@ -225,7 +225,7 @@ fn a_report_that_is_not_this_nodes_ends_the_session() {
         ("FRAME_MALFORMED", |r| r.payload = vec![0xff; 10]),
         ("FRAME_MALFORMED", |r| r.signature.clear()),
         ("FRAME_MALFORMED", |r| r.signature = vec![0; 129]),
-        ("FRAME_TOO_LARGE", |r| r.payload = vec![b' '; 256 * 1024 + 1]),
+        ("FRAME_TOO_LARGE", |r| r.payload = vec![b' '; 512 * 1024 + 1]),
     ];
     for (expected, fault) in table {
         let mut report = report(1);

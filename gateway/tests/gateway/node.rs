@@ -112,6 +112,7 @@ impl Node {
             observed: Generation(observed),
             sections: std::collections::BTreeMap::new(),
             conditions: Vec::new(),
+            drift: Vec::new(),
         };
         let payload = canonical::to_vec(&report).unwrap();
         let signature = self.key.sign_report(&self.realm, ReportKind::Status, self.id, &payload);

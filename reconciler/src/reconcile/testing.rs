@@ -285,6 +285,7 @@ impl Machine {
             observed: Generation(generation),
             sections: Section::ALL.iter().map(|section| (*section, ended(section.as_str()))).collect(),
             conditions: Vec::new(),
+            drift: Vec::new(),
         }
     }
 

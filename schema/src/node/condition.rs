@@ -47,6 +47,11 @@ pub const SECTION_FAILED: &str = "SectionFailed";
 /// The node reports a generation that this database never wrote, as after a restore.
 pub const GENERATION_AHEAD: &str = "GenerationAhead";
 
+/// Something on the machine changes a value back again and again; corrections of it are made more seldom.
+pub const DRIFT_FIGHT: &str = "DriftFight";
+/// More has drifted than a report may name.
+pub const DRIFT_UNREPORTED: &str = "DriftUnreported";
+
 /// Why a machine must not receive new work. Each writer updates it in the transaction of its cause.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NoScheduleReason {
