@@ -128,8 +128,12 @@ impl Diagnostic {
     }
 }
 
-/// Sorts by file, place, code and text, and drops exact repetitions: the order people read.
+/// Sorts by file, place, code and text, notes after all that has to be mended, and drops exact repetitions: the order
+/// people read.
 pub fn sort(diagnostics: &mut Vec<Diagnostic>) {
-    diagnostics.sort_by(|a, b| (&a.file, a.span, a.code, &a.message).cmp(&(&b.file, b.span, b.code, &b.message)));
+    diagnostics.sort_by(|a, b| {
+        let note = |diagnostic: &Diagnostic| diagnostic.severity == Severity::Note;
+        (note(a), &a.file, a.span, a.code, &a.message).cmp(&(note(b), &b.file, b.span, b.code, &b.message))
+    });
     diagnostics.dedup();
 }

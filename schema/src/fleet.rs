@@ -37,7 +37,7 @@ pub use explain::Provenance;
 pub use format::{FormatError, format};
 pub use fleet_object::{Fleet, ObjectEntry, Strategy};
 pub use host::{
-    AccessKeyTemplate, ComposeError, Composed, Content, FileTemplate, HostTemplate, NodeOverlay, UnitTemplate, compose,
+    AccessKeyTemplate, ComposeError, Composed, Content, FileTemplate, HostTemplate, NodeOverlay, UnitTemplate, compose, compose_all,
 };
 pub use kind::{
     ApiAccess, Batch, FleetDocument, Freeze, Image, Moved, Node, Pool, Profile, Quota, Release, Removed, Rollout, Site,

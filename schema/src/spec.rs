@@ -84,13 +84,18 @@ pub struct DriftRule {
 }
 
 impl DriftRule {
+    /// What a file, a unit or a module is made of, as the ends of paths have it.
+    const FIELDS: [&str; 7] = ["content", "mode", "owner", "group", "enabled", "state", "options"];
+
     /// Whether the rule speaks of a path or of something that it is part of: `files./etc/motd` covers
     /// `files./etc/motd.mode`.
     #[must_use]
     pub fn covers(&self, path: &str) -> bool {
         match self.path.strip_suffix('*') {
             Some(start) => path.starts_with(start),
-            None => path.strip_prefix(&self.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')),
+            None => path.strip_prefix(&self.path).is_some_and(|rest| {
+                rest.is_empty() || rest.strip_prefix('.').is_some_and(|field| Self::FIELDS.contains(&field))
+            }),
         }
     }
 }
@@ -284,12 +289,17 @@ mod tests {
     #[test]
     fn the_longest_drift_rule_decides() {
         let rule = |path: &str, mode| DriftRule { path: path.to_owned(), mode };
-        let drift = vec![rule("files./etc/motd", DriftMode::Warn), rule("sysctl.vm.*", DriftMode::Adopt), rule("sysctl.vm.swappiness", DriftMode::Warn)];
+        let drift = vec![
+            rule("files./etc/motd", DriftMode::Warn),
+            rule("sysctl.vm.*", DriftMode::Adopt),
+            rule("sysctl.vm.swappiness", DriftMode::Warn),
+        ];
         let host = HostSection { drift, ..HostSection::default() };
         assert_eq!(host.drift_mode("sysctl.vm.swappiness"), Some(DriftMode::Warn));
         assert_eq!(host.drift_mode("sysctl.vm.overcommit_memory"), Some(DriftMode::Adopt));
         assert_eq!(host.drift_mode("files./etc/motd.mode"), Some(DriftMode::Warn));
         assert_eq!(host.drift_mode("files./etc/motd2"), None);
+        assert_eq!(host.drift_mode("files./etc/motd.d/x.content"), None);
         assert_eq!(host.drift_mode("sysctl.kernel.panic"), None);
     }
 

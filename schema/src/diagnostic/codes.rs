@@ -98,6 +98,7 @@ codes! {
     LATER_KEY = "BC0502", Error, "a key that this version does not carry";
     IMMEDIATE_BY_DEFAULT = "BC0504", Note, "a pool without a rollout";
     RECORDED_ONLY = "BC0505", Note, "recorded, not acted on";
+    WAVES_HELD = "BC0506", Note, "a pool that waits for its waves";
 }
 
 impl Code {

@@ -1,33 +1,39 @@
-//! Whole-fleet rules: what no single document can break. References, circles, machines that two documents claim, and
-//! whether every host that the documents describe can be made.
+//! Whole-fleet rules: what no single document can break. References, circles, machines that two documents claim, what
+//! moved, who may book where, and whether every host that the documents describe can be made.
 
+mod booking;
 mod identity;
+mod layers;
+mod moved;
+mod notes;
+mod references;
 mod render;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Fleet, Located, Pool, ResolvedProfile,
+    Fleet, Pool, Sources,
     load::{Objects, ParsedFile},
     parse::Syntax,
     resolve, stack,
-    suggest::similar,
     template::{self, RenderError},
 };
 use crate::{
     diagnostic::{Diagnostic, SourceRef, codes},
-    digest::Digest,
     name::Name,
-    object::{Kind, ObjectRef},
 };
 
 /// Checks decoded objects and makes the fleet, which counts only when nothing was wrong.
-pub(super) fn check(objects: Objects, files: &[ParsedFile], tree: Digest, found: &mut Vec<Diagnostic>) -> Option<Fleet> {
-    references(&objects, files, found);
-    removed(&objects, found);
+pub(super) fn check(
+    objects: Objects,
+    files: &[ParsedFile],
+    sources: &Sources,
+    found: &mut Vec<Diagnostic>,
+) -> Option<Fleet> {
+    references::check(&objects, files, sources, found);
+    moved::removed(&objects, found);
+    moved::check(&objects, files, found);
+    booking::check(&objects, found);
     identity::machines(&objects.nodes, found);
     let (resolved, circles) = resolve::resolve(&objects.profiles);
     for circle in &circles {
@@ -40,7 +46,7 @@ pub(super) fn check(objects: Objects, files: &[ParsedFile], tree: Digest, found:
         .collect();
     on_stack(found, |found| render::templates(&templates, &objects.profiles, found));
     let fleet = Fleet {
-        tree,
+        tree: sources.digest(),
         document: objects.fleet?,
         sites: objects.sites,
         pools: objects.pools,
@@ -61,7 +67,8 @@ pub(super) fn check(objects: Objects, files: &[ParsedFile], tree: Digest, found:
         places: objects.places,
     };
     strategies(&fleet, found);
-    twice_on_a_host(&fleet.resolved, found);
+    layers::check(&fleet, found);
+    notes::check(&fleet, found);
     on_stack(found, |found| render::hosts(&fleet, found));
     Some(fleet)
 }
@@ -71,100 +78,6 @@ fn on_stack(found: &mut Vec<Diagnostic>, check: impl FnOnce(&mut Vec<Diagnostic>
     if stack::on(template::STACK, || check(found)).is_none() {
         let at = SourceRef::start_of("fleet.kdl");
         found.push(Diagnostic::new(codes::TEMPLATE_LIMIT, &at, RenderError::no_room().message));
-    }
-}
-
-struct References<'c> {
-    objects: &'c Objects,
-    unread: Unread<'c>,
-    found: &'c mut Vec<Diagnostic>,
-}
-
-impl References<'_> {
-    fn check(&mut self, kind: Kind, name: Option<&Located<Name>>) {
-        let Some(name) = name else { return };
-        let address = ObjectRef::new(kind, name.value.clone());
-        if self.objects.defined.contains_key(&address) || self.unread.may_hold(&address) {
-            return;
-        }
-        let same_kind = self.objects.defined.keys().filter(|other| other.kind == kind).map(|other| other.name.as_str());
-        let near = similar(&name.value, same_kind).map(|near| format!("did you mean {kind}/{near}?"));
-        let mut diagnostic = Diagnostic::new(codes::UNKNOWN_REFERENCE, &name.at, format!("there is no {address}"))
-            .label("not defined")
-            .maybe_help(near);
-        if let Some(removed) = self.objects.removed.iter().find(|removed| removed.name == address) {
-            diagnostic = diagnostic.also(&removed.at, "it is removed here");
-        }
-        self.found.push(diagnostic);
-    }
-}
-
-/// Words of files that could not be read to their end: an object that may be in one is not missed as well.
-struct Unread<'c> {
-    /// A file of which nothing is known.
-    any: bool,
-    /// The first word of a line and another word of it.
-    words: BTreeSet<(&'c str, &'c str)>,
-}
-
-impl<'c> Unread<'c> {
-    fn of(files: &'c [ParsedFile]) -> Self {
-        let broken = files.iter().filter(|file| !file.parsed.whole && file.syntax != Syntax::Template);
-        let mut unread = Self { any: false, words: BTreeSet::new() };
-        for file in broken {
-            unread.any |= file.parsed.text.is_empty();
-            for line in file.parsed.text.lines() {
-                let mut words =
-                    line.split(['"', ' ', '\t', '\'', '{', ';']).filter(|word| !word.is_empty() && *word != "-");
-                let Some(first) = words.next().filter(|first| *first == "name:" || first.parse::<Kind>().is_ok())
-                else {
-                    continue;
-                };
-                unread.words.extend(words.take(3).map(|word| (first, word)));
-            }
-        }
-        unread
-    }
-
-    fn may_hold(&self, address: &ObjectRef) -> bool {
-        let said = |first| self.words.contains(&(first, address.name.as_str()));
-        self.any || said(address.kind.as_str()) || said("name:")
-    }
-}
-
-fn references(objects: &Objects, files: &[ParsedFile], found: &mut Vec<Diagnostic>) {
-    let mut references = References { objects, unread: Unread::of(files), found };
-    if let Some(fleet) = &objects.fleet {
-        references.check(Kind::Rollout, fleet.rollout.as_ref());
-    }
-    for pool in objects.pools.values() {
-        references.check(Kind::Site, Some(&pool.site));
-        references.check(Kind::Profile, Some(&pool.profile));
-        references.check(Kind::Rollout, pool.rollout.as_ref());
-    }
-    for profile in objects.profiles.values() {
-        references.check(Kind::Profile, profile.extends.as_ref());
-        references.check(Kind::Image, profile.image.as_ref());
-    }
-    for node in objects.nodes.values() {
-        references.check(Kind::Pool, node.pool.as_ref());
-        references.check(Kind::Profile, node.profile.as_ref());
-    }
-}
-
-fn removed(objects: &Objects, found: &mut Vec<Diagnostic>) {
-    for removed in &objects.removed {
-        if let Some(at) = objects.defined.get(&removed.name) {
-            let diagnostic = Diagnostic::new(
-                codes::DECLARED_AND_REMOVED,
-                &removed.at,
-                format!("{} is declared and removed", removed.name),
-            )
-            .label("removed here")
-            .also(at, "declared here")
-            .help("delete one of the two");
-            found.push(diagnostic);
-        }
     }
 }
 
@@ -194,25 +107,6 @@ fn strategies(fleet: &Fleet, found: &mut Vec<Diagnostic>) {
         let diagnostic = Diagnostic::new(codes::IMMEDIATE_BY_DEFAULT, &pool.at, message)
             .help("say it: rollout \"NAME\", with rollout \"NAME\" { immediate }");
         found.push(diagnostic);
-    }
-}
-
-/// A unit's file and a file at its path are one file.
-fn twice_on_a_host(resolved: &BTreeMap<Name, ResolvedProfile>, found: &mut Vec<Diagnostic>) {
-    for profile in resolved.values() {
-        for (name, unit) in &profile.units {
-            let own = unit.value.content.is_some() || unit.value.template.is_some();
-            if let Some(file) = profile.files.get(&format!("/etc/systemd/system/{name}")).filter(|_| own) {
-                let diagnostic = Diagnostic::new(
-                    codes::BAD_HOST,
-                    &file.value.at,
-                    format!("the file is also written by unit {name:?}"),
-                )
-                .also(&unit.value.at, "the unit")
-                .help("write the unit's text in one of the two");
-                found.push(diagnostic);
-            }
-        }
     }
 }
 

@@ -219,6 +219,18 @@ impl HostTemplate {
         canonical::digest(self).expect("a template holds no fractions and serialises")
     }
 
+    /// Whether two machines of one pool can differ: a text names the machine or its labels.
+    #[must_use]
+    pub fn names_node(&self) -> bool {
+        let named = || {
+            let texts = self.templates.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+            let renderer = Renderer::new(texts).ok()?;
+            Some(self.templates.keys().any(|name| renderer.inputs(name).contains("node")))
+        };
+        // A text that cannot be read is taken to name everything.
+        !self.templates.is_empty() && stack::on(template::STACK, named).flatten().unwrap_or(true)
+    }
+
     /// A template that was stored.
     ///
     /// # Errors
@@ -399,6 +411,28 @@ pub fn compose(template: &HostTemplate, overlay: &NodeOverlay, node: &str) -> Re
             .map_err(|failed| failed.into_iter().next().expect("what fails has an error"))
     });
     Ok(composed.unwrap_or_else(|| Err(RenderError::no_room()))?)
+}
+
+/// Makes the sections of many machines of one template, in their order: its texts are parsed once.
+#[must_use]
+pub fn compose_all(
+    template: &HostTemplate,
+    machines: &[(&NodeOverlay, &str)],
+) -> Vec<Result<Composed, ComposeError>> {
+    let work = || {
+        let composer = match Composer::new(template) {
+            Ok(composer) => composer,
+            Err(error) => return vec![Err(error); machines.len()],
+        };
+        let one = |(overlay, node): &(&NodeOverlay, &str)| {
+            let failed = |errors: Vec<RenderError>| errors.into_iter().next().expect("what fails has an error");
+            composer.compose(overlay, node).map_err(failed)
+        };
+        machines.iter().map(one).collect()
+    };
+    let composed = stack::on(template::STACK, work);
+    let composed = composed.unwrap_or_else(|| vec![Err(RenderError::no_room()); machines.len()]);
+    composed.into_iter().map(|composed| Ok(composed?)).collect()
 }
 
 /// A template whose texts were parsed once, to compose for many machines.

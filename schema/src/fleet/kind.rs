@@ -36,9 +36,7 @@ pub use hold::Hold;
 pub use image::{Arch, Image, ImageUse};
 pub use moved::Moved;
 pub use node::{Node, Taint};
-pub use pool::{
-    Acceptance, AcceptanceCheck, Cpu, GpuSharing, Gpus, Hardware, HostReserve, Placement, Policy, Pool,
-};
+pub use pool::{Acceptance, AcceptanceCheck, Cpu, GpuSharing, Gpus, Hardware, HostReserve, Placement, Policy, Pool};
 pub use profile::{Access, AccessKeyEntry, Drift, FileEntry, Kernel, Module, Profile, Setting, UnitEntry, Without};
 pub use quota::Quota;
 pub use release::{Artifact, Release};

@@ -99,7 +99,7 @@ pub fn load_with(sources: &Sources, limits: Limits) -> Loaded {
     if !files.is_empty() {
         let objects = Objects::decode(&files, limits.objects, &mut found);
         trust_domain = objects.fleet.as_ref().map(|fleet| fleet.trust_domain.value.clone());
-        fleet = check::check(objects, &files, sources.digest(), &mut found);
+        fleet = check::check(objects, &files, sources, &mut found);
     }
     diagnostic::sort(&mut found);
     let errors = found.iter().any(Diagnostic::is_error);

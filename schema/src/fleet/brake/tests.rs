@@ -50,10 +50,8 @@ fn the_brakes_of_a_tree_are_those_of_its_stored_documents() {
         ]
     );
     assert_eq!(brakes[2].place.as_deref(), Some("a.kdl:6:8"));
-    let mut stored: Vec<Brake> = fleet
-        .objects()
-        .flat_map(|entry| of_document(entry.object.kind, &entry.object.name, &entry.doc))
-        .collect();
+    let mut stored: Vec<Brake> =
+        fleet.objects().flat_map(|entry| of_document(entry.object.kind, &entry.object.name, &entry.doc)).collect();
     stored.sort_by(|a, b| (&a.name, a.kind).cmp(&(&b.name, b.kind)));
     let unplaced: Vec<Brake> = brakes.into_iter().map(|brake| Brake { place: None, ..brake }).collect();
     assert_eq!(stored, unplaced);

@@ -1,6 +1,6 @@
 //! [`Fields`]: the keys of one object or block.
 
-use std::{collections::BTreeMap, fmt::Display, str::FromStr};
+use std::{collections::BTreeMap, fmt::Display, str::FromStr, sync::Arc};
 
 use super::{Findings, single, value};
 use crate::{
@@ -306,6 +306,10 @@ impl<'o> Fields<'o> {
     ) -> BTreeMap<String, Located<T>> {
         let mut things: BTreeMap<String, Located<T>> = BTreeMap::new();
         let mut places: BTreeMap<String, SourceRef> = BTreeMap::new();
+        let mapped = |entry: &&Entry| {
+            !entry.fields.is_empty() && (entry.form == Form::Map || (entry.form == Form::Node && entry.args.is_empty()))
+        };
+        let keys = if self.all(key).any(|entry| mapped(&entry)) { keys_of(findings, &mut each) } else { Vec::new() };
         let mut add = |name: String, span: Span, (entry, args): (&Entry, &[Arg]), findings: &mut Findings<'_>| {
             let at = findings.place(span);
             if let Some(first) = places.get(&name) {
@@ -336,7 +340,10 @@ impl<'o> Fields<'o> {
                 if let Some(name) = name {
                     add(name.value, name.at.span, (entry, &[]), findings);
                 }
-            } else if entry.form == Form::Map || (entry.form == Form::Node && !entry.fields.is_empty()) {
+            } else if mapped(&entry)
+                // A thing without a name is no thing of the name `cidr`.
+                && !entry.fields.iter().any(|field| keys.contains(&field.key.as_str()))
+            {
                 for field in &entry.fields {
                     add(field.key.clone(), field.span, (field, &field.args), findings);
                 }
@@ -409,6 +416,17 @@ impl<'o> Fields<'o> {
         known.dedup();
         known.join(", ")
     }
+}
+
+/// The keys that a block has, learnt by reading an empty one.
+fn keys_of<T>(
+    findings: &Findings<'_>,
+    each: &mut impl FnMut(&str, &mut Fields<'_>, &mut Findings<'_>) -> Option<T>,
+) -> Vec<&'static str> {
+    let mut unheard = Vec::new();
+    let mut fields = Fields::new("", Span::START, &[]);
+    each("", &mut fields, &mut Findings { file: Arc::clone(&findings.file), text: findings.text, found: &mut unheard });
+    fields.known
 }
 
 /// The only argument of an entry that takes one value.

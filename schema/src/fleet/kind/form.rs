@@ -60,6 +60,20 @@ pub(in crate::fleet) fn cidr(text: &str) -> bool {
     length.parse::<u8>().is_ok_and(|length| length <= most) && !length.starts_with('+')
 }
 
+/// Whether an address lies in a range, both of which were checked.
+pub(in crate::fleet) fn within(address: &str, cidr: &str) -> bool {
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, true),
+        IpAddr::V6(address) => (address.to_bits(), false),
+    };
+    let Some((range, length)) = cidr.split_once('/') else { return false };
+    let (Ok(address), Ok(range), Ok(length)) = (address.parse(), range.parse(), length.parse::<u32>()) else {
+        return false;
+    };
+    let ((address, short), (range, four)) = (bits(address), bits(range));
+    short == four && (address ^ range).leading_zeros() >= length
+}
+
 /// The key of a label.
 pub(in crate::fleet) fn label_key(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'/');

@@ -337,7 +337,9 @@ fn file(path: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Opt
 fn units(key: &'static str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Vec<Located<String>> {
     let units = fields.texts(key, findings).into_iter();
     let mut units: Vec<_> = units
-        .filter_map(|unit| form::keep(Some(unit), "a unit with its suffix, such as chrony.service", form::unit, findings))
+        .filter_map(|unit| {
+            form::keep(Some(unit), "a unit with its suffix, such as chrony.service", form::unit, findings)
+        })
         .collect();
     units.sort_by(|a, b| a.value.cmp(&b.value));
     units.dedup();

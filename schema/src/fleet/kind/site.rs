@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Hold, form, hold, labels};
 use crate::{
-    diagnostic::SourceRef,
+    diagnostic::{SourceRef, codes},
     fleet::{
         Located,
         decode::{Fields, Findings, Subject},
@@ -85,8 +85,16 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
 
 fn network(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Network> {
     let cidr = form::keep(fields.text("cidr", findings), "an address range such as 10.20.0.0/16", form::cidr, findings);
+    let router = form::keep(fields.text("router", findings), "an address", form::address, findings);
+    if let (Some(cidr), Some(router)) = (&cidr, &router)
+        && !form::within(router, cidr)
+    {
+        let message = format!("the router {:?} is not in {:?}", router.value, cidr.value);
+        let diagnostic = findings.at(codes::BAD_VALUE, router.at.span, message).also(&cidr.at, "the range");
+        findings.push(diagnostic);
+    }
     let network = Network {
-        router: form::keep(fields.text("router", findings), "an address", form::address, findings),
+        router,
         vlan: fields.integer("vlan", (1, 4094), findings),
         mtu: fields.integer("mtu", (576, 65_535), findings),
         cidr: fields.require("cidr", cidr, findings)?,

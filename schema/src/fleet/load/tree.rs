@@ -82,12 +82,11 @@ fn one(path: &Arc<str>, blob: &SourceBlob, root: &str, found: &mut Vec<Diagnosti
         SourceBlob::Symlink | SourceBlob::Bytes(_) | SourceBlob::TooLarge { .. } | SourceBlob::Unreadable { .. } => {}
     }
     if name.ends_with(".cedar") || path.starts_with("trust/") {
-        let diagnostic = about(
-            path,
-            codes::LEFT_ALONE,
-            "this version does not read trust policies and access policies: the file has no effect",
-        );
-        found.push(diagnostic);
+        let what = if name.ends_with(".cedar") { "access policies" } else { "trust policies" };
+        let message = format!("this version does not read {what}: they have no effect");
+        if !found.iter().any(|other| other.code == codes::LEFT_ALONE && other.message == message) {
+            found.push(about(path, codes::LEFT_ALONE, message));
+        }
         return None;
     }
     let syntax = syntax?;

@@ -100,7 +100,8 @@ fn paths(key: &'static str, fields: &mut Fields<'_>, findings: &mut Findings<'_>
         let root = path.split(['.', '*']).next().unwrap_or("");
         let good = form::line(path)
             && (stars == 0 || (stars == 1 && path.ends_with('*')))
-            && (ROOTS.contains(&root) || path.value == "*");
+            && (ROOTS.contains(&root) || path.value == "*")
+            && (root != "kernelArgs" || path.value == root);
         if !good {
             let expected = "a path of a host such as sysctl.vm.swappiness or files./etc/motd, or its beginning and *";
             form::refuse(codes::BAD_VALUE, path, expected, findings);
