@@ -124,6 +124,26 @@ table node_certs
     constraint node_certs_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint node_certs_pkey PRIMARY KEY (serial)
     CREATE INDEX node_certs_by_node ON node_certs USING btree (node_id, not_after DESC)
+table node_drift
+    node_id uuid not null
+    path text not null
+    mode text not null
+    kind text not null
+    cause text not null
+    observed text
+    observed_digest bytea
+    observed_bytes bigint
+    desired text
+    first_seen timestamp with time zone not null
+    last_seen timestamp with time zone not null
+    corrected boolean not null
+    times bigint not null
+    constraint node_drift_cause_check CHECK ((cause = ANY (ARRAY['while-running'::text, 'while-stopped'::text, 'after-boot'::text, 'unknown'::text])))
+    constraint node_drift_kind_check CHECK ((kind = ANY (ARRAY['changed'::text, 'removed'::text, 'metadata'::text, 'value'::text])))
+    constraint node_drift_mode_check CHECK ((mode = ANY (ARRAY['enforce'::text, 'warn'::text, 'adopt'::text])))
+    constraint node_drift_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
+    constraint node_drift_observed_digest_check CHECK ((octet_length(observed_digest) = 32))
+    constraint node_drift_pkey PRIMARY KEY (node_id, path)
 table node_holds
     id uuid not null
     node_id uuid not null
@@ -225,6 +245,7 @@ table nodes fillfactor=70
     created_at timestamp with time zone not null default compute_now()
     updated_at timestamp with time zone not null default compute_now()
     adopted_at timestamp with time zone
+    spec_effect text
     constraint nodes_assigned_digest_fkey FOREIGN KEY (assigned_digest) REFERENCES targets(digest)
     constraint nodes_check CHECK (((spec IS NULL) = (spec_digest IS NULL)))
     constraint nodes_check1 CHECK (((spec IS NULL) = (generation = 0)))
@@ -236,6 +257,7 @@ table nodes fillfactor=70
     constraint nodes_role_check CHECK ((role = ANY (ARRAY['host'::text, 'dedicated'::text, 'site'::text, 'unassigned'::text])))
     constraint nodes_shard_check CHECK (((shard >= 0) AND (shard <= 255)))
     constraint nodes_spec_digest_check CHECK ((octet_length(spec_digest) = 32))
+    constraint nodes_spec_effect_check CHECK ((spec_effect = ANY (ARRAY['none'::text, 'live'::text, 'service-restart'::text, 'drain'::text, 'reboot'::text, 'reimage'::text, 'wipe'::text])))
     constraint nodes_spec_from_digest_fkey FOREIGN KEY (spec_from_digest) REFERENCES targets(digest)
     constraint nodes_target_digest_fkey FOREIGN KEY (target_digest) REFERENCES targets(digest)
     constraint nodes_trust_check CHECK ((trust = ANY (ARRAY['platform'::text, 'tenant-owned'::text, 'tenant-controlled'::text])))
@@ -334,7 +356,7 @@ table revision_objects
     constraint revision_objects_digest_fkey FOREIGN KEY (digest) REFERENCES documents(digest)
     constraint revision_objects_pkey PRIMARY KEY (revision, kind, name)
     constraint revision_objects_revision_fkey FOREIGN KEY (revision) REFERENCES revisions(id)
-    constraint revision_objects_state_check CHECK ((state = ANY (ARRAY['declared'::text, 'retained'::text, 'removed'::text])))
+    constraint revision_objects_state_check CHECK ((state = ANY (ARRAY['declared'::text, 'retained'::text, 'removed'::text, 'moved'::text])))
     CREATE INDEX revision_objects_by_object ON revision_objects USING btree (kind, name)
 table revisions
     id uuid not null

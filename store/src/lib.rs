@@ -23,6 +23,7 @@ pub mod joins;
 pub mod leases;
 pub mod migrate;
 pub mod node_certs;
+pub mod node_drift;
 pub mod node_holds;
 pub mod node_inventory;
 pub mod node_reports;

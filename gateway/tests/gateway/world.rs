@@ -181,7 +181,7 @@ impl World {
         let from = nodes::SpecFrom { target: target.digest, overlay: "{}".to_owned() };
         let signature = signed.encode_to_vec();
         let new =
-            nodes::NewSpec { generation: Generation(generation), bytes: &spec, signature: &signature, from: &from };
+            nodes::NewSpec { generation: Generation(generation), bytes: &spec, signature: &signature, from: &from, effect: schema::effect::EffectClass::Live };
         nodes::set_spec(&mut txn, node, before, &new).await.unwrap();
         txn.commit().await.unwrap();
         spec

@@ -27,7 +27,7 @@ use schema::{
     spec::Section,
 };
 use store::{
-    Txn, node_inventory, node_reports,
+    Txn, node_drift, node_inventory, node_reports,
     node_sections::{self, NodeSection},
     nodes, pools,
     queue::{self, Kind},
@@ -193,6 +193,7 @@ async fn write(txn: &mut Txn, node: &nodes::Node, read: &Read, judgement: &Judge
         let (applied, observed) = read.taken.highest;
         nodes::observe(txn, id, applied, observed).await?;
         node_sections::replace(txn, id, status.applied, &status.sections).await?;
+        node_drift::replace(txn, id, &status.drift).await?;
     }
     node_inventory::upsert(txn, id, &read.inventory.changed()).await?;
     node_inventory::remove(txn, id, read.inventory.gone()).await?;

@@ -14,6 +14,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use schema::{
+    effect::{self, EffectClass},
     fleet::{self, ComposeError, HostTemplate, NodeOverlay},
     id::NodeId,
     node::{Condition, ConditionStatus, ProvisionState},
@@ -96,10 +97,11 @@ impl Reconciler for NodeSpec {
         if !node.provision.receives_spec() {
             return Ok(Outcome::wait(&Missing::Adoption(node.provision)));
         }
-        let wanted = match self.compose(context, &node).await? {
-            Ok(wanted) => wanted.to_bytes(),
+        let composed = match self.compose(context, &node).await? {
+            Ok(composed) => composed,
             Err(missing) => return refuse(context, &node, missing).await,
         };
+        let wanted = composed.to_bytes();
         let now = context.now().await?;
         let stored = nodes::find_spec(context.db(), id).await?;
         let sections = node_sections::list(context.db(), id).await?;
@@ -109,6 +111,7 @@ impl Reconciler for NodeSpec {
         if step == Step::Nothing && valid && node.spec_from.as_ref() == Some(&from) {
             return Ok(Outcome::done());
         }
+        let effect = effect_of(stored.as_ref(), &composed);
         let signed = match step {
             Step::Nothing => None,
             Step::SignAgain => Some(node.generation),
@@ -120,7 +123,7 @@ impl Reconciler for NodeSpec {
         let mut txn = context.begin().await?;
         match (step, &signed) {
             (Step::Store { to }, Some(signature)) => {
-                let spec = nodes::NewSpec { generation: to, bytes: &wanted, signature, from: &from };
+                let spec = nodes::NewSpec { generation: to, bytes: &wanted, signature, from: &from, effect };
                 store_spec(&mut txn, &node, &spec).await?;
             }
             (_, Some(signature)) => {
@@ -137,6 +140,13 @@ impl Reconciler for NodeSpec {
         txn.commit().await?;
         Ok(Outcome::done())
     }
+}
+
+/// How hard the new spec is for the machine: by the classifier that made the plan. A spec that this version cannot read is
+/// taken as none.
+fn effect_of(stored: Option<&nodes::StoredSpec>, wanted: &spec::NodeSpec) -> EffectClass {
+    let before = stored.and_then(|stored| spec::NodeSpec::from_bytes(&stored.bytes).ok()).unwrap_or_default();
+    effect::classify(&before, wanted).class
 }
 
 async fn store_spec(txn: &mut Txn, node: &nodes::Node, spec: &nodes::NewSpec<'_>) -> Result<(), Failure> {

@@ -29,6 +29,7 @@ use store::{
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use member::bury_the_dead;
 pub use member::Member;
 
 use super::{Registry, Shared, execute};

@@ -1,6 +1,6 @@
 //! Targets, assignments, specs and what was observed of them.
 
-use schema::{digest::Digest, generation::Generation, id::NodeId, time::Timestamp};
+use schema::{digest::Digest, effect::EffectClass, generation::Generation, id::NodeId, time::Timestamp};
 
 use crate::{Db, DbError, Txn, convert, poke::Poke};
 
@@ -28,6 +28,8 @@ pub struct StoredSpec {
     pub signature: Vec<u8>,
     /// When they were last signed.
     pub signed_at: Timestamp,
+    /// The class of what this generation does to the machine; `None` when nobody judged it.
+    pub effect: Option<EffectClass>,
 }
 
 /// What a spec was composed from.
@@ -50,6 +52,8 @@ pub struct NewSpec<'a> {
     pub signature: &'a [u8],
     /// What it was composed from.
     pub from: &'a SpecFrom,
+    /// The class of what it does to the machine, as against the spec before it.
+    pub effect: EffectClass,
 }
 
 /// Why a spec was not stored.
@@ -131,7 +135,7 @@ fn columns(assignments: &[Assignment]) -> (Vec<uuid::Uuid>, Vec<Vec<u8>>, Vec<St
 /// When the statement fails.
 pub async fn find_spec(db: &Db, id: NodeId) -> Result<Option<StoredSpec>, DbError> {
     let row = sqlx::query!(
-        r#"SELECT generation, spec AS "spec!", spec_digest AS "digest!", spec_signature AS "signature!", spec_signed_at AS "signed_at!"
+        r#"SELECT generation, spec AS "spec!", spec_digest AS "digest!", spec_signature AS "signature!", spec_signed_at AS "signed_at!", spec_effect
            FROM nodes
            WHERE id = $1 AND spec IS NOT NULL"#,
         id.as_uuid(),
@@ -145,6 +149,7 @@ pub async fn find_spec(db: &Db, id: NodeId) -> Result<Option<StoredSpec>, DbErro
             digest: convert::digest(&row.digest)?,
             signature: row.signature,
             signed_at: row.signed_at.to_jiff(),
+            effect: row.spec_effect.map(|word| convert::word("effect class", &word)).transpose()?,
         })
     })
     .transpose()
@@ -162,7 +167,7 @@ pub async fn set_spec(txn: &mut Txn, id: NodeId, expected: Generation, spec: &Ne
     let done = sqlx::query!(
         r#"UPDATE nodes
            SET generation = $3, spec = $4, spec_digest = $5, spec_signature = $6, spec_from_digest = $7, spec_from_overlay = $8,
-               spec_signed_at = compute_now(), spec_changed_at = compute_now(), updated_at = compute_now()
+               spec_effect = $9, spec_signed_at = compute_now(), spec_changed_at = compute_now(), updated_at = compute_now()
            WHERE id = $1 AND generation = $2"#,
         id.as_uuid(),
         expected.to_i64(),
@@ -172,6 +177,7 @@ pub async fn set_spec(txn: &mut Txn, id: NodeId, expected: Generation, spec: &Ne
         spec.signature,
         convert::digest_column(&spec.from.target),
         spec.from.overlay,
+        spec.effect.as_str(),
     )
     .execute(txn.conn())
     .await

@@ -4,6 +4,7 @@ mod api;
 mod apply;
 mod brakes;
 mod clock;
+mod drift;
 mod embedded;
 mod join;
 mod leases;

@@ -8,7 +8,7 @@ use pki::{Realm, node_key::NodePublicKey, report::ReportKind as Purpose};
 use schema::{
     generation::Generation,
     id::NodeId,
-    report::{InventoryReport, ReportKind, StatusReport},
+    report::{DriftEntry, InventoryReport, MAX_DRIFT, MAX_DRIFT_VALUE, ReportKind, StatusReport},
 };
 use store::{
     node_certs,
@@ -59,7 +59,7 @@ pub(super) enum ReportRefusal {
     OtherNode,
     #[error("it was stored under another sequence number than the signed one")]
     OtherSequence,
-    #[error("it names a generation or more conditions than a node can have")]
+    #[error("it names a generation, or more conditions or drift, than a node can have")]
     Absurd,
     #[error("it was taken over before")]
     Repeated,
@@ -73,7 +73,6 @@ pub(super) enum ReportRefusal {
 /// Above this no generation is left to jump past it.
 const HIGHEST: Generation = Generation(1 << 53);
 const MOST_CONDITIONS: usize = 64;
-const NUL: &[u8] = br"\u0000";
 
 pub(super) async fn take(context: &Context, node: &nodes::Node) -> Result<Taken, Failure> {
     let stored = node_reports::list(context.db(), node.id).await?;
@@ -143,14 +142,15 @@ fn read(
         return Err(ReportRefusal::Signature);
     }
     // A text with a NUL cannot be stored.
-    if report.payload.windows(NUL.len()).any(|window| window == NUL) {
+    if has_nul(&report.payload) {
         return Err(ReportRefusal::Unreadable);
     }
     let (read, who, journal, seq) = match report.kind {
         ReportKind::Status => {
             let status: StatusReport =
                 serde_json::from_slice(&report.payload).map_err(|_| ReportRefusal::Unreadable)?;
-            if status.applied.max(status.observed) > HIGHEST || status.conditions.len() > MOST_CONDITIONS {
+            let absurd = status.applied.max(status.observed) > HIGHEST || status.conditions.len() > MOST_CONDITIONS;
+            if absurd || !is_drift(&status.drift) {
                 return Err(ReportRefusal::Absurd);
             }
             let head = (status.node_id, status.journal_id, status.seq);
@@ -173,5 +173,34 @@ fn read(
         Some(mark) if mark.seq == seq => Err(ReportRefusal::Repeated),
         Some(mark) if mark.seq > seq => Err(ReportRefusal::Old { newest: mark.seq }),
         Some(_) | None => Ok(read),
+    }
+}
+
+/// Whether JSON holds an escaped NUL: `\u0000` that is not itself escaped, as it is in the text of a file about JSON.
+fn has_nul(json: &[u8]) -> bool {
+    const NUL: &[u8] = br"\u0000";
+    json.windows(NUL.len()).enumerate().any(|(at, window)| {
+        let before = json[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
+        window == NUL && before % 2 == 0
+    })
+}
+
+/// Within its bounds, and one entry a path.
+fn is_drift(drift: &[DriftEntry]) -> bool {
+    let value = |entry: &DriftEntry| entry.observed.as_ref().is_none_or(|value| value.len() <= MAX_DRIFT_VALUE);
+    drift.len() <= MAX_DRIFT && drift.iter().all(value) && drift.windows(2).all(|pair| pair[0].path < pair[1].path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nul_is_told_from_its_own_escape() {
+        let json = |text: &str| serde_json::to_vec(text).expect("serialises");
+        assert!(has_nul(&json("a\0b")));
+        assert!(has_nul(&json("\\\0")));
+        assert!(!has_nul(&json(r"a\u0000b")));
+        assert!(!has_nul(&json(r"\\u0000")));
     }
 }

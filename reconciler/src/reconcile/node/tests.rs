@@ -7,12 +7,14 @@ use schema::{
     generation::Generation,
     inventory::InventorySection,
     node::{Connectivity, Hold, HoldSource, NoScheduleReason, ProvisionState, condition::*},
-    report::{ReportKind, SectionState},
+    effect::EffectClass,
+    report::{DriftCause, DriftEntry, DriftKind, DriftMode, ReportKind, SectionState},
     spec::Section,
 };
 use serde_json::json;
-use store::{node_holds, node_inventory, node_reports, nodes, outcomes, queue};
+use store::{node_drift, node_holds, node_inventory, node_reports, nodes, outcomes, queue};
 
+use super::REPORT_REFUSED;
 use crate::reconcile::testing::{House, template};
 
 fn waits(reason: &str) -> (String, String) {
@@ -439,4 +441,62 @@ async fn a_resync_of_a_quiet_fleet_changes_nothing_and_leaves_no_row() {
     assert_eq!(house.node(&machine).await, node);
     assert_eq!(outcomes::of_key(&house.db, &machine.id.to_string()).await.expect("read"), outcomes);
     assert_eq!(queue::depth(&house.db).await.expect("read"), []);
+}
+
+fn drifted(path: &str) -> DriftEntry {
+    DriftEntry {
+        path: path.to_owned(),
+        mode: DriftMode::Warn,
+        kind: DriftKind::Changed,
+        cause: DriftCause::WhileRunning,
+        observed: Some("mine\n".to_owned()),
+        observed_digest: Some(Digest::of("mine\n")),
+        observed_bytes: Some(5),
+        desired: Some("a".to_owned()),
+        first_seen: "2026-11-29T11:00:00Z".parse().expect("a time"),
+        last_seen: "2026-11-29T11:00:00Z".parse().expect("a time"),
+        corrected: false,
+        times: 1,
+    }
+}
+
+#[tokio::test]
+async fn drift_is_taken_over_from_signed_reports_and_moves_no_generation() {
+    let house = House::new().await;
+    let machine = house.converged("gpu-1", &template("1", "a\n")).await;
+    let all = async || {
+        let page = node_drift::list(&house.db, &node_drift::Filter::default(), None, None, 10).await;
+        page.expect("read").items.into_iter().map(|drift| drift.entry).collect::<Vec<_>>()
+    };
+    let mut status = machine.status(3, 1);
+    status.drift = vec![drifted("host.files./etc/motd.content")];
+    house.report_status(&machine, &status).await;
+    house.jobs.settle().await.expect("settled");
+    assert_eq!(all().await, status.drift);
+    assert_eq!(house.node(&machine).await.generation, Generation(1));
+
+    // Unbounded, or said twice: the whole report does not count.
+    let mut absurd = machine.status(4, 1);
+    absurd.drift = vec![drifted("host.files./etc/motd.content"), drifted("host.files./etc/motd.content")];
+    house.report_status(&machine, &absurd).await;
+    house.jobs.settle().await.expect("settled");
+    assert_eq!(all().await, status.drift);
+    assert!(house.node(&machine).await.conditions.iter().any(|condition| condition.kind == REPORT_REFUSED));
+
+    // A daemon that says nothing of drift, as an older one does, has none.
+    house.report_status(&machine, &machine.status(5, 1)).await;
+    house.jobs.settle().await.expect("settled");
+    assert_eq!(all().await, []);
+}
+
+#[tokio::test]
+async fn each_generation_is_stored_with_the_class_of_what_it_does() {
+    let house = House::new().await;
+    let machine = house.converged("gpu-1", &template("1", "a\n")).await;
+    let effect = async || nodes::find_spec(&house.db, machine.id).await.expect("read").and_then(|spec| spec.effect);
+    let first = effect().await.expect("judged");
+    assert!(first >= EffectClass::Live, "{first}");
+    house.assign(&machine, &template("2", "a\n")).await;
+    house.jobs.settle().await.expect("settled");
+    assert_eq!(effect().await, Some(EffectClass::Live));
 }

@@ -80,7 +80,7 @@ impl Member {
             self.joined = false;
         }
         if !self.joined {
-            self.bury_the_dead().await?;
+            bury_the_dead(&self.db, self.role, &self.host).await?;
             workers::join(&self.db, self.id, self.role, &self.host, std::process::id(), self.ttl).await?;
             self.joined = true;
         }
@@ -118,24 +118,25 @@ impl Member {
         workers::leave(&self.db, self.id).await
     }
 
-    /// A process of this very machine, seen from the same namespace, that is gone need not be waited for. Were it alive after all, its writes are fenced.
-    async fn bury_the_dead(&self) -> Result<(), DbError> {
-        for worker in workers::live(&self.db, Some(self.role)).await? {
-            if is_gone_here(&worker, &self.host) {
-                let names: Vec<String> =
-                    leases::held(&self.db, worker.id).await?.into_iter().map(|lease| lease.name).collect();
-                leases::release(&self.db, worker.id, &names).await?;
-                workers::leave(&self.db, worker.id).await?;
-            }
-        }
-        Ok(())
-    }
-
     fn wanted(&self, live: &[String]) -> BTreeSet<String> {
         let me = self.id.to_string();
         let shards = (0..shard::COUNT).filter(|shard| self.sharded && shard::owner(*shard, live) == Some(&me));
         shards.map(|shard| leases::shard(self.role, shard)).chain(self.singletons.iter().cloned()).collect()
     }
+}
+
+/// A process of this very machine, seen from the same namespace, that is gone need not be waited for. Were it alive after
+/// all, its writes are fenced.
+pub(crate) async fn bury_the_dead(db: &Db, role: Role, host: &str) -> Result<(), DbError> {
+    for worker in workers::live(db, Some(role)).await? {
+        if is_gone_here(&worker, host) {
+            let names: Vec<String> =
+                leases::held(db, worker.id).await?.into_iter().map(|lease| lease.name).collect();
+            leases::release(db, worker.id, &names).await?;
+            workers::leave(db, worker.id).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether a process of this machine is gone, as far as this process can see it.
