@@ -12,6 +12,7 @@
 pub mod edit;
 pub mod brake;
 pub mod kind;
+pub mod reference;
 pub mod window;
 
 mod check;
@@ -33,7 +34,7 @@ mod stack;
 mod suggest;
 mod template;
 
-pub use explain::Provenance;
+pub use explain::{Provenance, Read};
 pub use format::{FormatError, format};
 pub use fleet_object::{Fleet, ObjectEntry, Strategy};
 pub use host::{

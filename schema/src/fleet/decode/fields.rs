@@ -1,6 +1,12 @@
 //! [`Fields`]: the keys of one object or block.
 
-use std::{collections::BTreeMap, fmt::Display, str::FromStr, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    str::FromStr,
+    sync::Arc,
+};
 
 use super::{Findings, single, value};
 use crate::{
@@ -9,6 +15,7 @@ use crate::{
         Located, Share,
         doc::{Arg, Entry, Form, Scalar},
         kind::form,
+        reference::{Key, Takes},
         suggest::similar,
     },
     name::Name,
@@ -23,11 +30,45 @@ pub(in crate::fleet) struct Fields<'o> {
     span: Span,
     entries: &'o [Entry],
     known: Vec<&'static str>,
+    /// What is asked for, when keys are recorded instead of read.
+    sheet: Option<RefCell<Vec<Key>>>,
 }
 
 impl<'o> Fields<'o> {
     pub(in crate::fleet) fn new(what: impl Into<String>, span: Span, entries: &'o [Entry]) -> Self {
-        Self { what: what.into(), span, entries, known: Vec::new() }
+        Self { what: what.into(), span, entries, known: Vec::new(), sheet: None }
+    }
+
+    /// Keys to be recorded: nothing is written, and what is asked for can be taken with [`Fields::asked`].
+    pub(in crate::fleet) fn recording(what: &str, probes: &'o [Entry]) -> Self {
+        Self { sheet: Some(RefCell::default()), ..Self::new(what, Span::START, probes) }
+    }
+
+    /// What was asked for.
+    pub(in crate::fleet) fn asked(self) -> Vec<Key> {
+        self.sheet.map(RefCell::into_inner).unwrap_or_default()
+    }
+
+    fn note(&self, key: &'static str, takes: impl FnOnce() -> Takes) {
+        if let Some(sheet) = &self.sheet {
+            let mut sheet = sheet.borrow_mut();
+            if !sheet.iter().any(|asked| asked.key == key) {
+                sheet.push(Key::new(key, takes()));
+            }
+        }
+    }
+
+    /// The keys that a block asks for.
+    fn inner<T>(
+        &self,
+        key: &str,
+        findings: &mut Findings<'_>,
+        each: impl FnOnce(&mut Fields<'_>, &mut Findings<'_>) -> Option<T>,
+    ) -> Option<Vec<Key>> {
+        self.sheet.as_ref()?;
+        let mut fields = Fields::recording(key, self.entries);
+        each(&mut fields, findings);
+        Some(fields.asked())
     }
 
     /// All entries of a key.
@@ -62,10 +103,12 @@ impl<'o> Fields<'o> {
     }
 
     pub(in crate::fleet) fn text(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Option<Located<String>> {
+        self.note(key, || Takes::Text);
         self.scalar(key, "a text", findings).and_then(|arg| value::text(arg, findings))
     }
 
     pub(in crate::fleet) fn name(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Option<Located<Name>> {
+        self.note(key, || Takes::Name);
         self.scalar(key, "a name", findings).and_then(|arg| value::name(arg, findings))
     }
 
@@ -75,6 +118,7 @@ impl<'o> Fields<'o> {
         expected: &str,
         findings: &mut Findings<'_>,
     ) -> Option<Located<T>> {
+        self.note(key, || Takes::Form(expected.to_owned()));
         self.scalar(key, expected, findings).and_then(|arg| value::parse(arg, expected, findings))
     }
 
@@ -84,6 +128,7 @@ impl<'o> Fields<'o> {
         words: &[&str],
         findings: &mut Findings<'_>,
     ) -> Option<Located<T>> {
+        self.note(key, || Takes::words(words));
         self.scalar(key, "a word", findings).and_then(|arg| value::word(arg, words, findings))
     }
 
@@ -92,6 +137,7 @@ impl<'o> Fields<'o> {
         key: &'static str,
         findings: &mut Findings<'_>,
     ) -> Option<Located<bool>> {
+        self.note(key, || Takes::Boolean);
         let entry = self.one(key, findings)?;
         // A KDL node without anything after it is a flag: `rollout "x" { immediate }`.
         if entry.form == Form::Node && entry.args.is_empty() && entry.fields.is_empty() {
@@ -109,6 +155,7 @@ impl<'o> Fields<'o> {
     where
         T: TryFrom<i128> + Into<i128> + Display + Copy,
     {
+        self.note(key, || Takes::Integer(bounds.0.into(), bounds.1.into()));
         self.scalar(key, "a whole number", findings).and_then(|arg| value::integer(arg, bounds, findings))
     }
 
@@ -126,6 +173,7 @@ impl<'o> Fields<'o> {
 
     /// A share: `5%`, or the number 5 under a key that says percent.
     pub(in crate::fleet) fn share(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Option<Located<Share>> {
+        self.note(key, || Takes::Share);
         let arg = self.scalar(key, "a share such as 5%", findings)?;
         if matches!(arg.value, Scalar::Int(_)) {
             let percent = value::integer(arg, (0_u8, 100), findings)?;
@@ -140,6 +188,7 @@ impl<'o> Fields<'o> {
         key: &'static str,
         findings: &mut Findings<'_>,
     ) -> Option<Located<String>> {
+        self.note(key, || Takes::CountOrShare);
         let arg = self.scalar(key, "a number or a share such as 5%", findings)?;
         if matches!(arg.value, Scalar::Int(_)) {
             return value::integer(arg, (0_u32, u32::MAX), findings)
@@ -156,6 +205,7 @@ impl<'o> Fields<'o> {
         words: &[&str],
         findings: &mut Findings<'_>,
     ) -> Option<Located<String>> {
+        self.note(key, || Takes::words(words));
         let arg = self.scalar(key, "a word", findings)?;
         value::choice(arg, words, findings)
     }
@@ -183,6 +233,7 @@ impl<'o> Fields<'o> {
     }
 
     pub(in crate::fleet) fn texts(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Vec<Located<String>> {
+        self.note(key, || Takes::List(Box::new(Takes::Text)));
         self.args(key, findings).into_iter().filter_map(|arg| value::text(arg, findings)).collect()
     }
 
@@ -193,6 +244,7 @@ impl<'o> Fields<'o> {
     }
 
     pub(in crate::fleet) fn names(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Vec<Located<Name>> {
+        self.note(key, || Takes::List(Box::new(Takes::Name)));
         self.args(key, findings).into_iter().filter_map(|arg| value::name(arg, findings)).collect()
     }
 
@@ -203,6 +255,7 @@ impl<'o> Fields<'o> {
         kinds: &[Kind],
         findings: &mut Findings<'_>,
     ) -> Option<Located<ObjectRef>> {
+        self.note(key, || Takes::Address(kinds.to_vec()));
         let arg = self.scalar(key, "an address such as pool/h100", findings)?;
         value::address(arg, kinds, findings)
     }
@@ -214,6 +267,7 @@ impl<'o> Fields<'o> {
         kinds: &[Kind],
         findings: &mut Findings<'_>,
     ) -> Vec<Located<ObjectRef>> {
+        self.note(key, || Takes::List(Box::new(Takes::Address(kinds.to_vec()))));
         self.args(key, findings).into_iter().filter_map(|arg| value::address(arg, kinds, findings)).collect()
     }
 
@@ -223,6 +277,7 @@ impl<'o> Fields<'o> {
         words: &[&str],
         findings: &mut Findings<'_>,
     ) -> Vec<Located<T>> {
+        self.note(key, || Takes::List(Box::new(Takes::words(words))));
         self.args(key, findings).into_iter().filter_map(|arg| value::word(arg, words, findings)).collect()
     }
 
@@ -233,6 +288,11 @@ impl<'o> Fields<'o> {
         findings: &mut Findings<'_>,
         mut each: impl FnMut(&'o Entry, &mut Findings<'_>) -> Option<Located<T>>,
     ) -> BTreeMap<String, Located<T>> {
+        if self.sheet.is_some() {
+            let takes = self.entries.iter().filter(|probe| each(probe, findings).is_some()).filter_map(Takes::of);
+            let takes: BTreeSet<Takes> = takes.collect();
+            self.note(key, || Takes::Table(takes.into_iter().collect()));
+        }
         let mut table = BTreeMap::new();
         let Some(entry) = self.one(key, findings) else { return table };
         block(entry, findings);
@@ -273,6 +333,11 @@ impl<'o> Fields<'o> {
         findings: &mut Findings<'_>,
         each: impl FnOnce(&mut Fields<'_>, &mut Findings<'_>) -> Option<T>,
     ) -> Option<Located<T>> {
+        if self.sheet.is_some() {
+            let keys = self.inner(key, findings, each).unwrap_or_default();
+            self.note(key, || Takes::Block { positional, keys });
+            return None;
+        }
         let entry = self.one(key, findings)?;
         if entry.form == Form::Item {
             let diagnostic = findings.at(codes::WRONG_TYPE, entry.span, format!("`{key}` is one mapping, not a list"));
@@ -288,6 +353,9 @@ impl<'o> Fields<'o> {
         findings: &mut Findings<'_>,
         mut each: impl FnMut(&mut Fields<'_>, &mut Findings<'_>) -> Option<T>,
     ) -> Vec<Located<T>> {
+        if let Some(keys) = self.inner(key, findings, &mut each) {
+            self.note(key, || Takes::Blocks { keys });
+        }
         let mut records = Vec::new();
         for entry in self.all(key) {
             records.extend(record(key, entry, (entry.span, &entry.args), None, findings, &mut each));
@@ -304,6 +372,9 @@ impl<'o> Fields<'o> {
         findings: &mut Findings<'_>,
         mut each: impl FnMut(&str, &mut Fields<'_>, &mut Findings<'_>) -> Option<T>,
     ) -> BTreeMap<String, Located<T>> {
+        if let Some(keys) = self.inner(key, findings, |fields, findings| each("probe", fields, findings)) {
+            self.note(key, || Takes::Named { id, short, keys });
+        }
         let mut things: BTreeMap<String, Located<T>> = BTreeMap::new();
         let mut places: BTreeMap<String, SourceRef> = BTreeMap::new();
         let mapped = |entry: &&Entry| {
@@ -359,6 +430,7 @@ impl<'o> Fields<'o> {
 
     /// Reports a key that a later version reads.
     pub(in crate::fleet) fn later(&mut self, key: &'static str, why: &str, findings: &mut Findings<'_>) {
+        self.note(key, || Takes::Later);
         for entry in self.all(key) {
             let diagnostic =
                 findings.at(codes::LATER_KEY, entry.span, format!("this version does not carry `{key}`: {why}"));
@@ -368,6 +440,9 @@ impl<'o> Fields<'o> {
 
     /// Insists on a key. A value that was wrong has been reported and is not missed a second time.
     pub(in crate::fleet) fn require<T>(&self, key: &str, value: Option<T>, findings: &mut Findings<'_>) -> Option<T> {
+        if let Some(sheet) = &self.sheet {
+            sheet.borrow_mut().iter_mut().filter(|asked| asked.key == key).for_each(|asked| asked.required = true);
+        }
         if value.is_none() && !self.has(key) {
             let mut diagnostic = findings.at(codes::MISSING_KEY, self.span, format!("{} needs `{key}`", self.what));
             let unknown =
@@ -388,6 +463,11 @@ impl<'o> Fields<'o> {
         value: Option<T>,
         findings: &mut Findings<'_>,
     ) {
+        if let Some(sheet) = &self.sheet {
+            let mut sheet = sheet.borrow_mut();
+            sheet.iter_mut().filter(|asked| asked.key == key).for_each(|asked| asked.or = Some(or.to_owned()));
+            return;
+        }
         let before = findings.found.len();
         self.require(key, value, findings);
         if let Some(missing) = findings.found.get_mut(before) {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     diagnostic::{SourceRef, codes},
     fleet::{
+        Located,
         decode::{Fields, Findings},
         doc::Object,
     },
@@ -47,10 +48,7 @@ pub(in crate::fleet) fn decode(object: &Object, findings: &mut Findings<'_>) -> 
         findings.push(diagnostic);
     }
     let mut fields = Fields::new("moved", object.span, &object.fields);
-    let from = fields.address("from", &KINDS, findings);
-    let from = fields.require("from", from, findings);
-    let to = fields.address("to", &KINDS, findings);
-    let to = fields.require("to", to, findings);
+    let (from, to) = keys(&mut fields, findings);
     fields.finish(findings);
     let (from, to) = (from?, to?);
     if from.kind != to.kind || from.value == to.value {
@@ -64,4 +62,14 @@ pub(in crate::fleet) fn decode(object: &Object, findings: &mut Findings<'_>) -> 
         return None;
     }
     Some(Moved { from: from.value, to: to.value, at: findings.place(object.span) })
+}
+
+pub(in crate::fleet) fn keys(
+    fields: &mut Fields<'_>,
+    findings: &mut Findings<'_>,
+) -> (Option<Located<ObjectRef>>, Option<Located<ObjectRef>>) {
+    let from = fields.address("from", &KINDS, findings);
+    let from = fields.require("from", from, findings);
+    let to = fields.address("to", &KINDS, findings);
+    (from, fields.require("to", to, findings))
 }

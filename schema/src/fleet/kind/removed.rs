@@ -31,8 +31,7 @@ pub struct Removed {
 pub(in crate::fleet) fn decode(object: &Object, findings: &mut Findings<'_>) -> Option<Removed> {
     let name = object.name.as_ref().map(|arg| (text(arg, findings), arg.span));
     let mut fields = Fields::new("removed", object.span, &object.fields);
-    let reason = form::keep(fields.text("reason", findings), "a text on one line", form::line, findings);
-    let reason = fields.require("reason", reason, findings);
+    let reason = keys(&mut fields, findings);
     fields.finish(findings);
     let Some((name, span)) = name else {
         let diagnostic = findings
@@ -57,4 +56,9 @@ pub(in crate::fleet) fn decode(object: &Object, findings: &mut Findings<'_>) -> 
         return None;
     }
     Some(Removed { name: target, at: findings.place(span), reason: reason? })
+}
+
+pub(in crate::fleet) fn keys(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Located<String>> {
+    let reason = form::keep(fields.text("reason", findings), "a text on one line", form::line, findings);
+    fields.require("reason", reason, findings)
 }
