@@ -1,0 +1,172 @@
+//! What changes in the files: objects that come, change and go, get another name, or are retained.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schema::object::Kind;
+
+use super::{Fold, count, more, named};
+use crate::plan::{
+    Change, FieldChange, ObjectChange, Plan,
+    render::{
+        groups,
+        lines::Room,
+        page::{Ink, Line},
+        values,
+    },
+};
+
+/// Where places begin.
+const PLACES: usize = 34;
+
+pub(super) fn changes(plan: &Plan, fold: Fold) -> Vec<Line> {
+    let mut by_kind: BTreeMap<_, Vec<&ObjectChange>> = BTreeMap::new();
+    for object in plan.objects.iter().filter(|object| object.change != Change::Retain) {
+        by_kind.entry((object.object.kind, object.change)).or_default().push(object);
+    }
+    let mut out = Vec::new();
+    for ((kind, change), objects) in by_kind {
+        if objects.len() <= fold.most.saturating_add(2) {
+            out.extend(objects.iter().flat_map(|change| object(change, fold)));
+            continue;
+        }
+        let groups = alike(&objects);
+        let shown = named(groups.len(), fold);
+        for group in &groups[..shown] {
+            match group.as_slice() {
+                [one] => out.extend(object(one, fold)),
+                many => out.extend(self::many(kind, change, many, fold)),
+            }
+        }
+        if groups.len() > shown {
+            let rest: usize = groups[shown..].iter().map(Vec::len).sum();
+            out.push(Line::marked(2, sign(change)).with(Ink::Dim, &count(rest, &format!("more {kind}"))));
+        }
+    }
+    out
+}
+
+/// Objects that change in the same way, whatever file says so.
+fn alike<'a>(objects: &[&'a ObjectChange]) -> Vec<Vec<&'a ObjectChange>> {
+    let mut groups: Vec<Vec<&ObjectChange>> = Vec::new();
+    let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    for object in objects {
+        let fields: Vec<_> = object.fields.iter().map(|field| (&field.path, &field.before, &field.after)).collect();
+        let index = *known.entry(format!("{fields:?} {:?}", object.reason)).or_insert(groups.len());
+        match groups.get_mut(index) {
+            Some(group) => group.push(object),
+            None => groups.push(vec![object]),
+        }
+    }
+    groups
+}
+
+fn many(kind: Kind, change: Change, objects: &[&ObjectChange], fold: Fold) -> Vec<Line> {
+    let names: Vec<&str> = objects.iter().map(|object| object.object.name.as_str()).collect();
+    let room = fold.width.saturating_sub(24).max(24);
+    let (first, files) = (objects[0], objects.iter().map(|object| &object.file).collect::<BTreeSet<_>>());
+    let place = match files.len() {
+        1 => first.file.clone(),
+        files => format!("{} and {} more files", first.file, files - 1),
+    };
+    let head = Line::marked(2, sign(change))
+        .with(ink(change), &format!("{}: {}", count(objects.len(), kind.as_str()), groups::few(&names, room)))
+        .with(Ink::Dim, &format!("  {place}"))
+        .with(Ink::Plain, &first.reason.as_ref().map_or_else(String::new, |reason| format!("  {reason}")));
+    let fields: Vec<FieldChange> =
+        first.fields.iter().map(|field| FieldChange { place: None, ..field.clone() }).collect();
+    let fields: Vec<&FieldChange> = fields.iter().collect();
+    std::iter::once(head)
+        .chain(values::fields(&fields, Room { indent: 6, most: fold.most, width: fold.width }))
+        .collect()
+}
+
+fn object(object: &ObjectChange, fold: Fold) -> Vec<Line> {
+    let note = match (object.change, &object.reason) {
+        (Change::Restore, _) => "  its document is back".to_owned(),
+        (Change::Hold, Some(reason)) => format!("  held, see below ({reason})"),
+        (Change::Hold, None) => "  held, see below".to_owned(),
+        (_, Some(reason)) => format!("  {reason}"),
+        _ => String::new(),
+    };
+    let head = Line::marked(2, sign(object.change))
+        .with(ink(object.change), &object.object.to_string())
+        .to_column(PLACES)
+        .with(Ink::Dim, &format!("{}:{}", object.file, object.line))
+        .with(Ink::Plain, &note);
+    let fields: Vec<&FieldChange> = object.fields.iter().collect();
+    let room = Room { indent: 6, most: fold.most, width: fold.width };
+    std::iter::once(head).chain(values::fields(&fields, room)).collect()
+}
+
+pub(super) fn moved(plan: &Plan, fold: Fold) -> Vec<Line> {
+    let shown = named(plan.moved.len(), fold);
+    let lines = plan.moved[..shown].iter().map(|moved| {
+        let machines = match moved.machines {
+            0 => String::new(),
+            machines => format!("  {} come along", count(machines, "machine")),
+        };
+        Line::marked(2, '~')
+            .with(Ink::Attention, &format!("{} → {}", moved.from, moved.to))
+            .with(Ink::Plain, &machines)
+            .with(Ink::Dim, &moved.place.as_ref().map_or_else(String::new, |place| format!("  {place}")))
+    });
+    lines.chain(more(plan.moved.len(), shown, "", 2)).collect()
+}
+
+pub(super) fn retained(plan: &Plan, fold: Fold) -> Vec<Line> {
+    let retained: Vec<&ObjectChange> = plan.objects.iter().filter(|object| object.change == Change::Retain).collect();
+    let shown = named(retained.len(), fold);
+    let mut out = Vec::new();
+    for object in &retained[..shown] {
+        out.push(
+            Line::marked(2, '!')
+                .with(Ink::Attention, &object.object.to_string())
+                .to_column(PLACES)
+                .with(Ink::Dim, &format!("was {}:{}", object.file, object.line)),
+        );
+    }
+    out.extend(more(retained.len(), shown, "", 2));
+    let pastes = |renamed: bool| {
+        let some = retained[..shown].iter().filter(move |object| object.renamed_to.is_some() == renamed);
+        some.filter_map(|object| Some((*object, object.paste.as_deref()?)))
+    };
+    for (object, paste) in pastes(true) {
+        let to = object.renamed_to.as_ref().map_or_else(String::new, ToString::to_string);
+        let text = format!("{to} looks like {} under another name. If it is, paste:", object.object);
+        out.push(Line::new(2).with(Ink::Plain, &text));
+        out.push(Line::new(4).with(Ink::Bold, paste));
+    }
+    if pastes(false).next().is_some() {
+        out.push(Line::new(2).with(Ink::Plain, "To let them go, paste into a fleet file and say why:"));
+        out.extend(pastes(false).map(|(_, paste)| Line::new(4).with(Ink::Bold, paste)));
+    }
+    out
+}
+
+pub(super) fn notes(plan: &Plan, fold: Fold) -> Vec<Line> {
+    let shown = named(plan.warnings.len(), fold);
+    let lines = plan.warnings[..shown].iter().map(|warning| {
+        Line::new(2)
+            .with(Ink::Bold, &warning.object.to_string())
+            .with(Ink::Plain, &format!(": {}", warning.message))
+            .with(Ink::Dim, &warning.place.as_ref().map_or_else(String::new, |place| format!("  {place}")))
+    });
+    lines.chain(more(plan.warnings.len(), shown, "", 2)).collect()
+}
+
+const fn ink(change: Change) -> Ink {
+    match change {
+        Change::Create | Change::Restore => Ink::Good,
+        Change::Update | Change::Retain => Ink::Attention,
+        Change::Remove | Change::Hold => Ink::Bad,
+    }
+}
+
+const fn sign(change: Change) -> char {
+    match change {
+        Change::Create | Change::Restore => '+',
+        Change::Update => '~',
+        Change::Remove => '-',
+        Change::Retain | Change::Hold => '!',
+    }
+}

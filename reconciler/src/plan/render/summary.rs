@@ -1,0 +1,120 @@
+//! What a reviewer needs before anything else: how many machines, how hard, where, and what does not go.
+
+use std::collections::BTreeMap;
+
+use schema::effect::EffectClass;
+
+use super::{
+    groups::{self, Row},
+    page::{Ink, Line},
+    quiet::quiet,
+    sections::{self, Fold, count},
+};
+use crate::plan::{ObservedFrom, Plan};
+
+/// Whether the plan would change nothing at all.
+pub(in crate::plan) fn is_empty(plan: &Plan) -> bool {
+    plan.objects.is_empty()
+        && plan.nodes.is_empty()
+        && plan.targets.is_empty()
+        && plan.holds.is_empty()
+        && plan.moved.is_empty()
+}
+
+/// What is compared with what.
+pub(in crate::plan) fn compared(plan: &Plan) -> (String, String) {
+    let short = |commit: &String| quiet(commit.get(..10).unwrap_or(commit));
+    let to = plan.commit.as_ref().map_or_else(|| "the working tree".to_owned(), short);
+    (to, plan.base.as_ref().map_or_else(|| "nothing: it is the first".to_owned(), short))
+}
+
+/// Where the facts come from, and who vouches for the commit.
+pub(in crate::plan) const fn facts(plan: &Plan) -> [&'static str; 2] {
+    let observed = match plan.inputs.observed {
+        ObservedFrom::Offline => "offline: declared machines only",
+        ObservedFrom::Live => "live: the machines that the control plane knows",
+    };
+    [observed, "unverified: the fleet has no trust policy"]
+}
+
+/// The number of machines per class, from the machines themselves.
+pub(in crate::plan) fn classes(plan: &Plan) -> BTreeMap<EffectClass, usize> {
+    let mut classes = BTreeMap::new();
+    for node in &plan.nodes {
+        *classes.entry(node.effect).or_default() += 1;
+    }
+    classes
+}
+
+/// Machines in one sentence.
+pub(in crate::plan) fn machines(plan: &Plan) -> String {
+    let counts = &plan.counts;
+    let mut text = match (counts.machines, counts.moves) {
+        (0, _) => "no machine is known yet".to_owned(),
+        (machines, 0) => format!("no machine of {machines} moves"),
+        (machines, moves) => {
+            let verb = if moves == 1 { "moves" } else { "move" };
+            format!("{moves} of {} {verb} ({})", count(machines, "machine"), groups::classes(&classes(plan)))
+        }
+    };
+    let held = plan.nodes.iter().filter(|node| !node.held.is_empty()).count();
+    if held > 0 {
+        text.push_str(&format!(", {held} of them {} held", if held == 1 { "is" } else { "are" }));
+    }
+    if counts.undeclared > 0 {
+        text.push_str(&format!(", {} without a document", counts.undeclared));
+    }
+    if counts.awaited > 0 {
+        text.push_str(&format!(", {} declared and not joined yet", counts.awaited));
+    }
+    text
+}
+
+/// Objects in one sentence.
+pub(in crate::plan) fn objects(plan: &Plan) -> String {
+    let counts = &plan.counts;
+    let parts: Vec<String> = [
+        (counts.create, "new"),
+        (counts.update, "changed"),
+        (counts.moved, "renamed"),
+        (counts.restore, "back"),
+        (counts.remove, "removed"),
+        (counts.held, "kept by a gate"),
+        (counts.retain, "retained"),
+    ]
+    .into_iter()
+    .filter(|(number, _)| *number > 0)
+    .map(|(number, word)| format!("{number} {word}"))
+    .collect();
+    let changes = if parts.is_empty() { "no object changes".to_owned() } else { parts.join(", ") };
+    format!("{changes} ({} unchanged)", counts.unchanged)
+}
+
+/// The table of machines: class, how many, where.
+pub(in crate::plan) fn table(plan: &Plan, fold: Fold) -> Vec<Line> {
+    let rows = groups::rows(plan);
+    let shown = if rows.len() <= fold.most.saturating_add(2) { rows.len() } else { fold.most.max(1) };
+    let column = rows.iter().map(|row| groups::pool_words(&row.pools).chars().count()).max().unwrap_or(0).min(40);
+    let mut out = Vec::new();
+    let mut last = None;
+    for Row { class, pools, nodes, held } in &rows[..shown] {
+        let word = if last == Some(*class) { "" } else { groups::said(*class) };
+        last = Some(*class);
+        let held = if *held > 0 { format!("{held} held  ") } else { String::new() };
+        let room = if fold.most == usize::MAX { usize::MAX } else { fold.width.saturating_sub(30 + column + held.len()).max(24) };
+        out.push(
+            Line::new(2)
+                .with(sections::ink(*class), &format!("{word:<15}"))
+                .with(Ink::Bold, &format!("{:>7}", nodes.len()))
+                .with(Ink::Plain, &format!("  {:column$}  ", groups::pool_words(pools)))
+                .with(Ink::Bad, &held)
+                .with(Ink::Dim, &groups::few(nodes, room)),
+        );
+    }
+    if rows.len() > shown {
+        let machines: usize = rows[shown..].iter().map(|row| row.nodes.len()).sum();
+        let text = format!("and {} in {} more lines", count(machines, "machine"), rows.len() - shown);
+        out.push(Line::new(2).with(Ink::Dim, &text));
+    }
+    out
+}
