@@ -49,6 +49,14 @@ impl RenderOptions {
     }
 }
 
+impl Plan {
+    /// Whether it would change nothing at all.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        summary::is_empty(self)
+    }
+}
+
 /// The whole plan.
 #[must_use]
 pub fn render(plan: &Plan, options: RenderOptions) -> String {

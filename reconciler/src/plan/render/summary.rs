@@ -13,7 +13,7 @@ use super::{
 use crate::plan::{ObservedFrom, Plan};
 
 /// Whether the plan would change nothing at all.
-pub(in crate::plan) fn is_empty(plan: &Plan) -> bool {
+pub(in crate::plan) const fn is_empty(plan: &Plan) -> bool {
     plan.objects.is_empty()
         && plan.nodes.is_empty()
         && plan.targets.is_empty()

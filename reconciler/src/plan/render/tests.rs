@@ -6,6 +6,7 @@ use super::{RenderOptions, render};
 use crate::plan::{MARKDOWN_BYTES, Plan, markdown};
 
 mod hostile;
+mod reference;
 
 pub(super) fn plan_of(document: Value) -> Plan {
     serde_json::from_value(document).unwrap_or_else(|error| panic!("{error}"))

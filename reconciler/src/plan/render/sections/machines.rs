@@ -105,11 +105,11 @@ fn block(plan: &Plan, block: &Alike<'_>, fold: Fold) -> Vec<Line> {
     for item in &list.items[..items] {
         let cause = item.cause.as_ref().map_or_else(String::new, |cause| format!("  because of {cause}"));
         let verb = match item.action {
-            EffectAction::Stage => format!("stage for {}", groups::said(item.class)),
+            EffectAction::Stage => format!("stage for {}:", groups::said(item.class)),
             action => action.to_string(),
         };
         let ink = if item.class >= EffectClass::Drain { ink(item.class) } else { Ink::Plain };
-        out.push(Line::new(4).with(ink, &format!("{verb}: {}", item.subject)).with(Ink::Dim, &cause));
+        out.push(Line::new(4).with(ink, &format!("{verb} {}", item.subject)).with(Ink::Dim, &cause));
     }
     out.extend(more(list.items.len(), items, "", 4));
     out
