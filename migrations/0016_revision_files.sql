@@ -30,3 +30,8 @@ ALTER TABLE revisions ADD COLUMN tree_digest bytea CHECK (octet_length(tree_dige
 ALTER TABLE revisions ADD COLUMN plan uuid;
 -- Serves the revision of a commit.
 CREATE INDEX revisions_by_commit ON revisions (source, commit, seq DESC);
+
+-- An object that goes on under another name is neither there nor removed in the history of its old one.
+ALTER TABLE revision_objects DROP CONSTRAINT revision_objects_state_check;
+ALTER TABLE revision_objects ADD CONSTRAINT revision_objects_state_check
+    CHECK (state IN ('declared', 'retained', 'removed', 'moved'));

@@ -3,6 +3,7 @@
 use jiff_sqlx::ToSqlx;
 use schema::{
     id::{HoldId, NodeId},
+    name::Name,
     node::{Hold, HoldSource},
     time::Timestamp,
 };
@@ -149,6 +150,35 @@ pub async fn list_locked(txn: &mut Txn, id: NodeId) -> Result<Vec<NodeHold>, DbE
     .fetch_all(txn.conn())
     .await?;
     rows.into_iter().map(Row::read).collect()
+}
+
+/// Every hold whose end has not passed, with the node's name, by name.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn list_all(txn: &mut Txn) -> Result<Vec<(Name, NodeHold)>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT n.name, h.source, h.owner, h.reason, h.until, h.place, h.created_at
+           FROM node_holds h
+           JOIN nodes n ON n.id = h.node_id
+           WHERE h.until IS NULL OR h.until > compute_now()
+           ORDER BY n.name, h.source"#,
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            let hold = Row {
+                source: row.source,
+                owner: row.owner,
+                reason: row.reason,
+                until: row.until,
+                place: row.place,
+                created_at: row.created_at,
+            };
+            Ok((convert::word("name", &row.name)?, hold.read()?))
+        })
+        .collect()
 }
 
 // Keeps `nodes.cordoned` what it mirrors. Any change of holds also moves the version.

@@ -24,7 +24,7 @@ pub enum RenameError {
 
 /// Renames objects, each `(from, to)` of one kind and no `to` among the `from`s: documents in force, pools and the tokens,
 /// joins, targets and machines that name one, machines, holds and suspensions. A machine keeps its id, and with it its
-/// session and its certificates. Overlays name profiles too and are the caller's to write.
+/// session and its certificates. Overlays name profiles too and are written with the machines' rows.
 ///
 /// # Errors
 /// [`RenameError::Taken`] when a name is taken; the transaction must then be dropped.

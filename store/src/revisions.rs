@@ -65,6 +65,8 @@ pub enum ObjectState {
     Retained,
     /// A `removed` document took it away.
     Removed,
+    /// It goes on under another name; only said in the history of a revision.
+    Moved,
 }
 
 impl ObjectState {
@@ -75,6 +77,7 @@ impl ObjectState {
             Self::Declared => "declared",
             Self::Retained => "retained",
             Self::Removed => "removed",
+            Self::Moved => "moved",
         }
     }
 
@@ -83,6 +86,7 @@ impl ObjectState {
             "declared" => Ok(Self::Declared),
             "retained" => Ok(Self::Retained),
             "removed" => Ok(Self::Removed),
+            "moved" => Ok(Self::Moved),
             other => Err(DbError::other(format!("{other:?} is no state of an object"))),
         }
     }
@@ -172,6 +176,7 @@ pub async fn insert(txn: &mut Txn, revision: &NewRevision, changes: &[ObjectChan
            SELECT kind, name, digest, file, line, state, $7
            FROM UNNEST($1::text[], $2::text[], $3::bytea[], $4::text[], $5::int[], $6::text[])
                 AS c (kind, name, digest, file, line, state)
+           WHERE state <> 'moved'
            ON CONFLICT (kind, name) DO UPDATE
            SET digest = EXCLUDED.digest, file = EXCLUDED.file, line = EXCLUDED.line,
                state = EXCLUDED.state, revision = EXCLUDED.revision"#,
@@ -284,6 +289,15 @@ pub async fn find(db: &Db, id: RevisionId) -> Result<Option<Revision>, DbError> 
 /// When the statement fails.
 pub async fn latest_of(txn: &mut Txn, source: &str) -> Result<Option<Revision>, DbError> {
     let row = select!("WHERE source = $1 ORDER BY seq DESC LIMIT 1", source).fetch_optional(txn.conn()).await?;
+    row.map(RevisionRow::read).transpose()
+}
+
+/// The same outside a transaction.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn newest(db: &Db, source: &str) -> Result<Option<Revision>, DbError> {
+    let row = select!("WHERE source = $1 ORDER BY seq DESC LIMIT 1", source).fetch_optional(db.pool()).await?;
     row.map(RevisionRow::read).transpose()
 }
 

@@ -239,6 +239,20 @@ pub async fn roll_back(txn: &mut Txn, name: &str, expected: Option<&str>, commit
     Ok(())
 }
 
+/// What is in force is the tip again: a newer commit follows it, and nothing else is accepted.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn follow(txn: &mut Txn, name: &str) -> Result<(), DbError> {
+    sqlx::query!(
+        "UPDATE sources SET rolled_back_from = NULL, accepted_commit = NULL WHERE name = $1 AND rolled_back_from IS NOT NULL",
+        name
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
 /// One source, locked until the end of the transaction: nothing comes into force meanwhile.
 ///
 /// # Errors
