@@ -39,6 +39,16 @@ pub fn digest(value: &impl Serialize) -> Result<Digest, CanonicalError> {
     to_vec(value).map(Digest::of)
 }
 
+/// The digest of the canonical bytes of what is JSON already.
+///
+/// # Errors
+/// When the value holds a number that is not an integer.
+pub fn digest_of(value: &Value) -> Result<Digest, CanonicalError> {
+    let mut bytes = Vec::with_capacity(512);
+    write(value, &mut bytes)?;
+    Ok(Digest::of(bytes))
+}
+
 fn write(value: &Value, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
     match value {
         Value::Null => out.extend_from_slice(b"null"),

@@ -44,7 +44,7 @@ pub use kind::{
     ApiAccess, Batch, FleetDocument, Freeze, Image, Moved, Node, Pool, Profile, Quota, Release, Removed, Rollout, Site,
     Tenant,
 };
-pub use load::{Limits, Loaded, load, load_with};
+pub use load::{Cache, Limits, Loaded, load, load_with};
 pub use located::Located;
 pub use quantity::{ByteSize, ParseQuantityError, Share};
 pub use resolve::{Layer, ResolvedProfile};

@@ -42,7 +42,7 @@ pub(super) fn check(
     let templates: BTreeMap<Arc<str>, Arc<str>> = files
         .iter()
         .filter(|file| file.syntax == Syntax::Template)
-        .map(|file| (Arc::clone(&file.path), Arc::from(file.parsed.text.as_str())))
+        .map(|file| (Arc::clone(&file.path), Arc::clone(&file.parsed.text)))
         .collect();
     on_stack(found, |found| render::templates(&templates, &objects.profiles, found));
     let fleet = Fleet {
@@ -62,9 +62,10 @@ pub(super) fn check(
         freezes: objects.freezes,
         moved: objects.moved,
         removed: objects.removed,
+        notes: Vec::new(),
         resolved,
         templates,
-        places: objects.places,
+        made: objects.made,
     };
     strategies(&fleet, found);
     layers::check(&fleet, found);
@@ -111,9 +112,9 @@ fn strategies(fleet: &Fleet, found: &mut Vec<Diagnostic>) {
 }
 
 /// The pools' profiles and those that single machines have instead, with the machines.
-pub(super) fn hosts(fleet: &Fleet) -> impl Iterator<Item = (&Pool, &Name, Vec<&super::Node>)> {
+pub(super) fn hosts(fleet: &Fleet) -> impl Iterator<Item = (&Pool, &Name, Vec<&Arc<super::Node>>)> {
     fleet.pools.values().flat_map(|pool| {
-        let mut by_profile: BTreeMap<&Name, Vec<&super::Node>> = BTreeMap::from([(&pool.profile.value, Vec::new())]);
+        let mut by_profile: BTreeMap<&Name, Vec<&Arc<super::Node>>> = BTreeMap::from([(&pool.profile.value, Vec::new())]);
         for node in fleet.nodes.values().filter(|node| node.pool.as_ref().is_some_and(|name| name.value == pool.name)) {
             let profile = node.profile.as_ref().map_or(&pool.profile.value, |profile| &profile.value);
             by_profile.entry(profile).or_default().push(node);

@@ -64,7 +64,7 @@ pub(super) struct Object {
 /// [`Parsed::attach`].
 #[derive(Debug, Clone, Default)]
 pub(super) struct Parsed {
-    pub(super) text: String,
+    pub(super) text: std::sync::Arc<str>,
     pub(super) objects: Vec<Object>,
     pub(super) problems: Vec<Diagnostic>,
     /// Whether the file was read to its end; if not, there may be objects that nobody saw.

@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::{
     ApiAccess, Batch, FleetDocument, Freeze, HostTemplate, Image, Moved, Node, NodeOverlay, Pool, Profile, Provenance,
-    Quota, Release, Removed, ResolvedProfile, Rollout, Site, Tenant, explain, places::Places,
+    Quota, Release, Removed, ResolvedProfile, Rollout, Site, Tenant, explain, places::Keys,
 };
 use crate::{
     canonical,
-    diagnostic::SourceRef,
+    diagnostic::{Diagnostic, SourceRef},
     digest::Digest,
     name::Name,
     object::{Kind, ObjectRef},
@@ -39,11 +39,18 @@ pub struct ObjectEntry {
     /// Its address.
     pub object: ObjectRef,
     /// Its document, with `kind` and `name`.
-    pub doc: Value,
+    pub doc: Arc<Value>,
     /// The digest of its canonical JSON.
     pub digest: Digest,
     /// Where it is defined.
     pub at: SourceRef,
+}
+
+/// An object's document, made once, and where its keys are.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) entry: ObjectEntry,
+    keys: Keys,
 }
 
 /// A fleet: typed, resolved, rendered and checked. Only [`load`](super::load) makes one.
@@ -64,7 +71,7 @@ pub struct Fleet {
     /// Rollouts by name.
     pub rollouts: BTreeMap<Name, Rollout>,
     /// Declared machines by name.
-    pub nodes: BTreeMap<Name, Node>,
+    pub nodes: BTreeMap<Name, Arc<Node>>,
     /// Versions of the node daemon by name.
     pub releases: BTreeMap<Name, Release>,
     /// Who books, by name.
@@ -81,28 +88,17 @@ pub struct Fleet {
     pub moved: Vec<Moved>,
     /// What is to go.
     pub removed: Vec<Removed>,
+    /// What there is to know about it although it is right: warnings and notes, sorted by file and line.
+    pub notes: Vec<Diagnostic>,
     pub(super) resolved: BTreeMap<Name, ResolvedProfile>,
     pub(super) templates: BTreeMap<Arc<str>, Arc<str>>,
-    pub(super) places: Places,
+    pub(super) made: Vec<Arc<Made>>,
 }
 
 impl Fleet {
     /// Every object, ordered by address. `moved` and `removed` lines are not objects.
-    pub fn objects(&self) -> impl Iterator<Item = ObjectEntry> + '_ {
-        let fleet = std::iter::once(entry(Kind::Fleet, &self.document.name, &self.document, &self.document.at));
-        fleet
-            .chain(self.sites.values().map(|site| entry(Kind::Site, &site.name, site, &site.at)))
-            .chain(self.pools.values().map(|pool| entry(Kind::Pool, &pool.name, pool, &pool.at)))
-            .chain(self.profiles.values().map(|profile| entry(Kind::Profile, &profile.name, profile, &profile.at)))
-            .chain(self.images.values().map(|image| entry(Kind::Image, &image.name, image, &image.at)))
-            .chain(self.releases.values().map(|release| entry(Kind::Release, &release.name, release, &release.at)))
-            .chain(self.rollouts.values().map(|rollout| entry(Kind::Rollout, &rollout.name, rollout, &rollout.at)))
-            .chain(self.nodes.values().map(|node| entry(Kind::Node, &node.name, node, &node.at)))
-            .chain(self.tenants.values().map(|tenant| entry(Kind::Tenant, &tenant.name, tenant, &tenant.at)))
-            .chain(self.quotas.values().map(|quota| entry(Kind::Quota, &quota.name, quota, &quota.at)))
-            .chain(self.access.values().map(|access| entry(Kind::Access, &access.name, access, &access.at)))
-            .chain(self.batches.values().map(|batch| entry(Kind::Batch, &batch.name, batch, &batch.at)))
-            .chain(self.freezes.values().map(|freeze| entry(Kind::Freeze, &freeze.name, freeze, &freeze.at)))
+    pub fn objects(&self) -> impl Iterator<Item = &ObjectEntry> + '_ {
+        self.made.iter().map(|made| &made.entry)
     }
 
     /// How a pool's changes travel.
@@ -134,30 +130,39 @@ impl Fleet {
     /// The words that a declared machine adds.
     #[must_use]
     pub fn overlay(&self, node: &str) -> Option<NodeOverlay> {
-        self.nodes.get(node).map(NodeOverlay::of)
+        self.nodes.get(node).map(|node| NodeOverlay::of(node))
     }
 
     /// Where a key of an object is written, by its path in the object's document (`sysctl.vm.swappiness`), or the nearest
     /// key above it. `None` when there is no such object or key.
     #[must_use]
     pub fn place(&self, object: &ObjectRef, path: &str) -> Option<&SourceRef> {
-        self.places.find(object, path)
+        let index = self.made.binary_search_by(|made| made.entry.object.cmp(object)).ok()?;
+        self.made[index].keys.find(path)
     }
 
     /// Where the values of a declared machine come from: all of them, or those whose path is `path` or below it (for
     /// example `host.sysctl` or `host.files./etc/motd.mode`). `None` when no document declares the machine.
     #[must_use]
     pub fn explain(&self, node: &str, path: Option<&str>) -> Option<Vec<Provenance>> {
-        Some(explain::explain(self, self.nodes.get(node)?, path))
+        Some(explain::node(self, self.nodes.get(node)?, path))
+    }
+
+    /// The same for a machine of a pool that no document declares. `None` when there is no such pool.
+    #[must_use]
+    pub fn explain_pool(&self, pool: &str, path: Option<&str>) -> Option<Vec<Provenance>> {
+        Some(explain::pool(self, self.pools.get(pool)?, path))
     }
 }
 
-fn entry(kind: Kind, name: &Name, document: &impl Serialize, at: &SourceRef) -> ObjectEntry {
+/// Makes the document of an object.
+pub(super) fn made(kind: Kind, name: &Name, document: &impl Serialize, at: &SourceRef, keys: Keys) -> Arc<Made> {
     let serialises = "a document holds no fractions and serialises";
     let mut doc = serde_json::to_value(document).expect(serialises);
     if let Value::Object(members) = &mut doc {
         members.insert("kind".into(), kind.as_str().into());
     }
-    let digest = canonical::digest(&doc).expect(serialises);
-    ObjectEntry { object: ObjectRef::new(kind, name.clone()), doc, digest, at: at.clone() }
+    let digest = canonical::digest_of(&doc).expect(serialises);
+    let entry = ObjectEntry { object: ObjectRef::new(kind, name.clone()), doc: Arc::new(doc), digest, at: at.clone() };
+    Arc::new(Made { entry, keys })
 }

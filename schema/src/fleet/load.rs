@@ -1,18 +1,19 @@
 //! [`load`]: from blobs to a fleet, or to everything that is wrong with them.
 
+mod decoded;
+mod files;
 mod objects;
 mod tree;
 
-use std::{collections::BTreeMap, num::NonZero, panic, sync::Arc, thread};
-
-use super::{
-    Blob, Fleet, Sources, check,
-    doc::Parsed,
-    parse::{self, Syntax},
-    stack,
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
 };
+
+use super::{Fleet, Sources, check};
 use crate::diagnostic::{self, Diagnostic, SourceMap, SourceRef, codes};
 
+pub(super) use files::ParsedFile;
 pub(super) use objects::Objects;
 
 /// What a tree turned out to be.
@@ -53,86 +54,61 @@ impl Default for Limits {
     }
 }
 
-/// Stack of a parsing thread. A file that may need more than half of it has a thread of its own.
-const STACK: usize = 32 << 20;
-
 /// Findings of one file that are shown; a file in another format would drown the rest.
 const SHOWN_PER_FILE: usize = 100;
-
-/// A file to parse.
-pub(super) struct Unparsed {
-    path: Arc<str>,
-    syntax: Syntax,
-    bytes: Blob,
-}
-
-impl Unparsed {
-    fn parsed(&self, parsed: Parsed) -> ParsedFile {
-        ParsedFile { path: Arc::clone(&self.path), syntax: self.syntax, parsed }
-    }
-}
-
-/// A file that was parsed.
-pub(super) struct ParsedFile {
-    pub(super) path: Arc<str>,
-    pub(super) syntax: Syntax,
-    pub(super) parsed: Parsed,
-}
 
 /// Reads a tree.
 #[must_use]
 pub fn load(sources: &Sources) -> Loaded {
-    load_with(sources, Limits::default())
+    Cache::default().load(sources)
 }
 
 /// Reads a tree within bounds.
 #[must_use]
 pub fn load_with(sources: &Sources, limits: Limits) -> Loaded {
-    let mut found = Vec::new();
-    let mut map = SourceMap::default();
-    let files = tree::files(sources, limits, &mut found);
-    for file in &files {
-        found.extend(file.parsed.attach(&file.path));
-        map.insert(Arc::clone(&file.path), file.parsed.text.as_str());
-    }
-    let (mut fleet, mut trust_domain) = (None, None);
-    if !files.is_empty() {
-        let objects = Objects::decode(&files, limits.objects, &mut found);
-        trust_domain = objects.fleet.as_ref().map(|fleet| fleet.trust_domain.value.clone());
-        fleet = check::check(objects, &files, sources, &mut found);
-    }
-    diagnostic::sort(&mut found);
-    let errors = found.iter().any(Diagnostic::is_error);
-    shorten(&mut found);
-    Loaded { fleet: fleet.filter(|_| !errors), diagnostics: found, sources: map, trust_domain }
+    Cache::default().load_with(sources, limits)
 }
 
-/// Parses files side by side on threads whose stack is known.
-fn parse_all(files: &[Unparsed]) -> Vec<ParsedFile> {
-    let workers = thread::available_parallelism().map_or(1, NonZero::get).min(8).min(files.len().div_ceil(16)).max(1);
-    let share = files.len().div_ceil(workers).max(1);
-    // A file that cannot be parsed for want of a thread is an error: it must never look like a file without objects.
-    let lost =
-        |files: &[Unparsed]| files.iter().map(|file| file.parsed(parse::gave_up(file.syntax))).collect::<Vec<_>>();
-    thread::scope(|scope| {
-        let spawn = |files| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || parse_some(files));
-        let running: Vec<_> = files.chunks(share).map(|files| (files, spawn(files).ok())).collect();
-        let join = |(files, thread): (_, Option<thread::ScopedJoinHandle<'_, _>>)| {
-            thread.and_then(|thread| thread.join().ok()).unwrap_or_else(|| lost(files))
-        };
-        running.into_iter().flat_map(join).collect()
-    })
+/// What was read of the last tree: files that are the same in the next one are not parsed, decoded, written as JSON or
+/// rendered again. What [`Cache::load`] returns is the same, byte for byte, whatever was read before.
+///
+/// A copy is cheap and shares what it holds.
+#[derive(Debug, Clone, Default)]
+pub struct Cache {
+    files: HashMap<Arc<str>, ParsedFile>,
 }
 
-fn parse_some(files: &[Unparsed]) -> Vec<ParsedFile> {
-    let one = |file: &Unparsed| {
-        let parse = || parse::parse(&file.bytes, file.syntax);
-        // The thread's own stack is enough for most files.
-        let need = parse::stack(&file.bytes, file.syntax);
-        let parsed = if need <= STACK / 2 { panic::catch_unwind(parse).ok() } else { stack::on(need, parse) };
-        file.parsed(parsed.unwrap_or_else(|| parse::gave_up(file.syntax)))
-    };
-    files.iter().map(one).collect()
+impl Cache {
+    /// Reads a tree.
+    pub fn load(&mut self, sources: &Sources) -> Loaded {
+        self.load_with(sources, Limits::default())
+    }
+
+    /// Reads a tree within bounds.
+    pub fn load_with(&mut self, sources: &Sources, limits: Limits) -> Loaded {
+        let mut found = Vec::new();
+        let mut map = SourceMap::default();
+        let files = tree::files(sources, limits, &self.files, &mut found);
+        for file in &files {
+            found.extend(file.parsed.attach(&file.path));
+            map.insert(Arc::clone(&file.path), Arc::clone(&file.parsed.text));
+        }
+        let (mut fleet, mut trust_domain) = (None, None);
+        if !files.is_empty() {
+            let objects = Objects::of(&files, limits.objects, &mut found);
+            trust_domain = objects.fleet.as_ref().map(|fleet| fleet.trust_domain.value.clone());
+            fleet = check::check(objects, &files, sources, &mut found);
+            self.files = files.into_iter().map(|file| (Arc::clone(&file.path), file)).collect();
+        }
+        diagnostic::sort(&mut found);
+        let errors = found.iter().any(Diagnostic::is_error);
+        shorten(&mut found);
+        let mut fleet = fleet.filter(|_| !errors);
+        if let Some(fleet) = &mut fleet {
+            fleet.notes.clone_from(&found);
+        }
+        Loaded { fleet, diagnostics: found, sources: map, trust_domain }
+    }
 }
 
 /// Keeps the first findings of each weight in each file.

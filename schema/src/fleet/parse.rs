@@ -43,9 +43,13 @@ pub(super) fn stack(bytes: &[u8], syntax: Syntax) -> usize {
 
 /// Parses a file. A template is only checked as text.
 pub(super) fn parse(bytes: &[u8], syntax: Syntax) -> Parsed {
+    plainly(bytes, syntax).unwrap_or_else(|| fully(bytes, syntax))
+}
+
+fn fully(bytes: &[u8], syntax: Syntax) -> Parsed {
     let mut parsed = Parsed { whole: true, ..Parsed::default() };
     match text::check(bytes, &mut parsed.problems) {
-        Some(text) => parsed.text = text,
+        Some(text) => parsed.text = text.into(),
         None => {
             parsed.whole = false;
             return parsed;
@@ -57,6 +61,34 @@ pub(super) fn parse(bytes: &[u8], syntax: Syntax) -> Parsed {
         Syntax::Template => {}
     }
     parsed
+}
+
+/// Parses on a thread that has `room` bytes of stack, or on a larger one where a file may need more.
+pub(super) fn parse_within(bytes: &[u8], syntax: Syntax, room: usize) -> Parsed {
+    // What is plain needs next to no stack, and most files are.
+    if let Some(parsed) = plainly(bytes, syntax) {
+        return parsed;
+    }
+    let need = stack(bytes, syntax);
+    let parse = || fully(bytes, syntax);
+    let parsed = if need <= room { std::panic::catch_unwind(parse).ok() } else { super::stack::on(need, parse) };
+    parsed.unwrap_or_else(|| gave_up(syntax))
+}
+
+/// Parses on a thread of which nothing is known.
+pub(super) fn parse_anywhere(bytes: &[u8], syntax: Syntax) -> Parsed {
+    parse_within(bytes, syntax, 0)
+}
+
+fn plainly(bytes: &[u8], syntax: Syntax) -> Option<Parsed> {
+    let mut problems = Vec::new();
+    let text = text::check(bytes, &mut problems)?;
+    let objects = match syntax {
+        Syntax::Kdl => plain::read(&text)?,
+        Syntax::Yaml => return None,
+        Syntax::Template => Vec::new(),
+    };
+    Some(Parsed { text: text.into(), objects, problems, whole: true })
 }
 
 /// A parser that panicked on a file read nothing of it.

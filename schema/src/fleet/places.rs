@@ -1,45 +1,59 @@
-//! Where each key of each object is written, by its path in the canonical document.
+//! Where each key of an object is written, by its path in the canonical document. Hardly any object is ever asked, so
+//! the file's text is read again when one is.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use super::{
-    decode::Findings,
     doc::{Entry, Form, Scalar},
+    parse::{self, Syntax},
 };
-use crate::{diagnostic::SourceRef, object::ObjectRef};
+use crate::diagnostic::{SourceRef, Span};
 
-/// The places of the keys of every object.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Places {
-    keys: BTreeMap<ObjectRef, BTreeMap<String, SourceRef>>,
+/// The keys of one object: which object of which text it is, and once asked, where each is written.
+#[derive(Debug, Clone)]
+pub(super) struct Keys {
+    pub(super) file: Arc<str>,
+    pub(super) text: Arc<str>,
+    pub(super) syntax: Syntax,
+    /// Which object of the file.
+    pub(super) index: usize,
+    places: OnceLock<BTreeMap<String, SourceRef>>,
 }
 
-impl Places {
-    /// Remembers the keys of an object.
-    pub(super) fn remember(&mut self, object: ObjectRef, fields: &[Entry], findings: &Findings<'_>) {
-        let mut keys = BTreeMap::new();
-        for field in fields {
-            walk("", field, findings, &mut keys);
-        }
-        self.keys.insert(object, keys);
+impl Keys {
+    pub(super) fn new(file: Arc<str>, text: Arc<str>, syntax: Syntax, index: usize) -> Self {
+        Self { file, text, syntax, index, places: OnceLock::new() }
     }
 
     /// The place of a path such as `sysctl.vm.swappiness` or `file./etc/motd.mode`, or of the nearest key above it.
-    pub(super) fn find(&self, object: &ObjectRef, path: &str) -> Option<&SourceRef> {
-        let keys = self.keys.get(object)?;
+    pub(super) fn find(&self, path: &str) -> Option<&SourceRef> {
+        let places = self.places.get_or_init(|| self.read());
         let mut upto = path.len();
         loop {
-            if let Some(at) = keys.get(&path[..upto]) {
+            if let Some(at) = places.get(&path[..upto]) {
                 return Some(at);
             }
             upto = path[..upto].rfind('.')?;
         }
     }
+
+    fn read(&self) -> BTreeMap<String, SourceRef> {
+        let mut places = BTreeMap::new();
+        let parsed = parse::parse_anywhere(self.text.as_bytes(), self.syntax);
+        let Some(object) = parsed.objects.get(self.index) else { return places };
+        for field in &object.fields {
+            walk("", field, &|span| SourceRef::new(Arc::clone(&self.file), span), &mut places);
+        }
+        places
+    }
 }
 
 /// An argument of a block is its name (`file "/etc/motd" …`) or stands for a key (`gpus 8 …`), which only the kind
 /// knows: the keys below are remembered under both paths.
-fn walk(above: &str, entry: &Entry, findings: &Findings<'_>, keys: &mut BTreeMap<String, SourceRef>) {
+fn walk(above: &str, entry: &Entry, place: &impl Fn(Span) -> SourceRef, places: &mut BTreeMap<String, SourceRef>) {
     let path = if above.is_empty() { entry.key.clone() } else { format!("{above}.{}", entry.key) };
     let mut below = vec![path.clone()];
     let id = || entry.fields.iter().find(|field| matches!(field.key.as_str(), "name" | "path"));
@@ -53,9 +67,9 @@ fn walk(above: &str, entry: &Entry, findings: &Findings<'_>, keys: &mut BTreeMap
     }
     let span = entry.args.first().filter(|_| entry.fields.is_empty()).map_or(entry.span, |arg| arg.span);
     for path in &below {
-        keys.entry(path.clone()).or_insert_with(|| findings.place(span));
+        places.entry(path.clone()).or_insert_with(|| place(span));
         for field in &entry.fields {
-            walk(path, field, findings, keys);
+            walk(path, field, place, places);
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Two documents that a single machine could match.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use crate::{
     diagnostic::{Diagnostic, codes},
@@ -9,10 +12,10 @@ use crate::{
 };
 
 /// Reports machines that two documents claim by MAC address, board serial or serial.
-pub(super) fn machines(nodes: &BTreeMap<Name, Node>, found: &mut Vec<Diagnostic>) {
-    let mut macs = BTreeMap::new();
-    let mut boards = BTreeMap::new();
-    let mut serials: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
+pub(super) fn machines(nodes: &BTreeMap<Name, Arc<Node>>, found: &mut Vec<Diagnostic>) {
+    let mut macs = HashMap::with_capacity(nodes.len() * 2);
+    let mut boards = HashMap::with_capacity(nodes.len());
+    let mut serials: HashMap<&str, Vec<&Node>> = HashMap::with_capacity(nodes.len());
     for node in nodes.values() {
         for mac in &node.mac {
             claim("MAC address", mac, node, &mut macs, found);
@@ -37,7 +40,7 @@ fn claim<'n>(
     what: &str,
     value: &'n Located<String>,
     node: &'n Node,
-    claims: &mut BTreeMap<&'n str, (&'n Located<String>, &'n Node)>,
+    claims: &mut HashMap<&'n str, (&'n Located<String>, &'n Node)>,
     found: &mut Vec<Diagnostic>,
 ) {
     match claims.get(value.value.as_str()) {

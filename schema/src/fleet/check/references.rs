@@ -1,6 +1,9 @@
 //! References: every name of another object, and every file that a document names, is there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     diagnostic::{Diagnostic, codes},
@@ -115,7 +118,7 @@ impl References<'_> {
 }
 
 /// A selector that speaks of labels which no document gives a machine selects nobody.
-fn selector(batch: &Batch, nodes: &BTreeMap<Name, Node>, found: &mut Vec<Diagnostic>) {
+fn selector(batch: &Batch, nodes: &BTreeMap<Name, Arc<Node>>, found: &mut Vec<Diagnostic>) {
     for (key, value) in &batch.scope.selector {
         let values: BTreeSet<&str> =
             nodes.values().filter_map(|node| Some(node.labels.get(key)?.value.as_str())).collect();

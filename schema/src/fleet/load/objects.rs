@@ -1,18 +1,19 @@
-//! Decoding every object of every file, and noticing those that are defined twice.
+//! Putting the objects of every file together, and noticing those that are defined twice.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+};
 
-use super::ParsedFile;
+use super::{
+    ParsedFile,
+    decoded::{Decoded, Typed, What, nameless},
+};
 use crate::{
     diagnostic::{Diagnostic, SourceRef, codes},
     fleet::{
         ApiAccess, Batch, FleetDocument, Freeze, Image, Moved, Node, Pool, Profile, Quota, Release, Removed, Rollout,
-        Site, Tenant,
-        decode::{Fields, Findings, Subject, name_of},
-        doc::Object,
-        kind,
-        places::Places,
-        suggest::similar,
+        Site, Tenant, decode::Findings, fleet_object::Made,
     },
     name::Name,
     object::{Kind, ObjectRef},
@@ -28,7 +29,7 @@ pub(in crate::fleet) struct Objects {
     pub(in crate::fleet) profiles: BTreeMap<Name, Profile>,
     pub(in crate::fleet) images: BTreeMap<Name, Image>,
     pub(in crate::fleet) rollouts: BTreeMap<Name, Rollout>,
-    pub(in crate::fleet) nodes: BTreeMap<Name, Node>,
+    pub(in crate::fleet) nodes: BTreeMap<Name, Arc<Node>>,
     pub(in crate::fleet) releases: BTreeMap<Name, Release>,
     pub(in crate::fleet) tenants: BTreeMap<Name, Tenant>,
     pub(in crate::fleet) quotas: BTreeMap<Name, Quota>,
@@ -39,32 +40,31 @@ pub(in crate::fleet) struct Objects {
     pub(in crate::fleet) removed: Vec<Removed>,
     /// Where every object is defined.
     pub(in crate::fleet) defined: BTreeMap<ObjectRef, SourceRef>,
-    /// Where the keys of every object are written.
-    pub(in crate::fleet) places: Places,
+    /// The documents, by address.
+    pub(in crate::fleet) made: Vec<Arc<Made>>,
 }
 
 impl Objects {
-    /// Decodes every object.
-    pub(super) fn decode(files: &[ParsedFile], limit: usize, found: &mut Vec<Diagnostic>) -> Self {
+    /// Puts the objects of files together.
+    pub(super) fn of(files: &[ParsedFile], limit: usize, found: &mut Vec<Diagnostic>) -> Self {
         let mut all = Self::default();
         let mut count = 0;
-        for (index, file) in files.iter().enumerate() {
-            let mut findings = Findings { file: Arc::clone(&file.path), text: &file.parsed.text, found };
-            for object in &file.parsed.objects {
+        'files: for file in files {
+            for (index, decoded) in file.objects.iter().enumerate() {
                 count += 1;
                 if count > limit {
-                    let diagnostic = findings.at(
-                        codes::TOO_MANY,
-                        object.span,
-                        format!("a fleet has at most {limit} objects, and this is one more"),
-                    );
-                    findings.push(diagnostic);
-                    return all;
+                    let message = format!("a fleet has at most {limit} objects, and this is one more");
+                    found.push(Diagnostic::new(codes::TOO_MANY, &file.place_of(index), message));
+                    break 'files;
                 }
-                all.object(object, index == 0, &mut findings);
+                all.put(decoded, file, index, found);
             }
         }
-        if all.fleet.is_none() && files[0].parsed.whole && !all.defined.keys().any(|object| object.kind == Kind::Fleet)
+        all.made.sort_by(|a, b| a.entry.object.cmp(&b.entry.object));
+        if count <= limit
+            && all.fleet.is_none()
+            && files[0].parsed.whole
+            && !all.defined.keys().any(|object| object.kind == Kind::Fleet)
         {
             let at = SourceRef::start_of(Arc::clone(&files[0].path));
             let diagnostic = Diagnostic::new(codes::NO_ROOT, &at, "the fleet file does not say which fleet this is")
@@ -74,73 +74,61 @@ impl Objects {
         all
     }
 
-    fn object(&mut self, object: &Object, root: bool, findings: &mut Findings<'_>) {
-        let (word, span) = &object.kind;
-        let Ok(kind) = word.parse::<Kind>() else {
-            let shown: String = word.chars().take(60).collect();
-            let words: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
-            let near = similar(word, Kind::ALL.iter().map(|kind| kind.as_str()));
-            let help = near.map_or_else(
-                || {
-                    format!(
-                        "the kinds are: {}; a file for something else is listed under `ignore` in the fleet file",
-                        words.join(", ")
-                    )
-                },
-                |near| format!("did you mean `{near}`?"),
-            );
-            let diagnostic = findings
-                .at(codes::UNKNOWN_KIND, *span, format!("there is no kind `{shown}`"))
-                .label("unknown kind")
-                .help(help);
-            findings.push(diagnostic);
-            return;
+    fn put(&mut self, decoded: &Decoded, file: &ParsedFile, index: usize, found: &mut Vec<Diagnostic>) {
+        let (address, at, model) = match &decoded.what {
+            What::Object { address, at, model } => (address, at, model),
+            What::Removed(removed) => {
+                found.extend_from_slice(&decoded.findings);
+                return self.remove(removed, found);
+            }
+            What::Moved(moved) => {
+                found.extend_from_slice(&decoded.findings);
+                return self.moved.push(moved.clone());
+            }
+            What::Nothing => return found.extend_from_slice(&decoded.findings),
         };
-        match kind {
-            Kind::Removed => return self.remove(object, findings),
-            Kind::Moved => return self.moved.extend(kind::moved::decode(object, findings)),
-            _ => {}
-        }
-        if kind == Kind::Fleet && !root {
-            let diagnostic =
-                findings.at(codes::SECOND_ROOT, *span, "`fleet` is said in the fleet file at the root, and only there");
-            findings.push(diagnostic);
-            return;
-        }
-        let name = match (&object.name, kind) {
-            (None, Kind::Fleet) => Name::new("fleet").ok(),
-            _ => name_of(object, findings),
-        };
-        let Some(name) = name else {
-            Self::nameless(kind, object, findings);
-            return;
-        };
-        let span = object.name.as_ref().map_or(*span, |name| name.span);
-        let at = findings.place(span);
-        let address = ObjectRef::new(kind, name.clone());
-        if let Some(first) = self.twice(&address) {
-            let diagnostic = findings
-                .at(codes::DUPLICATE_OBJECT, span, format!("{address} is defined twice"))
+        if let Some(first) = self.twice(address) {
+            let diagnostic = Diagnostic::new(codes::DUPLICATE_OBJECT, at, format!("{address} is defined twice"))
                 .label("the second")
                 .also(&first, "the first");
-            findings.push(diagnostic);
-            Self::nameless(kind, object, findings);
+            found.push(diagnostic);
+            if let Some((object, keys)) = file.read_again(index) {
+                let mut findings = Findings { file: Arc::clone(&file.path), text: &file.parsed.text, found };
+                nameless(address.kind, &object, keys, &mut findings);
+            }
             return;
         }
         self.defined.insert(address.clone(), at.clone());
-        self.places.remember(address, &object.fields, findings);
-        let before = findings.errors();
-        let mut subject = Subject { name, at, fields: Fields::new(kind.as_str(), object.span, &object.fields) };
-        self.typed(kind, &mut subject, before, findings);
+        found.extend_from_slice(&decoded.findings);
+        if let Some((typed, made)) = model {
+            self.keep(typed);
+            self.made.push(Arc::clone(made));
+        }
     }
 
-    /// Looks for what else is wrong in an object that cannot be kept.
-    fn nameless(kind: Kind, object: &Object, findings: &mut Findings<'_>) {
-        let Ok(name) = Name::new("nameless") else { return };
-        let fields = Fields::new(kind.as_str(), object.span, &object.fields);
-        let mut subject = Subject { name, at: findings.place(object.span), fields };
-        let before = findings.errors();
-        Self::default().typed(kind, &mut subject, before, findings);
+    fn keep(&mut self, typed: &Typed) {
+        macro_rules! keep {
+            ($kept:ident, $model:ident) => {{
+                self.$kept.insert($model.name.clone(), (**$model).clone());
+            }};
+        }
+        match typed {
+            Typed::Fleet(document) => self.fleet = Some((**document).clone()),
+            Typed::Node(node) => {
+                self.nodes.insert(node.name.clone(), Arc::clone(node));
+            }
+            Typed::Site(site) => keep!(sites, site),
+            Typed::Pool(pool) => keep!(pools, pool),
+            Typed::Profile(profile) => keep!(profiles, profile),
+            Typed::Image(image) => keep!(images, image),
+            Typed::Rollout(rollout) => keep!(rollouts, rollout),
+            Typed::Release(release) => keep!(releases, release),
+            Typed::Tenant(tenant) => keep!(tenants, tenant),
+            Typed::Quota(quota) => keep!(quotas, quota),
+            Typed::Access(one) => keep!(access, one),
+            Typed::Batch(batch) => keep!(batches, batch),
+            Typed::Freeze(freeze) => keep!(freezes, freeze),
+        }
     }
 
     /// Where an object is defined already; there is one fleet, whatever its name.
@@ -151,49 +139,15 @@ impl Objects {
         self.defined.get(address).cloned()
     }
 
-    fn typed(&mut self, kind: Kind, subject: &mut Subject<'_>, before: usize, findings: &mut Findings<'_>) {
-        // An object is kept when it decodes without an error of its own.
-        macro_rules! keep {
-            ($module:ident, $kept:ident) => {{
-                let object = kind::$module::decode(subject, findings);
-                subject.fields.finish(findings);
-                if let Some(object) = object.filter(|_| findings.errors() == before) {
-                    self.$kept.insert(object.name.clone(), object);
-                }
-            }};
-        }
-        match kind {
-            Kind::Fleet => {
-                let object = kind::fleet_doc::decode(subject, findings);
-                subject.fields.finish(findings);
-                self.fleet = object.filter(|_| findings.errors() == before);
-            }
-            Kind::Site => keep!(site, sites),
-            Kind::Pool => keep!(pool, pools),
-            Kind::Profile => keep!(profile, profiles),
-            Kind::Image => keep!(image, images),
-            Kind::Rollout => keep!(rollout, rollouts),
-            Kind::Node => keep!(node, nodes),
-            Kind::Release => keep!(release, releases),
-            Kind::Tenant => keep!(tenant, tenants),
-            Kind::Quota => keep!(quota, quotas),
-            Kind::Access => keep!(access, access),
-            Kind::Batch => keep!(batch, batches),
-            Kind::Freeze => keep!(freeze, freezes),
-            Kind::Moved | Kind::Removed => {}
-        }
-    }
-
-    fn remove(&mut self, object: &Object, findings: &mut Findings<'_>) {
-        let Some(removed) = kind::removed::decode(object, findings) else { return };
+    fn remove(&mut self, removed: &Removed, found: &mut Vec<Diagnostic>) {
         if let Some(first) = self.removed.iter().find(|other| other.name == removed.name) {
-            let diagnostic = findings
-                .at(codes::DUPLICATE_OBJECT, removed.at.span, format!("{} is removed twice", removed.name))
+            let message = format!("{} is removed twice", removed.name);
+            let diagnostic = Diagnostic::new(codes::DUPLICATE_OBJECT, &removed.at, message)
                 .label("the second")
                 .also(&first.at, "the first");
-            findings.push(diagnostic);
+            found.push(diagnostic);
             return;
         }
-        self.removed.push(removed);
+        self.removed.push(removed.clone());
     }
 }

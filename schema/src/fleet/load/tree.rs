@@ -1,13 +1,16 @@
 //! Which files of a tree are the fleet's: the root file, what it ignores, and what cannot be read.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use super::{Limits, ParsedFile, Unparsed, about, no_root, parse_all};
+use super::{
+    Limits, ParsedFile, about,
+    files::{Unparsed, parse_all},
+    no_root,
+};
 use crate::{
     diagnostic::{Diagnostic, codes},
     fleet::{
         Blob, Sources,
-        doc::{Parsed, Scalar},
         glob,
         parse::Syntax,
         sources::SourceBlob,
@@ -19,7 +22,12 @@ const MAX_PATH: usize = 512;
 const MAX_COMPONENT: usize = 128;
 
 /// The fleet's files, parsed. Empty when there is no fleet to read.
-pub(super) fn files(sources: &Sources, limits: Limits, found: &mut Vec<Diagnostic>) -> Vec<ParsedFile> {
+pub(super) fn files(
+    sources: &Sources,
+    limits: Limits,
+    known: &HashMap<Arc<str>, ParsedFile>,
+    found: &mut Vec<Diagnostic>,
+) -> Vec<ParsedFile> {
     let mut roots = sources.iter().filter(|(path, _)| ROOTS.contains(&&***path));
     let Some((root, blob)) = roots.next() else {
         found.push(no_root());
@@ -31,8 +39,8 @@ pub(super) fn files(sources: &Sources, limits: Limits, found: &mut Vec<Diagnosti
     }
     let Some(bytes) = bytes(root, blob, found) else { return Vec::new() };
     let syntax = Syntax::of(root).expect("the root's names have an ending that is known");
-    let mut parsed = parse_all(&[Unparsed { path: Arc::clone(root), syntax, bytes }]);
-    let ignore = ignore(&parsed[0].parsed);
+    let mut parsed = read(vec![Unparsed { path: Arc::clone(root), syntax, bytes, root: true }], known);
+    let ignore = parsed[0].ignore.clone();
     let mut rest = Vec::new();
     let mut total = 0_u64;
     for (path, blob) in sources.iter().filter(|(path, _)| *path != root) {
@@ -51,10 +59,25 @@ pub(super) fn files(sources: &Sources, limits: Limits, found: &mut Vec<Diagnosti
             found.push(about(path, codes::TOO_MANY, message));
             return Vec::new();
         }
-        rest.push(Unparsed { path: Arc::clone(path), syntax, bytes });
+        rest.push(Unparsed { path: Arc::clone(path), syntax, bytes, root: false });
     }
-    parsed.extend(parse_all(&rest));
+    parsed.extend(read(rest, known));
     parsed
+}
+
+/// The files that are known as they are, and the others parsed.
+fn read(files: Vec<Unparsed>, known: &HashMap<Arc<str>, ParsedFile>) -> Vec<ParsedFile> {
+    let mut all: Vec<Option<ParsedFile>> = Vec::with_capacity(files.len());
+    let mut fresh = Vec::new();
+    for file in files {
+        let same = known.get(&file.path).filter(|known| known.is_of(&file)).cloned();
+        if same.is_none() {
+            fresh.push(file);
+        }
+        all.push(same);
+    }
+    let mut parsed = parse_all(&fresh).into_iter();
+    all.into_iter().filter_map(|same| same.or_else(|| parsed.next())).collect()
 }
 
 /// The file at a path, when it is the fleet's and can be read.
@@ -145,15 +168,4 @@ fn unusable(path: &str) -> Option<&'static str> {
         return Some("is not a plain path below the root");
     }
     path.split('/').any(|part| part.len() > MAX_COMPONENT).then_some("has a component of more than 128 bytes")
-}
-
-/// What the root file lists under `ignore`, read before it is decoded.
-fn ignore(root: &Parsed) -> Vec<String> {
-    let fields = root.objects.iter().filter(|object| object.kind.0 == "fleet").flat_map(|object| &object.fields);
-    let args = fields.filter(|field| field.key == "ignore").flat_map(|field| &field.args);
-    args.filter_map(|arg| match &arg.value {
-        Scalar::Text(pattern) => Some(pattern.clone()),
-        Scalar::Bool(_) | Scalar::Int(_) | Scalar::Float => None,
-    })
-    .collect()
 }

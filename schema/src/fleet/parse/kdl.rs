@@ -2,25 +2,16 @@
 
 use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 
-use super::{
-    guard::{self, Refused, What},
-    plain,
-};
+use super::guard::{self, Refused, What};
 use crate::{
     diagnostic::{Diagnostic, Lines, Span, codes},
     fleet::doc::{Arg, Entry, Form, Object, Parsed, Scalar, problem},
 };
 
-/// Parses `parsed.text`: what is plain by the short way, all else with the `kdl` crate.
+/// Parses `parsed.text`.
 pub(super) fn parse(parsed: &mut Parsed) {
-    match plain::read(&parsed.text) {
-        Some(objects) => parsed.objects = objects,
-        None => parse_with_crate(parsed),
-    }
-}
-
-pub(super) fn parse_with_crate(parsed: &mut Parsed) {
-    let lines = Lines::new(&parsed.text);
+    let text = std::sync::Arc::clone(&parsed.text);
+    let lines = Lines::new(&text);
     let mut reader = Reader { lines: &lines, problems: Vec::new(), whole: true };
     match guard::scan(lines.text()) {
         Err(refused) => {

@@ -13,7 +13,7 @@ use crate::fleet::{
 /// What the crate makes of a text.
 fn crates(text: &str) -> Parsed {
     let mut parsed = Parsed { whole: true, text: text.into(), ..Parsed::default() };
-    kdl::parse_with_crate(&mut parsed);
+    kdl::parse(&mut parsed);
     parsed
 }
 
