@@ -23,6 +23,7 @@ mod fleet_object;
 mod format;
 mod glob;
 mod host;
+mod json_schema;
 mod load;
 mod located;
 mod parse;
@@ -35,11 +36,12 @@ mod suggest;
 mod template;
 
 pub use explain::{Provenance, Read};
-pub use format::{FormatError, format};
+pub use format::{FormatError, Ignored, format};
 pub use fleet_object::{Fleet, ObjectEntry, Strategy};
 pub use host::{
     AccessKeyTemplate, ComposeError, Composed, Content, FileTemplate, HostTemplate, NodeOverlay, UnitTemplate, compose, compose_all,
 };
+pub use json_schema::{FORMAT, json_schema};
 pub use kind::{
     ApiAccess, Batch, FleetDocument, Freeze, Image, Moved, Node, Pool, Profile, Quota, Release, Removed, Rollout, Site,
     Tenant,

@@ -1,11 +1,15 @@
-//! Where each value of a declared machine comes from: file, line, template and the layer that won.
+//! Where each value of a machine comes from: file, line, template and the layer that won.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 
-use super::{Fleet, Layer, Located, Node, ResolvedProfile};
-use crate::diagnostic::SourceRef;
+use super::{Fleet, Layer, Located, Node, Pool, ResolvedProfile, stack, template};
+use crate::{
+    diagnostic::{Lines, SourceRef},
+    name::Name,
+    object::{Kind, ObjectRef},
+};
 
 /// Where one value of a machine comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -20,16 +24,32 @@ pub struct Provenance {
     pub layer: String,
     /// Where it is written.
     pub at: SourceRef,
-    /// The template that makes it.
+    /// The template that makes it, as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub template: Option<SourceRef>,
+    pub template: Option<Arc<str>>,
+    /// The values that the template reads, in its order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<Read>,
     /// Where lower layers said something else, nearest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub beaten: Vec<SourceRef>,
 }
 
+/// A value that a template reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Read {
+    /// The value as the template names it: `site.labels.ntp`.
+    pub value: String,
+    /// Where the template names it.
+    pub at: SourceRef,
+    /// Where it is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<SourceRef>,
+}
+
 /// The provenance of a machine's values, ordered by path; with `path`, of those at it or below it.
-pub(super) fn explain(fleet: &Fleet, node: &Node, path: Option<&str>) -> Vec<Provenance> {
+pub(super) fn node(fleet: &Fleet, node: &Node, path: Option<&str>) -> Vec<Provenance> {
     let mut found = Vec::new();
     let own = format!("node/{}", node.name);
     if let Some(pool) = &node.pool {
@@ -48,24 +68,93 @@ pub(super) fn explain(fleet: &Fleet, node: &Node, path: Option<&str>) -> Vec<Pro
     for (key, value) in &node.labels {
         found.push(plain(&format!("labels.{key}"), &value.value, &own, &value.at));
     }
-    if let Some(resolved) = profile.and_then(|(name, _)| fleet.resolved(&name.value)) {
-        host(resolved, &mut found);
-    }
-    if let Some(path) = path {
-        found.retain(|one| {
-            one.path
-                .strip_prefix(path)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || rest.starts_with('/'))
+    let machine = Machine { fleet, node: Some(&node.name), pool };
+    machine.host(profile.map(|(name, _)| &name.value), path, found)
+}
+
+/// The provenance of the values of a pool's machines that no document declares.
+pub(super) fn pool(fleet: &Fleet, pool: &Pool, path: Option<&str>) -> Vec<Provenance> {
+    let own = format!("pool/{}", pool.name);
+    let found = vec![plain("profile", &pool.profile.value, &own, &pool.profile.at)];
+    Machine { fleet, node: None, pool: Some(pool) }.host(Some(&pool.profile.value), path, found)
+}
+
+/// Whose values are explained.
+struct Machine<'f> {
+    fleet: &'f Fleet,
+    node: Option<&'f Name>,
+    pool: Option<&'f Pool>,
+}
+
+impl Machine<'_> {
+    fn host(&self, profile: Option<&Name>, path: Option<&str>, mut found: Vec<Provenance>) -> Vec<Provenance> {
+        if let Some(resolved) = profile.and_then(|profile| self.fleet.resolved(profile)) {
+            host(resolved, &mut found);
+        }
+        if let Some(path) = path {
+            let below = |rest: &str| rest.is_empty() || rest.starts_with('.') || rest.starts_with('/');
+            found.retain(|one| one.path.strip_prefix(path).is_some_and(below));
+        }
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        // Without room for that stack nothing is said about what templates read.
+        let _room = stack::on(template::STACK, || {
+            for one in &mut found {
+                one.reads = one.template.as_ref().map(|template| self.reads(template, profile)).unwrap_or_default();
+            }
         });
+        found
     }
-    found.sort_by(|a, b| a.path.cmp(&b.path));
-    found
+
+    fn reads(&self, template: &Arc<str>, profile: Option<&Name>) -> Vec<Read> {
+        let Some(text) = self.fleet.templates.get(template) else { return Vec::new() };
+        let lines = Lines::new(text);
+        let found = template::reads(template, text).into_iter();
+        let read = |(value, range): (String, std::ops::Range<usize>)| Read {
+            at: SourceRef::new(Arc::clone(template), lines.span(range.start, range.end)),
+            from: self.declared(&value, profile),
+            value,
+        };
+        found.map(read).collect()
+    }
+
+    /// Where a value that templates see is written.
+    fn declared(&self, value: &str, profile: Option<&Name>) -> Option<SourceRef> {
+        let (root, path) = value.split_once('.')?;
+        let (kind, name) = match root {
+            "fleet" => (Kind::Fleet, &self.fleet.document.name),
+            "site" => (Kind::Site, &self.pool?.site.value),
+            "pool" => (Kind::Pool, &self.pool?.name),
+            "node" => (Kind::Node, self.node?),
+            "profile" => (Kind::Profile, profile?),
+            _ => return None,
+        };
+        if let (Kind::Profile, Some(key)) = (kind, path.strip_prefix("sysctl.")) {
+            return Some(self.fleet.resolved(name)?.sysctl.get(key)?.value.at.clone());
+        }
+        if path == "name" {
+            return self.named(kind, name);
+        }
+        let object = ObjectRef::new(kind, name.clone());
+        self.fleet.place(&object, &path.replace('_', "-")).or_else(|| self.fleet.place(&object, path)).cloned()
+    }
+
+    fn named(&self, kind: Kind, name: &Name) -> Option<SourceRef> {
+        let at = match kind {
+            Kind::Fleet => &self.fleet.document.at,
+            Kind::Site => &self.fleet.sites.get(name)?.at,
+            Kind::Pool => &self.fleet.pools.get(name)?.at,
+            Kind::Profile => &self.fleet.profiles.get(name)?.at,
+            _ => &self.fleet.nodes.get(name)?.at,
+        };
+        Some(at.clone())
+    }
 }
 
 fn host(resolved: &ResolvedProfile, found: &mut Vec<Provenance>) {
     table("host.sysctl", &resolved.sysctl, Clone::clone, found);
     table("host.hugepages", &resolved.hugepages, ToString::to_string, found);
     table("host.packages", &resolved.packages, Clone::clone, found);
+    table("host.drift", &resolved.drift, ToString::to_string, found);
     for (index, arg) in resolved.kernel_args.iter().enumerate() {
         found.push(one(format!("host.kernelArgs.{index}"), arg, &arg.value, arg.value.value.clone()));
     }
@@ -87,12 +176,16 @@ fn host(resolved: &ResolvedProfile, found: &mut Vec<Provenance>) {
         member(&path, "owner", layer, file.owner.as_ref(), Clone::clone, found);
         member(&path, "group", layer, file.group.as_ref(), Clone::clone, found);
         member(&path, "mode", layer, file.mode.as_ref(), Clone::clone, found);
+        for unit in &file.restart {
+            found.push(one(format!("{path}.restart.{}", unit.value), layer, unit, "restarts".to_owned()));
+        }
     }
     for (name, layer) in &resolved.units {
         let (path, unit) = (format!("host.units.{name}"), &layer.value.value);
         text(&path, layer, unit.content.as_ref(), unit.template.as_ref(), found);
         member(&path, "enabled", layer, unit.enable.as_ref(), ToString::to_string, found);
         member(&path, "state", layer, unit.state.as_ref(), Clone::clone, found);
+        member(&path, "drain", layer, unit.drain.as_ref(), ToString::to_string, found);
     }
     for (name, layer) in &resolved.access {
         let (path, key) = (format!("access.keys.{name}"), &layer.value.value);
@@ -122,7 +215,7 @@ fn text<T>(
     let path = format!("{path}.content");
     if let Some(template) = template {
         let mut from = one(path, layer, template, format!("made by {}", template.value));
-        from.template = Some(SourceRef::start_of(template.value.as_str()));
+        from.template = Some(Arc::from(template.value.as_str()));
         found.push(from);
     } else if let Some(content) = content {
         found.push(one(path, layer, content, content.value.clone()));
@@ -158,6 +251,7 @@ fn plain(path: &str, value: &str, layer: &str, at: &SourceRef) -> Provenance {
         layer: layer.to_owned(),
         at: at.clone(),
         template: None,
+        reads: Vec::new(),
         beaten: Vec::new(),
     }
 }

@@ -103,6 +103,33 @@ impl<'t> Renderer<'t> {
     }
 }
 
+/// The values from outside that a template reads, with the places where it names them. What it includes is not looked at.
+pub(super) fn reads(name: &str, text: &str) -> Vec<(String, Range<usize>)> {
+    let renderer = Renderer::new([(name, text)]).ok();
+    let template = renderer.as_ref().and_then(|renderer| renderer.environment.get_template(name).ok());
+    let named = template.map(|template| template.undeclared_variables(true)).unwrap_or_default();
+    let part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    for value in named {
+        for (start, _) in text.match_indices(&value) {
+            let range = start..start + value.len();
+            if !part(bytes.get(start.wrapping_sub(1))) && !part(bytes.get(range.end)) && in_tag(text, start) {
+                found.push((value.clone(), range));
+            }
+        }
+    }
+    found.sort_by_key(|(_, range)| range.start);
+    found
+}
+
+/// Whether a place is inside a tag that is evaluated.
+fn in_tag(text: &str, at: usize) -> bool {
+    let before = &text[..at];
+    let open = before.rfind("{{").max(before.rfind("{%"));
+    open.is_some_and(|open| !before[open..].contains("}}") && !before[open..].contains("%}"))
+}
+
 /// Refuses what the template parser would recurse on: its stack grows with the operators of one tag and with the
 /// branches of one `if`.
 fn guard(name: &str, text: &str) -> Result<(), RenderError> {
@@ -311,6 +338,14 @@ mod tests {
         for text in ["{{ debug() }}", "{% include '/etc/passwd' %}", "{{ env.HOME }}", "{{ now() }}"] {
             assert!(render(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_a_template_reads_is_found_where_it_stands() {
+        let text = "site.name {{ site.name }}\n{% if pool.labels.fabric == 'x' %}{{ node.name | upper }}{% endif %}{% set a = 1 %}{{ a }}";
+        let found = stack::on(STACK, || reads("t.j2", text)).expect("room for a thread");
+        let found: Vec<_> = found.iter().map(|(value, range)| (value.as_str(), range.start)).collect();
+        assert_eq!(found, [("site.name", 13), ("pool.labels.fabric", 32), ("node.name", 63)]);
     }
 
     #[test]

@@ -57,6 +57,8 @@ fn a_value_knows_its_place_its_layer_and_whom_it_beat() {
     assert_eq!((profile[0].value.as_str(), profile[0].layer.as_str()), ("root", "node/n2"));
     assert_eq!(fleet.explain("n2", Some("host.sysctl.vm")).expect("declared").len(), 2);
     assert!(fleet.explain("n3", None).is_none());
+    let undeclared = fleet.explain_pool("p", Some("host.sysctl")).expect("a pool");
+    assert_eq!((undeclared.len(), undeclared[1].layer.as_str()), (2, "profile/tip"));
 }
 
 #[test]
@@ -68,8 +70,15 @@ fn the_provenance_of_an_example_machine_is_its_snapshot() {
         .iter()
         .map(|one| {
             let template = one.template.as_ref().map(|at| format!(" by {at}")).unwrap_or_default();
+            let reads: String = one
+                .reads
+                .iter()
+                .map(|read| {
+                    format!("\n  reads {} at {} {:?}", read.value, read.at, read.from.as_ref().map(ToString::to_string))
+                })
+                .collect();
             let beaten: String = one.beaten.iter().map(|at| format!(" over {at}")).collect();
-            format!("{} = {} [{} at {}{template}]{beaten}", one.path, one.value, one.layer, one.at)
+            format!("{} = {} [{} at {}{template}]{beaten}{reads}", one.path, one.value, one.layer, one.at)
         })
         .collect();
     insta::assert_snapshot!(lines.join("\n"));
@@ -182,7 +191,7 @@ fn every_key_of_an_object_has_a_place() {
     let place =
         |object: &str, path: &str| fleet.place(&object.parse().expect("an address"), path).map(ToString::to_string);
     assert_eq!(place("profile/base", "sysctl.vm.swappiness").as_deref(), Some("profiles/base.kdl:9:19"));
-    assert_eq!(place("profile/base", "file./etc/motd.mode").as_deref(), Some("profiles/base.kdl:22:54"));
+    assert_eq!(place("profile/base", "file./etc/motd.mode").as_deref(), Some("profiles/base.kdl:24:54"));
     assert_eq!(place("pool/h100", "hardware.gpus.model").as_deref(), Some("pools/h100.kdl:9:18"));
     assert_eq!(place("pool/h200", "hardware.gpus.model").as_deref(), Some("pools/h200.yaml:13:12"));
     assert_eq!(
