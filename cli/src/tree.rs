@@ -32,6 +32,12 @@ pub fn root(named: Option<&Path>) -> Result<PathBuf, Failure> {
     })
 }
 
+/// The fleet file of a directory, when it has one.
+#[must_use]
+pub fn root_file(dir: &Path) -> Option<PathBuf> {
+    ROOT_FILES.iter().map(|name| dir.join(name)).find(|file| file.is_file())
+}
+
 /// Everything below a directory that the language may look at.
 ///
 /// # Errors

@@ -12,7 +12,9 @@ pub(super) mod lex;
 mod print;
 
 use super::{
+    doc::Scalar,
     edit::{EditError, read, same},
+    glob,
     parse::Syntax,
 };
 
@@ -45,6 +47,32 @@ pub fn format(file: &[u8]) -> Result<Vec<u8>, FormatError> {
     let text = formatted(&before.text).ok_or(FormatError::Meaning)?;
     let after = read(text.as_bytes(), Syntax::Kdl).map_err(|_| FormatError::Meaning)?;
     if same(&before.objects, &after.objects) { Ok(text.into_bytes()) } else { Err(FormatError::Meaning) }
+}
+
+/// What a fleet's root file lists under `ignore`.
+#[derive(Debug, Clone, Default)]
+pub struct Ignored(Vec<String>);
+
+impl Ignored {
+    /// Reads it from the root file; nothing is ignored by a file that cannot be read.
+    #[must_use]
+    pub fn of(path: &str, file: &[u8]) -> Self {
+        let syntax = Syntax::of(path).filter(|syntax| *syntax != Syntax::Template);
+        let parsed = syntax.and_then(|syntax| read(file, syntax).ok()).unwrap_or_default();
+        let fields = parsed.objects.iter().filter(|object| object.kind.0 == "fleet").flat_map(|object| &object.fields);
+        let args = fields.filter(|field| field.key == "ignore").flat_map(|field| &field.args);
+        let texts = args.filter_map(|arg| match &arg.value {
+            Scalar::Text(pattern) => Some(pattern.clone()),
+            Scalar::Bool(_) | Scalar::Int(_) | Scalar::Float => None,
+        });
+        Self(texts.collect())
+    }
+
+    /// Whether a path below the root is left alone.
+    #[must_use]
+    pub fn covers(&self, path: &str) -> bool {
+        self.0.iter().any(|pattern| glob::covers(pattern, path))
+    }
 }
 
 /// The text in the canonical style; `None` when anything but white space would change.

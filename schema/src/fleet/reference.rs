@@ -167,9 +167,7 @@ impl Takes {
             Self::Integer(least, most) => format!("{least} to {most}"),
             Self::Share => "share such as 5%".to_owned(),
             Self::CountOrShare => "number, or share such as 5%".to_owned(),
-            Self::Address(kinds) => {
-                kinds.iter().map(|kind| format!("{kind}/NAME")).collect::<Vec<_>>().join(", ")
-            }
+            Self::Address(kinds) => kinds.iter().map(|kind| format!("{kind}/NAME")).collect::<Vec<_>>().join(", "),
             Self::List(one) => format!("one or more: {}", one.in_words()),
             Self::Table(values) => {
                 let values: Vec<String> = values.iter().map(Self::in_words).collect();
@@ -179,7 +177,9 @@ impl Takes {
             Self::Block { positional: None, .. } => "block".to_owned(),
             Self::Blocks { .. } => "blocks, in order".to_owned(),
             Self::Named { id, short: None, .. } => format!("blocks, each with a `{id}`"),
-            Self::Named { id, short: Some(short), .. } => format!("blocks, each with a `{id}`; a lone value is `{short}`"),
+            Self::Named { id, short: Some(short), .. } => {
+                format!("blocks, each with a `{id}`; a lone value is `{short}`")
+            }
             Self::Later => "nothing yet: a later version reads it".to_owned(),
         }
     }

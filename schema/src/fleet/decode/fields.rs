@@ -194,6 +194,11 @@ impl<'o> Fields<'o> {
             return value::integer(arg, (0_u32, u32::MAX), findings)
                 .map(|number| number.map(|number| number.to_string()));
         }
+        // A stored document holds the number as a text.
+        if matches!(&arg.value, Scalar::Text(text) if text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u32>().is_ok())
+        {
+            return value::text(arg, findings);
+        }
         value::parse::<Share>(arg, "a number or a share such as 5%", findings)
             .map(|share| share.map(|share| share.to_string()))
     }
@@ -219,10 +224,11 @@ impl<'o> Fields<'o> {
     pub(in crate::fleet) fn args(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Vec<&'o Arg> {
         let mut args = Vec::new();
         for entry in self.all(key) {
-            if let Some(field) = entry.fields.first() {
+            let mapping = matches!(entry.form, Form::Map | Form::Item);
+            if let Some(span) = entry.fields.first().map(|field| field.span).or(mapping.then_some(entry.span)) {
                 let diagnostic = findings.at(
                     codes::WRONG_TYPE,
-                    field.span,
+                    span,
                     format!("`{key}` is a list of values without keys of their own"),
                 );
                 findings.push(diagnostic);
@@ -339,10 +345,7 @@ impl<'o> Fields<'o> {
             return None;
         }
         let entry = self.one(key, findings)?;
-        if entry.form == Form::Item {
-            let diagnostic = findings.at(codes::WRONG_TYPE, entry.span, format!("`{key}` is one mapping, not a list"));
-            findings.push(diagnostic);
-        }
+        one_mapping(key, entry, findings);
         record(key, entry, (entry.span, &entry.args), positional, findings, each)
     }
 
@@ -416,6 +419,7 @@ impl<'o> Fields<'o> {
                 && !entry.fields.iter().any(|field| keys.contains(&field.key.as_str()))
             {
                 for field in &entry.fields {
+                    one_mapping(&field.key, field, findings);
                     add(field.key.clone(), field.span, (field, &field.args), findings);
                 }
             } else {
@@ -532,10 +536,29 @@ pub(in crate::fleet) fn lone<'o>(entry: &'o Entry, expected: &str, findings: &mu
 }
 
 fn block(entry: &Entry, findings: &mut Findings<'_>) {
+    one_mapping(&entry.key, entry, findings);
+    no_list(&entry.key, entry, findings);
     if let Some(arg) = entry.args.first() {
         let diagnostic = findings
             .at(codes::WRONG_TYPE, arg.span, format!("`{}` takes keys with values, and this is a value", entry.key))
             .help(format!("in KDL: {} {{ key value }}; in YAML: {}: {{key: value}}", entry.key, entry.key));
+        findings.push(diagnostic);
+    }
+}
+
+/// Reports a YAML list of mappings where one belongs.
+fn one_mapping(key: &str, entry: &Entry, findings: &mut Findings<'_>) {
+    if entry.form == Form::Item {
+        let diagnostic = findings.at(codes::WRONG_TYPE, entry.span, format!("`{key}` is one mapping, not a list"));
+        findings.push(diagnostic);
+    }
+}
+
+/// Reports a YAML list of values where keys with values belong.
+fn no_list(what: &str, entry: &Entry, findings: &mut Findings<'_>) {
+    if entry.form == Form::List {
+        let message = format!("`{what}` takes keys with values, and this is a list");
+        let diagnostic = findings.at(codes::WRONG_TYPE, entry.span, message);
         findings.push(diagnostic);
     }
 }
@@ -548,6 +571,7 @@ fn record<T>(
     findings: &mut Findings<'_>,
     each: impl FnOnce(&mut Fields<'_>, &mut Findings<'_>) -> Option<T>,
 ) -> Option<Located<T>> {
+    no_list(what, entry, findings);
     let mut own = Vec::new();
     let rest = match (positional, args) {
         (Some(key), [arg, rest @ ..]) => {

@@ -1,8 +1,14 @@
 //! Pages.
 use super::KindDoc;
 /// x
-pub fn codes_page() -> String { String::new() }
+pub fn codes_page() -> String {
+    String::new()
+}
 /// x
-pub fn index_page() -> String { String::new() }
+pub fn index_page() -> String {
+    String::new()
+}
 /// x
-pub fn kind_page(_: &KindDoc) -> String { String::new() }
+pub fn kind_page(_: &KindDoc) -> String {
+    String::new()
+}

@@ -33,7 +33,10 @@ pub(super) fn kind(kind: Kind) -> KindDoc {
     }
     macro_rules! line {
         ($module:ident, $type:ty) => {
-            (schema::<$type>(), asked(kind, |subject, findings| drop(kinds::$module::keys(&mut subject.fields, findings))))
+            (
+                schema::<$type>(),
+                asked(kind, |subject, findings| drop(kinds::$module::keys(&mut subject.fields, findings))),
+            )
         };
     }
     let (schema, mut keys) = match kind {
@@ -164,9 +167,11 @@ const fn about(kind: Kind) -> (&'static str, &'static str, &'static str) {
         Kind::Fleet => ("Who the fleet is, and its brakes. One per repository.", "fleet.kdl", example!("fleet")),
         Kind::Site => ("A place with machines and gateways.", "sites/fra1.kdl", example!("site")),
         Kind::Pool => ("Machines that are alike and are booked together.", "pools/h100.kdl", example!("pool")),
-        Kind::Profile => {
-            ("What a host looks like: one layer, which may extend another.", "profiles/gpu-host.kdl", example!("profile"))
-        }
+        Kind::Profile => (
+            "What a host looks like: one layer, which may extend another.",
+            "profiles/gpu-host.kdl",
+            example!("profile"),
+        ),
         Kind::Image => ("Bytes for a disk, named by digest.", "images/ubuntu-24.04.yaml", example!("image")),
         Kind::Release => ("A version of the node daemon.", "releases/bcd-0.2.0.kdl", example!("release")),
         Kind::Rollout => ("How a change travels: at once, or in waves.", "rollouts/cautious.kdl", example!("rollout")),
@@ -178,11 +183,15 @@ const fn about(kind: Kind) -> (&'static str, &'static str, &'static str) {
             ("Destructive commands that wait for their approvals.", "batches/2026-11-kernel.kdl", example!("batch"))
         }
         Kind::Freeze => ("No change here for a time, or in a window of every week.", "freezes.kdl", example!("freeze")),
-        Kind::Moved => {
-            ("An object that keeps its identity under another name. It may be deleted once it was applied.", "moved.kdl", example!("moved"))
-        }
-        Kind::Removed => {
-            ("An object that is to go; without such a line nothing goes. It may be deleted once it was applied.", "removed.kdl", example!("removed"))
-        }
+        Kind::Moved => (
+            "An object that keeps its identity under another name. It may be deleted once it was applied.",
+            "moved.kdl",
+            example!("moved"),
+        ),
+        Kind::Removed => (
+            "An object that is to go; without such a line nothing goes. It may be deleted once it was applied.",
+            "removed.kdl",
+            example!("removed"),
+        ),
     }
 }

@@ -24,7 +24,16 @@ fn every_key_says_what_it_is() {
 fn dump() {
     fn walk(indent: usize, keys: &[Key]) {
         for key in keys {
-            eprintln!("{:indent$}{} [{}]{}{} {:?} -- {}", "", key.key, key.takes.in_words(), if key.required {" required"} else {""}, key.or.as_ref().map(|or| format!(" or {or}")).unwrap_or_default(), key.pattern, key.doc);
+            eprintln!(
+                "{:indent$}{} [{}]{}{} {:?} -- {}",
+                "",
+                key.key,
+                key.takes.in_words(),
+                if key.required { " required" } else { "" },
+                key.or.as_ref().map(|or| format!(" or {or}")).unwrap_or_default(),
+                key.pattern,
+                key.doc
+            );
             walk(indent + 2, key.keys());
         }
     }
