@@ -8,14 +8,24 @@
 //! A [`Plan`] is what people and machines look at. [`Planned`] carries with it the exact rows that `apply` writes, so
 //! that what is done is what was shown.
 
+mod bind;
+mod brakes;
 mod delta;
 mod diff;
+mod effects;
 mod gates;
+mod identity;
+mod inputs;
 mod machines;
+mod markdown;
 mod objects;
 mod observed;
+mod places;
+mod policy;
+mod pools;
 mod render;
 mod types;
+mod waves;
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +33,7 @@ mod tests;
 pub use delta::{Delta, HoldRow, NodeRow, ObjectRow, ObjectStanding, PoolRow, TargetRow};
 pub use diff::{FieldChange, diff};
 pub(crate) use machines::cordon;
+pub use markdown::{MARKDOWN_BYTES, mark, markdown, markdown_of_findings};
 pub use observed::{
     Machines, Observed, ObservedHold, ObservedNode, ObservedObject, ObservedPool, ObservedTarget, Shown,
 };
@@ -35,7 +46,22 @@ pub use types::{
 
 use std::collections::BTreeMap;
 
-use schema::{canonical, digest::Digest, fleet::Fleet, time::Timestamp};
+use schema::{
+    canonical,
+    digest::Digest,
+    effect::EffectClass,
+    fleet::{Fleet, ObjectEntry},
+    name::Name,
+    object::{Kind, ObjectRef},
+    time::Timestamp,
+};
+
+use brakes::Brakes;
+use gates::Case;
+use identity::Identity;
+use machines::Scene;
+use policy::Policy;
+use pools::Templates;
 
 /// A plan and the rows that carry it out. Only [`plan`] makes one.
 #[derive(Debug, Clone)]
@@ -78,27 +104,55 @@ impl Plan {
 /// Computes what has to change so that the fleet is in force. `now` decides which holds have ended.
 #[must_use]
 pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
-    let mut delta = Delta::default();
-    let removals = gates::judge(fleet, observed);
-    let objects = objects::compare(fleet, observed, &removals, &mut delta);
-    let machines = machines::compare(fleet, observed, &removals, now, &mut delta);
-    let mut warnings = machines.warnings;
-    warnings.extend(gates::without_effect(fleet, observed));
-    warnings.sort();
-    delta.holds = removals.holds();
-    let held: Vec<_> = delta
-        .holds
-        .iter()
-        .map(|hold| (&hold.subject, hold.gate.as_str(), hold.reason.as_str(), hold.until))
-        .collect();
-    let stored: Vec<_> = observed
-        .holds
-        .iter()
-        .map(|hold| (&hold.subject, hold.gate.as_str(), hold.reason.as_str(), hold.until))
-        .collect();
-    delta.holds_change = held != stored;
+    let declared: BTreeMap<&ObjectRef, &ObjectEntry> =
+        fleet.objects().map(|entry| (&entry.object, entry)).collect();
+    let policy = Policy::in_force(fleet, observed);
+    let identity = Identity::of(fleet, observed);
+    let view: &Observed = &identity.view;
+    let mut templates = Templates::new(fleet);
+    let targets = templates.of_pools();
 
+    // A machine that a gate keeps in its pool keeps the pool, and that is known only after the machines were looked at.
+    let mut stuck: BTreeMap<Name, Name> = BTreeMap::new();
+    let (mut brakes, removals, machines, mut delta) = loop {
+        let mut delta = Delta::default();
+        let mut brakes = Brakes::of(fleet, view, &identity, &declared, now);
+        let case = Case { observed: view, declared: &declared, policy: &policy, brakes: &brakes };
+        let removals = gates::judge(fleet, &case, &stuck);
+        let scene =
+            Scene { fleet, observed: view, identity: &identity, removals: &removals, bind: policy.bind(), now };
+        let machines = machines::compare(&scene, &mut templates, &mut brakes, &mut delta);
+        let goes = |pool: &Name| removals.granted.contains_key(&ObjectRef::new(Kind::Pool, pool.clone()));
+        if !machines.stuck.values().any(goes) {
+            break (brakes, removals, machines, delta);
+        }
+        stuck.extend(machines.stuck);
+    };
+    let targets = pools::compare(fleet, view, &declared, &templates, targets, &mut delta);
+    pools::unstored(view, &templates, &mut delta);
+    delta.removed_pools =
+        removals.granted.keys().filter(|object| object.kind == Kind::Pool).map(|object| object.name.clone()).collect();
+    let objects = objects::compare(fleet, view, &identity, &declared, &removals, now, &mut delta);
+
+    delta.moved.clone_from(&identity.renames);
+    delta.holds = removals.holds();
+    delta.holds.extend(brakes.holds());
+    delta.holds.extend(machines.rows);
+    delta.holds.sort();
+    delta.holds_change = !delta.holds.iter().map(held_words).eq(view.holds.iter().map(stored_words));
+    delta.next_edge = [brakes.next_edge(), machines.next_edge].into_iter().flatten().min();
+
+    let mut warnings = machines.warnings;
+    warnings.extend(gates::without_effect(fleet, view));
+    warnings.extend(identity.warnings.iter().cloned());
+    warnings.extend(notes(fleet));
+    warnings.sort();
+    warnings.dedup();
     let count = |change: Change| objects.changes.iter().filter(|object| object.change == change).count();
+    let mut classes: BTreeMap<EffectClass, usize> = BTreeMap::new();
+    for node in &machines.moves {
+        *classes.entry(node.effect).or_default() += 1;
+    }
     let counts = Counts {
         create: count(Change::Create),
         update: count(Change::Update),
@@ -111,33 +165,61 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
         moves: machines.moves.len(),
         undeclared: machines.undeclared,
         awaited: machines.awaited,
-        waiting: 0,
-        moved: 0,
+        waiting: machines.moves.iter().filter(|node| !node.held.is_empty()).count(),
+        moved: identity.renames.len(),
     };
-    Planned {
-        plan: Plan {
-            format: 1,
-            base: observed.commit.clone(),
-            commit: None,
-            inputs: Inputs::default(),
-            verification: Verification::Unverified,
-            counts,
-            objects: objects.changes,
-            targets: machines.targets,
-            pools: machines.pools,
-            nodes: machines.moves,
-            holds: machines.holds,
-            gates: removals.gates,
-            moved: Vec::new(),
-            effects: Vec::new(),
-            classes: BTreeMap::new(),
-            brakes: Vec::new(),
-            bind: None,
-            reservations: None,
-            tenants: None,
-            capacity: None,
-            warnings,
-        },
-        delta,
-    }
+    let mut plan = Plan {
+        format: 1,
+        base: observed.commit.clone(),
+        commit: None,
+        inputs: Inputs::default(),
+        verification: Verification::Unverified,
+        counts,
+        objects: objects.changes,
+        targets,
+        pools: machines.pools,
+        nodes: machines.moves,
+        holds: machines.holds,
+        gates: removals.gates,
+        moved: Vec::new(),
+        effects: machines.effects,
+        classes,
+        brakes: Vec::new(),
+        bind: None,
+        reservations: None,
+        tenants: None,
+        capacity: None,
+        warnings,
+    };
+    waves::foresee(fleet, view, now, &mut plan);
+    plan.inputs = inputs::of(fleet, observed, &policy, &brakes, &plan);
+    plan.brakes = std::mem::take(&mut brakes).into_plan();
+    plan.bind = policy.bind().map(|class| Bind {
+        class,
+        shown: observed.shown.last().map(|shown| shown.digest),
+        held: machines.unshown,
+        trailer: format!("bc-plan: {}", plan.digest()),
+    });
+    plan.moved = identity.counted(fleet);
+    Planned { plan, delta }
+}
+
+type HoldWords<'h> = (&'h ObjectRef, &'h str, &'h str, Option<Timestamp>);
+
+fn held_words(hold: &HoldRow) -> HoldWords<'_> {
+    (&hold.subject, hold.gate.as_str(), &hold.reason, hold.until)
+}
+
+fn stored_words(hold: &ObservedHold) -> HoldWords<'_> {
+    (&hold.subject, &hold.gate, &hold.reason, hold.until)
+}
+
+/// What the language has to say about a fleet that is valid.
+fn notes(fleet: &Fleet) -> impl Iterator<Item = Warning> + '_ {
+    let object = ObjectRef::new(Kind::Fleet, fleet.document.name.clone());
+    fleet.notes.iter().map(move |note| Warning {
+        object: object.clone(),
+        message: note.message.clone(),
+        place: Some(format!("{}:{}", note.file, note.span.line)),
+    })
 }

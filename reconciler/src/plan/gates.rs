@@ -1,17 +1,19 @@
-//! What may not go yet: removals beyond the fleet's prune limits, and removals of what is still needed.
+//! What of the fleet's `removed` lines may not take effect yet: what is protected, what a brake covers, what something
+//! that stays still needs, and more at once than the limits allow.
 //!
-//! A gate holds removals and nothing else of a revision. What is held stays in force, and the hold is stored.
+//! A gate compares identities, never counts of what is left, and it holds removals and nothing else of a revision. What
+//! is held stays in force, the hold is stored, and a later plan lets it go when the gate opens.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
-    fleet::{Fleet, Removed},
+    fleet::{Fleet, ObjectEntry, Removed},
     name::Name,
     object::{Kind, ObjectRef},
 };
 use serde_json::Value;
 
-use super::{Gate, GateWord, HoldRow, Observed, Wait, Warning};
+use super::{Gate, GateWord, HoldRow, Observed, Wait, Warning, brakes::Brakes, policy::Policy};
 
 /// What was asked to go, and what of it may.
 #[derive(Debug, Default)]
@@ -33,28 +35,50 @@ impl Removals<'_> {
                 gate: wait.gate(),
                 owner: "source".to_owned(),
                 reason: wait.to_string(),
-                until: None,
+                until: match wait {
+                    Wait::Brake { until, .. } => *until,
+                    _ => None,
+                },
                 place: Some(format!("{}:{}", removed.at.file, removed.at.line())),
             })
             .collect()
     }
 }
 
-/// Decides what of the fleet's `removed` lines may take effect.
-pub(super) fn judge<'a>(fleet: &'a Fleet, observed: &Observed) -> Removals<'a> {
+/// What a judgement is made of.
+pub(super) struct Case<'a> {
+    pub(super) observed: &'a Observed,
+    /// The objects of the new tree.
+    pub(super) declared: &'a BTreeMap<&'a ObjectRef, &'a ObjectEntry>,
+    pub(super) policy: &'a Policy,
+    pub(super) brakes: &'a Brakes,
+}
+
+/// Decides what of the fleet's `removed` lines may take effect. `stuck` are machines that a gate keeps in their pool,
+/// whatever their documents say.
+pub(super) fn judge<'f>(fleet: &'f Fleet, case: &Case<'_>, stuck: &BTreeMap<Name, Name>) -> Removals<'f> {
+    let Case { observed, declared, .. } = case;
     let mut granted: BTreeMap<ObjectRef, &Removed> = fleet
         .removed
         .iter()
-        .filter(|removed| observed.objects.contains_key(&removed.name))
+        .filter(|removed| observed.objects.contains_key(&removed.name) && !declared.contains_key(&removed.name))
         .map(|removed| (removed.name.clone(), removed))
         .collect();
-    let mut held = BTreeMap::new();
-    let declared: BTreeSet<ObjectRef> = fleet.objects().map(|entry| entry.object).collect();
-    granted.retain(|object, _| !declared.contains(object));
+    let mut held: BTreeMap<ObjectRef, (&Removed, Wait)> = BTreeMap::new();
+    if granted.is_empty() {
+        return Removals::default();
+    }
+    granted.retain(|object, removed| match protected(observed, object).or_else(|| braked(case, object)) {
+        Some(wait) => {
+            held.insert(object.clone(), (*removed, wait));
+            false
+        }
+        None => true,
+    });
 
     // What is held stays, and so it needs what it refers to: look again until nothing more is held.
     loop {
-        let needed = needed_by(fleet, observed, &declared, &granted);
+        let needed = needed_by(fleet, case, &granted, stuck);
         let vetoed: Vec<ObjectRef> = granted.keys().filter(|object| needed.contains_key(*object)).cloned().collect();
         if vetoed.is_empty() {
             break;
@@ -66,14 +90,14 @@ pub(super) fn judge<'a>(fleet: &'a Fleet, observed: &Observed) -> Removals<'a> {
             held.insert(object, (removed, wait));
         }
     }
-    if let Some(wait) = limits(fleet, observed, &granted) {
+    if let Some(wait) = limits(case.policy, observed, &granted) {
         held.extend(
             std::mem::take(&mut granted).into_iter().map(|(object, removed)| (object, (removed, wait.clone()))),
         );
     }
     let mut gates: Vec<Gate> = Vec::new();
     for (object, (_, wait)) in &held {
-        match gates.iter_mut().find(|gate| gate.wait == *wait && wait.gate() == GateWord::Prune) {
+        match gates.iter_mut().find(|gate| gate.wait == *wait && wait.gate() != GateWord::Dependents) {
             Some(gate) => gate.objects.push(object.clone()),
             None => gates.push(Gate { objects: vec![object.clone()], wait: wait.clone() }),
         }
@@ -91,8 +115,37 @@ pub(super) fn without_effect(fleet: &Fleet, observed: &Observed) -> impl Iterato
     })
 }
 
-fn limits(fleet: &Fleet, observed: &Observed, granted: &BTreeMap<ObjectRef, &Removed>) -> Option<Wait> {
-    let prune = &fleet.document.prune;
+/// The protection of the object in force: what the tree says of it now, or no more, does not count.
+fn protected(observed: &Observed, object: &ObjectRef) -> Option<Wait> {
+    let reason = observed.objects.get(object)?.doc.get("protect")?.as_str()?;
+    Some(Wait::Protected { reason: reason.to_owned() })
+}
+
+/// A brake on an object, or on the pool or the site that it belongs to.
+fn braked(case: &Case<'_>, object: &ObjectRef) -> Option<Wait> {
+    let observed = case.observed;
+    let of = |kind: Kind, name: &Name| {
+        let doc = &observed.objects.get(&ObjectRef::new(kind, name.clone()))?.doc;
+        Name::new(doc.get("site")?.as_str()?).ok()
+    };
+    let mut covered = vec![object.clone()];
+    match object.kind {
+        Kind::Pool => {
+            covered.extend(of(Kind::Pool, &object.name).map(|site| ObjectRef::new(Kind::Site, site)));
+        }
+        Kind::Node => {
+            let node = observed.nodes.iter().find(|node| node.name == object.name);
+            let pool = node.and_then(|node| node.pool.clone());
+            covered.extend(node.and_then(|node| node.site.clone()).map(|site| ObjectRef::new(Kind::Site, site)));
+            covered.extend(pool.map(|pool| ObjectRef::new(Kind::Pool, pool)));
+        }
+        _ => {}
+    }
+    case.brakes.on_removal(&covered)
+}
+
+fn limits(policy: &Policy, observed: &Observed, granted: &BTreeMap<ObjectRef, &Removed>) -> Option<Wait> {
+    let prune = &policy.prune;
     if let Some(limit) = &prune.max_objects
         && granted.len() > limit.value as usize
     {
@@ -112,10 +165,11 @@ fn limits(fleet: &Fleet, observed: &Observed, granted: &BTreeMap<ObjectRef, &Rem
 /// Who needs each object that should go: objects that stay, and machines that are in a pool or have a profile.
 fn needed_by(
     fleet: &Fleet,
-    observed: &Observed,
-    declared: &BTreeSet<ObjectRef>,
+    case: &Case<'_>,
     granted: &BTreeMap<ObjectRef, &Removed>,
+    stuck: &BTreeMap<Name, Name>,
 ) -> BTreeMap<ObjectRef, BTreeSet<ObjectRef>> {
+    let Case { observed, declared, .. } = case;
     let mut needed: BTreeMap<ObjectRef, BTreeSet<ObjectRef>> = BTreeMap::new();
     let mut note = |wanted: ObjectRef, by: &ObjectRef| {
         if granted.contains_key(&wanted) {
@@ -123,19 +177,31 @@ fn needed_by(
         }
     };
     for (object, held) in &observed.objects {
-        if !declared.contains(object) && !granted.contains_key(object) {
+        if !declared.contains_key(object) && !granted.contains_key(object) {
             references(object.kind, &held.doc).into_iter().for_each(|wanted| note(wanted, object));
         }
     }
-    for entry in fleet.objects() {
-        references(entry.object.kind, &entry.doc).into_iter().for_each(|wanted| note(wanted, &entry.object));
+    for (object, entry) in *declared {
+        references(object.kind, &entry.doc).into_iter().for_each(|wanted| note(wanted, object));
+    }
+    let may_need = |kind: Kind| granted.keys().any(|object| object.kind == kind);
+    if !may_need(Kind::Pool) && !may_need(Kind::Profile) {
+        return needed;
     }
     for node in &observed.nodes {
+        let by = || ObjectRef::new(Kind::Node, node.name.clone());
         let document = fleet.nodes.get(&node.name);
-        let pool =
-            document.and_then(|node| node.pool.as_ref()).map(|pool| pool.value.clone()).or_else(|| node.pool.clone());
-        if let Some(pool) = pool {
-            note(ObjectRef::new(Kind::Pool, pool), &ObjectRef::new(Kind::Node, node.name.clone()));
+        let declared_pool = document.and_then(|node| node.pool.as_ref()).map(|pool| &pool.value);
+        for pool in declared_pool.or(node.pool.as_ref()).into_iter().chain(stuck.get(&node.name)) {
+            note(ObjectRef::new(Kind::Pool, pool.clone()), &by());
+        }
+        // A machine whose document is gone keeps the profile that it had of its own.
+        if document.is_none()
+            && node.declared
+            && !granted.contains_key(&by())
+            && let Some(profile) = &node.target_overlay.profile
+        {
+            note(ObjectRef::new(Kind::Profile, profile.clone()), &by());
         }
     }
     needed
@@ -148,10 +214,29 @@ fn references(kind: Kind, doc: &Value) -> Vec<ObjectRef> {
         Kind::Pool => &[("site", Kind::Site), ("profile", Kind::Profile), ("rollout", Kind::Rollout)],
         Kind::Profile => &[("extends", Kind::Profile), ("image", Kind::Image)],
         Kind::Node => &[("pool", Kind::Pool), ("profile", Kind::Profile)],
+        Kind::Quota => &[("tenant", Kind::Tenant), ("pool", Kind::Pool)],
         _ => &[],
     };
-    fields
-        .iter()
-        .filter_map(|(field, kind)| Some(ObjectRef::new(*kind, Name::new(doc.get(field)?.as_str()?).ok()?)))
-        .collect()
+    let named = |value: &Value, kind: Kind| Some(ObjectRef::new(kind, Name::new(value.as_str()?).ok()?));
+    let mut found: Vec<ObjectRef> =
+        fields.iter().filter_map(|(field, kind)| named(doc.get(field)?, *kind)).collect();
+    match kind {
+        Kind::Pool => {
+            let tenants = doc.get("policy").and_then(|policy| policy.get("tenants")).and_then(Value::as_array);
+            found.extend(tenants.into_iter().flatten().filter_map(|tenant| named(tenant, Kind::Tenant)));
+        }
+        Kind::Freeze => {
+            let scope = doc.get("scope").and_then(Value::as_array);
+            found.extend(scope.into_iter().flatten().filter_map(|object| object.as_str()?.parse().ok()));
+        }
+        Kind::Batch => {
+            let lists = [("nodes", Kind::Node), ("pools", Kind::Pool), ("sites", Kind::Site)];
+            for (field, kind) in lists {
+                let names = doc.get("scope").and_then(|scope| scope.get(field)).and_then(Value::as_array);
+                found.extend(names.into_iter().flatten().filter_map(|name| named(name, kind)));
+            }
+        }
+        _ => {}
+    }
+    found
 }

@@ -1,66 +1,33 @@
-//! Machines: what each should be, and which of them move.
+//! Machines: what each should be, which of them move, how hard that is for them, and what keeps them.
+//!
+//! A machine that a gate holds is written its target and not assigned it: it keeps what it runs, and a later plan finds
+//! it behind and lets it go when the gate is open. A change of its pool is not written either while it is held, so that a
+//! frozen pool loses nobody. A machine that is told for the first time what it should be always goes: leaving it bare
+//! protects nothing that runs on it. A move that leaves the spec as it is, such as a pool that has another name, is no
+//! change of the machine, and nothing holds it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     digest::Digest,
-    effect::EffectClass,
-    fleet::{Fleet, HostTemplate, Node, NodeOverlay, Pool, Strategy},
+    effect::{EffectClass, Effects},
+    fleet::{Fleet, Node, NodeOverlay, Pool, Strategy},
     name::Name,
-    node::{Hold, HoldSource, PoolClass, Role},
+    node::{Hold, HoldSource, Role},
     object::{Kind, ObjectRef},
     time::Timestamp,
 };
 
 use super::{
-    Delta, HoldChange, Machines, MoveReason, NodeMove, NodeRow, Observed, ObservedNode, PoolPlan, PoolRow,
-    TargetChange, TargetRow, Warning,
-    diff::diff,
+    Delta, GateWord, Held, HoldChange, HoldRow, Machines, MoveReason, NodeMove, NodeRow, Observed, ObservedNode,
+    PoolPlan, Warning, bind,
+    brakes::{Brakes, Covered, machines as counted},
+    effects::{Change, Classifier, Told},
     gates::Removals,
-    observed::{document, text},
+    identity::Identity,
+    observed::text,
+    pools::{Templates, class},
 };
-
-/// The host templates of a fleet, each made once.
-pub(super) struct Templates<'f> {
-    fleet: &'f Fleet,
-    digests: BTreeMap<(Name, Name), Option<Digest>>,
-    templates: BTreeMap<Digest, HostTemplate>,
-}
-
-impl<'f> Templates<'f> {
-    pub(super) const fn new(fleet: &'f Fleet) -> Self {
-        Self { fleet, digests: BTreeMap::new(), templates: BTreeMap::new() }
-    }
-
-    /// What the hosts of a pool under a profile should be; `None` when there is no such profile.
-    pub(super) fn digest(&mut self, pool: &Pool, profile: &Name) -> Option<Digest> {
-        let key = (pool.name.clone(), profile.clone());
-        if let Some(known) = self.digests.get(&key) {
-            return *known;
-        }
-        let template = self.fleet.host_template(&pool.name, profile);
-        let digest = template.as_ref().map(HostTemplate::digest);
-        if let (Some(digest), Some(template)) = (digest, template) {
-            self.templates.insert(digest, template);
-        }
-        self.digests.insert(key, digest);
-        digest
-    }
-
-    /// The same for a pool's own profile and for those that declared machines of it have instead.
-    pub(super) fn of_pool(&mut self, pool: &Pool) -> BTreeMap<Name, Digest> {
-        let fleet = self.fleet;
-        let overrides =
-            fleet.nodes.values().filter(|node| node.pool.as_ref().is_none_or(|named| named.value == pool.name));
-        let mut profiles: BTreeSet<&Name> = overrides.filter_map(|node| Some(&node.profile.as_ref()?.value)).collect();
-        profiles.insert(&pool.profile.value);
-        profiles.into_iter().filter_map(|profile| Some((profile.clone(), self.digest(pool, profile)?))).collect()
-    }
-
-    pub(super) fn all(&self) -> impl Iterator<Item = (Digest, &HostTemplate)> {
-        self.templates.iter().map(|(digest, template)| (*digest, template))
-    }
-}
 
 /// A document's cordon, unless it has ended.
 pub(crate) fn cordon(node: &Node, now: Option<Timestamp>) -> Option<Hold> {
@@ -75,136 +42,125 @@ pub(crate) fn cordon(node: &Node, now: Option<Timestamp>) -> Option<Hold> {
     now.is_none_or(|now| hold.holds(now)).then_some(hold)
 }
 
+/// What was found.
 #[derive(Default)]
 pub(super) struct Moves {
     pub(super) moves: Vec<NodeMove>,
     pub(super) holds: Vec<HoldChange>,
-    pub(super) targets: Vec<TargetChange>,
     pub(super) pools: Vec<PoolPlan>,
+    pub(super) effects: Vec<Effects>,
     pub(super) warnings: Vec<Warning>,
+    /// What rollouts and binding hold, for each pool.
+    pub(super) rows: Vec<HoldRow>,
+    /// Machines that stay in a pool that their document has left.
+    pub(super) stuck: BTreeMap<Name, Name>,
+    /// When a cordon ends next.
+    pub(super) next_edge: Option<Timestamp>,
     pub(super) total: usize,
     pub(super) undeclared: usize,
     pub(super) awaited: usize,
+    pub(super) unshown: usize,
+}
+
+/// What the comparison is made of.
+pub(super) struct Scene<'a> {
+    pub(super) fleet: &'a Fleet,
+    pub(super) observed: &'a Observed,
+    pub(super) identity: &'a Identity<'a>,
+    pub(super) removals: &'a Removals<'a>,
+    /// From which class on effects go only as they were shown.
+    pub(super) bind: Option<EffectClass>,
+    pub(super) now: Timestamp,
+}
+
+/// What a machine should be.
+struct Wanted<'f> {
+    pool: Option<Name>,
+    declared_pool: Option<&'f Pool>,
+    declared: bool,
+    overlay: NodeOverlay,
+    target: Option<Digest>,
+    hold: Option<Hold>,
+}
+
+/// A machine whose row or assignment may change.
+struct Candidate<'a> {
+    node: &'a ObservedNode,
+    wanted: Wanted<'a>,
+    why: Vec<MoveReason>,
+    /// Whether it is assigned something else.
+    assigns: bool,
+    /// The brakes that hold now and cover it.
+    brakes: Vec<usize>,
+    /// What it is called in force.
+    former: Option<&'a Name>,
 }
 
 pub(super) fn compare(
-    fleet: &Fleet,
-    observed: &Observed,
-    removals: &Removals<'_>,
-    now: Timestamp,
+    scene: &Scene<'_>,
+    templates: &mut Templates<'_>,
+    brakes: &mut Brakes,
     delta: &mut Delta,
 ) -> Moves {
-    let mut templates = Templates::new(fleet);
+    let Scene { fleet, observed, .. } = scene;
     let mut out = Moves::default();
-    pools(fleet, observed, &mut templates, &mut out, delta);
-    delta.removed_pools =
-        removals.granted.keys().filter(|object| object.kind == Kind::Pool).map(|object| object.name.clone()).collect();
-
     let known: BTreeSet<&Name> = observed.nodes.iter().map(|node| &node.name).collect();
-    let unknown: Vec<&Node> = fleet.nodes.values().filter(|node| !known.contains(&node.name)).collect();
-    let mut machines: Vec<ObservedNode> = Vec::new();
+    let unknown: Vec<&Name> = fleet.nodes.keys().filter(|name| !known.contains(name)).collect();
+    let mut newcomers: Vec<ObservedNode> = Vec::new();
     match observed.machines {
         Machines::Joined => out.awaited = unknown.len(),
-        Machines::Declared => machines.extend(unknown.into_iter().map(|node| newcomer(&node.name))),
+        Machines::Declared => newcomers.extend(unknown.into_iter().map(newcomer)),
     }
-    let mut all: Vec<&ObservedNode> = observed.nodes.iter().chain(&machines).collect();
+    let mut all: Vec<&ObservedNode> = observed.nodes.iter().chain(&newcomers).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut members: BTreeMap<Name, (usize, usize)> = BTreeMap::new();
+
+    let mut members: BTreeMap<Name, PoolPlan> =
+        fleet.pools.values().map(|pool| (pool.name.clone(), pool_plan(fleet, pool))).collect();
+    let mut candidates: Vec<Candidate<'_>> = Vec::new();
     for node in all {
-        let wanted = wanted(fleet, removals, node, now, &mut templates);
+        let wanted = wanted(scene, node, templates);
         if observed.machines == Machines::Declared && node.declared && !wanted.declared {
             // Offline, a machine is its document: it goes with it.
             continue;
         }
         out.total += 1;
         out.undeclared += usize::from(!wanted.declared);
-        let moved = one(node, &wanted, &mut out, delta);
-        if let Some(pool) = &wanted.pool {
-            let (total, moves) = members.entry(pool.clone()).or_default();
-            *total += 1;
-            *moves += usize::from(moved);
+        if let Some(pool) = wanted.pool.as_ref().and_then(|pool| members.get_mut(pool)) {
+            pool.machines += 1;
         }
+        candidates.extend(candidate(scene, node, wanted, brakes));
     }
-    for pool in fleet.pools.values() {
-        let (machines, moves) = members.get(&pool.name).copied().unwrap_or_default();
-        let (strategy, rollout) = match fleet.strategy(pool) {
-            Strategy::Immediate { rollout } => ("immediate", rollout),
-            Strategy::Waves { rollout } => ("waves", Some(rollout)),
-        };
-        out.pools.push(PoolPlan {
-            pool: pool.name.clone(),
-            strategy: strategy.to_owned(),
-            rollout,
-            machines,
-            moves,
-            held: 0,
-            effect: EffectClass::None,
-            waves: None,
-        });
+    let mut classifier = Classifier::new(observed, templates.all());
+    let told: Vec<(Option<Told<'_>>, Option<Told<'_>>)> = candidates.iter().map(Candidate::told).collect();
+    let changes = classifier.all(&told);
+    out.effects = classifier.into_effects();
+    let mut waiting = Waiting::default();
+    for (candidate, change) in candidates.iter().zip(changes) {
+        let held = held(scene, candidate, &change, brakes, &mut out);
+        waiting.note(candidate, &held);
+        finish(candidate, change, held, &mut members, &mut out, delta);
     }
-    for (digest, template) in templates.all().filter(|(digest, _)| !observed.targets.contains_key(digest)) {
-        let row = TargetRow { pool: template.pool.clone(), profile: template.profile.clone(), doc: text(template) };
-        delta.targets.insert(digest, row);
-    }
-    expired(fleet, now, &mut out);
+    out.rows = waiting.rows(scene);
+    out.pools = members.into_values().collect();
+    expired(fleet, scene.now, &mut out);
     out
 }
 
-fn pools(fleet: &Fleet, observed: &Observed, templates: &mut Templates<'_>, out: &mut Moves, delta: &mut Delta) {
-    let documents: BTreeMap<ObjectRef, (Digest, serde_json::Value)> = fleet
-        .objects()
-        .filter(|entry| entry.object.kind == Kind::Pool)
-        .map(|entry| (entry.object, (entry.digest, entry.doc)))
-        .collect();
-    for pool in fleet.pools.values() {
-        let profile_targets = templates.of_pool(pool);
-        let Some(target) = profile_targets.get(&pool.profile.value).copied() else { continue };
-        let held = observed.pools.get(&pool.name);
-        for (profile, after) in &profile_targets {
-            let before = held.and_then(|held| {
-                held.profile_targets
-                    .get(profile)
-                    .copied()
-                    .or_else(|| held.target.filter(|_| *profile == pool.profile.value))
-            });
-            if before == Some(*after) {
-                continue;
-            }
-            let old = before.and_then(|before| observed.targets.get(&before));
-            let new = templates.templates.get(after).map(document);
-            let fields = match (old, new) {
-                (Some(old), Some(new)) => diff(&old.doc, &new),
-                _ => Vec::new(),
-            };
-            out.targets.push(TargetChange {
-                pool: pool.name.clone(),
-                profile: profile.clone(),
-                before,
-                after: *after,
-                fields,
-            });
-        }
-        let object = ObjectRef::new(Kind::Pool, pool.name.clone());
-        let Some((digest, doc)) = documents.get(&object) else { continue };
-        let same_document = observed.objects.get(&object).is_some_and(|object| object.digest == *digest);
-        let same_targets =
-            held.is_some_and(|held| held.target == Some(target) && held.profile_targets == profile_targets);
-        if !(same_document && same_targets) {
-            delta.pools.push(PoolRow {
-                document_changes: !same_document,
-                name: pool.name.clone(),
-                site: pool.site.value.clone(),
-                class: class(pool),
-                policy: doc.clone(),
-                target,
-                profile_targets,
-            });
-        }
+fn pool_plan(fleet: &Fleet, pool: &Pool) -> PoolPlan {
+    let (strategy, rollout) = match fleet.strategy(pool) {
+        Strategy::Immediate { rollout } => ("immediate", rollout),
+        Strategy::Waves { rollout } => ("waves", Some(rollout)),
+    };
+    PoolPlan {
+        pool: pool.name.clone(),
+        strategy: strategy.to_owned(),
+        rollout,
+        machines: 0,
+        moves: 0,
+        held: 0,
+        effect: EffectClass::None,
+        waves: None,
     }
-}
-
-pub(super) fn class(pool: &Pool) -> PoolClass {
-    pool.class.as_ref().map_or(PoolClass::MetalHost, |class| class.value)
 }
 
 fn newcomer(name: &Name) -> ObservedNode {
@@ -224,28 +180,13 @@ fn newcomer(name: &Name) -> ObservedNode {
     }
 }
 
-/// What a machine should be.
-struct Wanted<'f> {
-    pool: Option<Name>,
-    declared_pool: Option<&'f Pool>,
-    declared: bool,
-    overlay: NodeOverlay,
-    target: Option<Digest>,
-    hold: Option<Hold>,
-}
-
-fn wanted<'f>(
-    fleet: &'f Fleet,
-    removals: &Removals<'_>,
-    node: &ObservedNode,
-    now: Timestamp,
-    templates: &mut Templates<'f>,
-) -> Wanted<'f> {
+fn wanted<'f>(scene: &Scene<'f>, node: &ObservedNode, templates: &mut Templates<'_>) -> Wanted<'f> {
+    let Scene { fleet, removals, now, .. } = *scene;
     let document = fleet.nodes.get(&node.name);
-    let gone = removals.granted.contains_key(&ObjectRef::new(Kind::Node, node.name.clone()));
+    let gone = || removals.granted.contains_key(&ObjectRef::new(Kind::Node, node.name.clone()));
     let (declared, overlay, hold) = match document {
         Some(document) => (true, NodeOverlay::of(document), cordon(document, Some(now))),
-        None if gone || !node.declared => (false, NodeOverlay::default(), None),
+        None if !node.declared || gone() => (false, NodeOverlay::default(), None),
         // Its document is retained: it keeps its words, and a cordon that has ended is over.
         None => (true, node.target_overlay.clone(), node.hold.clone().filter(|hold| hold.holds(now))),
     };
@@ -261,14 +202,25 @@ fn wanted<'f>(
     Wanted { pool, declared_pool, declared, overlay, target, hold }
 }
 
-/// Compares one machine; answers whether what it is assigned changes.
-fn one(node: &ObservedNode, wanted: &Wanted<'_>, out: &mut Moves, delta: &mut Delta) -> bool {
+impl Wanted<'_> {
+    fn site<'a>(&'a self, node: &'a ObservedNode) -> Option<&'a Name> {
+        self.declared_pool.map_or(node.site.as_ref(), |pool| Some(&pool.site.value))
+    }
+}
+
+/// Compares one machine; `None` when nothing of it changes.
+fn candidate<'a>(
+    scene: &Scene<'a>,
+    node: &'a ObservedNode,
+    wanted: Wanted<'a>,
+    brakes: &mut Brakes,
+) -> Option<Candidate<'a>> {
     let mut why = Vec::new();
     if node.pool != wanted.pool {
         why.push(MoveReason::Membership { from: node.pool.clone(), to: wanted.pool.clone() });
     }
     let before = &node.target_overlay;
-    if before.profile != wanted.overlay.profile {
+    if !scene.identity.is_same_profile(before.profile.as_ref(), wanted.overlay.profile.as_ref()) {
         why.push(MoveReason::Profile { from: before.profile.clone(), to: wanted.overlay.profile.clone() });
     }
     if before.labels != wanted.overlay.labels || node.labels != wanted.overlay.labels {
@@ -280,37 +232,122 @@ fn one(node: &ObservedNode, wanted: &Wanted<'_>, out: &mut Moves, delta: &mut De
     if node.target != wanted.target {
         why.push(if node.target.is_none() { MoveReason::First } else { MoveReason::Target });
     }
-    let assigned_changes = node.assigned != wanted.target || node.assigned_overlay != wanted.overlay;
-    if assigned_changes && why.is_empty() {
+    let former = scene.identity.former(&ObjectRef::new(Kind::Node, node.name.clone())).map(|former| &former.name);
+    let assigns = node.assigned != wanted.target || node.assigned_overlay != wanted.overlay;
+    if why.is_empty() && former.is_some() {
+        why.push(MoveReason::Target);
+    }
+    if why.is_empty() && assigns {
         why.push(MoveReason::Behind);
     }
+    let site = wanted.site(node);
+    let role = wanted.declared_pool.map_or(node.role, |pool| class(pool).role());
+    let covered = Covered {
+        node: &node.name,
+        pools: [node.pool.as_ref(), wanted.pool.as_ref()],
+        sites: [node.site.as_ref(), site],
+    };
+    let brakes = brakes.look(&covered);
+    let row_changes = node.hold != wanted.hold || site != node.site.as_ref() || role != node.role;
+    if why.is_empty() && !row_changes {
+        return None;
+    }
+    why.sort();
+    Some(Candidate { node, wanted, why, assigns, brakes, former })
+}
+
+impl<'a> Candidate<'a> {
+    /// What the machine is composed from now and afterwards.
+    fn told(&self) -> (Option<Told<'_>>, Option<Told<'_>>) {
+        if !self.assigns && self.former.is_none() {
+            return (None, None);
+        }
+        let Self { node, wanted, former, .. } = self;
+        let told = |template: Option<Digest>, overlay, name| template.map(|template| Told { template, overlay, name });
+        (
+            told(node.assigned, &node.assigned_overlay, former.unwrap_or(&node.name)),
+            told(wanted.target, &wanted.overlay, &node.name),
+        )
+    }
+
+    fn leaves_its_pool(&self) -> bool {
+        self.node.pool.is_some() && self.node.pool != self.wanted.pool
+    }
+}
+
+/// Everything that keeps a machine from moving; what is told nothing new, or for the first time, goes.
+fn held(
+    scene: &Scene<'_>,
+    candidate: &Candidate<'_>,
+    change: &Change,
+    brakes: &mut Brakes,
+    out: &mut Moves,
+) -> Vec<Held> {
+    let Candidate { node, wanted, .. } = candidate;
+    if !candidate.assigns || node.assigned.is_none() || !change.is_told() {
+        return Vec::new();
+    }
+    let class = change.class();
+    let mut held: Vec<Held> = candidate.brakes.iter().map(|index| brakes.hold(*index, class)).collect();
+    if let Some(Strategy::Waves { rollout }) = wanted.declared_pool.map(|pool| scene.fleet.strategy(pool)) {
+        held.push(Held { gate: GateWord::Rollout, by: format!("rollout/{rollout}"), until: None });
+    }
+    let one = bind::Move {
+        node: &node.name,
+        pool: wanted.pool.as_ref(),
+        declared: wanted.declared,
+        before: node.assigned,
+        after: wanted.target,
+        before_spec: change.before,
+        after_spec: change.after,
+        effect: class,
+    };
+    if let Some(unshown) = scene.bind.and_then(|class| bind::judge(class, &scene.observed.shown, &one)) {
+        out.unshown += 1;
+        held.push(unshown);
+    }
+    held.sort();
+    held
+}
+
+/// Writes a machine's row and shows its move.
+fn finish(
+    candidate: &Candidate<'_>,
+    change: Change,
+    held: Vec<Held>,
+    members: &mut BTreeMap<Name, PoolPlan>,
+    out: &mut Moves,
+    delta: &mut Delta,
+) {
+    let Candidate { node, wanted, why, .. } = candidate;
     let hold_changes = node.hold != wanted.hold;
     if words(node.hold.as_ref()) != words(wanted.hold.as_ref()) {
         hold_change(node, wanted.hold.as_ref(), out);
     }
-    let site = wanted.declared_pool.map_or_else(|| node.site.clone(), |pool| Some(pool.site.value.clone()));
-    let role = wanted.declared_pool.map_or(node.role, |pool| class(pool).role());
-    if (!why.is_empty() || hold_changes || site != node.site || role != node.role)
-        && let Some(id) = node.id
-    {
-        delta.nodes.push(NodeRow {
-            id,
-            site,
-            pool: wanted.pool.clone(),
-            role,
-            declared: wanted.declared,
-            labels: wanted.overlay.labels.clone(),
-            target: wanted.target,
-            overlay: text(&wanted.overlay),
-            assign: assigned_changes,
-            hold: wanted.hold.clone(),
-            hold_changes,
-        });
+    let goes = held.is_empty();
+    let stays = !goes && candidate.leaves_its_pool();
+    if stays && let Some(pool) = &node.pool {
+        out.stuck.insert(node.name.clone(), pool.clone());
     }
+    delta.nodes.extend(row(candidate, goes, stays, hold_changes));
     if why.is_empty() {
-        return false;
+        return;
     }
-    why.sort();
+    let effect = change.class();
+    if let Some(pool) = wanted.pool.as_ref().and_then(|pool| members.get_mut(pool)) {
+        pool.moves += 1;
+        pool.held += usize::from(!goes);
+        pool.effect = pool.effect.max(effect);
+    }
+    let object = || ObjectRef::new(Kind::Node, node.name.clone());
+    if let Some(message) = change.failed {
+        let message = format!("its spec cannot be made, so that the last good one stays in force: {message}");
+        out.warnings.push(Warning { object: object(), message, place: None });
+    }
+    if let Some(message) = change.blind {
+        let message = format!("what it is told now cannot be made again, so that only what comes is counted: {message}");
+        out.warnings.push(Warning { object: object(), message, place: None });
+    }
     let profile =
         wanted.overlay.profile.clone().or_else(|| wanted.declared_pool.map(|pool| pool.profile.value.clone()));
     out.moves.push(NodeMove {
@@ -318,16 +355,53 @@ fn one(node: &ObservedNode, wanted: &Wanted<'_>, out: &mut Moves, delta: &mut De
         id: node.id,
         pool: wanted.pool.clone(),
         profile,
-        why,
+        why: why.clone(),
         before: node.assigned,
         after: wanted.target,
-        effect: EffectClass::None,
-        effects: None,
-        before_spec: None,
-        after_spec: None,
-        held: Vec::new(),
+        effect,
+        effects: change.effects,
+        before_spec: change.before,
+        after_spec: change.after,
+        held,
     });
-    true
+}
+
+/// The row as it is afterwards; `None` when it is so already.
+fn row(candidate: &Candidate<'_>, goes: bool, stays: bool, hold_changes: bool) -> Option<NodeRow> {
+    let Candidate { node, wanted, assigns, .. } = candidate;
+    let id = node.id?;
+    let assign = goes && *assigns;
+    let (pool, site, role, target, overlay, labels) = if stays {
+        let own = (node.pool.clone(), node.site.clone(), node.role);
+        (own.0, own.1, own.2, node.target, &node.target_overlay, &node.labels)
+    } else {
+        let role = wanted.declared_pool.map_or(node.role, |pool| class(pool).role());
+        let site = wanted.site(node).cloned();
+        (wanted.pool.clone(), site, role, wanted.target, &wanted.overlay, &wanted.overlay.labels)
+    };
+    let same = pool == node.pool
+        && site == node.site
+        && role == node.role
+        && target == node.target
+        && *overlay == node.target_overlay
+        && *labels == node.labels
+        && wanted.declared == node.declared;
+    if same && !assign && !hold_changes {
+        return None;
+    }
+    Some(NodeRow {
+        id,
+        site,
+        pool,
+        role,
+        declared: wanted.declared,
+        labels: labels.clone(),
+        target,
+        overlay: text(overlay),
+        assign,
+        hold: wanted.hold.clone(),
+        hold_changes,
+    })
 }
 
 /// What a hold says, wherever it is written.
@@ -348,9 +422,50 @@ fn hold_change(node: &ObservedNode, after: Option<&Hold>, out: &mut Moves) {
     }
 }
 
+/// Machines that rollouts and binding hold, for each pool: one stored hold for each gate and pool.
+#[derive(Default)]
+struct Waiting {
+    pools: BTreeMap<(Name, GateWord), (usize, String)>,
+}
+
+impl Waiting {
+    fn note(&mut self, candidate: &Candidate<'_>, held: &[Held]) {
+        let Some(pool) = candidate.wanted.pool.as_ref().or(candidate.node.pool.as_ref()) else { return };
+        for held in held.iter().filter(|held| matches!(held.gate, GateWord::Rollout | GateWord::Bind)) {
+            let waiting = self.pools.entry((pool.clone(), held.gate)).or_insert_with(|| (0, held.by.clone()));
+            waiting.0 += 1;
+        }
+    }
+
+    fn rows(self, scene: &Scene<'_>) -> Vec<HoldRow> {
+        let place = |pool: &Name| {
+            let at = &scene.fleet.pools.get(pool)?.at;
+            Some(format!("{}:{}", at.file, at.line()))
+        };
+        self.pools
+            .into_iter()
+            .map(|((pool, gate), (count, by))| {
+                let reason = match gate {
+                    GateWord::Rollout => format!("{by} goes in waves ({} waiting)", counted(count)),
+                    _ => {
+                        let class = scene.bind.unwrap_or(EffectClass::None);
+                        format!("{class} and harder goes only as it was shown ({} waiting)", counted(count))
+                    }
+                };
+                let place = place(&pool);
+                let subject = ObjectRef::new(Kind::Pool, pool);
+                HoldRow { subject, gate, owner: "source".to_owned(), reason, until: None, place }
+            })
+            .collect()
+    }
+}
+
 fn expired(fleet: &Fleet, now: Timestamp, out: &mut Moves) {
     for node in fleet.nodes.values() {
-        if let Some(hold) = cordon(node, None).filter(|hold| !hold.holds(now)) {
+        let Some(hold) = cordon(node, None) else { continue };
+        if hold.holds(now) {
+            out.next_edge = [out.next_edge, hold.until].into_iter().flatten().min();
+        } else {
             out.warnings.push(Warning {
                 object: ObjectRef::new(Kind::Node, node.name.clone()),
                 message: "its cordon has ended and can be deleted".to_owned(),
@@ -358,5 +473,4 @@ fn expired(fleet: &Fleet, now: Timestamp, out: &mut Moves) {
             });
         }
     }
-    out.warnings.sort();
 }

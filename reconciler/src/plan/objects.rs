@@ -1,10 +1,11 @@
 //! Objects: what is new, changed, retained, held or gone.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use schema::{
-    fleet::Fleet,
+    fleet::{Fleet, ObjectEntry, brake},
     object::{Kind, ObjectRef},
+    time::Timestamp,
 };
 use serde_json::Value;
 
@@ -12,6 +13,7 @@ use super::{
     Change, Delta, ObjectChange, ObjectRow, ObjectStanding, Observed, ObservedObject,
     diff::{FieldChange, diff},
     gates::Removals,
+    identity::{self, Identity},
     observed::text,
 };
 
@@ -20,32 +22,38 @@ pub(super) struct Objects {
     pub(super) unchanged: usize,
 }
 
-pub(super) fn compare(fleet: &Fleet, observed: &Observed, removals: &Removals<'_>, delta: &mut Delta) -> Objects {
+pub(super) fn compare(
+    fleet: &Fleet,
+    observed: &Observed,
+    identity: &Identity<'_>,
+    declared: &BTreeMap<&ObjectRef, &ObjectEntry>,
+    removals: &Removals<'_>,
+    now: Timestamp,
+    delta: &mut Delta,
+) -> Objects {
     let mut out = Objects { changes: Vec::new(), unchanged: 0 };
-    let mut declared = BTreeSet::new();
-    for entry in fleet.objects() {
-        let (file, line) = (entry.at.file.to_string(), entry.at.line());
-        let held = observed.objects.get(&entry.object);
+    for (object, entry) in declared {
+        let held = observed.objects.get(object);
         let (change, fields) = match held {
             None => (Some(Change::Create), Vec::new()),
             Some(held) if held.digest != entry.digest => {
                 let mut fields = diff(&held.doc, &entry.doc);
                 for field in fields.iter_mut().filter(|field| field.after.is_some()) {
-                    field.place =
-                        fleet.place(&entry.object, &field.path).map(|at| format!("{}:{}", at.file, at.line()));
+                    field.place = fleet.place(object, &field.path).map(|at| format!("{}:{}", at.file, at.line()));
                 }
                 (Some(Change::Update), fields)
             }
             Some(held) if held.retained => (Some(Change::Restore), Vec::new()),
             Some(_) => (None, Vec::<FieldChange>::new()),
         };
-        let moved = held.is_some_and(|held| held.file != file || held.line != line);
-        if change.is_some() || moved {
+        let line = entry.at.line();
+        let elsewhere = held.is_some_and(|held| held.file != *entry.at.file || held.line != line);
+        if change.is_some() || elsewhere || identity.former(object).is_some() {
             delta.objects.push(ObjectRow {
-                object: entry.object.clone(),
+                object: (*object).clone(),
                 digest: entry.digest,
-                doc: text(&entry.doc),
-                file: file.clone(),
+                doc: text(&*entry.doc),
+                file: entry.at.file.to_string(),
                 line,
                 standing: ObjectStanding::Declared,
             });
@@ -53,9 +61,9 @@ pub(super) fn compare(fleet: &Fleet, observed: &Observed, removals: &Removals<'_
         match change {
             Some(change) => {
                 out.changes.push(ObjectChange {
-                    object: entry.object.clone(),
+                    object: (*object).clone(),
                     change,
-                    file,
+                    file: entry.at.file.to_string(),
                     line,
                     fields,
                     reason: None,
@@ -65,24 +73,37 @@ pub(super) fn compare(fleet: &Fleet, observed: &Observed, removals: &Removals<'_
             }
             None => out.unchanged += 1,
         }
-        declared.insert(entry.object);
     }
-    for (object, held) in observed.objects.iter().filter(|(object, _)| !declared.contains(*object)) {
+    for (object, held) in observed.objects.iter().filter(|(object, _)| !declared.contains_key(*object)) {
         out.changes.push(match object.kind {
-            Kind::Fleet => renamed(object, held, fleet, delta),
+            Kind::Freeze | Kind::Batch if is_over(object, held, now) => over(object, held, delta),
             _ => absent(object, held, removals, delta),
         });
     }
     out.changes.sort_by(|a, b| a.object.cmp(&b.object));
+    identity::suggest(&mut out.changes, observed, declared);
     out
 }
 
-/// A fleet that has another name now: a tree has one fleet, so the former document is replaced and never retained.
-fn renamed(object: &ObjectRef, held: &ObservedObject, fleet: &Fleet, delta: &mut Delta) -> ObjectChange {
+/// A freeze that has ended, or a batch whose time has passed: its document may be deleted freely.
+fn is_over(object: &ObjectRef, held: &ObservedObject, now: Timestamp) -> bool {
+    if object.kind == Kind::Freeze {
+        let brakes = brake::of_document(object.kind, &object.name, &held.doc);
+        let ends = |brake: &brake::Brake| {
+            let standing = brake.standing(now);
+            !standing.holds && standing.next_edge.is_none()
+        };
+        return !brakes.is_empty() && brakes.iter().all(ends);
+    }
+    let expires = held.doc.get("expires").and_then(Value::as_str).and_then(|text| text.parse::<Timestamp>().ok());
+    expires.is_some_and(|expires| expires <= now)
+}
+
+fn over(object: &ObjectRef, held: &ObservedObject, delta: &mut Delta) -> ObjectChange {
     delta.objects.push(ObjectRow {
         object: object.clone(),
         digest: held.digest,
-        doc: text(&held.doc),
+        doc: text(&*held.doc),
         file: held.file.clone(),
         line: held.line,
         standing: ObjectStanding::Removed,
@@ -90,10 +111,10 @@ fn renamed(object: &ObjectRef, held: &ObservedObject, fleet: &Fleet, delta: &mut
     ObjectChange {
         object: object.clone(),
         change: Change::Remove,
-        file: fleet.document.at.file.to_string(),
-        line: fleet.document.at.line(),
+        file: held.file.clone(),
+        line: held.line,
         fields: Vec::new(),
-        reason: Some(format!("the fleet is called {} now", fleet.document.name)),
+        reason: Some("its time has passed".to_owned()),
         paste: None,
         renamed_to: None,
     }
@@ -105,7 +126,7 @@ fn absent(object: &ObjectRef, held: &ObservedObject, removals: &Removals<'_>, de
         delta.objects.push(ObjectRow {
             object: object.clone(),
             digest: held.digest,
-            doc: text(&held.doc),
+            doc: text(&*held.doc),
             file: held.file.clone(),
             line: held.line,
             standing,

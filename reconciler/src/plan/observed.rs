@@ -3,7 +3,7 @@
 //! Live it is read from the database (`apply::observe`); offline it is another fleet, whose machines are the declared
 //! ones.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use schema::{
     canonical,
@@ -18,7 +18,10 @@ use schema::{
 };
 use serde_json::Value;
 
-use super::{ObservedFrom, Plan, machines};
+use super::{
+    ObservedFrom, Plan, machines,
+    pools::{self, Templates},
+};
 
 /// Which machines an observation knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,7 +39,7 @@ pub struct ObservedObject {
     /// The digest of its document.
     pub digest: Digest,
     /// Its document.
-    pub doc: Value,
+    pub doc: Arc<Value>,
     /// Where it is written, or was.
     pub file: String,
     /// The line there.
@@ -81,6 +84,8 @@ pub struct Shown {
     pub digest: Digest,
     /// What it said of each machine that moves: the spec before, the spec after, how hard.
     pub nodes: BTreeMap<Name, (Option<Digest>, Option<Digest>, EffectClass)>,
+    /// Which machines of a pool it showed moving from one template to another, by the hardest effect on one of them.
+    pub targets: BTreeMap<(Name, Digest, Digest), EffectClass>,
     /// It was made of trees alone and knows declared machines only.
     pub offline: bool,
 }
@@ -89,8 +94,16 @@ impl Shown {
     /// What a plan showed.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
+        let mut targets = BTreeMap::new();
+        for node in &plan.nodes {
+            if let (Some(pool), Some(before), Some(after)) = (&node.pool, node.before, node.after) {
+                let hardest = targets.entry((pool.clone(), before, after)).or_insert(EffectClass::None);
+                *hardest = node.effect.max(*hardest);
+            }
+        }
         Self {
             digest: plan.digest(),
+            targets,
             nodes: plan
                 .nodes
                 .iter()
@@ -151,8 +164,8 @@ pub struct Observed {
     pub tree: Option<Digest>,
     /// Suspensions that somebody asked for by the API.
     pub suspensions: Vec<Brake>,
-    /// What the commit's trailer names.
-    pub shown: Option<Shown>,
+    /// The plans that the trailers of commits name which are not wholly carried out yet.
+    pub shown: Vec<Shown>,
 }
 
 impl Observed {
@@ -169,20 +182,17 @@ impl Observed {
             .objects()
             .map(|entry| {
                 let (file, line) = (entry.at.file.to_string(), entry.at.line());
-                (entry.object, ObservedObject { digest: entry.digest, doc: entry.doc, file, line, retained: false })
+                let doc = Arc::clone(&entry.doc);
+                (entry.object.clone(), ObservedObject { digest: entry.digest, doc, file, line, retained: false })
             })
             .collect();
-        let mut this = Self { objects, machines: Machines::Declared, ..Self::default() };
-        let mut templates = machines::Templates::new(fleet);
-        for pool in fleet.pools.values() {
-            let profile_targets = templates.of_pool(pool);
-            this.pools.insert(
-                pool.name.clone(),
-                ObservedPool { target: profile_targets.get(&pool.profile.value).copied(), profile_targets },
-            );
+        let mut this = Self { objects, machines: Machines::Declared, tree: Some(fleet.tree), ..Self::default() };
+        let mut templates = Templates::new(fleet);
+        for (name, profile_targets) in templates.of_pools() {
+            let own = fleet.pools.get(&name).map(|pool| &pool.profile.value);
+            let target = own.and_then(|own| profile_targets.get(own).copied());
+            this.pools.insert(name, ObservedPool { target, profile_targets });
         }
-        this.targets =
-            templates.all().map(|(digest, template)| (digest, ObservedTarget { doc: document(template) })).collect();
         for node in fleet.nodes.values() {
             let overlay = NodeOverlay::of(node);
             let pool = node.pool.as_ref().and_then(|pool| fleet.pools.get(&pool.value));
@@ -192,7 +202,7 @@ impl Observed {
                 id: None,
                 name: node.name.clone(),
                 site: pool.map(|pool| pool.site.value.clone()),
-                role: pool.map_or(Role::Unassigned, |pool| machines::class(pool).role()),
+                role: pool.map_or(Role::Unassigned, |pool| pools::class(pool).role()),
                 pool: pool.map(|pool| pool.name.clone()),
                 declared: true,
                 labels: overlay.labels.clone(),
@@ -203,6 +213,11 @@ impl Observed {
                 hold: machines::cordon(node, None),
             });
         }
+        this.targets = templates
+            .all()
+            .iter()
+            .map(|(digest, template)| (*digest, ObservedTarget { doc: document(template) }))
+            .collect();
         this
     }
 

@@ -1,0 +1,51 @@
+//! Binding: what is harder than the fleet lets go unseen goes only as a plan showed it.
+//!
+//! Nothing but the change itself is compared: the machine, the spec before, the spec after, and how hard that is. So a
+//! plan that was shown stays good while other machines come, go and change, and is of no use for a machine whose change
+//! is another one by now.
+
+use schema::{digest::Digest, effect::EffectClass, name::Name};
+
+use super::{GateWord, Held, Shown};
+
+/// A move, as far as showing it matters.
+pub(super) struct Move<'m> {
+    pub(super) node: &'m Name,
+    pub(super) pool: Option<&'m Name>,
+    pub(super) declared: bool,
+    pub(super) before: Option<Digest>,
+    pub(super) after: Option<Digest>,
+    pub(super) before_spec: Option<Digest>,
+    pub(super) after_spec: Option<Digest>,
+    pub(super) effect: EffectClass,
+}
+
+/// Why a move does not go by what was shown; `None`: it goes.
+pub(super) fn judge(class: EffectClass, shown: &[Shown], one: &Move<'_>) -> Option<Held> {
+    if one.effect < class || shown.iter().any(|shown| covers(shown, one)) {
+        return None;
+    }
+    let by = if shown.is_empty() {
+        "no plan that was shown".to_owned()
+    } else if shown.iter().any(|shown| shown.nodes.contains_key(one.node)) {
+        "it was shown otherwise".to_owned()
+    } else {
+        "it was not shown".to_owned()
+    };
+    Some(Held { gate: GateWord::Bind, by, until: None })
+}
+
+fn covers(shown: &Shown, one: &Move<'_>) -> bool {
+    match shown.nodes.get(one.node) {
+        Some(known) => *known == (one.before_spec, one.after_spec, one.effect),
+        // It joined after that: the change of its pool was shown, on the machines that were there. A plan made of trees
+        // alone speaks of declared machines only.
+        None if shown.offline && !one.declared => false,
+        None => match (one.pool, one.before, one.after) {
+            (Some(pool), Some(before), Some(after)) => {
+                shown.targets.get(&(pool.clone(), before, after)).is_some_and(|hardest| one.effect <= *hardest)
+            }
+            _ => false,
+        },
+    }
+}
