@@ -1,17 +1,24 @@
 //! One file per verb: its arguments, its examples, and what it does.
 
+pub mod adopt;
 pub mod api;
 pub mod check;
 pub mod completions;
+pub mod drift;
 pub mod explain;
 pub mod get;
+pub mod history;
+pub mod holds;
 pub mod joins;
 pub mod keys;
 pub mod kinds;
 pub mod migrate;
 pub mod plan;
+pub mod quarantine;
+pub mod rollback;
 pub mod serve;
 pub mod status;
+pub mod suspend;
 pub mod token;
 pub mod up;
 
@@ -31,7 +38,7 @@ pub async fn run(command: Command, clock: SharedClock) -> Result<Exit, Failure> 
     let output = |format: Format| Output::detect(format, clock.now());
     match command {
         Command::Check(check) => check.run(&output(Format::Text)),
-        Command::Plan(plan) => plan.run(&output(plan.format.format)).await,
+        Command::Plan(plan) => plan.run(&output(plan.format.output())).await,
         Command::Explain(explain) => explain.run(&output(explain.format.format)),
         Command::Kinds(kinds) => kinds.run(&output(kinds.format.format)),
         Command::Up(up) => up.run(clock).await,
@@ -40,6 +47,14 @@ pub async fn run(command: Command, clock: SharedClock) -> Result<Exit, Failure> 
         Command::Keys(keys) => keys.run(&clock).await,
         Command::Status(status) => status.run(&clock).await,
         Command::Get(get) => get.run(&output(get.format.format)).await,
+        Command::Drift(drift) => drift.run(&output(drift.format.format)).await,
+        Command::Adopt(adopt) => adopt.run(&output(adopt.format.format)).await,
+        Command::History(history) => history.run(&output(history.format.format)).await,
+        Command::Holds(holds) => holds.run(&output(holds.format.format)).await,
+        Command::Suspend(suspend) => suspend.run(&output(suspend.format.format)).await,
+        Command::Resume(resume) => resume.run(&output(resume.format.format)).await,
+        Command::Rollback(rollback) => rollback.run(&output(rollback.format.format)).await,
+        Command::Quarantine(quarantine) => quarantine.run(&output(quarantine.format.format)).await,
         Command::Token(token) => token.run(&clock).await,
         Command::Joins(joins) => joins.run(&output(joins.format.format)).await,
         Command::Api(api) => api.run(&output(Format::Json)).await,

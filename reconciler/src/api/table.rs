@@ -1,6 +1,6 @@
 //! Every method of the API, one row each. Routing, scopes, OpenAPI and the reference page are read from here.
 
-use std::{future::Future, pin::Pin, sync::LazyLock};
+use std::{future::Future, pin::Pin, sync::LazyLock, time::Duration};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, de::DeserializeOwned};
@@ -10,8 +10,11 @@ use store::Txn;
 use super::{
     ApiError, App,
     auth::Caller,
-    groups::{fleet, joins, nodes, plans, pools, sites, tokens},
+    groups::{brakes, fleet, joins, nodes, plans, pools, revisions, sites, tokens},
 };
+
+/// The longest request body of most methods.
+pub const MAX_BODY: usize = 1024 * 1024;
 
 /// What a handler comes to.
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Value, ApiError>> + Send + 'a>>;
@@ -51,6 +54,10 @@ pub struct Method {
     pub scope: &'static str,
     /// Members of the answer that are shown once and never stored.
     pub secrets: &'static [&'static str],
+    /// The longest request body.
+    pub max_body: usize,
+    /// How long an answer may take.
+    pub deadline: Duration,
     /// The schema of the request, without the idempotency key.
     pub input: fn(&mut SchemaGenerator) -> Schema,
     /// The schema of the answer.
@@ -70,6 +77,19 @@ impl Method {
     #[must_use]
     pub fn full_name(&self) -> String {
         format!("{}.{}", self.group, self.name)
+    }
+
+    /// Takes long requests, few at a time, and may take its time.
+    const fn heavy(mut self) -> Self {
+        self.max_body = 32 << 20;
+        self.deadline = Duration::from_secs(120);
+        self
+    }
+
+    /// Whether its requests are too long to read many of them at once.
+    #[must_use]
+    pub const fn is_heavy(&self) -> bool {
+        self.max_body > MAX_BODY
     }
 
     const fn with_secrets(mut self, secrets: &'static [&'static str]) -> Self {
@@ -96,10 +116,52 @@ pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
         ),
         query(
             "fleet",
+            "holds",
+            "fleet:read",
+            "Everything that is held or will be, by whom, why and until when, and the commits in quarantine.",
+            brakes::holds,
+        ),
+        mutation(
+            "fleet",
+            "quarantine",
+            "fleet:write",
+            "Keeps a commit from coming into force; what is in force stays, and a newer commit goes.",
+            brakes::quarantine,
+        ),
+        mutation(
+            "fleet",
+            "release",
+            "fleet:write",
+            "Lets a quarantined commit go.",
+            brakes::release,
+        ),
+        mutation(
+            "fleet",
+            "resume",
+            "fleet:write",
+            "Lifts a suspension that was placed by hand; one of a document is lifted in the repository.",
+            brakes::resume,
+        ),
+        mutation(
+            "fleet",
+            "rollback",
+            "fleet:write",
+            "Goes back to a revision from its stored files, as a plan forward; the commit in force is put in quarantine.",
+            brakes::rollback,
+        ),
+        query(
+            "fleet",
             "status",
             "fleet:read",
             "Where the fleet stands: source, pools, nodes, machines that wait to join, and what is stuck.",
             fleet::status,
+        ),
+        mutation(
+            "fleet",
+            "suspend",
+            "fleet:write",
+            "Keeps the machines of the fleet, a site, a pool or one node as they are, until it ends or is lifted.",
+            brakes::suspend,
         ),
         query("joins", "list", "joins:read", "Machines that wait to join or were refused, newest first.", joins::list),
         query("joins", "get", "joins:read", "One join, with the document that would admit the machine.", joins::get),
@@ -119,6 +181,13 @@ pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
         ),
         query(
             "nodes",
+            "drift",
+            "nodes:read",
+            "What something else than the daemon changed on machines: since when, what is done about it, and how often.",
+            nodes::drift,
+        ),
+        query(
+            "nodes",
             "get",
             "nodes:read",
             "One node, by id or name, with holds, sections, inventory, session and what it waits for.",
@@ -132,10 +201,26 @@ pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
             "Lifts the hold that the API placed; holds of git and of health are lifted where they were placed.",
             nodes::uncordon,
         ),
-        query("plans", "get", "plans:read", "One plan, by id or commit, with its whole document.", plans::get),
+        query("plans", "get", "plans:read", "One plan, by id, commit or digest, with its whole document.", plans::get),
         query("plans", "list", "plans:read", "Plans, newest first.", plans::list),
+        query(
+            "plans",
+            "preview",
+            "plans:preview",
+            "What would happen if these files were the fleet; writes nothing but the plan that it shows.",
+            plans::preview,
+        )
+        .heavy(),
         query("pools", "get", "pools:read", "One pool, with its progress and its document.", pools::get),
         query("pools", "list", "pools:read", "Pools with their progress.", pools::list),
+        query(
+            "revisions",
+            "get",
+            "revisions:read",
+            "One revision, with the objects, files and commits that it brought.",
+            revisions::get,
+        ),
+        query("revisions", "list", "revisions:read", "What was in force, newest first.", revisions::list),
         query("sites", "get", "sites:read", "One site, with its document.", sites::get),
         query("sites", "list", "sites:read", "Sites with their pools.", sites::list),
         mutation(
@@ -222,6 +307,8 @@ fn row<I: JsonSchema, O: JsonSchema>(
         summary,
         scope,
         secrets: &[],
+        max_body: MAX_BODY,
+        deadline: Duration::from_secs(30),
         input: SchemaGenerator::subschema_for::<I>,
         output: SchemaGenerator::subschema_for::<O>,
         handler,

@@ -24,6 +24,7 @@ pub(super) struct Report {
     pub(super) sources: Vec<Source>,
     pools: Vec<Pool>,
     nodes: Nodes,
+    drift: Drift,
     joins: Joins,
     problems: Vec<Problem>,
 }
@@ -34,6 +35,14 @@ struct Nodes {
     connected: u64,
     unreachable: u64,
     lost: u64,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Drift {
+    drifted: u64,
+    corrected: u64,
+    reboot_required: u64,
 }
 
 /// A key that the control plane cannot finish, and why.
@@ -148,6 +157,7 @@ impl Report {
         let mut parts = vec![self.headline(output)];
         parts.extend(self.sources.iter().map(|source| source.render(output)));
         parts.push(self.pool_table(output));
+        parts.extend(self.drift.render(output));
         parts.extend(self.join_table(output));
         parts.extend(self.problem_table(output));
         parts.join("\n\n")
@@ -211,6 +221,29 @@ impl Report {
             ]);
         }
         (!table.is_empty()).then(|| table.render(output.width, output.colour))
+    }
+}
+
+impl Drift {
+    fn render(&self, output: &Output) -> Option<String> {
+        let machines = |n: u64| count(n, "machine");
+        let mut words = Vec::new();
+        if self.drifted > 0 {
+            let verb = if self.drifted == 1 { "has" } else { "have" };
+            words.push(Style::Attention.paint(&format!("{} {verb} drifted", machines(self.drifted)), output.colour));
+        }
+        if self.corrected > 0 {
+            words.push(format!("drift was put right on {} within a day", machines(self.corrected)));
+        }
+        if self.reboot_required > 0 {
+            let verb = if self.reboot_required == 1 { "waits" } else { "wait" };
+            let text = format!("{} {verb} for a reboot", machines(self.reboot_required));
+            words.push(Style::Attention.paint(&text, output.colour));
+        }
+        if self.drifted + self.corrected > 0 {
+            words.push(Style::Dim.paint("`better-compute drift` says more", output.colour));
+        }
+        (!words.is_empty()).then(|| words.join(" · "))
     }
 }
 
@@ -288,6 +321,7 @@ mod tests {
                 "remote": at("beef", 9), "verified": at("beef", 9), "applied": at("abcd", 1),
                 "diagnostics": { "commit": "beef", "left": 0, "text": "error[BC0203]: unknown key `sysclt`\n --> profiles/gpu-host.kdl:4:3\n  |\n4 |   sysclt {\n  |   ^^^^^^\n  = help: did you mean `sysctl`?\n\n1 error\n" } }],
             "problems": [{ "reconciler": "nodespec", "key": "node_1", "node": "fra1-r12", "state": "wait", "reason": "no-target", "message": "its pool has no target yet", "since": "2026-11-29T12:05:00Z" }],
+            "drift": { "drifted": 2, "corrected": 1, "rebootRequired": 1 },
             "joins": { "waiting": [], "refused": [{ "id": "join_1", "state": "refused", "reason": "token-expired", "message": "the token has expired", "updatedAt": "2026-11-29T12:09:00Z" }] },
         });
         insta::assert_snapshot!(Report::read(&document).unwrap().render(&output()));

@@ -6,10 +6,17 @@ use schema::{id::NodeId, node::Connectivity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use store::{control_plane, joins::JoinState, nodes, outcomes, queue, sessions, sources};
+use store::{
+    control_plane,
+    joins::JoinState,
+    node_drift, nodes, outcomes, queue,
+    rollbacks::{self, Rollback, RollbackState},
+    sessions, sources,
+};
 
 use super::{
     At, Nothing,
+    brakes::{self, Holds},
     joins::{self, JoinView},
     pools::{self, PoolView},
 };
@@ -69,10 +76,42 @@ struct SourceView {
     planned: Option<CommitView>,
     /// The one in force.
     applied: Option<CommitView>,
+    /// After a rollback: the commit that was in force before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rolled_back_from: Option<String>,
+    /// The rollback that waits, that was refused last, or that is in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rollback: Option<RollbackView>,
+}
+
+/// A rollback.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct RollbackView {
+    /// Its id.
+    id: String,
+    /// The revision that it goes back to.
+    revision: String,
+    /// `requested`, `done` or `refused`.
+    state: String,
+    /// Why it was refused.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+    /// Who answers for it.
+    owner: String,
+    /// Why it was asked for.
+    reason: String,
+    /// When it was asked for.
+    requested_at: At,
 }
 
 impl SourceView {
-    fn of(source: &sources::Source) -> Self {
+    fn of(source: &sources::Source, rollback: Option<Rollback>) -> Self {
+        let says = |rollback: &Rollback| match rollback.state {
+            RollbackState::Done => source.rolled_back_from.is_some(),
+            RollbackState::Withdrawn => false,
+            RollbackState::Requested | RollbackState::Refused => true,
+        };
         let commit = |at: &Option<sources::At>| at.as_ref().map(CommitView::of);
         Self {
             name: source.name.clone(),
@@ -88,6 +127,16 @@ impl SourceView {
             verified: commit(&source.verified),
             planned: commit(&source.planned),
             applied: commit(&source.applied),
+            rolled_back_from: source.rolled_back_from.clone(),
+            rollback: rollback.filter(says).map(|rollback| RollbackView {
+                id: rollback.new.id.to_string(),
+                revision: rollback.new.revision.to_string(),
+                state: rollback.state.as_str().to_owned(),
+                message: rollback.message,
+                owner: rollback.new.owner,
+                reason: rollback.new.reason,
+                requested_at: At(rollback.requested_at),
+            }),
         }
     }
 }
@@ -113,6 +162,25 @@ impl NodeCounts {
             unreachable: count(Connectivity::Unreachable),
             lost: count(Connectivity::Lost),
         }
+    }
+}
+
+/// Machines that are not as they should be, or not yet.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct DriftCounts {
+    /// Machines where something else changed a value that is not as desired now.
+    drifted: u64,
+    /// Other machines where such a value was put right within a day.
+    corrected: u64,
+    /// Machines where something is staged for a boot.
+    reboot_required: u64,
+}
+
+impl DriftCounts {
+    const fn of(counts: node_drift::Counts) -> Self {
+        let node_drift::Counts { drifted, corrected, reboot_required } = counts;
+        Self { drifted, corrected, reboot_required }
     }
 }
 
@@ -200,12 +268,16 @@ pub(in crate::api) struct Status {
     pools: Vec<PoolView>,
     /// The nodes.
     nodes: NodeCounts,
+    /// What the nodes say about drift and boots.
+    drift: DriftCounts,
     /// The work queue.
     queue: Vec<QueueView>,
     /// Machines that are not in.
     joins: Joins,
     /// What is not done, the longest first: errors, then what waits.
     problems: Vec<Problem>,
+    /// Everything that is held, and the commits in quarantine.
+    held: Holds,
 }
 
 pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Status, ApiError> {
@@ -222,16 +294,27 @@ pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Status, ApiE
         now: At(db.now().await?),
         gateways: app.gateways.clone(),
         pin: app.pin.to_string(),
-        sources: sources::list(db).await?.iter().map(SourceView::of).collect(),
+        sources: sources(app).await?,
         pools: pools::all(app).await?,
         nodes: NodeCounts::of(&sessions::count_by_connectivity(db).await?),
+        drift: DriftCounts::of(node_drift::counts(db).await?),
         queue: depth.into_iter().map(|(reconciler, waiting)| QueueView { reconciler, waiting }).collect(),
         joins: Joins {
             waiting: joins::latest(app, &[JoinState::Waiting, JoinState::Held], WORST).await?,
             refused: joins::latest(app, &[JoinState::Refused], REFUSED).await?,
         },
         problems: problems(app).await?,
+        held: brakes::holds(app, Nothing {}).await?,
     })
+}
+
+async fn sources(app: &App) -> Result<Vec<SourceView>, ApiError> {
+    let mut views = Vec::new();
+    for source in sources::list(&app.db).await? {
+        let rollback = rollbacks::latest(&app.db, &source.name).await?;
+        views.push(SourceView::of(&source, rollback));
+    }
+    Ok(views)
 }
 
 async fn problems(app: &App) -> Result<Vec<Problem>, ApiError> {

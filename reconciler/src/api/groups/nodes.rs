@@ -1,5 +1,6 @@
 //! `nodes`: the machines, what each is doing, and what keeps it from more.
 
+mod drift;
 mod view;
 
 use schema::{
@@ -19,6 +20,7 @@ use store::{
 use super::PageOf;
 use crate::api::{ApiError, App, Code, table::Mutation};
 
+pub(in crate::api) use drift::drift;
 pub(in crate::api) use view::{NodeDetail, NodeView};
 
 /// Which nodes.

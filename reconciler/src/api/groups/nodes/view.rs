@@ -2,16 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use schema::node::{
-    Condition, Facts, Hold,
-    condition::{ConditionStatus, REBOOT_REQUIRED, SECTION_FAILED},
-    schedulable::schedulable,
+use schema::{
+    effect::EffectClass,
+    node::{
+        Condition, Facts, Hold,
+        condition::{ConditionStatus, REBOOT_REQUIRED, SECTION_FAILED},
+        schedulable::schedulable,
+    },
+    report::DriftEntry,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use store::{node_holds, node_inventory, node_sections, nodes, outcomes, sessions};
 
+use super::drift;
 use crate::api::{
     ApiError, App,
     groups::{At, fleet::Problem},
@@ -180,6 +185,11 @@ pub(in crate::api) struct NodeDetail {
     holds: Vec<Hold>,
     /// How the sections of its spec ended.
     sections: Vec<SectionView>,
+    /// What something else than its daemon changed on it.
+    drift: Vec<DriftEntry>,
+    /// The class of what its newest spec did to it, from `none` to `wipe`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec_effect: Option<EffectClass>,
     /// What it is made of, by section.
     inventory: BTreeMap<String, Value>,
     /// Sections of the inventory that were asked for and have not come.
@@ -195,6 +205,8 @@ pub(super) async fn detail(app: &App, node: &nodes::Node) -> Result<NodeDetail, 
     let id = node.id;
     let holds = node_holds::list(&app.db, id).await?;
     let sections = node_sections::list(&app.db, id).await?;
+    let drift = drift::of_node(app, id).await?;
+    let spec = nodes::find_spec(&app.db, id).await?;
     let inventory = node_inventory::list(&app.db, id).await?;
     let session = sessions::find(&app.db, id).await?;
     let outcomes = outcomes::of_key(&app.db, &id.to_string()).await?;
@@ -212,6 +224,8 @@ pub(super) async fn detail(app: &App, node: &nodes::Node) -> Result<NodeDetail, 
                 since: At(section.since),
             })
             .collect(),
+        drift,
+        spec_effect: spec.and_then(|spec| spec.effect),
         inventory: inventory
             .iter()
             .map(|(name, section)| Ok((name.to_string(), document(&section.doc)?)))
