@@ -8,7 +8,8 @@
 //! Git is only read, by gix, with an isolated configuration: a remote is fetched into a bare repository of our own, a
 //! local one is opened where it is, and no work tree ever exists. Every object is hashed again when it is read. Whatever
 //! goes wrong is a [`SourceState`] with a reason; the last good revision then stays in force and nothing is removed.
-//! [`run`] does all of it under the lease `singleton:source`; [`read_tree`] is the part that `plan --base A --head B`
+//! A person may keep a commit from coming into force, or ask for the way back to an earlier revision, whose files are in
+//! the database. [`run`] does all of it under the lease `singleton:source`; [`read_tree`] is the part that `plan --base A --head B`
 //! uses without a database.
 
 mod accept;
@@ -20,6 +21,7 @@ mod pass;
 mod read;
 mod run;
 mod state;
+mod trailer;
 mod tree;
 mod watch;
 
@@ -33,6 +35,7 @@ pub use config::{GitAccess, ParseSourceError, Place, SourceConfig};
 pub use fetch::peek;
 pub use git::{GitError, Repo};
 pub use history::{CommitInfo, Verdict};
+pub(crate) use pass::rolled_back;
 pub use pass::{Pass, PassError, Passed, Step};
 pub use run::{SourcePoke, SourceRole, Timing, run};
 pub use state::{SourceState, Trouble};

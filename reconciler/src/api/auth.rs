@@ -61,10 +61,11 @@ pub fn authorize(caller: &Caller, scope: &str, subject: &str) -> Result<(), ApiE
         .why(format!("it needs the scope {scope}; the token {} has {held}", caller.name)))
 }
 
-/// Whether a text can be a scope: `*`, `group:*`, `group:read` or `group:write`.
+/// Whether a text can be a scope: `*`, `group:*`, `group:read`, `group:write`, or `plans:preview`, which is of no other use.
 #[must_use]
 pub fn is_scope(text: &str) -> bool {
     text == "*"
+        || text == "plans:preview"
         || text.split_once(':').is_some_and(|(group, access)| {
             !group.is_empty()
                 && group.bytes().all(|byte| byte.is_ascii_lowercase())
@@ -99,6 +100,11 @@ mod tests {
             ("nodes:*", "tokens:read", false),
             ("nodes", "nodes:read", false),
             ("", "nodes:read", false),
+            ("plans:preview", "plans:preview", true),
+            ("plans:preview", "plans:read", false),
+            ("plans:read", "plans:preview", false),
+            ("plans:write", "plans:preview", false),
+            ("plans:*", "plans:preview", true),
         ] {
             assert_eq!(covers(held, wanted), covered, "{held} {wanted}");
         }
@@ -106,10 +112,10 @@ mod tests {
 
     #[test]
     fn only_known_forms_are_scopes() {
-        for good in ["*", "nodes:read", "nodes:write", "tokens:*"] {
+        for good in ["*", "nodes:read", "nodes:write", "tokens:*", "plans:preview"] {
             assert!(is_scope(good), "{good}");
         }
-        for bad in ["", "nodes", "nodes:", ":read", "nodes:delete", "Nodes:read", "**"] {
+        for bad in ["", "nodes", "nodes:", ":read", "nodes:delete", "nodes:preview", "Nodes:read", "**"] {
             assert!(!is_scope(bad), "{bad}");
         }
     }

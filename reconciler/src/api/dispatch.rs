@@ -12,6 +12,7 @@ use axum::{
 };
 use schema::id::RequestId;
 use serde_json::{Value, json};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{
     ApiError, App, Code, auth, idempotency, openapi,
@@ -19,9 +20,11 @@ use super::{
     text, webhook,
 };
 
-/// The longest request body.
-pub const MAX_BODY: usize = 1024 * 1024;
-/// How long a request may take.
+/// How many long requests are read and answered at once, and how long the next one waits for its turn.
+static HEAVY: Semaphore = Semaphore::const_new(4);
+const TURN: Duration = Duration::from_secs(20);
+
+/// How long a call of a method that does not exist may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// No text that is stored can hold it.
@@ -63,7 +66,9 @@ async fn unknown_path(uri: Uri) -> Response {
 
 async fn call(State(app): State<Arc<App>>, Path((group, name)): Path<(String, String)>, request: Request) -> Response {
     let id = request_id();
-    let result = match tokio::time::timeout(LIMIT, answer(&app, &group, &name, request)).await {
+    let method = table::find(&group, &name);
+    let limit = method.map_or(LIMIT, |method| method.deadline);
+    let result = match tokio::time::timeout(limit, answer(&app, method, &group, &name, request)).await {
         Ok(result) => result,
         Err(_) => Err(ApiError::new(Code::Unavailable, "the answer took too long; try again")),
     };
@@ -77,26 +82,45 @@ async fn call(State(app): State<Arc<App>>, Path((group, name)): Path<(String, St
     response
 }
 
-async fn answer(app: &App, group: &str, name: &str, request: Request) -> Result<Value, ApiError> {
+async fn answer(
+    app: &App,
+    method: Option<&Method>,
+    group: &str,
+    name: &str,
+    request: Request,
+) -> Result<Value, ApiError> {
     let (parts, body) = request.into_parts();
     let caller = auth::identify(&app.db, &parts.headers).await?;
-    let method = table::find(group, name).ok_or_else(|| unknown_method(group, name))?;
+    let method = method.ok_or_else(|| unknown_method(group, name))?;
     auth::authorize(&caller, method.scope, &method.full_name())?;
-    let input = read(body).await?;
+    let _turn = turn(method).await?;
+    let input = read(body, method.max_body).await?;
     match &method.handler {
         Handler::Query(query) => query(app, input).await,
         Handler::Mutation(change) => idempotency::once(app, method, &caller, input, change).await,
     }
 }
 
-/// The body of a request, when it is not too long.
-pub(super) async fn bytes(body: Body) -> Result<Bytes, ApiError> {
-    let too_long = |_| ApiError::new(Code::InvalidInput, format!("a request has at most {MAX_BODY} bytes"));
-    axum::body::to_bytes(body, MAX_BODY).await.map_err(too_long)
+/// Long requests are taken few at a time.
+async fn turn(method: &Method) -> Result<Option<SemaphorePermit<'static>>, ApiError> {
+    if !method.is_heavy() {
+        return Ok(None);
+    }
+    match tokio::time::timeout(TURN, HEAVY.acquire()).await {
+        Ok(permit) => Ok(Some(permit.expect("the semaphore is never closed"))),
+        Err(_) => Err(ApiError::new(Code::RateLimited, format!("too many calls of {} at once", method.full_name()))
+            .why("try again in a minute")),
+    }
 }
 
-async fn read(body: Body) -> Result<Value, ApiError> {
-    let bytes = bytes(body).await?;
+/// The body of a request, when it is not too long.
+pub(super) async fn bytes(body: Body, max: usize) -> Result<Bytes, ApiError> {
+    let too_long = |_| ApiError::new(Code::InvalidInput, format!("a request has at most {max} bytes"));
+    axum::body::to_bytes(body, max).await.map_err(too_long)
+}
+
+async fn read(body: Body, max: usize) -> Result<Value, ApiError> {
+    let bytes = bytes(body, max).await?;
     if bytes.is_empty() {
         return Ok(json!({}));
     }

@@ -1,10 +1,12 @@
 //! The handlers, one file per group, and the words that they share.
 
+pub(super) mod brakes;
 pub(super) mod fleet;
 pub(super) mod joins;
 pub(super) mod nodes;
 pub(super) mod plans;
 pub(super) mod pools;
+pub(super) mod revisions;
 pub(super) mod sites;
 pub(super) mod tokens;
 

@@ -23,7 +23,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::{App, Config, Webhook, dispatch, tokens};
+use super::{App, Config, Webhook, dispatch, table, tokens};
 use crate::reconcile::testing::{House, template};
 
 struct Desk {
@@ -176,7 +176,7 @@ async fn what_is_wrong_with_a_request_is_named() {
     );
     let error = desk.refused("node.list", json!({})).await;
     assert_eq!((&error["code"], &error["why"]), (&json!("NOT_FOUND"), &json!("did you mean nodes.list?")));
-    let error = desk.refused("nodes.list", json!({ "prefix": "x".repeat(dispatch::MAX_BODY) })).await;
+    let error = desk.refused("nodes.list", json!({ "prefix": "x".repeat(table::MAX_BODY) })).await;
     assert_eq!(error["code"], "INVALID_INPUT");
 }
 

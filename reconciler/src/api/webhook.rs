@@ -15,7 +15,7 @@ use pki::shared_secret;
 use serde_json::json;
 use store::poke::Poke;
 
-use super::{ApiError, App, Code, dispatch};
+use super::{table::MAX_BODY, ApiError, App, Code, dispatch};
 
 /// Who may poke which source.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ pub(super) async fn receive(State(app): State<Arc<App>>, request: Request) -> Re
 async fn poke(app: &App, request: Request) -> Result<(), ApiError> {
     let webhook = app.webhook.as_ref().ok_or_else(|| ApiError::not_found("webhook configured here"))?;
     let (parts, body) = request.into_parts();
-    let body = dispatch::bytes(body).await?;
+    let body = dispatch::bytes(body, MAX_BODY).await?;
     if !is_authentic(&webhook.secret, &parts.headers, &body) {
         return Err(ApiError::new(Code::Unauthenticated, "the call carries no proof of the webhook's secret"));
     }

@@ -1,14 +1,20 @@
 //! What is in force, read from the database for a plan.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use schema::{
     digest::Digest,
-    fleet::NodeOverlay,
+    fleet::{
+        NodeOverlay,
+        brake::{Brake, BrakeKind, Scope},
+    },
     node::{Hold, HoldSource},
-    object::ObjectRef,
+    object::{Kind, ObjectRef},
 };
-use store::{Db, DbError, Txn, fleet_holds, nodes, pools, revisions};
+use store::{Db, DbError, Txn, fleet_holds, nodes, pools, revisions, sources, suspensions};
 
 use crate::plan::{
     GateWord, Machines, Observed, ObservedHold, ObservedNode, ObservedObject, ObservedPool, ObservedTarget,
@@ -31,34 +37,37 @@ pub enum ObserveError {
     Db(#[from] DbError),
 }
 
-/// Everything that a plan is made of. Objects and pools are written by apply alone, under the lease of the source; the
-/// machines are read again when the plan is applied.
+/// Everything that a plan is made of, as it was at one moment.
 ///
 /// # Errors
 /// When PostgreSQL does not answer or a stored document does not decode.
-pub async fn observe(db: &Db, commit: Option<&str>) -> Result<Observed, ObserveError> {
+pub async fn observe(db: &Db, source: &str) -> Result<Observed, ObserveError> {
+    let mut txn = db.snapshot().await?;
     let mut observed = Observed::nothing(Machines::Joined);
-    observed.commit = commit.map(str::to_owned);
+    observed.commit = sources::find_in(&mut txn, source).await?.and_then(|source| source.applied).map(|at| at.commit);
+    observed.tree = revisions::latest_of(&mut txn, source).await?.and_then(|revision| revision.tree_digest);
     for stored in
-        revisions::objects(db).await?.into_iter().filter(|stored| stored.state != revisions::ObjectState::Removed)
+        revisions::objects_in(&mut txn).await?.into_iter().filter(|stored| stored.state != revisions::ObjectState::Removed)
     {
-        let doc = read(&stored.doc, || stored.object.to_string())?;
+        let doc = Arc::new(read(&stored.doc, || stored.object.to_string())?);
         let retained = stored.state == revisions::ObjectState::Retained;
         let object = ObservedObject { digest: stored.digest, doc, file: stored.file, line: stored.line, retained };
         observed.objects.insert(stored.object, object);
     }
     let mut named: BTreeSet<Digest> = BTreeSet::new();
-    for pool in pools::list(db).await? {
+    for pool in pools::list_in(&mut txn).await? {
         named.extend(pool.target);
         named.extend(pool.profile_targets.values());
         observed.pools.insert(pool.name, ObservedPool { target: pool.target, profile_targets: pool.profile_targets });
     }
-    for digest in named {
-        if let Some(target) = pools::find_target(db, &digest).await? {
-            observed.targets.insert(digest, ObservedTarget { doc: read(&target.doc, || format!("target {digest}"))? });
-        }
+    observed.nodes = machines(&mut txn).await?;
+    // What machines are still assigned is what a plan compares their next spec with.
+    named.extend(observed.nodes.iter().flat_map(|node| [node.target, node.assigned]).flatten());
+    for target in pools::find_targets(&mut txn, &named.into_iter().collect::<Vec<_>>()).await? {
+        let doc = read(&target.doc, || format!("target {}", target.digest))?;
+        observed.targets.insert(target.digest, ObservedTarget { doc });
     }
-    for hold in fleet_holds::list(db).await? {
+    for hold in fleet_holds::list_in(&mut txn).await? {
         if let Ok(subject) = hold.subject.parse::<ObjectRef>()
             && hold.hold.source == HoldSource::Git
             && GateWord::of(&hold.gate).is_some()
@@ -68,10 +77,35 @@ pub async fn observe(db: &Db, commit: Option<&str>) -> Result<Observed, ObserveE
         }
     }
     observed.holds.sort_by(|a, b| (&a.subject, &a.gate).cmp(&(&b.subject, &b.gate)));
-    let mut txn = db.begin().await?;
-    observed.nodes = machines(&mut txn).await?;
-    drop(txn);
+    observed.suspensions = suspended(&mut txn, &observed).await?;
     Ok(observed)
+}
+
+/// Suspensions by hand.
+pub(super) async fn suspended(txn: &mut Txn, observed: &Observed) -> Result<Vec<Brake>, DbError> {
+    let fleet = observed.objects.keys().find(|object| object.kind == Kind::Fleet);
+    Ok(suspensions::list_in(txn).await?.into_iter().filter_map(|one| brake(one, fleet)).collect())
+}
+
+/// A suspension by hand as a brake. One whose scope names nothing that can be suspended holds nothing.
+fn brake(one: suspensions::Suspension, fleet: Option<&ObjectRef>) -> Option<Brake> {
+    let (object, scope) = if one.scope == "fleet" {
+        (fleet?.clone(), Scope::Fleet)
+    } else {
+        let object: ObjectRef = one.scope.parse().ok()?;
+        (object.clone(), Scope::Objects(vec![object]))
+    };
+    Some(Brake {
+        kind: BrakeKind::Suspend,
+        name: object.to_string(),
+        scope,
+        owner: one.owner,
+        reason: one.reason,
+        from: None,
+        until: one.until,
+        window: None,
+        place: None,
+    })
 }
 
 /// The machines, by name.

@@ -15,7 +15,7 @@ use store::{
     workers,
 };
 
-use super::{Applied, ApplyError, Target, apply, observe};
+use super::{Applied, ApplyError, Cause, Target, apply, observe};
 use crate::{
     plan::{Observed, Planned, plan},
     source::{CommitInfo, FLEET},
@@ -69,9 +69,7 @@ impl World {
     }
 
     async fn plan(&self, fleet: &Fleet) -> (Observed, Planned) {
-        let source = sources::find(self.db(), FLEET).await.expect("reads").expect("a source");
-        let observed =
-            observe(self.db(), source.applied.as_ref().map(|at| at.commit.as_str())).await.expect("observes");
+        let observed = observe(self.db(), FLEET).await.expect("observes");
         let planned = plan(fleet, &observed, self.db().now().await.expect("a time"));
         (observed, planned)
     }
@@ -91,12 +89,16 @@ impl World {
             committer: "Ada".to_owned(),
             subject: commit.to_owned(),
             committed_at: jiff::Timestamp::UNIX_EPOCH,
+            plan: None,
         };
         let target = Target {
             source: FLEET,
             branch: "main",
             commit: &info,
             since: std::slice::from_ref(&info),
+            files: None,
+            cause: Cause::Tip,
+            shown: &[],
             plan: None,
             trust_domain: &fleet.document.trust_domain.value,
             worker: self.worker,
@@ -287,4 +289,82 @@ async fn what_a_gate_holds_is_stored_and_gone_when_the_gate_opens() {
     assert!(pools::find(world.db(), "l40s").await.expect("reads").is_none());
     assert_eq!(world.node(id).await.pool.as_deref(), Some("h100"));
     world.settled(&moved).await;
+}
+
+#[tokio::test]
+async fn a_renamed_pool_keeps_its_machines_and_removes_nothing() {
+    let world = World::new().await;
+    world.apply("c1", &fleet(&[])).await;
+    let id = world.join("a", "h100").await;
+    let before = world.node(id).await;
+    let renamed = fleet(&[(
+        "pools.kdl",
+        "pool \"hopper\" {\n  site \"fra1\"\n  profile \"base\"\n}\npool \"l40s\" {\n  site \"fra1\"\n  profile \"base\"\n}\nmoved from=\"pool/h100\" to=\"pool/hopper\"\n",
+    )]);
+    let (observed, planned) = world.plan(&renamed).await;
+    assert_eq!((planned.plan.counts.remove, planned.plan.counts.retain, planned.plan.moved.len()), (0, 0, 1));
+    world.write("c2", &renamed, &observed, &planned).await.expect("applies");
+    let after = world.node(id).await;
+    assert_eq!((after.id, after.name, after.pool.as_deref()), (before.id, before.name, Some("hopper")));
+    let pool = pools::find(world.db(), "hopper").await.expect("reads").expect("a pool");
+    assert_eq!((after.target, after.assigned), (pool.target, pool.target));
+    assert!(pools::find(world.db(), "h100").await.expect("reads").is_none());
+    let objects = revisions::objects(world.db()).await.expect("reads");
+    assert!(objects.iter().all(|object| object.state == revisions::ObjectState::Declared), "{objects:#?}");
+    let latest = revisions::latest(world.db()).await.expect("reads").expect("a revision");
+    let changes = revisions::changes(world.db(), latest.revision.id).await.expect("reads");
+    let moved: Vec<String> = changes
+        .iter()
+        .filter(|change| change.state == revisions::ObjectState::Moved)
+        .map(|change| change.object.to_string())
+        .collect();
+    assert_eq!(moved, ["pool/h100"]);
+    world.settled(&renamed).await;
+}
+
+#[tokio::test]
+async fn a_machine_whose_name_is_taken_renames_nothing() {
+    let world = World::new().await;
+    let declared = fleet(&[("a.kdl", "node \"a\" {\n  pool \"h100\"\n}\n")]);
+    world.apply("c1", &declared).await;
+    let id = world.join("a", "h100").await;
+    world.apply("c1", &declared).await;
+    world.join("b", "h100").await;
+    let renamed =
+        fleet(&[("a.kdl", "node \"b\" {\n  pool \"h100\"\n}\nmoved from=\"node/a\" to=\"node/b\"\n")]);
+    let (observed, planned) = world.plan(&renamed).await;
+    let outcome = world.write("c2", &renamed, &observed, &planned).await;
+    assert_eq!(world.node(id).await.name.as_str(), "a");
+    assert!(matches!(outcome, Err(ApplyError::Taken(_)) | Ok(_)), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_suspension_meanwhile_makes_the_plan_anew() {
+    let world = World::new().await;
+    world.apply("c1", &fleet(&[])).await;
+    let id = world.join("a", "h100").await;
+    let changed = fleet(&[("base.kdl", &BASE[2].1.replace("\"10\"", "\"1\""))]);
+    let (observed, planned) = world.plan(&changed).await;
+    let mut txn = world.db().begin().await.expect("begins");
+    store::suspensions::place(&mut txn, "pool/h100", "ada", "audit", None, "test").await.expect("placed");
+    txn.commit().await.expect("commits");
+    assert!(matches!(world.write("c2", &changed, &observed, &planned).await, Err(ApplyError::Stale)));
+
+    let before = world.node(id).await;
+    let applied = world.apply("c2", &changed).await;
+    assert!(applied.assigned.is_empty());
+    let held = world.node(id).await;
+    assert_eq!(held.assigned, before.assigned);
+    assert_ne!(held.target, before.target, "it learns what it should be");
+    let holds = fleet_holds::list(world.db()).await.expect("reads");
+    let hold = holds.iter().find(|hold| hold.gate == "suspend").expect("a stored hold");
+    assert_eq!((hold.subject.as_str(), hold.hold.owner.as_str()), ("pool/h100", "ada"));
+    assert!(hold.hold.reason.contains("audit"), "{}", hold.hold.reason);
+    world.settled(&changed).await;
+
+    let mut txn = world.db().begin().await.expect("begins");
+    store::suspensions::lift(&mut txn, "pool/h100").await.expect("lifted");
+    txn.commit().await.expect("commits");
+    assert_eq!(world.apply("c2", &changed).await.assigned, [id]);
+    assert!(fleet_holds::list(world.db()).await.expect("reads").is_empty());
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schema::{
     digest::Digest,
+    fleet::Sources,
     id::{NodeId, PlanId, RevisionId, WorkerId},
     node::{Hold, HoldSource},
     object::ObjectRef,
@@ -14,15 +15,29 @@ use store::{
     control_plane::{self, TrustDomainError},
     fleet_holds,
     leases::{self, FenceError, Lease},
-    node_holds, nodes, plans, pools, queue, revisions,
+    node_holds, nodes, plans, pools, quarantine, queue,
+    renames::{self, RenameError},
+    revision_files, revisions,
+    rollbacks::{self, Rollback, RollbackState},
     sources::{self, AdvanceError, Stage},
 };
 
-use super::observe::{ObserveError, machines};
+use super::observe::{ObserveError, machines, suspended};
 use crate::{
     plan::{Delta, GateWord, ObjectStanding, Observed, ObservedNode, Planned},
-    source::CommitInfo,
+    source::{CommitInfo, SourceState},
 };
+
+/// Why something is brought into force.
+#[derive(Debug, Clone, Copy)]
+pub enum Cause<'a> {
+    /// It is the tip of the branch.
+    Tip,
+    /// It is in force already, and the tip is held: machines are brought in line, the source keeps its state.
+    Keep,
+    /// Somebody asked for the way back to it.
+    Rollback(&'a Rollback),
+}
 
 /// What is applied, and by whom.
 #[derive(Debug)]
@@ -35,6 +50,12 @@ pub struct Target<'a> {
     pub commit: &'a CommitInfo,
     /// The commits since the one in force, oldest first.
     pub since: &'a [CommitInfo],
+    /// Its files; `None` for those of the revision in force.
+    pub files: Option<&'a Sources>,
+    /// Why.
+    pub cause: Cause<'a>,
+    /// Plans that people were shown and that machines may yet wait for.
+    pub shown: &'a [Digest],
     /// The stored plan that this carries out.
     pub plan: Option<PlanId>,
     /// The fleet's trust domain.
@@ -62,6 +83,12 @@ pub enum ApplyError {
     /// A fact that the plan was made of changed since: plan again.
     #[error("what the plan was made of has changed; it has to be made again")]
     Stale,
+    /// Meanwhile somebody put the commit in quarantine or asked for the way back to another: look again.
+    #[error("somebody stopped the commit meanwhile")]
+    Overtaken,
+    /// A name that `moved` gives is taken.
+    #[error(transparent)]
+    Taken(#[from] RenameError),
     /// The fleet names another trust domain than its certificates.
     #[error("the fleet says trust-domain {wanted:?}, and its certificates were issued for {stored:?}")]
     TrustDomain {
@@ -107,15 +134,24 @@ pub async fn apply(
     let delta = &planned.delta;
     let mut txn = db.begin().await?;
     leases::fence(&mut txn, target.worker, target.lease).await?;
-    sources::advance(&mut txn, target.source, Stage::Applied, observed.commit.as_deref(), &target.commit.id).await?;
+    let moves_on = observed.commit.as_deref() != Some(target.commit.id.as_str());
+    advance(&mut txn, observed, target, moves_on).await?;
+    if suspended(&mut txn, observed).await? != observed.suspensions {
+        return Err(ApplyError::Stale);
+    }
     // From here on nobody joins a pool until the commit: a join reads its pool's row under a shared lock.
     pools::lock_all(&mut txn).await?;
-    let present = machines(&mut txn).await?;
+    let mut present = machines(&mut txn).await?;
     let newcomers = present != observed.nodes;
     if newcomers && !(only_joined(&present, &observed.nodes) && takes_nothing_away(delta)) {
         return Err(ApplyError::Stale);
     }
     control_plane::set_trust_domain(&mut txn, target.trust_domain).await?;
+    if !delta.moved.is_empty() {
+        // A machine is known by its id, which is all that its certificate names: the session goes on.
+        renames::apply(&mut txn, &delta.moved).await?;
+        present = machines(&mut txn).await?;
+    }
 
     let targets: Vec<pools::Target> = delta
         .targets
@@ -128,8 +164,8 @@ pub async fn apply(
         })
         .collect();
     pools::insert_targets(&mut txn, &targets).await?;
-    let moves_on = observed.commit.as_deref() != Some(target.commit.id.as_str());
-    let revision = (moves_on || !delta.objects.is_empty() || !delta.pools.is_empty()).then(RevisionId::generate);
+    let changes = !(delta.objects.is_empty() && delta.pools.is_empty() && delta.moved.is_empty());
+    let revision = (moves_on || changes).then(RevisionId::generate);
     if let Some(revision) = revision {
         write_revision(&mut txn, revision, planned, observed, target).await?;
     }
@@ -138,7 +174,17 @@ pub async fn apply(
     if let Some(plan) = target.plan {
         plans::set_state(&mut txn, plan, plans::PlanState::Applied).await?;
     }
-    sources::set_state(&mut txn, target.source, crate::source::SourceState::Ok.as_str(), None, None).await?;
+    match target.cause {
+        Cause::Tip => {
+            sources::follow(&mut txn, target.source).await?;
+            sources::set_state(&mut txn, target.source, SourceState::Ok.as_str(), None, None).await?;
+        }
+        Cause::Keep => {}
+        Cause::Rollback(rollback) => {
+            let reason = crate::source::rolled_back(&rollback.new, &target.commit.id);
+            sources::set_state(&mut txn, target.source, SourceState::Quarantined.as_str(), Some(&reason), None).await?;
+        }
+    }
     if revision.is_some() || !delta.is_empty() {
         let detail = json!({
             "commit": target.commit.id,
@@ -147,11 +193,48 @@ pub async fn apply(
             "revision": revision,
             "counts": planned.plan.counts,
             "assigned": assigned.len(),
+            "rollback": target.rollback().map(|rollback| rollback.new.id),
         });
         audit::append(&mut txn, "source", "fleet.apply", target.source, &detail).await?;
     }
     txn.commit().await?;
     Ok(Applied { revision, assigned, newcomers })
+}
+
+impl<'a> Target<'a> {
+    const fn rollback(&self) -> Option<&'a Rollback> {
+        match self.cause {
+            Cause::Rollback(rollback) => Some(rollback),
+            Cause::Tip | Cause::Keep => None,
+        }
+    }
+}
+
+/// Moves the source to the commit, unless somebody stopped that: both lock the row of the source.
+async fn advance(
+    txn: &mut Txn,
+    observed: &Observed,
+    target: &Target<'_>,
+    moves_on: bool,
+) -> Result<(), ApplyError> {
+    let (source, commit, expected) = (target.source, &target.commit.id, observed.commit.as_deref());
+    let Some(rollback) = target.rollback() else {
+        sources::advance(txn, source, Stage::Applied, expected, commit).await?;
+        let stopped = moves_on
+            && (quarantine::find_in(txn, source, commit).await?.is_some()
+                || rollbacks::waiting_in(txn, source).await?.is_some());
+        return if stopped { Err(ApplyError::Overtaken) } else { Ok(()) };
+    };
+    sources::roll_back(txn, source, expected, commit).await?;
+    if !rollbacks::end(txn, rollback.new.id, RollbackState::Done, "").await? {
+        return Err(ApplyError::Overtaken);
+    }
+    if let Some(before) = expected {
+        let new = &rollback.new;
+        let reason = format!("rolled back: {}", new.reason);
+        quarantine::place(txn, source, before, &new.owner, &reason, &new.requested_by).await?;
+    }
+    Ok(())
 }
 
 /// Whether every machine that the plan was made of is there unchanged, beside others.
@@ -174,6 +257,7 @@ async fn write_revision(
 ) -> Result<(), DbError> {
     let delta = &planned.delta;
     let commit = target.commit;
+    let rollback = target.rollback();
     let new = revisions::NewRevision {
         id: revision,
         source: target.source.to_owned(),
@@ -184,15 +268,25 @@ async fn write_revision(
         committer: commit.committer.clone(),
         subject: commit.subject.clone(),
         committed_at: commit.committed_at,
-        applied_by: "source".to_owned(),
+        applied_by: rollback.map_or_else(|| "source".to_owned(), |rollback| rollback.new.owner.clone()),
         digest: in_force(delta, observed),
         summary: json!({
             "base": observed.commit,
             "counts": planned.plan.counts,
             "since": target.since.iter().rev().take(100).collect::<Vec<_>>(),
+            "shown": target.shown,
+            "moved": delta.moved,
+            "rollback": rollback.map(|rollback| json!({
+                "id": rollback.new.id,
+                "to": rollback.new.revision,
+                "from": observed.commit,
+                "owner": rollback.new.owner,
+                "reason": rollback.new.reason,
+            })),
         }),
+        plan: target.plan,
     };
-    let changes: Vec<revisions::ObjectChange> = delta
+    let mut changes: Vec<revisions::ObjectChange> = delta
         .objects
         .iter()
         .map(|row| revisions::ObjectChange {
@@ -208,7 +302,22 @@ async fn write_revision(
             },
         })
         .collect();
+    changes.extend(delta.moved.iter().filter_map(|(from, _)| {
+        let held = observed.objects.get(from)?;
+        Some(revisions::ObjectChange {
+            object: from.clone(),
+            digest: held.digest,
+            doc: String::from_utf8(schema::canonical::to_vec(&held.doc).ok()?).ok()?,
+            file: held.file.clone(),
+            line: held.line,
+            state: revisions::ObjectState::Moved,
+        })
+    }));
     revisions::insert(txn, &new, &changes).await?;
+    match target.files {
+        Some(files) => revision_files::write(txn, revision, files).await?,
+        None => revision_files::keep(txn, revision).await?,
+    }
     let rows: Vec<pools::NewPool> = delta
         .pools
         .iter()
@@ -278,21 +387,25 @@ async fn write_holds(txn: &mut Txn, delta: &Delta) -> Result<(), DbError> {
         return Ok(());
     }
     for gate in GateWord::ALL {
-        let holds: Vec<fleet_holds::NewFleetHold> = delta
-            .holds
-            .iter()
-            .filter(|hold| hold.gate == gate)
-            .map(|hold| fleet_holds::NewFleetHold {
-                subject: hold.subject.to_string(),
-                hold: Hold {
-                    source: HoldSource::Git,
-                    owner: hold.owner.clone(),
-                    reason: hold.reason.clone(),
-                    until: hold.until,
-                    place: hold.place.clone(),
-                },
-            })
-            .collect();
+        // A document and a person may both suspend the same thing: one row says both reasons.
+        let mut held: BTreeMap<String, Hold> = BTreeMap::new();
+        for hold in delta.holds.iter().filter(|hold| hold.gate == gate) {
+            let new = Hold {
+                source: HoldSource::Git,
+                owner: hold.owner.clone(),
+                reason: hold.reason.clone(),
+                until: hold.until,
+                place: hold.place.clone(),
+            };
+            held.entry(hold.subject.to_string())
+                .and_modify(|known| {
+                    known.reason = format!("{}; {}", known.reason, new.reason);
+                    known.until = known.until.zip(new.until).map(|(a, b)| a.max(b));
+                })
+                .or_insert(new);
+        }
+        let holds: Vec<fleet_holds::NewFleetHold> =
+            held.into_iter().map(|(subject, hold)| fleet_holds::NewFleetHold { subject, hold }).collect();
         fleet_holds::replace(txn, gate.as_str(), HoldSource::Git, &holds).await?;
     }
     Ok(())

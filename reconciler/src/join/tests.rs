@@ -100,6 +100,7 @@ impl House {
             applied_by: "source".to_owned(),
             digest: Digest::of(revision.to_string()),
             summary: json!({}),
+            plan: None,
         };
         let pool = NewPool {
             name: name("h100"),

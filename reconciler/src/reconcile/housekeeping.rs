@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use store::{idempotency, joins, node_certs, plans, pools, queue::Kind};
+use store::{idempotency, joins, node_certs, plans, pools, queue::Kind, suspensions};
 
 use super::{Context, Failure, Outcome, Periodic, Reconciler, ShardBy};
 
@@ -33,8 +33,9 @@ impl Reconciler for Housekeeping {
         let plans = plans::prune(context.db()).await?;
         let joins = joins::prune(context.db()).await?;
         let targets = pools::prune_targets(context.db()).await?;
-        if answers + certificates + plans + joins + targets > 0 {
-            tracing::debug!(answers, certificates, plans, joins, targets, "forgot what is over");
+        let suspensions = suspensions::prune(context.db()).await?;
+        if answers + certificates + plans + joins + targets + suspensions > 0 {
+            tracing::debug!(answers, certificates, plans, joins, targets, suspensions, "forgot what is over");
         }
         Ok(Outcome::done())
     }

@@ -97,6 +97,7 @@ impl House {
             applied_by: "source".to_owned(),
             digest: Digest::of(revision.to_string()),
             summary: json!({}),
+            plan: None,
         };
         let pool = NewPool {
             name: name(pool["name"].as_str().expect("a name")),

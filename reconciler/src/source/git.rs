@@ -202,6 +202,7 @@ impl Repo {
             committer: person(committer),
             subject: clean(&commit.message.lines().next().unwrap_or_default().to_str_lossy(), 200),
             committed_at: jiff::Timestamp::from_second(committer.seconds()).unwrap_or_default(),
+            plan: super::trailer::plan_of(&commit.message.to_str_lossy()),
         })
     }
 

@@ -2,6 +2,7 @@
 
 use gix::ObjectId;
 use jiff::Timestamp;
+use schema::digest::Digest;
 use serde::{Deserialize, Serialize};
 
 use super::git::{GitError, Repo};
@@ -27,6 +28,9 @@ pub struct CommitInfo {
     pub subject: String,
     /// When it says it was committed.
     pub committed_at: Timestamp,
+    /// The plan that its trailer says was shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Digest>,
 }
 
 /// What the walk from a tip found.

@@ -1,45 +1,43 @@
 //! One pass over the source: look, judge, read, plan, apply. Each step leaves its mark in the database before the next
 //! one begins, and all of it can be run again from any point: a process that dies in between costs time only.
 
+//!
+//! What is in force does not need git: while the tip is held, or its host away, machines are brought in line with the
+//! files of the revision in force, and a rollback brings an earlier one back into force ([`stored`]).
+
+mod bring;
+mod marks;
+mod reading;
+mod stored;
+
 use std::{
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
+    sync::{Arc, atomic::AtomicBool},
+    time::Instant,
 };
 
-use schema::{
-    fleet::Fleet,
-    id::{PlanId, WorkerId},
-};
+use schema::{id::WorkerId, time::Timestamp};
 use store::{
-    Db, DbError, Txn, control_plane,
-    leases::{self, FenceError, Lease},
-    plans,
-    sources::{self, AdvanceError, Source, Stage},
+    Db, DbError, control_plane,
+    leases::{FenceError, Lease},
+    quarantine,
+    renames::RenameError,
+    rollbacks,
+    sources::{AdvanceError, Source, Stage},
 };
 
-use super::{
-    GitAccess, GitError, SourceConfig, SourceState, Trouble,
-    config::Place,
-    fetch::{Look, look},
-    git::chain,
-    read::{Read, read},
-    tree::Brake,
-};
+use super::{GitAccess, SourceConfig, SourceState, Trouble, git::chain, read::Read};
 use crate::{
-    apply::{self, Applied, ApplyError, ObserveError},
-    plan::{Observed, Planned, plan},
+    apply::{Applied, ApplyError, Cause, ObserveError},
+    plan::Shown,
 };
+use bring::{Brought, Candidate};
+use stored::InForce;
 
-/// How long a fetch may take.
-const FETCH_DEADLINE: Duration = Duration::from_secs(600);
-/// How long reading one commit may take.
-const READ_DEADLINE: Duration = Duration::from_secs(120);
-/// How often the facts may move under a plan before the pass gives up for now.
-const REPLANS: usize = 5;
+pub(crate) use stored::rolled_back;
+
+/// How often a pass begins again because somebody stopped what it was about to do.
+const RESTARTS: usize = 3;
 
 /// The steps of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +61,11 @@ pub enum Passed {
         commit: String,
         /// What was done; `None` when nothing had to be.
         applied: Option<Applied>,
+    },
+    /// Somebody asked for the way back, and the revision of this commit is in force. The tip was not looked at.
+    RolledBack {
+        /// The commit.
+        commit: String,
     },
     /// The tip does not come into force; what was before stays.
     Held(Trouble),
@@ -109,6 +112,7 @@ impl PassError {
                 ApplyError::Db(error)
                 | ApplyError::Fenced(FenceError::Db(error))
                 | ApplyError::Moved(AdvanceError::Db(error))
+                | ApplyError::Taken(RenameError::Db(error))
                 | ApplyError::Corrupt(ObserveError::Db(error)),
             ) => error.is_unavailable(),
             _ => false,
@@ -127,6 +131,10 @@ pub struct Pass {
     worker: WorkerId,
     stop: Arc<AtomicBool>,
     memory: Option<Memory>,
+    in_force: Option<Arc<InForce>>,
+    shown: Vec<Shown>,
+    waits: bool,
+    next_edge: Option<Timestamp>,
     touched: Option<Instant>,
 }
 
@@ -152,6 +160,10 @@ impl Pass {
             worker,
             stop: Arc::new(AtomicBool::new(false)),
             memory: None,
+            in_force: None,
+            shown: Vec::new(),
+            waits: false,
+            next_edge: None,
             touched: None,
         }
     }
@@ -160,6 +172,18 @@ impl Pass {
     #[must_use]
     pub fn stopper(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
+    }
+
+    /// When the last plan changes by itself: a freeze, a pin or a suspension begins or ends.
+    #[must_use]
+    pub const fn next_edge(&self) -> Option<Timestamp> {
+        self.next_edge
+    }
+
+    /// Whether something is held that may go by itself once other things changed.
+    #[must_use]
+    pub const fn waits(&self) -> bool {
+        self.waits
     }
 
     /// One whole pass. `again` looks at the machines too when the tip is in force already.
@@ -177,29 +201,38 @@ impl Pass {
         passed
     }
 
-    /// Stores that a pass failed, for whoever looks; the next one that does not clears it.
-    async fn failed(&self, lease: &Lease, error: &PassError) -> Result<(), PassError> {
-        let mut txn = self.begin(lease).await?;
-        let reason = chain(error);
-        sources::set_state(&mut txn, &self.name, SourceState::ApplyFailed.as_str(), Some(&reason), None).await?;
-        txn.commit().await?;
-        Ok(())
-    }
-
     /// A pass that stops after a step, as a process does that dies there.
     ///
     /// # Errors
     /// See [`PassError`].
     pub async fn run_to(&mut self, lease: &Lease, again: bool, last: Step) -> Result<Passed, PassError> {
+        for _ in 1..RESTARTS {
+            match self.once(lease, again, last).await {
+                Err(PassError::Apply(ApplyError::Overtaken)) => {}
+                other => return other,
+            }
+        }
+        self.once(lease, again, last).await
+    }
+
+    async fn once(&mut self, lease: &Lease, again: bool, last: Step) -> Result<Passed, PassError> {
         let source = self.ensure(lease).await?;
+        if let Some(wanted) = rollbacks::waiting(&self.db, &self.name).await?
+            && let Some(passed) = self.roll_back(lease, &source, wanted, last).await?
+        {
+            return Ok(passed);
+        }
         let seen = match self.look(&source).await {
             Ok(seen) => seen,
-            Err(error) => return self.hold(lease, &source, None, error.into()).await,
+            Err(error) => return self.held(lease, &source, None, error.into(), again).await,
         };
         let tip = seen.tip.clone();
         self.saw(lease, &source, &seen.branch, &seen.tip).await?;
         if last == Step::Look {
             return Ok(Passed::Stopped(last));
+        }
+        if let Some(trouble) = self.quarantined(&source, &tip).await? {
+            return self.held(lease, &source, Some(&tip), trouble, again).await;
         }
         let in_force = source.applied.as_ref().map(|at| at.commit.clone());
         if in_force.as_deref() == Some(tip.as_str()) && source.state == SourceState::Ok.as_str() && !again {
@@ -207,47 +240,81 @@ impl Pass {
             return Ok(Passed::InForce { commit: tip, applied: None });
         }
         let branch = seen.branch.clone();
-        let read = match self.read(seen, in_force.clone(), source.accepted.clone()).await {
+        let base = source.rolled_back_from.clone().or(in_force);
+        let read = match self.read(seen, base, source.accepted.clone()).await {
             Ok(read) => read,
-            Err(trouble) => return self.hold(lease, &source, Some(&tip), trouble).await,
+            Err(trouble) => return self.held(lease, &source, Some(&tip), trouble, again).await,
         };
         self.advance(lease, Stage::Verified, source.verified.as_ref().map(|at| at.commit.as_str()), &tip).await?;
         if last == Step::Verify {
             return Ok(Passed::Stopped(last));
         }
         if let Some(trouble) = self.other_domain(&read.fleet.document.trust_domain.value).await? {
-            return self.hold(lease, &source, Some(&tip), trouble).await;
+            return self.held(lease, &source, Some(&tip), trouble, again).await;
         }
-        for _ in 0..REPLANS {
-            let (observed, planned) = self.plan(&read.fleet, in_force.as_deref(), &tip).await?;
-            let stored = self.store_plan(lease, &source, &observed, &planned, &tip).await?;
-            if last == Step::Plan {
-                return Ok(Passed::Stopped(last));
-            }
-            if in_force.as_deref() == Some(tip.as_str()) && planned.is_settled() {
+        let candidate = Candidate {
+            fleet: &read.fleet,
+            before: read.before.as_ref(),
+            files: Some(&read.sources),
+            info: &read.info,
+            since: &read.since,
+            branch: &branch,
+            shown: read.since.iter().rev().chain([&read.info]).filter_map(|commit| commit.plan).collect(),
+            cause: Cause::Tip,
+        };
+        match self.bring(lease, &source, &candidate, last).await {
+            Ok(Brought::Stopped) => Ok(Passed::Stopped(last)),
+            Ok(Brought::Settled) => {
                 self.settle(lease).await?;
-                return Ok(Passed::InForce { commit: tip, applied: None });
+                self.in_force = Some(Arc::new(InForce::of(&candidate)));
+                Ok(Passed::InForce { commit: tip, applied: None })
             }
-            let target = apply::Target {
-                source: &self.name,
-                branch: &branch,
-                commit: &read.info,
-                since: &read.since,
-                plan: stored,
-                trust_domain: &read.fleet.document.trust_domain.value,
-                worker: self.worker,
-                lease,
-            };
-            match apply::apply(&self.db, &planned, &observed, &target).await {
-                Ok(applied) => {
-                    tracing::info!(commit = %tip, assigned = applied.assigned.len(), "the fleet is in force");
-                    return Ok(Passed::InForce { commit: tip, applied: Some(applied) });
-                }
-                Err(ApplyError::Stale) => {}
-                Err(error) => return Err(error.into()),
+            Ok(Brought::Applied(applied)) => {
+                tracing::info!(commit = %tip, assigned = applied.assigned.len(), "the fleet is in force");
+                self.in_force = Some(Arc::new(InForce::of(&candidate)));
+                Ok(Passed::InForce { commit: tip, applied: Some(applied) })
+            }
+            Err(PassError::Apply(ApplyError::Taken(error @ RenameError::Taken { .. }))) => {
+                let way = format!("{error}; remove what has the name, or choose another one in `moved`");
+                let trouble = Trouble::new(SourceState::Refused, way);
+                self.held(lease, &source, Some(&tip), trouble, again).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Stores why the tip is held, and brings machines in line with what is in force all the same.
+    async fn held(
+        &mut self,
+        lease: &Lease,
+        source: &Source,
+        tip: Option<&str>,
+        trouble: Trouble,
+        again: bool,
+    ) -> Result<Passed, PassError> {
+        let passed = self.hold(lease, source, tip, trouble).await?;
+        if again {
+            match self.keep(lease, source).await {
+                Err(error) if error.is_fenced() || error.is_unavailable() => return Err(error),
+                Err(error) => tracing::warn!(error = %chain(&error), "what is in force was not looked at again"),
+                Ok(()) => {}
             }
         }
-        Err(ApplyError::Stale.into())
+        Ok(passed)
+    }
+
+    /// Somebody keeps the tip from coming into force.
+    async fn quarantined(&self, source: &Source, tip: &str) -> Result<Option<Trouble>, PassError> {
+        let Some(held) = quarantine::find(&self.db, &self.name, tip).await? else { return Ok(None) };
+        let back = match (&source.rolled_back_from, &source.applied) {
+            (Some(_), Some(applied)) => {
+                let done = rollbacks::latest_done(&self.db, &self.name).await?;
+                done.map(|rollback| rolled_back(&rollback.new, &applied.commit))
+            }
+            _ => None,
+        };
+        let reason = back.unwrap_or_else(|| stored::held(&held));
+        Ok(Some(Trouble::new(SourceState::Quarantined, reason)))
     }
 
     /// The fleet names another trust domain than the certificates that were issued for it.
@@ -258,223 +325,5 @@ impl Pass {
             let error = ApplyError::TrustDomain { stored, wanted: wanted.to_owned() };
             Trouble::new(SourceState::Refused, error.to_string())
         }))
-    }
-
-    async fn begin(&self, lease: &Lease) -> Result<Txn, PassError> {
-        let mut txn = self.db.begin().await?;
-        leases::fence(&mut txn, self.worker, lease).await?;
-        Ok(txn)
-    }
-
-    /// The row of the source, pointing where the configuration points.
-    async fn ensure(&self, lease: &Lease) -> Result<Source, PassError> {
-        let url = self.config.url();
-        let path = self.config.path.as_str();
-        let stored = sources::find(&self.db, &self.name).await?;
-        let pinned = stored.as_ref().filter(|stored| stored.url == url).map(|stored| stored.branch.clone());
-        let branch = self.config.branch.clone().or(pinned).unwrap_or_default();
-        match stored {
-            Some(stored) if stored.url == url && stored.path == path && stored.branch == branch => Ok(stored),
-            _ => {
-                let mut txn = self.begin(lease).await?;
-                let source = sources::ensure(&mut txn, &self.name, &url, &branch, path).await?;
-                txn.commit().await?;
-                Ok(source)
-            }
-        }
-    }
-
-    async fn look(&self, source: &Source) -> Result<Look, GitError> {
-        let (config, access, data) = (self.config.clone(), self.access.clone(), self.data.clone());
-        let pinned = Some(source.branch.clone()).filter(|branch| !branch.is_empty());
-        let deadline = if matches!(config.place, Place::Local(_)) { READ_DEADLINE } else { FETCH_DEADLINE };
-        self.blocking(deadline, move |stop| look(&config, &access, &data, pinned.as_deref(), stop)).await
-    }
-
-    async fn saw(&self, lease: &Lease, source: &Source, branch: &str, tip: &str) -> Result<(), PassError> {
-        let before = source.remote.as_ref().map(|at| at.commit.as_str());
-        if before == Some(tip) && source.branch == branch {
-            return Ok(());
-        }
-        let mut txn = self.begin(lease).await?;
-        sources::set_branch(&mut txn, &self.name, branch).await?;
-        sources::advance(&mut txn, &self.name, Stage::Remote, before, tip).await?;
-        txn.commit().await?;
-        Ok(())
-    }
-
-    /// Judges the tip and reads its tree, unless that was done before with the same facts.
-    async fn read(&mut self, seen: Look, base: Option<String>, accepted: Option<String>) -> Result<Arc<Read>, Trouble> {
-        // Once it is in force, the commit is its own base.
-        if let Some(memory) = &self.memory
-            && (&memory.commit, &memory.accepted) == (&seen.tip, &accepted)
-            && (memory.base == base || (memory.outcome.is_ok() && base.as_ref() == Some(&seen.tip)))
-        {
-            return memory.outcome.clone();
-        }
-        let commit = seen.tip.clone();
-        let facts = (base.clone(), accepted.clone());
-        let done = self
-            .blocking(READ_DEADLINE, move |stop| {
-                let brake = Brake { stop, deadline: Instant::now().checked_add(READ_DEADLINE) };
-                Ok(read(&seen, facts.0.as_deref(), facts.1.as_deref(), &brake))
-            })
-            .await;
-        let outcome = match done {
-            Ok(outcome) => outcome.map(Arc::new),
-            Err(error) => return Err(error.into()),
-        };
-        // Damage may be mended without a new commit: look again each time.
-        let lasting = !matches!(&outcome, Err(trouble) if matches!(trouble.state, SourceState::ObjectBroken | SourceState::Unreachable));
-        self.memory = lasting.then(|| Memory { commit, base, accepted, outcome: outcome.clone() });
-        outcome
-    }
-
-    async fn plan(&self, fleet: &Fleet, in_force: Option<&str>, tip: &str) -> Result<(Observed, Planned), PassError> {
-        let observed = apply::observe(&self.db, in_force).await?;
-        let now = self.db.now().await?;
-        let planned = plan(fleet, &observed, now).at_commit(tip);
-        Ok((observed, planned))
-    }
-
-    /// Stores the plan unless the same one is stored. A plan that changes nothing of a commit in force is not kept.
-    async fn store_plan(
-        &self,
-        lease: &Lease,
-        source: &Source,
-        observed: &Observed,
-        planned: &Planned,
-        tip: &str,
-    ) -> Result<Option<PlanId>, PassError> {
-        let advances = source.planned.as_ref().map(|at| at.commit.as_str()) != Some(tip);
-        if !advances && planned.is_settled() {
-            return Ok(None);
-        }
-        let doc = planned.plan.to_bytes();
-        let digest = schema::digest::Digest::of(&doc);
-        let known = plans::find_by_commit(&self.db, &self.name, tip).await?;
-        let known =
-            known.filter(|known| known.digest == digest && known.state == plans::PlanState::Open).map(|known| known.id);
-        if let Some(known) = known
-            && !advances
-        {
-            return Ok(Some(known));
-        }
-        let planned_before =
-            sources::find(&self.db, &self.name).await?.and_then(|source| source.planned).map(|at| at.commit);
-        let mut txn = self.begin(lease).await?;
-        let id = match known {
-            Some(known) => known,
-            None => {
-                let id = PlanId::generate();
-                let doc = String::from_utf8(doc).expect("canonical JSON is UTF-8");
-                let new = plans::NewPlan {
-                    id,
-                    source: self.name.clone(),
-                    commit: tip.to_owned(),
-                    base_commit: observed.commit.clone(),
-                    digest,
-                    doc,
-                };
-                plans::insert(&mut txn, &new).await?;
-                id
-            }
-        };
-        if advances {
-            sources::advance(&mut txn, &self.name, Stage::Planned, planned_before.as_deref(), tip).await?;
-        }
-        txn.commit().await?;
-        Ok(Some(id))
-    }
-
-    async fn advance(
-        &self,
-        lease: &Lease,
-        stage: Stage,
-        expected: Option<&str>,
-        commit: &str,
-    ) -> Result<(), PassError> {
-        if expected == Some(commit) {
-            return Ok(());
-        }
-        let mut txn = self.begin(lease).await?;
-        sources::advance(&mut txn, &self.name, stage, expected, commit).await?;
-        txn.commit().await?;
-        Ok(())
-    }
-
-    /// Everything is in force: says so when something else is stored.
-    async fn settle(&self, lease: &Lease) -> Result<(), PassError> {
-        let mut txn = self.begin(lease).await?;
-        sources::set_state(&mut txn, &self.name, SourceState::Ok.as_str(), None, None).await?;
-        txn.commit().await?;
-        Ok(())
-    }
-
-    /// Stores why the tip does not come into force. Nothing else changes.
-    async fn hold(
-        &mut self,
-        lease: &Lease,
-        source: &Source,
-        tip: Option<&str>,
-        trouble: Trouble,
-    ) -> Result<Passed, PassError> {
-        let same = source.state == trouble.state.as_str() && source.reason.as_deref() == Some(trouble.reason.as_str());
-        if !(same && source.detail == trouble.detail) {
-            tracing::warn!(source = %self.name, state = %trouble.state, reason = %trouble.reason, commit = tip, "the source is held; the last good revision stays in force");
-            let mut txn = self.begin(lease).await?;
-            sources::set_state(
-                &mut txn,
-                &self.name,
-                trouble.state.as_str(),
-                Some(&trouble.reason),
-                trouble.detail.as_ref(),
-            )
-            .await?;
-            txn.commit().await?;
-        } else if !matches!(trouble.state, SourceState::Unreachable | SourceState::AuthFailed) {
-            self.touch(lease).await?;
-        }
-        Ok(Passed::Held(trouble))
-    }
-
-    /// Notes now and then that the remote was looked at, so that an idle source writes next to nothing.
-    async fn touch(&mut self, lease: &Lease) -> Result<(), PassError> {
-        if self.touched.is_some_and(|touched| touched.elapsed() < Duration::from_secs(60)) {
-            return Ok(());
-        }
-        let mut txn = self.begin(lease).await?;
-        sources::touch_checked(&mut txn, &self.name).await?;
-        txn.commit().await?;
-        self.touched = Some(Instant::now());
-        Ok(())
-    }
-
-    /// Runs work that blocks, and tells it to stop when its time is over.
-    async fn blocking<T: Send + 'static>(
-        &self,
-        deadline: Duration,
-        work: impl FnOnce(&AtomicBool) -> Result<T, GitError> + Send + 'static,
-    ) -> Result<T, GitError> {
-        let (stop, late) = (Arc::clone(&self.stop), Arc::new(AtomicBool::new(false)));
-        let flag = Arc::clone(&late);
-        let mut running = tokio::task::spawn_blocking(move || work(&flag));
-        let ended =
-            |done: Result<Result<T, GitError>, tokio::task::JoinError>| done.unwrap_or(Err(GitError::Interrupted));
-        let mut ticks = tokio::time::interval(Duration::from_millis(200));
-        let until = tokio::time::Instant::now() + deadline;
-        loop {
-            tokio::select! {
-                done = &mut running => return ended(done),
-                _ = ticks.tick() => {
-                    if stop.load(Ordering::Relaxed) || tokio::time::Instant::now() >= until {
-                        late.store(true, Ordering::Relaxed);
-                        // A thread that waits for a silent remote ends by its own timeouts; nobody waits for it here.
-                        let grace = tokio::time::timeout(Duration::from_secs(2), &mut running).await;
-                        return grace.map_or(Err(GitError::Interrupted), ended);
-                    }
-                }
-            }
-        }
     }
 }

@@ -1,8 +1,10 @@
 //! From a tip to a fleet: judge its history, read its tree, load it. Pure but for the objects that it reads.
 
+use std::sync::Arc;
+
 use schema::{
     diagnostic::{self, render::Colour},
-    fleet::{Fleet, Loaded, load},
+    fleet::{Fleet, Loaded, Sources, load},
 };
 use serde_json::json;
 
@@ -16,7 +18,10 @@ use super::{
 /// A commit that is a fleet.
 #[derive(Debug)]
 pub(super) struct Read {
-    pub(super) fleet: Fleet,
+    pub(super) fleet: Arc<Fleet>,
+    /// The fleet of the first parent, when the tip names a plan that may have been made from it.
+    pub(super) before: Option<Arc<Fleet>>,
+    pub(super) sources: Sources,
     pub(super) since: Vec<CommitInfo>,
     pub(super) info: CommitInfo,
 }
@@ -58,11 +63,18 @@ pub(super) fn read(
             format!("commit {} has no fleet.kdl {place}", short(&seen.tip)),
         ));
     }
-    let Loaded { fleet, diagnostics, sources, .. } = load(&sources);
+    let Loaded { fleet, diagnostics, sources: map, .. } = load(&sources);
     match fleet {
-        Some(fleet) => Ok(Read { fleet, since, info }),
-        None => Err(invalid(&seen.tip, &diagnostics, &sources)),
+        Some(fleet) => Ok(Read { fleet: Arc::new(fleet), before: before(seen, &info, brake), sources, since, info }),
+        None => Err(invalid(&seen.tip, &diagnostics, &map)),
     }
+}
+
+/// What an offline plan of this commit was made from. One that cannot be read is no plan's base.
+fn before(seen: &Look, info: &CommitInfo, brake: &Brake<'_>) -> Option<Arc<Fleet>> {
+    let parent = info.plan.and(info.parents.first())?;
+    let sources = read_tree_until(&seen.repo, parent, &seen.path, brake).ok()?;
+    load(&sources).fleet.map(Arc::new)
 }
 
 /// The state of a tree with errors: the first one in words, all of them beside it.

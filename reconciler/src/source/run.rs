@@ -1,7 +1,7 @@
 //! The role `source`: one process at a time follows the fleet repository.
 //!
-//! A pass is due when the watch saw a change, when somebody poked (a webhook, a machine that joined), and from time to
-//! time in any case. Polling is the truth; everything else only makes it sooner.
+//! A pass is due when the watch saw a change, when somebody poked (a webhook, a machine that joined, a suspension, a
+//! rollback), when a freeze, a pin or a suspension begins or ends by the database's clock, and from time to time in any case. Polling is the truth; everything else only makes it sooner.
 
 use std::{
     path::PathBuf,
@@ -28,6 +28,8 @@ const RENEW: Duration = Duration::from_secs(5);
 /// How soon a database that did not answer is asked again, and how long it may take to answer.
 const RETRY: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_secs(10);
+/// How soon machines are compared again while something is held that may go by itself.
+const WAITING: Duration = Duration::from_secs(60);
 /// A burst of changes is one change: how long to wait for its end.
 const DEBOUNCE: Duration = Duration::from_millis(40);
 
@@ -105,6 +107,7 @@ pub async fn run(role: SourceRole, cancel: CancellationToken) {
 /// One membership: from joining until it is lost or the end.
 async fn member(role: &SourceRole, cancel: &CancellationToken) -> Result<(), store::DbError> {
     let worker = WorkerId::generate();
+    crate::reconcile::bury_the_dead(&role.db, Role::Source, &role.host).await?;
     workers::join(&role.db, worker, Role::Source, &role.host, std::process::id(), TTL).await?;
     let ended = follow(role, worker, cancel).await;
     // Gives the lease back at once, so that the next process need not wait for its end.
@@ -129,6 +132,7 @@ async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken)
     let mut next_look = Instant::now();
     let mut next_resync = Instant::now();
     let mut failures = 0_u32;
+    let mut edge: Option<Instant> = None;
     loop {
         tokio::select! {
             () = cancel.cancelled() => {
@@ -155,6 +159,10 @@ async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken)
                     next_resync = Instant::now();
                 }
                 lease = held;
+                // The database's clock decides, and it may be set.
+                if lease.is_some() && pass.next_edge().is_some() {
+                    edge = tokio::time::timeout(ANSWER, until_edge(role, &pass)).await.unwrap_or(edge);
+                }
                 continue;
             }
             heard = listener.next() => match heard {
@@ -168,6 +176,9 @@ async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken)
             },
             () = changed.notified() => tokio::time::sleep(DEBOUNCE).await,
             () = tokio::time::sleep_until(next_look), if lease.is_some() => {}
+            () = tokio::time::sleep_until(edge.unwrap_or(next_look)), if lease.is_some() && edge.is_some() => {
+                next_resync = Instant::now();
+            }
         }
         let Some(held) = lease.clone() else { continue };
         if watch.is_none()
@@ -178,16 +189,23 @@ async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken)
                 .ok();
         }
         let resync = Instant::now() >= next_resync;
-        match one(&mut pass, &held, resync, role, worker, cancel).await {
+        let ended = one(&mut pass, &held, resync, role, worker, cancel).await;
+        edge = tokio::time::timeout(ANSWER, until_edge(role, &pass)).await.unwrap_or(None);
+        match ended {
             Some(Ok(passed)) => {
                 failures = 0;
+                if matches!(passed, Passed::RolledBack { .. }) {
+                    next_look = Instant::now();
+                    continue;
+                }
                 if matches!(&passed, Passed::InForce { applied: Some(applied), .. } if applied.newcomers) {
                     next_resync = Instant::now();
                     next_look = Instant::now();
                     continue;
                 }
                 if resync {
-                    next_resync = Instant::now() + jitter(role.timing.resync);
+                    let every = if pass.waits() { role.timing.resync.min(WAITING) } else { role.timing.resync };
+                    next_resync = Instant::now() + jitter(every);
                 }
                 if matches!(&passed, Passed::Held(trouble) if trouble.state == super::SourceState::Unreachable) {
                     // The repository may be another one when it is back.
@@ -218,6 +236,15 @@ async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken)
                 Duration::from_secs(1 << failures.min(6)).min(jitter(every).max(Duration::from_secs(2)))
             };
     }
+}
+
+/// When the last plan changes by itself, by this process's clock; never in the same moment, so that a plan of a moment too
+/// early is made again soon and not at once.
+async fn until_edge(role: &SourceRole, pass: &Pass) -> Option<Instant> {
+    let edge = pass.next_edge()?;
+    let now = role.db.now().await.ok()?;
+    let left = Duration::try_from(edge.duration_since(now)).unwrap_or_default();
+    Some(Instant::now() + left.clamp(Duration::from_millis(100), Duration::from_secs(86_400)))
 }
 
 /// A membership that was renewed, and the lease when it is this process's.

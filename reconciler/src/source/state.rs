@@ -50,6 +50,8 @@ states! {
     HistoryDiverged = "history-diverged",
     /// The tree has no `fleet.kdl` or `fleet.yaml` where the fleet should be.
     RootMissing = "root-missing",
+    /// Somebody put the commit in quarantine.
+    Quarantined = "quarantined",
     /// The tree has errors; they are stored.
     FleetInvalid = "fleet-invalid",
     /// The control plane failed in the middle of a pass, which is tried again.

@@ -1,5 +1,6 @@
 //! Git as it comes: states, hostile trees, rewritten history. Real repositories, no network.
 
+mod brakes;
 mod pass;
 mod remote;
 mod running;

@@ -1,5 +1,7 @@
 //! `plans`: what was shown before it happened.
 
+mod preview;
+
 use schema::id::PlanId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +9,12 @@ use serde_json::Value;
 use store::plans;
 
 use super::{At, PageOf};
-use crate::api::{ApiError, App};
+use crate::{
+    api::{ApiError, App},
+    source::FLEET,
+};
+
+pub(in crate::api) use preview::preview;
 
 /// Which plan.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -17,6 +24,8 @@ pub(in crate::api) struct Which {
     id: Option<String>,
     /// The commit it was made for; the newest plan of it is meant.
     commit: Option<String>,
+    /// The digest of what it was made of; the newest such plan is meant, also a preview.
+    digest: Option<String>,
 }
 
 /// Which page.
@@ -37,14 +46,15 @@ pub(in crate::api) struct PlanView {
     id: String,
     /// The source.
     source: String,
-    /// The commit it leads to.
-    commit: String,
+    /// The commit it leads to; absent for a preview of files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<String>,
     /// The commit it starts from.
     #[serde(skip_serializing_if = "Option::is_none")]
     base_commit: Option<String>,
-    /// The digest of its document.
+    /// The digest of what it was made of, for the trailer of a commit.
     digest: String,
-    /// `open`, `applied`, `superseded` or `refused`.
+    /// `open`, `applied`, `superseded`, or `shown` for a preview.
     state: String,
     /// When it was made.
     created_at: At,
@@ -82,16 +92,16 @@ pub(in crate::api) async fn list(app: &App, input: Before) -> Result<PageOf<Plan
 }
 
 pub(in crate::api) async fn get(app: &App, input: Which) -> Result<PlanDetail, ApiError> {
-    let (plan, what) = match (input.id, input.commit) {
-        (Some(id), None) => (plans::find(&app.db, super::parse("id", &id)?).await?, format!("plan {id}")),
-        (None, Some(commit)) => {
-            let mut found = None;
-            for source in store::sources::list(&app.db).await? {
-                found = found.or(plans::find_by_commit(&app.db, &source.name, &commit).await?);
-            }
-            (found, format!("plan of commit {commit}"))
+    let (plan, what) = match (input.id, input.commit, input.digest) {
+        (Some(id), None, None) => (plans::find(&app.db, super::parse("id", &id)?).await?, format!("plan {id}")),
+        (None, Some(commit), None) => {
+            (plans::find_by_commit(&app.db, FLEET, &commit).await?, format!("plan of commit {commit}"))
         }
-        _ => return Err(ApiError::field("id", "name the plan by its id or by its commit, one of the two")),
+        (None, None, Some(digest)) => {
+            let wanted = super::parse("digest", &digest)?;
+            (plans::find_by_digest(&app.db, FLEET, &wanted).await?, format!("plan {digest}"))
+        }
+        _ => return Err(ApiError::field("id", "name the plan by its id, its commit or its digest, one of the three")),
     };
     let plan = plan.ok_or_else(|| ApiError::not_found(what))?;
     Ok(PlanDetail { document: serde_json::from_str(&plan.doc).map_err(ApiError::internal)?, plan: view(&plan) })

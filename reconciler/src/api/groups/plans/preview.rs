@@ -1,0 +1,290 @@
+//! `plans.preview`: what would happen if these files were the fleet, without any of it happening.
+//!
+//! A preview reads what it is given and the database, and writes the plan that it shows, nothing else. Limits, binding and
+//! brakes by hand are those in force, so that the files cannot lift them. The work runs on a blocking thread, few at a
+//! time, under the bounds that every tree is read under.
+
+use std::sync::{Arc, LazyLock};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use schema::{
+    diagnostic,
+    fleet::{Sources, load},
+    id::PlanId,
+    time::Timestamp,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use store::{
+    control_plane, plans, revision_files,
+    revisions::{self, Revision},
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::super::revisions::find as find_revision;
+use crate::{
+    api::{ApiError, App, Code},
+    apply,
+    plan::{Observed, Plan, plan},
+    source::FLEET,
+};
+
+/// How many previews are computed at once. A place is given back when the work ends, also when nobody waits for it.
+static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(2)));
+/// How many paths a preview may name.
+const MAX_PATHS: usize = 200_000;
+/// The longest path.
+const MAX_PATH: usize = 4_096;
+/// How many diagnostics are answered.
+const MAX_DIAGNOSTICS: usize = 500;
+
+/// The files to plan: those of a commit or revision that was in force, those and what changes in them, or a whole tree.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::api) struct Preview {
+    /// A commit that was in force: its files.
+    commit: Option<String>,
+    /// A revision that was in force, `rev_…`: its files, as a rollback would bring them.
+    revision: Option<String>,
+    /// The commit whose files `changed` and `removed` change; without it `changed` is the whole tree.
+    base: Option<String>,
+    /// Files that are new or have other bytes, by their path below the fleet's root.
+    #[serde(default)]
+    changed: Vec<Changed>,
+    /// Paths that go.
+    #[serde(default)]
+    removed: Vec<String>,
+}
+
+/// A file.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::api) struct Changed {
+    /// Its path below the fleet's root.
+    path: String,
+    /// Its text.
+    text: Option<String>,
+    /// Its bytes, when they are no text.
+    base64: Option<String>,
+}
+
+/// What would happen.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct Previewed {
+    /// The files are a fleet, and it was planned.
+    valid: bool,
+    /// The commit that was asked for and whose files are not here: send what changes against the one in force, or the whole
+    /// tree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown: Option<String>,
+    /// The commit in force; absent before the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_force: Option<String>,
+    /// What is wrong with the files, as `check --format json` says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diagnostics: Option<Value>,
+    /// Why the whole of it would be refused although the files are a fleet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+    /// The stored plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    /// The digest of what it was made of: `bc-plan: DIGEST` as a trailer of the commit says that this was shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+    /// The commit that it starts from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<String>,
+    /// Everything it would do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    document: Option<Value>,
+}
+
+pub(in crate::api) async fn preview(app: &App, input: Preview) -> Result<Previewed, ApiError> {
+    let named = [input.commit.is_some(), input.revision.is_some(), input.base.is_some()];
+    let edits = !(input.changed.is_empty() && input.removed.is_empty());
+    if named.iter().filter(|named| **named).count() > 1 {
+        return Err(ApiError::field("base", "name one of commit, revision and base"));
+    }
+    if edits && (input.commit.is_some() || input.revision.is_some()) {
+        return Err(ApiError::field("changed", "files change a base; a commit or a revision is planned as it is"));
+    }
+    if input.base.is_none() && !input.removed.is_empty() {
+        return Err(ApiError::field("removed", "paths are removed from a base; name it"));
+    }
+    if input.changed.len() + input.removed.len() > MAX_PATHS {
+        return Err(ApiError::field("changed", format!("a preview names at most {MAX_PATHS} paths")));
+    }
+    let place = Arc::clone(&PLACES).acquire_owned().await.expect("the semaphore is never closed");
+    let observed = apply::observe(&app.db, FLEET).await.map_err(ApiError::internal)?;
+    let in_force = observed.commit.clone();
+    let (base, commit) = match base(app, &input).await? {
+        Base::Known(sources, revision) => {
+            let commit = input.base.is_none().then_some(revision).flatten().map(|revision| revision.revision.commit);
+            (sources, commit)
+        }
+        Base::Unknown(unknown) => return Ok(Previewed { unknown, in_force, ..Previewed::default() }),
+    };
+    let trust_domain = control_plane::find(&app.db).await?.and_then(|row| row.trust_domain);
+    let now = app.db.now().await?;
+    let made = compute(place, base, input, observed, now, commit.clone()).await?;
+    let shown = match made {
+        Made::Plan { plan, trust_domain: wanted } => {
+            let refused = trust_domain.filter(|stored| *stored != wanted).map(|stored| {
+                format!("the fleet says trust-domain {wanted:?}, and its certificates were issued for {stored:?}")
+            });
+            show(app, *plan, commit, refused).await?
+        }
+        Made::Invalid(diagnostics) => Previewed { diagnostics: Some(diagnostics), ..Previewed::default() },
+    };
+    Ok(Previewed { in_force, ..shown })
+}
+
+/// Stores the plan as shown.
+async fn show(
+    app: &App,
+    plan: Plan,
+    commit: Option<String>,
+    refused: Option<String>,
+) -> Result<Previewed, ApiError> {
+    let new = plans::NewPlan {
+        id: PlanId::generate(),
+        source: FLEET.to_owned(),
+        commit,
+        base_commit: plan.base.clone(),
+        digest: plan.digest(),
+        doc: String::from_utf8(plan.to_bytes()).map_err(ApiError::internal)?,
+    };
+    let mut txn = app.db.begin().await?;
+    let id = plans::show(&mut txn, &new).await?;
+    txn.commit().await?;
+    Ok(Previewed {
+        valid: true,
+        refused,
+        id: Some(id.to_string()),
+        digest: Some(new.digest.to_string()),
+        base: new.base_commit,
+        document: Some(serde_json::from_str(&new.doc).map_err(ApiError::internal)?),
+        ..Previewed::default()
+    })
+}
+
+/// What the files start from.
+enum Base {
+    Known(Sources, Option<Revision>),
+    Unknown(Option<String>),
+}
+
+async fn base(app: &App, input: &Preview) -> Result<Base, ApiError> {
+    let revision = if let Some(id) = &input.revision {
+        let revision = find_revision(app, id).await?;
+        let kept = revision.tree_digest.is_some();
+        kept.then_some(()).ok_or_else(|| super::super::revisions::without_files(&revision))?;
+        revision
+    } else if let Some(commit) = input.commit.as_ref().or(input.base.as_ref()) {
+        let found = revisions::find_by_commit(&app.db, FLEET, commit).await?;
+        match found.into_iter().find(|revision| revision.revision.commit == *commit && revision.tree_digest.is_some()) {
+            Some(revision) => revision,
+            None => return Ok(Base::Unknown(Some(commit.clone()))),
+        }
+    } else if input.changed.is_empty() {
+        return Ok(Base::Unknown(None));
+    } else {
+        return Ok(Base::Known(Sources::default(), None));
+    };
+    let files = revision_files::read(&app.db, revision.revision.id).await?;
+    Ok(files.map_or(Base::Unknown(None), |files| Base::Known(files, Some(revision))))
+}
+
+/// What became of the files.
+enum Made {
+    Plan { plan: Box<Plan>, trust_domain: String },
+    Invalid(Value),
+}
+
+async fn compute(
+    place: OwnedSemaphorePermit,
+    base: Sources,
+    input: Preview,
+    observed: Observed,
+    now: Timestamp,
+    commit: Option<String>,
+) -> Result<Made, ApiError> {
+    let work = move || {
+        let _place = place;
+        let sources = edited(base, input)?;
+        let loaded = load(&sources);
+        let Some(fleet) = loaded.fleet else {
+            let kept = &loaded.diagnostics[..loaded.diagnostics.len().min(MAX_DIAGNOSTICS)];
+            return Ok(Made::Invalid(diagnostic::json::to_value(kept)));
+        };
+        let planned = plan(&fleet, &observed, now);
+        let planned = match &commit {
+            Some(commit) => planned.at_commit(commit),
+            None => planned,
+        };
+        Ok(Made::Plan { plan: Box::new(planned.plan), trust_domain: fleet.document.trust_domain.value.clone() })
+    };
+    tokio::task::spawn_blocking(work).await.map_err(ApiError::internal)?
+}
+
+/// The base with what changes.
+fn edited(base: Sources, input: Preview) -> Result<Sources, ApiError> {
+    let removed: std::collections::BTreeSet<String> = input.removed.into_iter().collect();
+    for (n, path) in removed.iter().enumerate() {
+        check_path(path).map_err(|why| ApiError::field(format!("removed[{n}]"), why))?;
+    }
+    let mut sources = Sources::default();
+    for (path, blob) in base.iter().filter(|(path, _)| !removed.contains(&***path)) {
+        sources.insert(Arc::clone(path), blob.clone());
+    }
+    for (n, file) in input.changed.into_iter().enumerate() {
+        let wrong = |member: &str, why: String| ApiError::field(format!("changed[{n}].{member}"), why);
+        check_path(&file.path).map_err(|why| wrong("path", why))?;
+        let bytes = match (file.text, file.base64) {
+            (Some(text), None) => text.into_bytes(),
+            (None, Some(text)) => {
+                BASE64_STANDARD.decode(text).map_err(|error| wrong("base64", error.to_string()))?
+            }
+            _ => return Err(wrong("text", "a file has either text or base64".to_owned())),
+        };
+        if Sources::wants(&file.path) {
+            sources.insert_file(file.path, bytes);
+        }
+    }
+    Ok(sources)
+}
+
+fn check_path(path: &str) -> Result<(), String> {
+    let plain = path.len() <= MAX_PATH
+        && !path.contains(['\0', '\\'])
+        && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    if plain { Ok(()) } else { Err("it is a path below the fleet's root, such as pools/h100.kdl".to_owned()) }
+}
+
+impl From<apply::ObserveError> for ApiError {
+    fn from(error: apply::ObserveError) -> Self {
+        match error {
+            apply::ObserveError::Db(error) => error.into(),
+            corrupt @ apply::ObserveError::Corrupt { .. } => Self::new(Code::Internal, corrupt.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_below_the_root_are_taken() {
+        for good in ["fleet.kdl", "pools/h100.kdl", "ä/b c.yaml"] {
+            assert_eq!(check_path(good), Ok(()), "{good}");
+        }
+        for bad in ["", "/etc/passwd", "../x.kdl", "a/../b.kdl", "a//b.kdl", "a/./b.kdl", "a\\b.kdl", "a\0.kdl"] {
+            assert!(check_path(bad).is_err(), "{bad}");
+        }
+        assert!(check_path(&"a".repeat(MAX_PATH + 1)).is_err());
+    }
+}

@@ -1,0 +1,219 @@
+//! From a fleet to what is in force: observe, plan, store the plan, apply; again when the facts moved in between.
+
+use std::sync::Arc;
+
+use schema::{
+    digest::Digest,
+    fleet::{Fleet, Sources},
+    id::PlanId,
+};
+use store::{
+    leases::Lease,
+    plans, revisions,
+    sources::{self, Source, Stage},
+};
+
+use super::{Pass, PassError, Step};
+use crate::{
+    apply::{self, Applied, ApplyError, Cause},
+    plan::{Observed, Plan, Planned, Shown, plan},
+    source::CommitInfo,
+};
+
+/// How often the facts may move under a plan before the pass gives up for now.
+const REPLANS: usize = 5;
+/// How many shown plans count at once.
+const SHOWN: usize = 20;
+
+/// A fleet that may come into force.
+pub(super) struct Candidate<'a> {
+    pub(super) fleet: &'a Arc<Fleet>,
+    /// The fleet of the first parent, for a plan that was made offline.
+    pub(super) before: Option<&'a Arc<Fleet>>,
+    /// Its files; `None` for those that are in force.
+    pub(super) files: Option<&'a Sources>,
+    pub(super) info: &'a CommitInfo,
+    pub(super) since: &'a [CommitInfo],
+    pub(super) branch: &'a str,
+    /// The plans that people were shown.
+    pub(super) shown: Vec<Digest>,
+    pub(super) cause: Cause<'a>,
+}
+
+/// What became of it.
+pub(super) enum Brought {
+    /// There was nothing to do.
+    Settled,
+    /// It is in force.
+    Applied(Applied),
+    /// The pass ends after the plan.
+    Stopped,
+}
+
+impl Pass {
+    pub(super) async fn bring(
+        &mut self,
+        lease: &Lease,
+        source: &Source,
+        candidate: &Candidate<'_>,
+        last: Step,
+    ) -> Result<Brought, PassError> {
+        let commit = candidate.info.id.as_str();
+        let expected = source.applied.as_ref().map(|at| at.commit.as_str());
+        for _ in 0..REPLANS {
+            let mut observed = apply::observe(&self.db, &self.name).await?;
+            if observed.commit.as_deref() != expected {
+                return Err(ApplyError::Overtaken.into());
+            }
+            let named = self.named(candidate).await?;
+            observed.shown = self.shown(lease, candidate, &named).await?;
+            let now = self.db.now().await?;
+            let planned = plan(candidate.fleet, &observed, now).at_commit(commit);
+            self.next_edge = planned.delta.next_edge;
+            self.waits = !planned.delta.holds.is_empty();
+            let waiting = planned.plan.nodes.iter().any(|node| !node.held.is_empty());
+            let stored = self.store_plan(lease, source, &observed, &planned, candidate).await?;
+            if last == Step::Plan {
+                return Ok(Brought::Stopped);
+            }
+            if expected == Some(commit) && planned.is_settled() && !matches!(candidate.cause, Cause::Rollback(_)) {
+                return Ok(Brought::Settled);
+            }
+            let target = apply::Target {
+                source: &self.name,
+                branch: candidate.branch,
+                commit: candidate.info,
+                since: candidate.since,
+                files: candidate.files,
+                cause: candidate.cause,
+                shown: if waiting { &named } else { &[] },
+                plan: stored,
+                trust_domain: &candidate.fleet.document.trust_domain.value,
+                worker: self.worker,
+                lease,
+            };
+            match apply::apply(&self.db, &planned, &observed, &target).await {
+                Ok(applied) => return Ok(Brought::Applied(applied)),
+                Err(ApplyError::Stale) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(ApplyError::Stale.into())
+    }
+
+    /// The plans that count for a candidate: those that its commits name, and those that machines of earlier ones wait for.
+    async fn named(&self, candidate: &Candidate<'_>) -> Result<Vec<Digest>, PassError> {
+        let mut named = candidate.shown.clone();
+        if !matches!(candidate.cause, Cause::Rollback(_))
+            && let Some(newest) = revisions::newest(&self.db, &self.name).await?
+        {
+            named.extend(super::stored::shown(&newest.revision.summary).into_iter().filter(|one| !candidate.shown.contains(one)));
+        }
+        named.truncate(SHOWN);
+        Ok(named)
+    }
+
+    /// The plans that people were shown: stored ones, and ones that were made offline from the same files.
+    async fn shown(
+        &mut self,
+        lease: &Lease,
+        candidate: &Candidate<'_>,
+        named: &[Digest],
+    ) -> Result<Vec<Shown>, PassError> {
+        let mut shown = Vec::new();
+        for wanted in named {
+            if let Some(known) = self.shown.iter().find(|known| known.digest == *wanted) {
+                shown.push(known.clone());
+                continue;
+            }
+            let stored = plans::find_by_digest(&self.db, &self.name, wanted).await?;
+            let stored = stored.and_then(|stored| serde_json::from_str::<Plan>(&stored.doc).ok());
+            let found = match stored.filter(|plan| plan.digest() == *wanted) {
+                Some(plan) => Some(plan),
+                None => self.shown_offline(lease, candidate, *wanted).await?,
+            };
+            shown.extend(found.as_ref().map(Shown::of));
+        }
+        self.shown.clone_from(&shown);
+        Ok(shown)
+    }
+
+    /// Makes the plan that the trailer names again, from the first parent or from what is in force, and keeps it: its base
+    /// is gone once the commit is in force.
+    async fn shown_offline(
+        &mut self,
+        lease: &Lease,
+        candidate: &Candidate<'_>,
+        wanted: Digest,
+    ) -> Result<Option<Plan>, PassError> {
+        let in_force = self.in_force().await?;
+        let now = self.db.now().await?;
+        for base in candidate.before.into_iter().chain(in_force.as_ref().map(|in_force| &in_force.fleet)) {
+            let plan = plan(candidate.fleet, &Observed::from_fleet(base), now).at_commit(&candidate.info.id).plan;
+            if plan.digest() == wanted {
+                let new = plans::NewPlan {
+                    id: PlanId::generate(),
+                    source: self.name.clone(),
+                    commit: Some(candidate.info.id.clone()),
+                    base_commit: None,
+                    digest: wanted,
+                    doc: String::from_utf8(plan.to_bytes()).expect("canonical JSON is UTF-8"),
+                };
+                let mut txn = self.begin(lease).await?;
+                plans::show(&mut txn, &new).await?;
+                txn.commit().await?;
+                return Ok(Some(plan));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Stores the plan unless the same one is stored. A plan that changes nothing of a commit in force is not kept.
+    async fn store_plan(
+        &self,
+        lease: &Lease,
+        source: &Source,
+        observed: &Observed,
+        planned: &Planned,
+        candidate: &Candidate<'_>,
+    ) -> Result<Option<PlanId>, PassError> {
+        let tip = candidate.info.id.as_str();
+        let advances = matches!(candidate.cause, Cause::Tip)
+            && source.planned.as_ref().map(|at| at.commit.as_str()) != Some(tip);
+        if !advances && planned.is_settled() {
+            return Ok(None);
+        }
+        let doc = String::from_utf8(planned.plan.to_bytes()).expect("canonical JSON is UTF-8");
+        let known = plans::find_by_commit(&self.db, &self.name, tip).await?;
+        let known = known.filter(|known| known.state == plans::PlanState::Open && known.doc == doc).map(|known| known.id);
+        if let Some(known) = known
+            && !advances
+        {
+            return Ok(Some(known));
+        }
+        let planned_before =
+            sources::find(&self.db, &self.name).await?.and_then(|source| source.planned).map(|at| at.commit);
+        let mut txn = self.begin(lease).await?;
+        let id = match known {
+            Some(known) => known,
+            None => {
+                let id = PlanId::generate();
+                let new = plans::NewPlan {
+                    id,
+                    source: self.name.clone(),
+                    commit: Some(tip.to_owned()),
+                    base_commit: observed.commit.clone(),
+                    digest: planned.plan.digest(),
+                    doc,
+                };
+                plans::insert(&mut txn, &new).await?;
+                id
+            }
+        };
+        if advances {
+            sources::advance(&mut txn, &self.name, Stage::Planned, planned_before.as_deref(), tip).await?;
+        }
+        txn.commit().await?;
+        Ok(Some(id))
+    }
+}
