@@ -3,6 +3,8 @@
 //! Each fact starts what it needs and leaves nothing behind.
 
 mod cli;
+mod drift;
+mod effects;
 mod faults;
 mod identity;
 mod isolation;
