@@ -9,6 +9,8 @@ mod yaml;
 
 use std::ops::Range;
 
+pub(super) use yaml::yaml_value;
+
 use super::{
     doc::{Arg, Entry, Object, Parsed, Scalar},
     parse::{self, Syntax},

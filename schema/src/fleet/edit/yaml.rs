@@ -186,3 +186,45 @@ fn lines(mark: char, text: &str, parent: usize, indent: usize) -> String {
     }
     out
 }
+
+/// A key and its value as a block, the lines of which stand at a depth.
+pub(in crate::fleet) fn yaml_value(key: &str, value: &serde_json::Value, depth: usize, out: &mut String) {
+    use serde_json::Value;
+    let lead = " ".repeat(depth);
+    let key = if plain(key) { key.to_owned() } else { double(key) };
+    match value {
+        Value::Object(members) if members.is_empty() => {
+            writeln!(out, "{lead}{key}: {{}}").ok();
+        }
+        Value::Object(members) => {
+            writeln!(out, "{lead}{key}:").ok();
+            members.iter().for_each(|(key, value)| yaml_value(key, value, depth + 2, out));
+        }
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            writeln!(out, "{lead}{key}:").ok();
+            for item in items.iter().filter_map(Value::as_object) {
+                let mut block = String::new();
+                item.iter().for_each(|(key, value)| yaml_value(key, value, depth + 4, &mut block));
+                write!(out, "{lead}  - {}", block.trim_start()).ok();
+            }
+        }
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(scalar).collect();
+            writeln!(out, "{lead}{key}: [{}]", items.join(", ")).ok();
+        }
+        Value::String(text) if text.contains('\n') => {
+            writeln!(out, "{lead}{key}: {}", lines('|', text, depth, depth + 2)).ok();
+        }
+        other => {
+            writeln!(out, "{lead}{key}: {}", scalar(other)).ok();
+        }
+    }
+}
+
+fn scalar(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::String(text) if plain(text) && !text.contains(", ") => text.clone(),
+        serde_json::Value::String(text) => double(text),
+        other => other.to_string(),
+    }
+}

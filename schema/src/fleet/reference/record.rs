@@ -70,7 +70,7 @@ pub(super) fn kind(kind: Kind) -> KindDoc {
 fn asked(kind: Kind, decode: impl FnOnce(&mut Subject<'_>, &mut Findings<'_>)) -> Vec<Key> {
     let mut found = Vec::new();
     let probes = probes();
-    let mut findings = Findings { file: Arc::from(""), text: "", found: &mut found };
+    let mut findings = Findings::new(Arc::from(""), "", &mut found);
     let name = Name::new("probe").expect("a DNS label");
     let fields = Fields::recording(kind.as_str(), &probes);
     let mut subject = Subject { name, at: SourceRef::default(), fields };
