@@ -10,7 +10,7 @@ mod value;
 use std::sync::Arc;
 
 pub(super) use fields::{Fields, lone};
-pub(super) use value::text;
+pub(super) use value::{one_of, text};
 
 use super::{
     Located,
@@ -19,17 +19,29 @@ use super::{
 use crate::{
     diagnostic::{Code, Diagnostic, SourceRef, Span},
     name::Name,
+    object::{Kind, ObjectRef},
 };
 
-/// Where findings of one file go.
+/// What is found in one file: what is wrong, and which other objects it names.
 #[derive(Debug)]
 pub(super) struct Findings<'f> {
     pub(super) file: Arc<str>,
     pub(super) text: &'f str,
     pub(super) found: &'f mut Vec<Diagnostic>,
+    /// References, in objects that are wrong elsewhere too.
+    pub(super) refers: Vec<Located<ObjectRef>>,
 }
 
-impl Findings<'_> {
+impl<'f> Findings<'f> {
+    pub(super) fn new(file: Arc<str>, text: &'f str, found: &'f mut Vec<Diagnostic>) -> Self {
+        Self { file, text, found, refers: Vec::new() }
+    }
+
+    /// Remembers that an object names another.
+    pub(super) fn refer(&mut self, kind: Kind, name: &Located<Name>) {
+        self.refers.push(Located::new(ObjectRef::new(kind, name.value.clone()), name.at.clone()));
+    }
+
     pub(super) fn place(&self, span: Span) -> SourceRef {
         SourceRef::new(Arc::clone(&self.file), span)
     }

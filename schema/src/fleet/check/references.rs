@@ -1,4 +1,5 @@
-//! References: every name of another object, and every file that a document names, is there.
+//! References: every name of another object, and every file that a document names, is there. Decoders say what is a
+//! reference, [`Fields::refer`](crate::fleet::decode::Fields::refer).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +10,7 @@ use crate::{
     diagnostic::{Diagnostic, codes},
     fleet::{
         Located, Node, SourceBlob, Sources,
-        kind::{Batch, Setting},
+        kind::Batch,
         load::{Objects, ParsedFile},
         parse::Syntax,
         suggest::similar,
@@ -20,47 +21,15 @@ use crate::{
 
 /// Checks every reference.
 pub(super) fn check(objects: &Objects, files: &[ParsedFile], sources: &Sources, found: &mut Vec<Diagnostic>) {
-    let mut references = References { objects, unread: Unread::of(files), found };
-    if let Some(fleet) = &objects.fleet {
-        references.one(Kind::Rollout, fleet.rollout.as_ref());
-    }
-    for pool in objects.pools.values() {
-        references.one(Kind::Site, Some(&pool.site));
-        references.one(Kind::Profile, Some(&pool.profile));
-        references.one(Kind::Rollout, pool.rollout.as_ref());
-        references.all(Kind::Tenant, pool.policy.iter().flat_map(|policy| &policy.tenants));
-    }
-    for profile in objects.profiles.values() {
-        references.one(Kind::Profile, profile.extends.as_ref());
-        references.one(Kind::Image, profile.image.as_ref());
-        if let Some(Located { value: Setting::Text(release), at }) = profile.daemon.get("release") {
-            let name = Name::new(release.as_str()).ok().map(|name| Located::new(name, at.clone()));
-            references.one(Kind::Release, name.as_ref());
-        }
-    }
-    for node in objects.nodes.values() {
-        references.one(Kind::Pool, node.pool.as_ref());
-        references.one(Kind::Profile, node.profile.as_ref());
-    }
-    for quota in objects.quotas.values() {
-        references.one(Kind::Tenant, Some(&quota.tenant));
-        references.one(Kind::Pool, quota.pool.as_ref());
-    }
-    for freeze in objects.freezes.values() {
-        for object in &freeze.scope {
-            references.address(object.kind, &Located::new(object.name.clone(), object.at.clone()));
-        }
-    }
+    let references = References { objects, unread: Unread::of(files) };
+    let refers = files.iter().flat_map(ParsedFile::refers);
+    found.extend(refers.filter_map(|refers| references.missing(refers)));
     for batch in objects.batches.values() {
-        let scope = &batch.scope;
-        references.all(Kind::Node, &scope.nodes);
-        references.all(Kind::Pool, &scope.pools);
-        references.all(Kind::Site, &scope.sites);
-        selector(batch, &objects.nodes, references.found);
+        selector(batch, &objects.nodes, found);
     }
     for access in objects.access.values() {
         for policy in access.policy.iter().filter(|policy| policy.ends_with(".cedar")) {
-            policies(policy, sources, references.found);
+            policies(policy, sources, found);
         }
     }
 }
@@ -68,40 +37,26 @@ pub(super) fn check(objects: &Objects, files: &[ParsedFile], sources: &Sources, 
 struct References<'c> {
     objects: &'c Objects,
     unread: Unread<'c>,
-    found: &'c mut Vec<Diagnostic>,
 }
 
 impl References<'_> {
-    fn one(&mut self, kind: Kind, name: Option<&Located<Name>>) {
-        if let Some(name) = name {
-            self.address(kind, name);
+    fn missing(&self, refers: &Located<ObjectRef>) -> Option<Diagnostic> {
+        let (objects, address) = (self.objects, &refers.value);
+        if objects.defined.contains_key(address) || self.unread.may_hold(address) || self.joined(address) {
+            return None;
         }
-    }
-
-    fn all<'n>(&mut self, kind: Kind, names: impl IntoIterator<Item = &'n Located<Name>>) {
-        for name in names {
-            self.address(kind, name);
-        }
-    }
-
-    fn address(&mut self, kind: Kind, name: &Located<Name>) {
-        let address = ObjectRef::new(kind, name.value.clone());
-        let objects = self.objects;
-        if objects.defined.contains_key(&address) || self.unread.may_hold(&address) || self.joined(&address) {
-            return;
-        }
-        let same_kind = objects.defined.keys().filter(|other| other.kind == kind).map(|other| other.name.as_str());
-        let near = similar(&name.value, same_kind).map(|near| format!("did you mean {kind}/{near}?"));
-        let mut diagnostic = Diagnostic::new(codes::UNKNOWN_REFERENCE, &name.at, format!("there is no {address}"))
+        let same = objects.defined.keys().filter(|other| other.kind == address.kind).map(|other| other.name.as_str());
+        let near = similar(&address.name, same).map(|near| format!("did you mean {}/{near}?", address.kind));
+        let mut diagnostic = Diagnostic::new(codes::UNKNOWN_REFERENCE, &refers.at, format!("there is no {address}"))
             .label("not defined")
             .maybe_help(near);
-        if let Some(removed) = objects.removed.iter().find(|removed| removed.name == address) {
+        if let Some(removed) = objects.removed.iter().find(|removed| removed.name == *address) {
             diagnostic = diagnostic.also(&removed.at, "it is removed here");
         }
-        if let Some(moved) = objects.moved.iter().find(|moved| moved.from == address) {
+        if let Some(moved) = objects.moved.iter().find(|moved| moved.from == *address) {
             diagnostic = diagnostic.also(&moved.at, "it moved here").help(format!("it is called {} now", moved.to));
         }
-        self.found.push(diagnostic);
+        Some(diagnostic)
     }
 
     /// Whether a name is one that a machine without a document can have: its pool's and eight hexadecimal digits.

@@ -112,6 +112,30 @@ impl<'o> Fields<'o> {
         self.scalar(key, "a name", findings).and_then(|arg| value::name(arg, findings))
     }
 
+    /// The name of another object, which is there.
+    pub(in crate::fleet) fn refer(
+        &mut self,
+        key: &'static str,
+        kind: Kind,
+        findings: &mut Findings<'_>,
+    ) -> Option<Located<Name>> {
+        let name = self.name(key, findings)?;
+        findings.refer(kind, &name);
+        Some(name)
+    }
+
+    /// The names of others, which are there.
+    pub(in crate::fleet) fn refer_all(
+        &mut self,
+        key: &'static str,
+        kind: Kind,
+        findings: &mut Findings<'_>,
+    ) -> Vec<Located<Name>> {
+        let names = self.names(key, findings);
+        names.iter().for_each(|name| findings.refer(kind, name));
+        names
+    }
+
     pub(in crate::fleet) fn parse<T: FromStr>(
         &mut self,
         key: &'static str,
@@ -509,7 +533,7 @@ fn keys_of<T>(
 ) -> Vec<&'static str> {
     let mut unheard = Vec::new();
     let mut fields = Fields::new("", Span::START, &[]);
-    each("", &mut fields, &mut Findings { file: Arc::clone(&findings.file), text: findings.text, found: &mut unheard });
+    each("", &mut fields, &mut Findings::new(Arc::clone(&findings.file), findings.text, &mut unheard));
     fields.known
 }
 

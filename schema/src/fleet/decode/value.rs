@@ -118,7 +118,8 @@ pub(super) fn address(arg: &Arg, kinds: &[Kind], findings: &mut Findings<'_>) ->
         Err(error) => {
             let word = text.split('/').next().unwrap_or("");
             let near = similar(word, words()).unwrap_or_else(|| kinds[0].as_str());
-            let name = text.split_once('/').map_or("NAME", |(_, name)| name);
+            let name = text.split_once('/').map_or(text.value.as_str(), |(_, name)| name);
+            let name = if Name::new(name).is_ok() { name } else { "NAME" };
             (error.to_string(), format!("an object is written kind/name, for example \"{near}/{name}\""))
         }
     };
@@ -153,20 +154,25 @@ pub(super) fn word<T: FromStr>(arg: &Arg, words: &[&str], findings: &mut Finding
 /// One of a few words, as a text.
 pub(super) fn choice(arg: &Arg, words: &[&str], findings: &mut Findings<'_>) -> Option<Located<String>> {
     let text = text(arg, findings)?;
+    one_of(&text, words, findings).then_some(text)
+}
+
+/// Whether a text is one of a few words; reported when it is not.
+pub(in crate::fleet) fn one_of(text: &Located<String>, words: &[&str], findings: &mut Findings<'_>) -> bool {
     if words.contains(&text.value.as_str()) {
-        return Some(text);
+        return true;
     }
     let shown: String = text.chars().take(60).collect();
     let possible = words.join(", ");
-    let help = match similar(&text, words.iter().copied()) {
+    let help = match similar(text, words.iter().copied()) {
         Some(near) => format!("did you mean `{near}`? the words are: {possible}"),
         None => format!("the words are: {possible}"),
     };
     let diagnostic = findings
-        .at(codes::UNKNOWN_WORD, arg.span, format!("{shown:?} is none of the words that are possible here"))
+        .at(codes::UNKNOWN_WORD, text.at.span, format!("{shown:?} is none of the words that are possible here"))
         .help(help);
     findings.push(diagnostic);
-    None
+    false
 }
 
 /// "X is expected, and this is Y".

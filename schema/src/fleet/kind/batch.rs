@@ -14,6 +14,7 @@ use crate::{
     },
     name::Name,
     node::words,
+    object::Kind,
     time::Timestamp,
 };
 
@@ -111,9 +112,9 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
 
 fn scope(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<BatchScope> {
     let scope = BatchScope {
-        nodes: fields.names("nodes", findings),
-        pools: fields.names("pools", findings),
-        sites: fields.names("sites", findings),
+        nodes: fields.refer_all("nodes", Kind::Node, findings),
+        pools: fields.refer_all("pools", Kind::Pool, findings),
+        sites: fields.refer_all("sites", Kind::Site, findings),
         selector: words_of("selector", fields, findings),
     };
     if !["nodes", "pools", "sites", "selector"].iter().any(|key| fields.has(key)) {

@@ -15,6 +15,7 @@ use crate::{
     },
     name::Name,
     node::words,
+    object::Kind,
 };
 
 words! {
@@ -117,7 +118,7 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     let trust_domain = fields.require("trust-domain", trust_domain, findings);
     let admission = fields.word("admission", &["token", "strict"], findings);
     let prune = fields.record("prune", None, findings, |prune, findings| Some(decode_prune(prune, findings)));
-    let rollout = fields.name("rollout", findings);
+    let rollout = fields.refer("rollout", Kind::Rollout, findings);
     let mut ignore = fields.texts("ignore", findings);
     ignore.retain(|pattern| {
         let good = form::pattern(pattern);

@@ -53,7 +53,8 @@ pub struct Freeze {
 
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Freeze> {
     let fields = &mut subject.fields;
-    let scope = fields.addresses("scope", &[Kind::Site, Kind::Pool, Kind::Node], findings);
+    let scope = fields.addresses("scope", &[Kind::Pool, Kind::Site, Kind::Node], findings);
+    findings.refers.extend_from_slice(&scope);
     if scope.is_empty() {
         fields.require("scope", None::<()>, findings);
     }

@@ -27,8 +27,8 @@ pub struct Moved {
 
 /// The kinds whose objects have an identity beyond their document's text.
 const KINDS: [Kind; 10] = [
-    Kind::Site,
     Kind::Pool,
+    Kind::Site,
     Kind::Profile,
     Kind::Image,
     Kind::Release,

@@ -13,6 +13,7 @@ use crate::{
         decode::{Fields, Findings, Subject},
     },
     name::Name,
+    object::Kind,
 };
 
 /// A mark that keeps bookings away which do not tolerate it.
@@ -77,8 +78,8 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     Some(Node {
         name: subject.name.clone(),
         at: subject.at.clone(),
-        pool: fields.name("pool", findings),
-        profile: fields.name("profile", findings),
+        pool: fields.refer("pool", Kind::Pool, findings),
+        profile: fields.refer("profile", Kind::Profile, findings),
         labels: labels(fields, findings),
         serial: form::keep(fields.text("serial", findings), "a serial number", form::line, findings),
         board_serial: form::keep(fields.text("board-serial", findings), "a serial number", form::line, findings),

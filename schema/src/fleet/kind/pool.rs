@@ -10,10 +10,11 @@ use crate::{
     diagnostic::{SourceRef, codes},
     fleet::{
         ByteSize, Located,
-        decode::{Fields, Findings, Subject},
+        decode::{Fields, Findings, Subject, one_of},
     },
     name::Name,
     node::{PoolClass, words},
+    object::Kind,
     time::Duration,
 };
 
@@ -187,15 +188,15 @@ pub struct Pool {
 
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Pool> {
     let fields = &mut subject.fields;
-    let site = fields.name("site", findings);
+    let site = fields.refer("site", Kind::Site, findings);
     let site = fields.require("site", site, findings);
-    let profile = fields.name("profile", findings);
+    let profile = fields.refer("profile", Kind::Profile, findings);
     let profile = fields.require("profile", profile, findings);
     let pool = Pool {
         name: subject.name.clone(),
         at: subject.at.clone(),
         class: fields.word("class", &["metal-host", "metal-dedicated", "vps-host", "provider"], findings),
-        rollout: fields.name("rollout", findings),
+        rollout: fields.refer("rollout", Kind::Rollout, findings),
         labels: labels(fields, findings),
         hardware: fields.record("hardware", None, findings, |fields, findings| Some(hardware(fields, findings))),
         policy: fields.record("policy", None, findings, |fields, findings| Some(policy(fields, findings))),
@@ -245,19 +246,14 @@ fn policy(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Policy {
         lost_after: fields.parse("lost-after", "a duration such as 15m", findings),
         mig: fields.table("mig", findings, |entry, findings| Fields::integer_of(entry, (1, 7), findings)),
         acceptance: fields.named("acceptance", ("check", None), findings, acceptance),
-        tenants: fields.names("tenants", findings),
+        tenants: fields.refer_all("tenants", Kind::Tenant, findings),
     }
 }
 
 fn acceptance(check: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Acceptance> {
-    let at = fields.place(findings);
-    let known = check.parse::<AcceptanceCheck>();
-    if known.is_err() {
-        let check = Located::new(check.to_owned(), at);
-        form::refuse(codes::UNKNOWN_WORD, &check, "a check: diag.nvml or diag.dcgm", findings);
-    }
+    one_of(&Located::new(check.to_owned(), fields.place(findings)), &["diag.nvml", "diag.dcgm"], findings);
     let level = fields.integer("level", (1, 4), findings);
-    if let (Some(level), Ok(AcceptanceCheck::Nvml)) = (&level, known) {
+    if let (Some(level), Ok(AcceptanceCheck::Nvml)) = (&level, check.parse()) {
         let diagnostic = findings.at(codes::CONFLICT, level.at.span, "only `diag.dcgm` has levels");
         findings.push(diagnostic);
     }

@@ -16,6 +16,7 @@ use crate::{
         doc::{Entry, Scalar},
     },
     name::Name,
+    object::Kind,
     time::Timestamp,
 };
 
@@ -207,7 +208,7 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     Some(Profile {
         name: subject.name.clone(),
         at: subject.at.clone(),
-        extends: fields.name("extends", findings),
+        extends: fields.refer("extends", Kind::Profile, findings),
         sysctl: fields.table("sysctl", findings, sysctl),
         kernel: fields
             .record("kernel", None, findings, |fields, findings| Some(kernel(fields, findings)))
@@ -221,13 +222,27 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
             .record("access", None, findings, |fields, findings| Some(access(fields, findings)))
             .map(|access| access.value)
             .unwrap_or_default(),
-        daemon: fields.table("daemon", findings, setting),
+        daemon: daemon(fields, findings),
         telemetry: fields.table("telemetry", findings, setting),
-        image: fields.name("image", findings),
+        image: fields.refer("image", Kind::Image, findings),
         drift: layer::drift(fields, findings),
         without: layer::without(fields, findings),
         protect: hold::protect(fields, findings),
     })
+}
+
+fn daemon(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> BTreeMap<String, Located<Setting>> {
+    let daemon = fields.table("daemon", findings, setting);
+    if let Some(Located { value: Setting::Text(release), at }) = daemon.get("release") {
+        match Name::new(release.as_str()) {
+            Ok(name) => findings.refer(Kind::Release, &Located::new(name, at.clone())),
+            Err(error) => {
+                let diagnostic = findings.at(codes::BAD_NAME, at.span, error.to_string());
+                findings.push(diagnostic);
+            }
+        }
+    }
+    daemon
 }
 
 fn sysctl(entry: &Entry, findings: &mut Findings<'_>) -> Option<Located<String>> {

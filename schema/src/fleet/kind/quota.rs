@@ -11,6 +11,7 @@ use crate::{
         decode::{Findings, Subject},
     },
     name::Name,
+    object::Kind,
     time::Duration,
 };
 
@@ -52,9 +53,9 @@ const LIMITS: [&str; 5] = ["gpus", "cores", "memory", "reservations", "max-lengt
 
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Quota> {
     let fields = &mut subject.fields;
-    let tenant = fields.name("tenant", findings);
+    let tenant = fields.refer("tenant", Kind::Tenant, findings);
     let tenant = fields.require("tenant", tenant, findings);
-    let pool = fields.name("pool", findings);
+    let pool = fields.refer("pool", Kind::Pool, findings);
     let gpu_model = hold::line("gpu-model", fields, findings);
     let gpus = fields.integer("gpus", (0, 10_000_000), findings);
     let cores = fields.integer("cores", (0, 100_000_000), findings);

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::form;
 use crate::{
-    diagnostic::{SourceRef, codes},
+    diagnostic::SourceRef,
     digest::Digest,
     fleet::{
         ByteSize, Located,
-        decode::{Fields, Findings, Subject},
+        decode::{Fields, Findings, Subject, one_of},
     },
     name::Name,
 };
@@ -67,10 +67,7 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
 }
 
 fn artifact(arch: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Artifact> {
-    if arch.parse::<super::Arch>().is_err() {
-        let arch = Located::new(arch.to_owned(), fields.place(findings));
-        form::refuse(codes::UNKNOWN_WORD, &arch, "an architecture, amd64 or arm64", findings);
-    }
+    one_of(&Located::new(arch.to_owned(), fields.place(findings)), &["amd64", "arm64"], findings);
     let url = form::keep(fields.text("url", findings), "an https:// address", form::url, findings);
     let url = fields.require("url", url, findings);
     let digest = fields.parse("digest", "sha256: and 64 hexadecimal digits", findings);

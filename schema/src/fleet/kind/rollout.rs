@@ -103,6 +103,7 @@ impl Rollout {
 
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Rollout> {
     let fields = &mut subject.fields;
+    let before = findings.errors();
     let rollout = Rollout {
         name: subject.name.clone(),
         at: subject.at.clone(),
@@ -115,14 +116,22 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
         window: fields.record("window", None, findings, window),
         on_failure: fields.word("on-failure", &["pause", "rollback"], findings),
     };
-    shape(&rollout, fields, findings);
+    // What is wrong with a wave itself would be told a second time.
+    if findings.errors() == before {
+        shape(&rollout, fields, findings);
+    }
     Some(rollout)
 }
 
 fn wave(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Wave {
+    let percent = fields.share("percent", findings);
+    if let Some(none) = percent.as_ref().filter(|percent| percent.as_percent() == 0) {
+        let diagnostic = findings.at(codes::BAD_WAVES, none.at.span, "a wave of 0% reaches nobody");
+        findings.push(diagnostic);
+    }
     let wave = Wave {
         nodes: fields.integer("nodes", (1, 1_000_000), findings),
-        percent: fields.share("percent", findings),
+        percent,
         selector: super::words_of("selector", fields, findings),
         soak: fields.parse("soak", "a duration such as 30m", findings),
     };

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::{
     diagnostic::{Diagnostic, SourceRef, codes},
     fleet::{
-        ApiAccess, Batch, FleetDocument, Freeze, Image, Moved, Node, Pool, Profile, Quota, Release, Removed, Rollout,
-        Site, Tenant,
+        ApiAccess, Batch, FleetDocument, Freeze, Image, Located, Moved, Node, Pool, Profile, Quota, Release, Removed,
+        Rollout, Site, Tenant,
         decode::{Fields, Findings, Subject, name_of},
         doc::Object,
         fleet_object::{Made, made},
@@ -24,6 +24,8 @@ use crate::{
 pub(super) struct Decoded {
     /// What is wrong with it.
     pub(super) findings: Vec<Diagnostic>,
+    /// The objects that it names.
+    pub(super) refers: Vec<Located<ObjectRef>>,
     pub(super) what: What,
 }
 
@@ -34,7 +36,11 @@ pub(super) enum What {
     Moved(Moved),
     Removed(Removed),
     /// An object, with its model when nothing is wrong with it.
-    Object { address: ObjectRef, at: SourceRef, model: Option<(Typed, Arc<Made>)> },
+    Object {
+        address: ObjectRef,
+        at: SourceRef,
+        model: Option<(Typed, Arc<Made>)>,
+    },
 }
 
 /// Defines [`Typed`] and what is done with each kind of it.
@@ -91,9 +97,10 @@ typed! {
 pub(super) fn decode(object: &Object, root: bool, keys: Keys) -> Decoded {
     let mut found = Vec::new();
     let text = Arc::clone(&keys.text);
-    let mut findings = Findings { file: Arc::clone(&keys.file), text: &text, found: &mut found };
+    let mut findings = Findings::new(Arc::clone(&keys.file), &text, &mut found);
     let what = one(object, root, keys, &mut findings);
-    Decoded { findings: found, what }
+    let refers = findings.refers;
+    Decoded { findings: found, refers, what }
 }
 
 fn one(object: &Object, root: bool, keys: Keys, findings: &mut Findings<'_>) -> What {
@@ -142,10 +149,8 @@ fn unknown(object: &Object, findings: &mut Findings<'_>) {
         },
         |near| format!("did you mean `{near}`?"),
     );
-    let diagnostic = findings
-        .at(codes::UNKNOWN_KIND, *span, format!("there is no kind `{shown}`"))
-        .label("unknown kind")
-        .help(help);
+    let diagnostic =
+        findings.at(codes::UNKNOWN_KIND, *span, format!("there is no kind `{shown}`")).label("unknown kind").help(help);
     findings.push(diagnostic);
 }
 

@@ -16,11 +16,12 @@ use super::decoded::{Decoded, decode};
 use crate::{
     diagnostic::{SourceRef, Span},
     fleet::{
-        Blob,
+        Blob, Located,
         doc::{Object, Parsed, Scalar},
         parse::{self, Syntax},
         places::Keys,
     },
+    object::ObjectRef,
 };
 
 /// Stack of a parsing thread. A file that may need more than half of it has a thread of its own.
@@ -83,6 +84,11 @@ impl ParsedFile {
     /// Whether it is what this file becomes.
     pub(super) fn is_of(&self, file: &Unparsed) -> bool {
         self.syntax == file.syntax && (self.bytes.same(&file.bytes) || self.bytes.digest() == file.bytes.digest())
+    }
+
+    /// The objects that it names.
+    pub(in crate::fleet) fn refers(&self) -> impl Iterator<Item = &Located<ObjectRef>> {
+        self.objects.iter().flat_map(|object| &object.refers)
     }
 
     /// Where an object begins.

@@ -1,9 +1,6 @@
 //! Putting the objects of every file together, and noticing those that are defined twice.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     ParsedFile,
@@ -93,7 +90,7 @@ impl Objects {
                 .also(&first, "the first");
             found.push(diagnostic);
             if let Some((object, keys)) = file.read_again(index) {
-                let mut findings = Findings { file: Arc::clone(&file.path), text: &file.parsed.text, found };
+                let mut findings = Findings::new(Arc::clone(&file.path), &file.parsed.text, found);
                 nameless(address.kind, &object, keys, &mut findings);
             }
             return;

@@ -303,6 +303,8 @@ fn one_pass_reports_every_error_by_file_and_line() {
             "a.kdl:1:15 BC0203",
             "a.kdl:1:35 BC0205",
             "a.kdl:2:1 BC0206",
+            "a.kdl:2:15 BC0302",
+            "b.yaml:3:7 BC0302",
             "b.yaml:4:7 BC0208",
             "c.kdl:1:6 BC0101",
             "t.j2:1:4 BC0402"

@@ -21,7 +21,7 @@ fn the_documents_of_the_guide_load() {
     // The first KDL block and the YAML block show one object twice.
     let kdl = blocks("kdl").split_off(1).join("\n");
     let template = blocks("jinja").join("");
-    let loaded = load(&tree(&[("fleet.kdl", &kdl), ("templates/motd.j2", &template)]));
+    let loaded = load(&tree(&[("fleet.kdl", &kdl), ("templates/motd.j2", &template), ("access/plans.cedar", "")]));
     assert!(loaded.fleet.is_some(), "{}", text(&loaded));
     for (path, text) in [("a.kdl", blocks("kdl")[0]), ("a.yaml", blocks("yaml")[0])] {
         assert!(load(&tree(&[(path, text)])).fleet.is_some(), "{path}");
