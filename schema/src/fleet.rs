@@ -16,6 +16,7 @@ pub mod reference;
 pub mod window;
 
 mod check;
+mod cursor;
 mod decode;
 mod doc;
 mod explain;
@@ -35,6 +36,7 @@ mod stack;
 mod suggest;
 mod template;
 
+pub use cursor::{Cursor, Outlined, Place, cursor, outline};
 pub use explain::{Provenance, Read};
 pub use format::{FormatError, Ignored, format};
 pub use fleet_object::{Fleet, ObjectEntry, Strategy};
