@@ -39,7 +39,7 @@ pub(crate) use pass::rolled_back;
 pub use pass::{Pass, PassError, Passed, Step};
 pub use run::{SourcePoke, SourceRole, Timing, run};
 pub use state::{SourceState, Trouble};
-pub use tree::{read_tree, resolve};
+pub use tree::{Blobs, read_tree, read_tree_after, resolve};
 
 /// The name of the fleet repository among the sources.
 pub const FLEET: &str = "fleet";

@@ -12,7 +12,7 @@ mod stored;
 
 use std::{
     path::PathBuf,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, Mutex, atomic::AtomicBool},
     time::Instant,
 };
 
@@ -26,7 +26,11 @@ use store::{
     sources::{AdvanceError, Source, Stage},
 };
 
-use super::{GitAccess, SourceConfig, SourceState, Trouble, git::chain, read::Read};
+use super::{
+    GitAccess, SourceConfig, SourceState, Trouble,
+    git::chain,
+    read::{Read, Remembered},
+};
 use crate::{
     apply::{Applied, ApplyError, Cause, ObserveError},
     plan::Shown,
@@ -131,6 +135,7 @@ pub struct Pass {
     worker: WorkerId,
     stop: Arc<AtomicBool>,
     memory: Option<Memory>,
+    remembered: Arc<Mutex<Remembered>>,
     in_force: Option<Arc<InForce>>,
     shown: Vec<Shown>,
     waits: bool,
@@ -160,6 +165,7 @@ impl Pass {
             worker,
             stop: Arc::new(AtomicBool::new(false)),
             memory: None,
+            remembered: Arc::default(),
             in_force: None,
             shown: Vec::new(),
             waits: false,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use schema::{
     diagnostic::{self, render::Colour},
-    fleet::{Fleet, Loaded, Sources, load},
+    fleet::{Cache, Fleet, Loaded, Sources},
 };
 use serde_json::json;
 
@@ -12,8 +12,15 @@ use super::{
     CommitInfo, SourceState, Trouble, Verdict,
     fetch::Look,
     history::{parse, short},
-    tree::{Brake, read_tree_until},
+    tree::{Blobs, Brake, read_tree_until},
 };
+
+/// What was read last, so that the next commit costs what it changes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Remembered {
+    pub(super) blobs: Blobs,
+    pub(super) cache: Cache,
+}
 
 /// A commit that is a fleet.
 #[derive(Debug)]
@@ -31,6 +38,7 @@ pub(super) fn read(
     seen: &Look,
     base: Option<&str>,
     accepted: Option<&str>,
+    remembered: &mut Remembered,
     brake: &Brake<'_>,
 ) -> Result<Read, Trouble> {
     let repo = &seen.repo;
@@ -51,7 +59,7 @@ pub(super) fn read(
         Some(info) => info.clone(),
         None => repo.commit(parse(&seen.tip)?)?,
     };
-    let sources = read_tree_until(repo, &seen.tip, &seen.path, brake)?;
+    let sources = read_tree_until(repo, &seen.tip, &seen.path, &mut remembered.blobs, brake)?;
     if ["fleet.kdl", "fleet.yaml", "fleet.yml"].iter().all(|root| sources.get(root).is_none()) {
         let place = if seen.path.is_empty() {
             "at the root of the repository".to_owned()
@@ -63,18 +71,18 @@ pub(super) fn read(
             format!("commit {} has no fleet.kdl {place}", short(&seen.tip)),
         ));
     }
-    let Loaded { fleet, diagnostics, sources: map, .. } = load(&sources);
+    let Loaded { fleet, diagnostics, sources: map, .. } = remembered.cache.load(&sources);
     match fleet {
-        Some(fleet) => Ok(Read { fleet: Arc::new(fleet), before: before(seen, &info, brake), sources, since, info }),
+        Some(fleet) => Ok(Read { fleet: Arc::new(fleet), before: before(seen, &info, remembered.clone(), brake), sources, since, info }),
         None => Err(invalid(&seen.tip, &diagnostics, &map)),
     }
 }
 
 /// What an offline plan of this commit was made from. One that cannot be read is no plan's base.
-fn before(seen: &Look, info: &CommitInfo, brake: &Brake<'_>) -> Option<Arc<Fleet>> {
+fn before(seen: &Look, info: &CommitInfo, mut near: Remembered, brake: &Brake<'_>) -> Option<Arc<Fleet>> {
     let parent = info.plan.and(info.parents.first())?;
-    let sources = read_tree_until(&seen.repo, parent, &seen.path, brake).ok()?;
-    load(&sources).fleet.map(Arc::new)
+    let sources = read_tree_until(&seen.repo, parent, &seen.path, &mut near.blobs, brake).ok()?;
+    near.cache.load(&sources).fleet.map(Arc::new)
 }
 
 /// The state of a tree with errors: the first one in words, all of them beside it.

@@ -1,6 +1,8 @@
-//! From one commit to the language's [`Sources`]: blobs by path, and nothing else.
+//! From one commit to the language's [`Sources`]: blobs by path, and nothing else. What the commit before had as well is
+//! not read again.
 
 use std::{
+    collections::HashMap,
     sync::atomic::{AtomicBool, Ordering},
     time::Instant,
 };
@@ -9,7 +11,7 @@ use gix::{
     ObjectId,
     objs::{Kind, tree::EntryKind},
 };
-use schema::fleet::{SourceBlob, Sources};
+use schema::fleet::{Blob, SourceBlob, Sources};
 
 use super::{
     git::{GitError, Object, Repo, TreeEntry},
@@ -19,6 +21,12 @@ use super::{
 const MAX_DEPTH: usize = 32;
 const MAX_ENTRIES: usize = 200_000;
 const MAX_BYTES: u64 = 256 << 20;
+
+/// The files of the last commit by their object id, which was proved when they were read.
+#[derive(Debug, Clone, Default)]
+pub struct Blobs {
+    known: HashMap<ObjectId, Blob>,
+}
 
 /// What stops a long read.
 pub(super) struct Brake<'a> {
@@ -50,10 +58,24 @@ pub fn resolve(repo: &Repo, name: &str) -> Result<String, GitError> {
 /// # Errors
 /// When an object is missing or damaged, or the tree exceeds a bound.
 pub fn read_tree(repo: &Repo, commit: &str, path: &str) -> Result<Sources, GitError> {
-    read_tree_until(repo, commit, path, &Brake { stop: &AtomicBool::new(false), deadline: None })
+    read_tree_after(repo, commit, path, &mut Blobs::default())
 }
 
-pub(super) fn read_tree_until(repo: &Repo, commit: &str, path: &str, brake: &Brake<'_>) -> Result<Sources, GitError> {
+/// The same, where `blobs` are what was read of another commit before, and are what was read of this one after it.
+///
+/// # Errors
+/// As [`read_tree`].
+pub fn read_tree_after(repo: &Repo, commit: &str, path: &str, blobs: &mut Blobs) -> Result<Sources, GitError> {
+    read_tree_until(repo, commit, path, blobs, &Brake { stop: &AtomicBool::new(false), deadline: None })
+}
+
+pub(super) fn read_tree_until(
+    repo: &Repo,
+    commit: &str,
+    path: &str,
+    blobs: &mut Blobs,
+    brake: &Brake<'_>,
+) -> Result<Sources, GitError> {
     let commit = repo.commit(parse(commit)?)?;
     let mut root = parse(&commit.tree)?;
     for part in path.split('/').filter(|part| !part.is_empty()) {
@@ -62,14 +84,21 @@ pub(super) fn read_tree_until(repo: &Repo, commit: &str, path: &str, brake: &Bra
             None => return Ok(Sources::default()),
         }
     }
-    let mut reader = Reader { repo, brake, sources: Sources::default(), entries: 0, bytes: 0 };
+    let read = HashMap::with_capacity(blobs.known.len());
+    let mut reader =
+        Reader { repo, brake, known: &blobs.known, read, sources: Sources::default(), entries: 0, bytes: 0 };
     reader.folder(root, &mut Vec::new(), 0)?;
-    Ok(reader.sources)
+    let Reader { sources, read, .. } = reader;
+    blobs.known = read;
+    Ok(sources)
 }
 
 struct Reader<'a> {
     repo: &'a Repo,
     brake: &'a Brake<'a>,
+    known: &'a HashMap<ObjectId, Blob>,
+    /// What is read of this commit.
+    read: HashMap<ObjectId, Blob>,
     sources: Sources,
     entries: usize,
     bytes: u64,
@@ -115,22 +144,29 @@ impl Reader<'_> {
                         return Ok(());
                     }
                 }
-                self.brake.check()?;
-                match self.repo.object(entry.id, Kind::Blob, Sources::MAX_FILE_BYTES)? {
-                    Object::TooLarge(bytes) => SourceBlob::TooLarge { bytes },
-                    Object::Data(data) => {
-                        self.bytes += data.len() as u64;
-                        if self.bytes > MAX_BYTES {
-                            return Err(GitError::Refused(format!(
-                                "the files of the fleet are larger than {MAX_BYTES} bytes together"
-                            )));
-                        }
-                        SourceBlob::Bytes(data.into())
-                    }
-                }
+                self.blob(entry.id)?
             }
         };
         self.sources.insert_raw(path, blob);
         Ok(())
+    }
+
+    fn blob(&mut self, id: ObjectId) -> Result<SourceBlob, GitError> {
+        self.brake.check()?;
+        let blob = match self.read.get(&id).or_else(|| self.known.get(&id)) {
+            Some(blob) => blob.clone(),
+            None => match self.repo.object(id, Kind::Blob, Sources::MAX_FILE_BYTES)? {
+                Object::TooLarge(bytes) => return Ok(SourceBlob::TooLarge { bytes }),
+                Object::Data(data) => data.into(),
+            },
+        };
+        self.bytes += blob.len() as u64;
+        if self.bytes > MAX_BYTES {
+            return Err(GitError::Refused(format!(
+                "the files of the fleet are larger than {MAX_BYTES} bytes together"
+            )));
+        }
+        self.read.insert(id, blob.clone());
+        Ok(SourceBlob::Bytes(blob))
     }
 }

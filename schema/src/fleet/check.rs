@@ -2,6 +2,7 @@
 //! moved, who may book where, and whether every host that the documents describe can be made.
 
 mod booking;
+mod clean;
 mod identity;
 mod layers;
 mod moved;
@@ -9,7 +10,12 @@ mod notes;
 mod references;
 mod render;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+pub(super) use clean::Clean;
 
 use super::{
     Fleet, Pool, Sources,
@@ -28,12 +34,14 @@ pub(super) fn check(
     objects: Objects,
     files: &[ParsedFile],
     sources: &Sources,
+    clean: &mut Clean,
     found: &mut Vec<Diagnostic>,
 ) -> Option<Fleet> {
     references::check(&objects, files, sources, found);
     moved::removed(&objects, found);
     moved::check(&objects, files, found);
     booking::check(&objects, found);
+    freezes(&objects, found);
     identity::machines(&objects.nodes, found);
     let (resolved, circles) = resolve::resolve(&objects.profiles);
     for circle in &circles {
@@ -70,7 +78,7 @@ pub(super) fn check(
     strategies(&fleet, found);
     layers::check(&fleet, found);
     notes::check(&fleet, found);
-    on_stack(found, |found| render::hosts(&fleet, found));
+    on_stack(found, |found| render::hosts(&fleet, clean, found));
     Some(fleet)
 }
 
@@ -98,6 +106,16 @@ fn circle_diagnostic(circle: &[Name], objects: &Objects) -> Diagnostic {
     diagnostic.help("remove one `extends`; what both need goes into a profile of its own")
 }
 
+/// A freeze of the fleet file and one of its own share a name space: holds are told by name.
+fn freezes(objects: &Objects, found: &mut Vec<Diagnostic>) {
+    for (name, rule) in objects.fleet.iter().flat_map(|fleet| &fleet.freeze) {
+        if let Some(other) = objects.freezes.get(name.as_str()) {
+            let message = format!("freeze/{name} is defined twice");
+            found.push(Diagnostic::new(codes::DUPLICATE_OBJECT, &other.at, message).also(&rule.at, "in the fleet file"));
+        }
+    }
+}
+
 /// A pool without a rollout changes all its hosts at once, and its author should know.
 fn strategies(fleet: &Fleet, found: &mut Vec<Diagnostic>) {
     if fleet.document.rollout.is_some() {
@@ -113,9 +131,16 @@ fn strategies(fleet: &Fleet, found: &mut Vec<Diagnostic>) {
 
 /// The pools' profiles and those that single machines have instead, with the machines.
 pub(super) fn hosts(fleet: &Fleet) -> impl Iterator<Item = (&Pool, &Name, Vec<&Arc<super::Node>>)> {
-    fleet.pools.values().flat_map(|pool| {
-        let mut by_profile: BTreeMap<&Name, Vec<&Arc<super::Node>>> = BTreeMap::from([(&pool.profile.value, Vec::new())]);
-        for node in fleet.nodes.values().filter(|node| node.pool.as_ref().is_some_and(|name| name.value == pool.name)) {
+    let mut members: HashMap<&Name, Vec<&Arc<super::Node>>> = HashMap::new();
+    for node in fleet.nodes.values() {
+        if let Some(pool) = &node.pool {
+            members.entry(&pool.value).or_default().push(node);
+        }
+    }
+    fleet.pools.values().flat_map(move |pool| {
+        let mut by_profile: BTreeMap<&Name, Vec<&Arc<super::Node>>> =
+            BTreeMap::from([(&pool.profile.value, Vec::new())]);
+        for node in members.remove(&pool.name).unwrap_or_default() {
             let profile = node.profile.as_ref().map_or(&pool.profile.value, |profile| &profile.value);
             by_profile.entry(profile).or_default().push(node);
         }

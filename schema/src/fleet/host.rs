@@ -439,20 +439,57 @@ pub fn compose_all(
 pub(super) struct Composer<'t> {
     template: &'t HostTemplate,
     renderer: Renderer<'t>,
+    /// What every machine's texts see, made once.
+    values: BTreeMap<String, minijinja::Value>,
+}
+
+/// The templates that files and units name, each once.
+#[derive(Default)]
+pub(super) struct Texts<'t> {
+    /// Whose texts may differ from machine to machine.
+    pub(super) apart: Vec<&'t str>,
+    /// Whose texts are the same for every machine.
+    pub(super) alike: Vec<&'t str>,
 }
 
 impl<'t> Composer<'t> {
     pub(super) fn new(template: &'t HostTemplate) -> Result<Self, RenderError> {
         let texts = template.templates.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-        Ok(Self { template, renderer: Renderer::new(texts)? })
+        let value = |value: &Value| minijinja::Value::from(minijinja::value::Serde(value));
+        let values = template.values.iter().map(|(root, known)| (root.clone(), value(known))).collect();
+        Ok(Self { template, renderer: Renderer::new(texts)?, values })
+    }
+
+    /// What a machine's texts see.
+    fn values(&self, overlay: &NodeOverlay, node: &str) -> minijinja::Value {
+        let own = json!({ "name": node, "pool": self.template.pool, "labels": overlay.labels });
+        let mut values = self.values.clone();
+        values.insert("node".to_owned(), minijinja::Value::from(minijinja::value::Serde(own)));
+        minijinja::Value::from(values)
+    }
+
+    /// The templates that are named.
+    pub(super) fn texts(&self) -> Texts<'t> {
+        let mut texts = Texts::default();
+        for name in self.template.named().collect::<BTreeSet<_>>() {
+            let text = self.template.templates.get(name).map_or("", String::as_str);
+            // Only a template that has the word, or takes in another one, can speak of the machine.
+            let apart = ["node", "include", "import", "extends"].iter().any(|word| text.contains(word));
+            if apart { texts.apart.push(name) } else { texts.alike.push(name) }
+        }
+        texts
+    }
+
+    /// Whether all of some templates render for a machine.
+    pub(super) fn renders(&self, texts: &[&str], overlay: &NodeOverlay, node: &str) -> bool {
+        let values = self.values(overlay, node);
+        texts.iter().all(|name| self.renderer.render(name, &values).is_ok())
     }
 
     /// Makes the sections, or says of every text why it cannot be rendered.
     pub(super) fn compose(&self, overlay: &NodeOverlay, node: &str) -> Result<Composed, Vec<RenderError>> {
         let template = self.template;
-        let mut values = template.values.clone();
-        values.insert("node".to_owned(), json!({ "name": node, "pool": template.pool, "labels": overlay.labels }));
-        let values = minijinja::Value::from(minijinja::value::Serde(&values));
+        let values = self.values(overlay, node);
         let mut failed = Vec::new();
         let mut text = |content: &Content| match content {
             Content::Text(text) => ended(text.clone()),

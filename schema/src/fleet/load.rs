@@ -76,6 +76,7 @@ pub fn load_with(sources: &Sources, limits: Limits) -> Loaded {
 #[derive(Debug, Clone, Default)]
 pub struct Cache {
     files: HashMap<Arc<str>, ParsedFile>,
+    clean: check::Clean,
 }
 
 impl Cache {
@@ -97,7 +98,7 @@ impl Cache {
         if !files.is_empty() {
             let objects = Objects::of(&files, limits.objects, &mut found);
             trust_domain = objects.fleet.as_ref().map(|fleet| fleet.trust_domain.value.clone());
-            fleet = check::check(objects, &files, sources, &mut found);
+            fleet = check::check(objects, &files, sources, &mut self.clean, &mut found);
             self.files = files.into_iter().map(|file| (Arc::clone(&file.path), file)).collect();
         }
         diagnostic::sort(&mut found);

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{Arc, OnceLock},
 };
 
@@ -13,7 +14,7 @@ use super::{
 use crate::diagnostic::{SourceRef, Span};
 
 /// The keys of one object: which object of which text it is, and once asked, where each is written.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Keys {
     pub(super) file: Arc<str>,
     pub(super) text: Arc<str>,
@@ -21,6 +22,13 @@ pub(super) struct Keys {
     /// Which object of the file.
     pub(super) index: usize,
     places: OnceLock<BTreeMap<String, SourceRef>>,
+}
+
+impl fmt::Debug for Keys {
+    /// Without what was found so far: two fleets of one tree read alike, whatever was asked of them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Keys({}, {})", self.file, self.index)
+    }
 }
 
 impl Keys {

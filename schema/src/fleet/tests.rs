@@ -5,6 +5,7 @@ pub(super) mod support;
 mod diagnostics;
 mod example;
 mod hostile;
+mod incremental;
 mod kinds;
 mod model;
 mod suites;

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -43,10 +43,12 @@ impl Pass {
         }
         let commit = seen.tip.clone();
         let facts = (base.clone(), accepted.clone());
+        let remembered = Arc::clone(&self.remembered);
         let done = self
             .blocking(READ_DEADLINE, move |stop| {
                 let brake = Brake { stop, deadline: Instant::now().checked_add(READ_DEADLINE) };
-                Ok(read(&seen, facts.0.as_deref(), facts.1.as_deref(), &brake))
+                let mut remembered = remembered.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(read(&seen, facts.0.as_deref(), facts.1.as_deref(), &mut remembered, &brake))
             })
             .await;
         let outcome = match done {

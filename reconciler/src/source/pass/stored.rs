@@ -1,11 +1,11 @@
 //! What the database alone is enough for: keeping up what is in force, and going back to an earlier revision.
 
-use std::{sync::Arc, time::Duration};
-
-use schema::{
-    digest::Digest,
-    fleet::{Fleet, load},
+use std::{
+    sync::{Arc, PoisonError, atomic::AtomicBool},
+    time::Duration,
 };
+
+use schema::{digest::Digest, fleet::Fleet};
 use serde_json::Value;
 use store::{
     leases::Lease,
@@ -98,7 +98,12 @@ impl Pass {
             Err(error) if error.is_unavailable() => return Err(error.into()),
             Err(error) => return Ok(Err(error.to_string())),
         };
-        let loaded = self.blocking(READ_DEADLINE, move |_| Ok::<_, GitError>(load(&files))).await;
+        let remembered = Arc::clone(&self.remembered);
+        let load = move |_: &AtomicBool| {
+            let mut remembered = remembered.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok::<_, GitError>(remembered.cache.load(&files))
+        };
+        let loaded = self.blocking(READ_DEADLINE, load).await;
         let Ok(loaded) = loaded else { return Ok(Err("reading its files was interrupted".to_owned())) };
         let Some(fleet) = loaded.fleet else {
             let errors = loaded.diagnostics.iter().filter(|one| one.is_error());

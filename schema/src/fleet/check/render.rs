@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use super::hosts as groups;
+use super::{clean::Clean, hosts as groups};
 use crate::{
     diagnostic::{Diagnostic, Lines, SourceRef, codes},
     fleet::{
@@ -65,7 +65,7 @@ fn missing(name: &str, at: &SourceRef, templates: &BTreeMap<Arc<str>, Arc<str>>)
 const ROUNDS: usize = 50;
 
 /// Renders every host. What goes wrong in many of them is said once.
-pub(super) fn hosts(fleet: &Fleet, found: &mut Vec<Diagnostic>) {
+pub(super) fn hosts(fleet: &Fleet, clean: &mut Clean, found: &mut Vec<Diagnostic>) {
     let mut said: BTreeSet<(String, usize, String)> = BTreeSet::new();
     let strict = fleet.document.admission.as_ref().is_some_and(|admission| admission.value == Admission::Strict);
     for (pool, profile, nodes) in groups(fleet) {
@@ -75,10 +75,15 @@ pub(super) fn hosts(fleet: &Fleet, found: &mut Vec<Diagnostic>) {
             continue;
         }
         let undeclared = *profile == pool.profile.value && !strict;
-        let sample = undeclared.then(|| (format!("{}-00000000", pool.name), NodeOverlay::default(), None));
+        let sample = undeclared.then(|| format!("{}-00000000", pool.name));
+        let mended = sound(&template);
+        if clean.covers(&template, &mended, &nodes, sample.as_deref()) {
+            continue;
+        }
+        let sample = sample.map(|name| (name, NodeOverlay::default(), None));
         let declared = nodes.iter().map(|node| (node.name.to_string(), NodeOverlay::of(node), Some(&node.at)));
         let machines: Vec<_> = declared.chain(sample).collect();
-        render(sound(&template), &machines, |error, (name, _, at)| {
+        render(mended, &machines, |error, (name, _, at)| {
             if !said.insert((error.template.clone(), error.line, error.message.clone())) {
                 return;
             }
@@ -96,6 +101,7 @@ pub(super) fn hosts(fleet: &Fleet, found: &mut Vec<Diagnostic>) {
             found.push(diagnostic);
         });
     }
+    clean.keep(|pool, profile| fleet.pools.contains_key(pool) && fleet.profiles.contains_key(profile));
 }
 
 type Machine<'m> = (String, NodeOverlay, Option<&'m SourceRef>);

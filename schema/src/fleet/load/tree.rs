@@ -9,12 +9,7 @@ use super::{
 };
 use crate::{
     diagnostic::{Diagnostic, codes},
-    fleet::{
-        Blob, Sources,
-        glob,
-        parse::Syntax,
-        sources::SourceBlob,
-    },
+    fleet::{Blob, Sources, glob, parse::Syntax, sources::SourceBlob},
 };
 
 const ROOTS: [&str; 3] = ["fleet.kdl", "fleet.yaml", "fleet.yml"];
