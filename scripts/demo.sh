@@ -118,7 +118,7 @@ for name in one two three; do
     run cat "$work/$name/root/etc/demo.conf"
     run grep -r dirty_ratio "$work/$name/root/etc/sysctl.d"
 done
-run better-compute plan --live
+run better-compute plan --newest
 run better-compute get nodes
 
 say "A mistake: nothing changes, and everybody can see why"

@@ -42,9 +42,12 @@ pub struct Cli {
 #[expect(missing_docs, reason = "a verb's own struct says what it does, and its help is made from that")]
 pub enum Command {
     Check(command::check::Check),
+    Fmt(command::fmt::Fmt),
     Plan(command::plan::Plan),
     Explain(command::explain::Explain),
     Kinds(command::kinds::Kinds),
+    Schema(command::schema::Schema),
+    Lsp(command::lsp::Lsp),
     Up(command::up::Up),
     Serve(command::serve::Serve),
     Migrate(command::migrate::Migrate),

@@ -6,23 +6,26 @@ pub mod check;
 pub mod completions;
 pub mod drift;
 pub mod explain;
+pub mod fmt;
 pub mod get;
 pub mod history;
 pub mod holds;
 pub mod joins;
 pub mod keys;
 pub mod kinds;
+pub mod lsp;
 pub mod migrate;
 pub mod plan;
 pub mod quarantine;
 pub mod rollback;
+pub mod schema;
 pub mod serve;
 pub mod status;
 pub mod suspend;
 pub mod token;
 pub mod up;
 
-use schema::clock::SharedClock;
+use ::schema::clock::SharedClock;
 
 use crate::{
     args::Command,
@@ -38,9 +41,12 @@ pub async fn run(command: Command, clock: SharedClock) -> Result<Exit, Failure> 
     let output = |format: Format| Output::detect(format, clock.now());
     match command {
         Command::Check(check) => check.run(&output(Format::Text)),
+        Command::Fmt(fmt) => fmt.run(&output(Format::Text)),
         Command::Plan(plan) => plan.run(&output(plan.format.output())).await,
         Command::Explain(explain) => explain.run(&output(explain.format.format)),
         Command::Kinds(kinds) => kinds.run(&output(kinds.format.format)),
+        Command::Schema(schema) => schema.run(&output(Format::Json)),
+        Command::Lsp(lsp) => tokio::task::block_in_place(|| lsp.run()),
         Command::Up(up) => up.run(clock).await,
         Command::Serve(serve) => serve.run(clock).await,
         Command::Migrate(migrate) => migrate.run().await,

@@ -103,7 +103,7 @@ fn what_is_running_can_be_listed_and_held() {
             "{kind}"
         );
     }
-    let plan = cli.ok(&["plan", "--live"]);
+    let plan = cli.ok(&["plan", "--newest"]);
     assert!(plan.contains("applied"), "{plan}");
     let name = up.nodes()[0]["name"].as_str().expect("a name").to_owned();
     let _ = cli.ok(&["api", "nodes.cordon", &format!("node={name}"), "reason=fan 3", "idempotencyKey=fan-3"]);

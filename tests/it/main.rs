@@ -9,5 +9,6 @@ mod faults;
 mod identity;
 mod isolation;
 mod journey;
+mod pull_request;
 mod roles;
 mod source;

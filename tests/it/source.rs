@@ -92,7 +92,7 @@ fn a_pool_whose_document_is_gone_is_retained_and_one_that_is_removed_goes() {
     repo.remove("pools/l40s.kdl");
     up.wait_applied(&repo.commit("absent"));
     assert_eq!(pools(), ["h100", "h200", "l40s"]);
-    let plan = up.cli().ok(&["plan", "--live"]);
+    let plan = up.cli().ok(&["plan", "--newest"]);
     assert!(plan.contains("pool/l40s") && plan.contains("removed \"pool/l40s\""), "{plan}");
 
     repo.write("removed.kdl", "removed \"pool/l40s\" { reason \"sold\"; }\n");

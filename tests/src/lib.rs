@@ -6,6 +6,7 @@
 //! Nothing here sleeps for a fixed time: [`wait`] looks until a condition holds or its deadline has passed.
 
 pub mod cli;
+pub mod forge;
 pub mod node;
 pub mod process;
 pub mod proxy;
@@ -14,7 +15,8 @@ pub mod up;
 pub mod wait;
 pub mod world;
 
-pub use cli::Cli;
+pub use cli::{Cli, Said};
+pub use forge::Forge;
 pub use node::Node;
 pub use proxy::Proxy;
 pub use repo::Repo;

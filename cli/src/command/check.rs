@@ -11,6 +11,7 @@ use schema::{
     fleet::{self, Fleet, Loaded},
 };
 
+use super::plan::Trees;
 use crate::{
     exit::{Exit, Failure},
     output::{Output, text::count},
@@ -23,19 +24,29 @@ Examples:
   better-compute check examples-fleet
   better-compute check --format github           annotations on a pull request
   better-compute check --format sarif > out.sarif
+  better-compute check --head origin/main        a commit, without a look at the working tree
 
 Exits with 3 when there is an error. `better-compute explain BC0203` says more about a code.";
 
 /// Look for mistakes in a fleet repository.
 ///
 /// Reads every file below the directory that holds `fleet.kdl` and reports every mistake at once, with its place and help.
-/// Neither git nor a control plane is needed.
+/// Neither git nor a control plane is needed; with --head a commit is read from git's objects.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Check {
     /// Directory that holds fleet.kdl; found from here upwards when it is not named
     #[arg(value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// Commit, branch or tag to check, instead of the working tree
+    #[arg(long, value_name = "COMMIT")]
+    pub head: Option<String>,
+    /// Repository, bare or with a working tree, that the commit is in
+    #[arg(long, value_name = "DIR", requires = "head")]
+    pub repo: Option<PathBuf>,
+    /// Folder of the repository that holds the fleet
+    #[arg(long, value_name = "FOLDER", requires = "head")]
+    pub path: Option<String>,
     /// How findings are written
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub format: CheckFormat,
@@ -61,9 +72,14 @@ impl Check {
     /// # Errors
     /// When the directory cannot be read.
     pub fn run(&self, output: &Output) -> Result<Exit, Failure> {
-        let root = tree::root(self.dir.as_deref())?;
-        let loaded = fleet::load(&tree::read(&root)?);
-        let prefix = self.dir.as_deref().map(|dir| dir.display().to_string()).unwrap_or_default();
+        let loaded = match &self.head {
+            Some(head) => self.trees().commit(head)?.loaded,
+            None => fleet::load(&tree::read(&tree::root(self.dir.as_deref())?)?),
+        };
+        let prefix = match &self.head {
+            Some(_) => self.path.clone().unwrap_or_default(),
+            None => self.dir.as_deref().map(|dir| dir.display().to_string()).unwrap_or_default(),
+        };
         match self.format {
             CheckFormat::Text => output.line(in_words(&loaded, output.colour))?,
             CheckFormat::Json => output.json(&diagnostic::json::to_value(&loaded.diagnostics))?,
@@ -71,6 +87,10 @@ impl Check {
             CheckFormat::Sarif => output.json(&sarif::log(&loaded.diagnostics, &prefix))?,
         }
         Ok(if loaded.fleet.is_some() { Exit::Ok } else { Exit::InvalidFleet })
+    }
+
+    fn trees(&self) -> Trees<'_> {
+        Trees { subject: self.dir.as_deref(), repo: self.repo.as_deref(), folder: self.path.as_deref(), base: None }
     }
 }
 

@@ -1,55 +1,56 @@
-//! `plan`: what a change would do. Offline between two commits, or between HEAD and the working tree; or as a running
-//! control plane computed it.
+//! `plan`: what a change would do. Offline between two commits, or between HEAD and the working tree; against the machines
+//! of a control plane; as a control plane computed it; or from a file.
+
+mod preview;
+mod show;
+mod trees;
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
-use reconciler::{
-    plan::{self, Machines, Observed, RenderOptions},
-    source::{self, GitError, Repo},
-};
-use schema::{
-    diagnostic,
-    fleet::{self, Fleet, Loaded},
-    id::PlanId,
-};
-use serde_json::{Value, json};
+use clap::{Args, ValueEnum};
+use schema::id::PlanId;
+use serde_json::json;
 
-use super::check;
 use crate::{
-    args::FormatArg,
     client::{Client, Target},
     exit::{During as _, Exit, Failure},
-    output::{Output, note},
-    tree,
+    output::{Format, Output},
 };
+pub(super) use preview::{Answer, of_revision};
+pub use show::show_stored;
+pub(super) use show::{document, in_words};
+use show::{End, Look};
+use trees::Head;
+pub(super) use trees::Trees;
 
 const EXAMPLES: &str = "\
 Examples:
   better-compute plan                                 HEAD against the working tree
   better-compute plan --base origin/main --head HEAD  what a branch would change
   better-compute plan --base v1 --head v2 --repo /srv/fleet.git --path eu
-  better-compute plan --exit-code --format json         for a pipeline
-  better-compute plan --live                          the control plane's newest plan
+  better-compute plan --live                          the same for the machines there really are
+  better-compute plan --live --base origin/main --head HEAD
+  better-compute plan --newest                        what the control plane planned last
   better-compute plan plan_01k9m2v7t3c4w8d5e6f7g8h9ja
+  better-compute plan plan.json --all                 a plan that was kept as a file
+  better-compute plan --exit-code --format json       for a pipeline
+  better-compute plan --format markdown               for a comment on a pull request
 
-With --exit-code: 0 nothing to do, 2 changes, 1 error.";
-
-/// How many commits back a base without errors is looked for.
-const LOOK_BACK: usize = 100;
+With --exit-code: 0 nothing to do, 2 changes, 1 error. Without it 3 is a fleet with errors.";
 
 /// Show what a change would do.
 ///
 /// Compares two commits, or HEAD with the working tree, with the same function that a control plane uses: objects that
-/// come, change, go or are retained, what hosts should be, and the machines that would move. Offline it knows declared
-/// machines only. With --live, or a plan's id, it shows what a control plane computed for the machines it really has.
+/// come, change, go or are retained, what hosts should be, and what is done to which machine. Offline it knows declared
+/// machines only. With --live a control plane plans it for the machines it really has; a token with the scope
+/// `plans:preview` is enough, and nothing is changed.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Plan {
-    /// Directory that holds fleet.kdl, or a plan's id; found from here upwards when it is not named
-    #[arg(value_name = "DIR|PLAN")]
+    /// Directory that holds fleet.kdl, a plan's id, or a file with a plan; found from here upwards when it is not named
+    #[arg(value_name = "DIR|PLAN|FILE")]
     pub subject: Option<String>,
-    /// Commit, branch or tag to start from [default: HEAD]
+    /// Commit, branch or tag to start from [default: HEAD; with --live what is in force]
     #[arg(long, value_name = "COMMIT")]
     pub base: Option<String>,
     /// Commit, branch or tag to go to, instead of the working tree
@@ -61,18 +62,50 @@ pub struct Plan {
     /// Folder of the repository that holds the fleet
     #[arg(long, value_name = "FOLDER", requires = "head")]
     pub path: Option<String>,
-    /// Show the newest plan of the control plane
-    #[arg(long, conflicts_with_all = ["base", "head", "subject"])]
+    /// Let the control plane plan it, for the machines it really has
+    #[arg(long)]
     pub live: bool,
+    /// Show the newest plan that the control plane made
+    #[arg(long, conflicts_with_all = ["base", "head", "subject", "live"])]
+    pub newest: bool,
+    /// Name everything instead of counting what is much alike
+    #[arg(long)]
+    pub all: bool,
     /// Exit with 2 when there are changes, with 1 on any error
     #[arg(long)]
     pub exit_code: bool,
-    /// How results are written
-    #[command(flatten)]
-    pub format: FormatArg,
-    /// Which control plane, for --live
+    /// How the plan is written
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub format: PlanFormat,
+    /// Word in the hidden first line of the Markdown, where one repository has several fleets
+    #[arg(long, value_name = "WORD", default_value = "")]
+    pub key: String,
+    /// Which control plane, for --live and --newest
     #[command(flatten)]
     pub target: Target,
+}
+
+/// How a plan is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum PlanFormat {
+    /// For people, on a terminal
+    #[default]
+    Text,
+    /// For programs: docs/reference/plan.md says what is in it
+    Json,
+    /// For a comment on a pull request: never more than 60,000 bytes
+    Markdown,
+}
+
+impl PlanFormat {
+    /// How anything else that the command says is written.
+    #[must_use]
+    pub const fn output(self) -> Format {
+        match self {
+            Self::Json => Format::Json,
+            Self::Text | Self::Markdown => Format::Text,
+        }
+    }
 }
 
 impl Plan {
@@ -94,32 +127,43 @@ impl Plan {
     }
 
     async fn shown(&self, output: &Output) -> Result<End, Failure> {
+        let look = Look { format: self.format, all: self.all, key: &self.key, output };
         let id = self.subject.as_ref().and_then(|subject| subject.parse::<PlanId>().ok());
-        if self.live || id.is_some() {
-            return self.stored(id, output).await;
+        if self.newest || id.is_some() {
+            return self.stored(id, look).await;
         }
-        let (base, head) = match &self.head {
-            Some(head) => self.commits(head)?,
-            None => self.working_tree()?,
+        if let Some(file) = self.subject.as_ref().map(Path::new).filter(|path| path.is_file()) {
+            return look.plan(&show::from_file(file)?);
+        }
+        let trees = Trees {
+            subject: self.subject.as_deref().map(Path::new),
+            repo: self.repo.as_deref(),
+            folder: self.path.as_deref(),
+            base: self.base.as_deref(),
         };
-        let Some(fleet) = &head.loaded.fleet else {
-            if output.is_json() {
-                output.json(&diagnostic::json::to_value(&head.loaded.diagnostics))?;
-            } else {
-                output.line(check::in_words(&head.loaded, output.colour))?;
-            }
-            return Ok(End::Invalid);
+        let head = match &self.head {
+            Some(commit) => trees.commit(commit)?,
+            None => trees.working_tree()?,
         };
-        let planned = plan::plan(fleet, &base.observed(), output.now);
+        let Some(fleet) = &head.loaded.fleet else { return look.findings(&head.loaded) };
+        if self.live {
+            let client = Client::new(&self.target)?;
+            return match preview::of_head(&client, &head, self.base.as_deref()).await? {
+                Answer::Plan(plan) => look.plan(&plan),
+                Answer::Invalid(findings) => look.said_invalid(&findings),
+            };
+        }
+        let observed = trees.base(&head)?.observed();
+        let planned = reconciler::plan::plan(fleet, &observed, output.now);
         let planned = match &head.commit {
             Some(commit) => planned.at_commit(commit),
             None => planned,
         };
-        show(&planned.plan, output)
+        look.plan(&planned.plan)
     }
 
-    /// The plan of the control plane.
-    async fn stored(&self, id: Option<PlanId>, output: &Output) -> Result<End, Failure> {
+    /// A plan of the control plane.
+    async fn stored(&self, id: Option<PlanId>, look: Look<'_>) -> Result<End, Failure> {
         let client = Client::new(&self.target)?;
         let id = match id {
             Some(id) => json!(id),
@@ -133,131 +177,14 @@ impl Plan {
         };
         let stored = client.call("plans.get", &json!({ "id": id })).await?;
         let plan = document(&stored)?;
-        if output.is_json() {
-            output.json(&stored)?;
-        } else {
-            show_stored(&stored, output)?;
+        if self.format == PlanFormat::Text {
+            look.output.line(format!("{}\n", show::headline(&stored)))?;
         }
-        Ok(End::of(&plan))
-    }
-
-    fn commits(&self, head: &str) -> Result<(Base, Head), Failure> {
-        let dir = self.repo.clone().or_else(|| self.subject.as_ref().map(PathBuf::from));
-        let dir = dir.map_or_else(|| tree::root(None), Ok)?;
-        let (repo, folder) = open(&dir)?;
-        let folder = self.path.clone().unwrap_or(folder);
-        let commit = source::resolve(&repo, head).map_err(|error| git("cannot find the head", &error))?;
-        let files = source::read_tree(&repo, &commit, &folder).map_err(|error| git("cannot read the head", &error))?;
-        Ok((self.base(&repo, &folder)?, Head { commit: Some(commit), loaded: fleet::load(&files) }))
-    }
-
-    fn working_tree(&self) -> Result<(Base, Head), Failure> {
-        let root = tree::root(self.subject.as_ref().map(Path::new))?;
-        let loaded = fleet::load(&tree::read(&root)?);
-        let (repo, folder) = open(&root)?;
-        Ok((self.base(&repo, &folder)?, Head { commit: None, loaded }))
-    }
-
-    /// The fleet to start from: at the named commit, or at the nearest one before it that has no error, as a control plane
-    /// would have it.
-    fn base(&self, repo: &Repo, folder: &str) -> Result<Base, Failure> {
-        let named = self.base.as_deref().unwrap_or("HEAD");
-        let first = match source::resolve(repo, named) {
-            Ok(commit) => commit,
-            Err(GitError::BranchMissing(_) | GitError::Empty) if self.base.is_none() => return Ok(Base(None)),
-            Err(error) => return Err(git("cannot find the base", &error)),
-        };
-        let mut commit = first.clone();
-        for _ in 0..LOOK_BACK {
-            let files =
-                source::read_tree(repo, &commit, folder).map_err(|error| git("cannot read the base", &error))?;
-            if let Some(fleet) = fleet::load(&files).fleet {
-                if commit != first {
-                    note(format!(
-                        "note: {} has errors; compared with {}, the last commit before it that has none",
-                        short(&first),
-                        short(&commit)
-                    ));
-                }
-                return Ok(Base(Some((commit, fleet))));
-            }
-            match source::resolve(repo, &format!("{commit}~1")) {
-                Ok(parent) => commit = parent,
-                Err(_) => break,
-            }
-        }
-        note(format!("note: neither {} nor what came before it is a fleet; compared with nothing", short(&first)));
-        Ok(Base(None))
+        look.plan(&plan)
     }
 }
 
-enum End {
-    Nothing,
-    Changes,
-    Invalid,
-}
-
-struct Base(Option<(String, Fleet)>);
-
-struct Head {
-    commit: Option<String>,
-    loaded: Loaded,
-}
-
-impl Base {
-    fn observed(&self) -> Observed {
-        match &self.0 {
-            Some((commit, fleet)) => Observed::from_fleet(fleet).at_commit(commit),
-            None => Observed::nothing(Machines::Declared),
-        }
-    }
-}
-
-impl End {
-    fn of(plan: &plan::Plan) -> Self {
-        let nothing =
-            plan.objects.is_empty() && plan.nodes.is_empty() && plan.targets.is_empty() && plan.holds.is_empty();
-        if nothing { Self::Nothing } else { Self::Changes }
-    }
-}
-
-fn show(plan: &plan::Plan, output: &Output) -> Result<End, Failure> {
-    if output.is_json() {
-        output.json(&serde_json::to_value(plan).during("cannot write the plan")?)?;
-    } else {
-        output.line(in_words(plan, output))?;
-    }
-    Ok(End::of(plan))
-}
-
-/// Shows what `plans.get` answered.
-///
-/// # Errors
-/// When it is no plan that this version knows.
-pub fn show_stored(stored: &Value, output: &Output) -> Result<(), Failure> {
-    let text = |pointer: &str| stored.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
-    output.line(format!("{}  {}\n\n{}", text("/plan/id"), text("/plan/state"), in_words(&document(stored)?, output)))
-}
-
-fn document(stored: &Value) -> Result<plan::Plan, Failure> {
-    let document = stored.get("document").cloned().unwrap_or(Value::Null);
-    serde_json::from_value(document).during("the control plane's plan is in a form that this version does not know")
-}
-
-fn in_words(plan: &plan::Plan, output: &Output) -> String {
-    let options =
-        RenderOptions { colour: output.colour, width: output.width.unwrap_or(100), ..RenderOptions::default() };
-    plan::render(plan, options).trim_end().to_owned()
-}
-
-fn open(dir: &Path) -> Result<(Repo, String), Failure> {
-    Repo::discover(dir).map_err(|error| git("cannot open the repository", &error))
-}
-
-fn git(what: &str, error: &GitError) -> Failure {
-    Failure::because(what, error)
-}
-
-fn short(commit: &str) -> &str {
-    commit.get(..10).unwrap_or(commit)
+/// The text of a file.
+fn read(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path).during(format!("cannot read {}", path.display()))
 }

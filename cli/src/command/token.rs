@@ -19,6 +19,7 @@ Examples:
   better-compute token list
   better-compute token revoke jt_01k9m2v7t3c4w8d5e6f7g8h9ja
   better-compute token api create --scope nodes:read --expires 90d
+  better-compute token api create --plan-only             for a pipeline that plans pull requests
 
 A token is printed once; only its hash is kept.";
 
@@ -60,14 +61,17 @@ pub enum ApiVerb {
     /// Make an API token
     Create {
         /// What it may do, for example nodes:read; may be given several times
-        #[arg(long = "scope", value_name = "SCOPE", required = true)]
+        #[arg(long = "scope", value_name = "SCOPE", required_unless_present = "plan_only")]
         scopes: Vec<String>,
+        /// Only to plan, for a pipeline: the scope plans:preview, for a day unless --expires says otherwise
+        #[arg(long, conflicts_with = "scopes")]
+        plan_only: bool,
         /// What it is for
         #[arg(long, value_name = "TEXT", default_value = "made by hand")]
         name: String,
-        /// How long it works
-        #[arg(long, value_name = "DURATION", default_value = "90d")]
-        expires: Duration,
+        /// How long it works [default: 90d]
+        #[arg(long, value_name = "DURATION")]
+        expires: Option<Duration>,
         /// Where and how
         #[command(flatten)]
         common: Common,
@@ -181,8 +185,11 @@ fn join_line(made: &Value, client: &Client, token: &str) -> String {
 impl ApiVerb {
     async fn run(&self, clock: &SharedClock) -> Result<Exit, Failure> {
         match self {
-            Self::Create { scopes, name, expires, common } => {
+            Self::Create { scopes, plan_only, name, expires, common } => {
                 let output = common.output(clock);
+                let scopes = if *plan_only { vec!["plans:preview".to_owned()] } else { scopes.clone() };
+                let days = if *plan_only { 1 } else { 90 };
+                let expires = expires.unwrap_or_else(|| Duration::from_secs(days * 86_400));
                 let input = json!({ "name": name, "scopes": scopes, "expires": expires, "idempotencyKey": once() });
                 let made = common.client()?.call("tokens.createApi", &input).await?;
                 if output.is_json() {
@@ -246,6 +253,6 @@ fn field<'v>(value: &'v Value, key: &str) -> Result<&'v str, Failure> {
 }
 
 /// A key under which a call that was typed once is done once.
-fn once() -> String {
+pub(super) fn once() -> String {
     RequestId::generate().to_string()
 }

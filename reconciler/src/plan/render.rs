@@ -53,7 +53,7 @@ impl Plan {
     /// Whether it would change nothing at all.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        summary::is_empty(self)
+        is_empty(self)
     }
 }
 

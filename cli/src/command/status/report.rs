@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::wait::short;
 use crate::{
+    command::holds::Held,
     exit::{During as _, Failure},
     output::{
         Output, Table,
@@ -27,6 +28,7 @@ pub(super) struct Report {
     drift: Drift,
     joins: Joins,
     problems: Vec<Problem>,
+    held: Held,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -158,6 +160,7 @@ impl Report {
         parts.extend(self.sources.iter().map(|source| source.render(output)));
         parts.push(self.pool_table(output));
         parts.extend(self.drift.render(output));
+        parts.extend(self.held(output));
         parts.extend(self.join_table(output));
         parts.extend(self.problem_table(output));
         parts.join("\n\n")
@@ -186,6 +189,13 @@ impl Report {
             ]);
         }
         if table.is_empty() { "no pools yet".to_owned() } else { table.render(output.width, output.colour) }
+    }
+
+    /// What keeps changes away now, and for whom they wait.
+    fn held(&self, output: &Output) -> Option<String> {
+        let lines = self.held.lines(8, output);
+        let next = Style::Dim.paint("`better-compute holds` says more.", output.colour);
+        (!lines.is_empty()).then(|| format!("held\n  {}\n{next}", lines.join("\n  ")))
     }
 
     fn join_table(&self, output: &Output) -> Option<String> {

@@ -1,0 +1,117 @@
+//! `rollback`: back to a revision that was in force, as a forward plan of its stored files.
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{plan, token::once};
+use crate::{
+    args::FormatArg,
+    client::{Client, Target},
+    exit::{Exit, Failure},
+    output::{Output, note, text::printable},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  better-compute history                                find the revision
+  better-compute rollback rev_01k9m2v7t3c4w8d5e6f7g8h9ja --reason \"chrony does not start\"
+  better-compute rollback 4f1c2d9 --reason \"bad image\" --owner ada --yes
+  better-compute rollback 4f1c2d9 --dry-run             the plan alone
+
+The commit in force goes into quarantine, so that it does not come back by itself; a newer commit goes as always.
+The files are the control plane's own: the git host may be down.";
+
+/// Go back to what was in force before.
+///
+/// Shows the plan that leads back to a revision, asks, and lets the control plane carry it out from the files that it
+/// keeps. The commit in force is put in quarantine; the next commit on the branch goes as always.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Rollback {
+    /// A revision's id, or a commit or its beginning
+    #[arg(value_name = "REV")]
+    pub revision: String,
+    /// Why
+    #[arg(long, value_name = "TEXT", required_unless_present = "dry_run")]
+    pub reason: Option<String>,
+    /// Who answers for it [default: the name of the token]
+    #[arg(long, value_name = "WHO")]
+    pub owner: Option<String>,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Show the plan and do nothing
+    #[arg(long, conflicts_with = "yes")]
+    pub dry_run: bool,
+    /// Name everything in the plan
+    #[arg(long)]
+    pub all: bool,
+    /// How results are written
+    #[command(flatten)]
+    pub format: FormatArg,
+    /// Which control plane
+    #[command(flatten)]
+    pub target: Target,
+}
+
+impl Rollback {
+    /// Shows the plan, asks, and goes back.
+    ///
+    /// # Errors
+    /// When the revision is not there, its files are no fleet for this version, nobody agrees, or a call fails.
+    pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
+        let client = Client::new(&self.target)?;
+        let detail = client.call("revisions.get", &json!({ "revision": self.revision })).await?;
+        let id = detail.pointer("/revision/id").and_then(Value::as_str).unwrap_or(&self.revision).to_owned();
+        let preview = match plan::of_revision(&client, &id).await? {
+            plan::Answer::Plan(plan) => plan,
+            plan::Answer::Invalid(findings) => {
+                return Err(Failure::new(Exit::InvalidFleet, format!("{id} is no fleet for this version: {findings}")));
+            }
+        };
+        if !output.is_json() {
+            output.line(format!("Back to {}\n\n{}\n", said(&detail), plan::in_words(&preview, self.all, output)))?;
+        } else if self.dry_run {
+            output.json(&json!(preview))?;
+        }
+        if self.dry_run {
+            return Ok(Exit::Ok);
+        }
+        if !self.yes && !agreed(output)? {
+            return Err(Failure::failed("nothing was done"));
+        }
+        let input = json!({ "revision": id, "reason": self.reason, "owner": self.owner, "plan": preview.digest(), "idempotencyKey": once() });
+        let done = client.call("fleet.rollback", &input).await?;
+        if output.is_json() {
+            output.json(&done)?;
+        } else {
+            let text = |key: &str| printable(done.get(key).and_then(Value::as_str).unwrap_or("-"));
+            output.line(format!("{} asks for {}; the source carries it out.", text("id"), text("revision")))?;
+            for commit in done.get("quarantined").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+                output.line(format!("in quarantine: {}", printable(commit)))?;
+            }
+            note("`better-compute status` shows when it is in force.");
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+/// The revision in a line.
+fn said(detail: &Value) -> String {
+    let text = |key: &str| printable(detail.pointer(&format!("/revision/{key}")).and_then(Value::as_str).unwrap_or("-"));
+    let commit: String = text("commit").chars().take(10).collect();
+    format!("{} ({commit}, {}: {})", text("id"), text("author"), text("subject"))
+}
+
+/// Asks, where somebody can answer.
+fn agreed(output: &Output) -> Result<bool, Failure> {
+    if output.is_json() || !io::stdin().is_terminal() {
+        return Err(Failure::usage("nobody can be asked here").hint("--yes goes without asking, --dry-run shows the plan alone"));
+    }
+    note("Go back? Type yes:");
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::because("cannot read the answer", &error))?;
+    Ok(matches!(answer.trim(), "yes" | "y"))
+}
