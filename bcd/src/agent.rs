@@ -287,7 +287,7 @@ impl Agent {
             return Ok(());
         }
         match event.what {
-            What::Frame(frame) => self.handle(Event::Frame(frame)),
+            What::Frame(frame) => self.handle(Event::Frame(*frame)),
             What::Down(reason) => {
                 tracing::warn!("{reason}");
                 self.close(Again::BackOff);

@@ -93,8 +93,7 @@ pub fn plan(
     let facts = host.facts(spec);
     let desired = section::compile(section, spec, &facts, now);
     let observed = observe(host, &desired, memory);
-    let weighed =
-        drift::weigh(desired, &observed, &facts.accounts, ledger, |path: &str| drift::mode(spec, path), now);
+    let weighed = drift::weigh(desired, &observed, &facts.accounts, ledger, |path: &str| drift::mode(spec, path), now);
     (steps(&weighed.desired, &observed, memory), weighed)
 }
 

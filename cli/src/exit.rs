@@ -1,4 +1,6 @@
 //! How a command ends: the named exit codes, and the one shape in which a failure reaches a person.
+//!
+//! `bcd` has the same numbers where they mean the same, and 6 for a machine without an identity, or with one already.
 
 use std::{error::Error, fmt};
 

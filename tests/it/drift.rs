@@ -24,7 +24,7 @@ struct Scene {
     up: Up,
     one: Node,
     name: String,
-    _world: World,
+    world: World,
 }
 
 /// A pool whose profile watches two files, and one machine that has converged on it.
@@ -38,7 +38,7 @@ fn scene() -> Scene {
     let one = Node::running(&world, "one", &up, "h100");
     up.wait_converged(&commit, 1);
     let name = up.nodes()[0]["name"].as_str().expect("a name").to_owned();
-    Scene { repo, up, one, name, _world: world }
+    Scene { repo, up, one, name, world }
 }
 
 impl Scene {
@@ -129,4 +129,32 @@ fn what_may_differ_is_left_alone_and_taken_over_without_a_surprise() {
     scene.foreign("/etc/tuned.conf", "depth = 9\n");
     assert_eq!(scene.drift_of(path)["corrected"], true);
     assert_eq!(scene.one.file("/etc/tuned.conf").as_deref(), Some("depth = 8\n"));
+}
+
+#[test]
+fn a_daemon_says_whether_it_runs_and_both_programs_end_with_the_same_numbers() {
+    let mut scene = scene();
+    let (code, words) = scene.one.said(&["status"]);
+    assert_eq!(code, 0, "{words}");
+    assert!(words.contains("daemon          running, process "), "{words}");
+    assert_eq!(scene.one.said(&["diff", "--exit-code"]).0, 0);
+    scene.one.kill();
+    let (_, words) = scene.one.said(&["status"]);
+    assert!(words.contains("daemon          not running"), "{words}");
+    fs::write(scene.one.root().join("etc/ours.conf"), "theirs\n").expect("written");
+    fs::write(scene.one.root().join("etc/tuned.conf"), "theirs\n").expect("written");
+    let (code, words) = scene.one.said(&["diff", "--exit-code"]);
+    assert_eq!(code, 2, "{words}");
+    assert!(words.contains("+ours") && words.contains("left alone: host.files./etc/tuned.conf.content (adopt)"), "{words}");
+
+    let stranger = Node::new(&scene.world, "stranger");
+    assert_eq!(stranger.said(&["status"]).0, 6, "no identity");
+    let nobody = "https://127.0.0.1:9";
+    let join = ["join", nobody, "--pin", &scene.up.pin(), "--token-file", "/dev/null", "--timeout", "1s"];
+    assert_eq!(stranger.said(&join).0, 1, "an empty token is no token");
+    let answer = scene.up.cli().command(&["status"]).env("BETTER_COMPUTE_URL", nobody).output().expect("runs");
+    assert_eq!(answer.status.code(), Some(5));
+    let token = scene.world.write("token", scene.up.token("h100", 1));
+    let join = ["join", nobody, "--pin", &scene.up.pin(), "--token-file", &token.display().to_string(), "--timeout", "1s"];
+    assert_eq!(stranger.said(&join).0, 5);
 }

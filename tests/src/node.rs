@@ -101,6 +101,15 @@ impl Node {
         fs::read_to_string(self.dir.join("log")).unwrap_or_default()
     }
 
+    /// Runs `bcd` about its state and root, and answers the exit code and everything it said.
+    #[must_use]
+    pub fn said(&self, arguments: &[&str]) -> (i32, String) {
+        let mut command = process::command("bcd");
+        command.args(arguments).arg("--state").arg(self.state()).arg("--root").arg(self.root());
+        let (code, out, err) = process::output(command);
+        (code, format!("{out}{err}"))
+    }
+
     fn command(&self, verb: &str) -> Command {
         let mut command = process::command("bcd");
         command.arg(verb).arg("--state").arg(self.state()).arg("--hardware").arg(described());

@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn a_ledger_that_cannot_be_read_begins_anew() {
         let mut world = world();
-        world.converger.pass(&desired(1, MOTD), &BTreeMap::new(), true, now());
+        let _ = world.converger.pass(&desired(1, MOTD), &BTreeMap::new(), true, now());
         std::fs::write(world.dir.path().join("var/lib/bcd/drift.json"), "{").expect("written");
         let pass = world.converger.pass(&desired(1, MOTD), &BTreeMap::new(), true, now());
         assert!(pass.settled.sections.values().all(|status| status.state == SectionState::Converged));

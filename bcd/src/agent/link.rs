@@ -24,7 +24,7 @@ pub(super) struct LinkEvent {
 
 #[derive(Debug)]
 pub(super) enum What {
-    Frame(gateway_frame::Frame),
+    Frame(Box<gateway_frame::Frame>),
     Down(String),
 }
 
@@ -85,7 +85,7 @@ async fn carry(
     let mut down = client.open(ReceiverStream::new(frames)).await.map_err(|status| said(&status))?.into_inner();
     while let Some(frame) = down.next().await {
         let Some(frame) = frame.map_err(|status| said(&status))?.frame else { continue };
-        if events.send(LinkEvent { number, what: What::Frame(frame) }).await.is_err() {
+        if events.send(LinkEvent { number, what: What::Frame(Box::new(frame)) }).await.is_err() {
             break;
         }
     }

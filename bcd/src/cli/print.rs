@@ -78,7 +78,10 @@ impl Status {
         }
         for entry in &progress.drift {
             let done = if entry.corrected { "put right" } else { "left alone" };
-            row("drift", &format!("{} ({}), {done}, {}x since {}", entry.path, entry.kind, entry.times, entry.first_seen));
+            row(
+                "drift",
+                &format!("{} ({}), {done}, {}x since {}", entry.path, entry.kind, entry.times, entry.first_seen),
+            );
         }
         text
     }

@@ -86,7 +86,8 @@ impl Page<'_> {
             match entries.get_mut(path) {
                 Some(tracked) => {
                     let before = &tracked.entry;
-                    let anew = before.corrected || before.observed_digest != observed.digest || before.kind != finding.kind;
+                    let anew =
+                        before.corrected || before.observed_digest != observed.digest || before.kind != finding.kind;
                     if anew {
                         said.push(report::sentence(path, finding));
                     }
@@ -145,7 +146,9 @@ impl Page<'_> {
         let mut settled = weighed.settled.clone();
         settled.extend(weighed.left.iter().map(|(place, wish)| (place.clone(), *wish)));
         for (key, place, wish) in &weighed.pending {
-            let known = if made(key) { Some(*wish) } else { before.get(place).copied() };
+            // Whether a unit goes on running, or a module stays, the next look sees.
+            let stays = matches!(key, Key::Path(_) | Key::Value(_));
+            let known = if stays && made(key) { Some(*wish) } else { before.get(place).copied() };
             settled.extend(known.map(|wish| (place.clone(), wish)));
         }
         let unseen = |place: &str| {

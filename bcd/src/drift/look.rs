@@ -49,7 +49,13 @@ pub(super) struct Found {
 }
 
 /// The fields of a place; none when it could not be looked at.
-pub(super) fn look(key: &Key, want: &Want, name: &Named, observed: &Observed, accounts: &Accounts) -> Option<Vec<Look>> {
+pub(super) fn look(
+    key: &Key,
+    want: &Want,
+    name: &Named,
+    observed: &Observed,
+    accounts: &Accounts,
+) -> Option<Vec<Look>> {
     let place = key.to_string();
     let public = !observed.private.contains(key);
     match (want, observed.seen.get(key)?, name) {

@@ -213,6 +213,34 @@ fn a_file_that_went_is_one_finding() {
 }
 
 #[test]
+fn a_unit_that_does_not_go_on_running_is_no_drift_until_a_look_has_seen_it_run() {
+    use crate::{
+        converge::{Observed, Seen},
+        section::{Accounts, Desired, Key, Named, Want},
+    };
+    let key = Key::Active("once.service".into());
+    let mut desired = Desired::default();
+    desired.wants.insert(key.clone(), Want::Active(true));
+    desired.names.insert(key.clone(), Named::Field("host.units.once.service.state".into()));
+    let mut ledger = Ledger::default();
+    let now = crate::converge::tests::now();
+    let mut look = |runs: Option<bool>| {
+        let mut observed = Observed::default();
+        observed.seen.insert(key.clone(), Seen::Active(runs));
+        let mode = |_: &str| DriftMode::Enforce;
+        let weighed = weigh(desired.clone(), &observed, &Accounts::default(), &ledger, mode, now);
+        ledger.page(Section::Host).note(&weighed.findings, Moment { now, cause: DriftCause::WhileRunning });
+        ledger.page(Section::Host).close(&weighed, |_| true, now);
+        weighed.findings.into_values().map(|finding| finding.observed).collect::<Vec<_>>()
+    };
+    assert_eq!(look(Some(false)), []);
+    assert_eq!(look(Some(false)), [], "it was started, and has ended by itself");
+    assert_eq!(look(Some(true)), []);
+    assert_eq!(look(None), [], "nobody can say");
+    assert_eq!(look(Some(false)), [Some(b"stopped".to_vec())]);
+}
+
+#[test]
 fn a_setting_in_a_shared_file_is_told_by_its_own_name() {
     let mut world = World::new(&[]);
     let mut spec = NodeSpec::default();

@@ -72,7 +72,8 @@ impl Style {
                 paragraphs.map(|lines| format!("\n{}\n", lines.join("\n"))).collect()
             }
             Self::Boot => {
-                let text: String = lines.filter(|line| !line.trim().is_empty()).map(|line| format!("{line}\n")).collect();
+                let text: String =
+                    lines.filter(|line| !line.trim().is_empty()).map(|line| format!("{line}\n")).collect();
                 (!text.is_empty()).then_some(text).into_iter().collect()
             }
             _ => lines.filter(|line| !line.trim().is_empty()).map(|line| format!("{line}\n")).collect(),
@@ -121,7 +122,13 @@ mod tests {
             (Style::Sysctl, &["vm.swappiness = 1\n", "net.ipv4.tcp_rmem = 1 2 3\n"]),
             (Style::Probe, &["blacklist nouveau\n", "options nvidia NVreg_X=1\n"]),
             (Style::Boot, &["GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX iommu=pt\"\n"]),
-            (Style::Pins, &["\nPackage: a\nPin: version 1*\nPin-Priority: 1001\n", "\nPackage: b\nPin: version 2\nPin-Priority: 1001\n"]),
+            (
+                Style::Pins,
+                &[
+                    "\nPackage: a\nPin: version 1*\nPin-Priority: 1001\n",
+                    "\nPackage: b\nPin: version 2\nPin-Priority: 1001\n",
+                ],
+            ),
         ];
         for (style, texts) in cases {
             let mut shared = Shared { group: "host.x".into(), style, header: "# ours\n", blocks: Vec::new() };

@@ -1,7 +1,11 @@
 //! Facts about the session core, with real keys and no sockets.
 
 use pki::{anchor::Anchor, keys::Keys, worker::WorkerKey};
-use schema::{id::JournalId, report::StatusReport, spec::NodeSpec};
+use schema::{
+    id::JournalId,
+    report::{DRIFT_CAPABILITY, DriftCause, DriftKind, DriftMode, StatusReport},
+    spec::NodeSpec,
+};
 
 use super::*;
 
@@ -38,7 +42,16 @@ impl World {
             version: "0.1.0".into(),
         };
         let core = Core::new(me, TrustBundle::of_anchor(&anchor, 1), None, Progress::begin(boot_id));
-        Self { keys, anchor, worker, node, key, core, start: Instant::now(), capabilities: vec![schema::report::DRIFT_CAPABILITY.into()] }
+        Self {
+            keys,
+            anchor,
+            worker,
+            node,
+            key,
+            core,
+            start: Instant::now(),
+            capabilities: vec![DRIFT_CAPABILITY.into()],
+        }
     }
 
     fn now(&self, seconds: u64) -> Now {
@@ -267,11 +280,11 @@ fn every_session_begins_with_a_signed_status() {
 
 #[test]
 fn drift_is_reported_when_it_changes_and_only_to_who_reads_it() {
-    let entry = schema::report::DriftEntry {
+    let entry = DriftEntry {
         path: "host.files./etc/motd.content".into(),
-        mode: schema::report::DriftMode::Warn,
-        kind: schema::report::DriftKind::Changed,
-        cause: schema::report::DriftCause::WhileRunning,
+        mode: DriftMode::Warn,
+        kind: DriftKind::Changed,
+        cause: DriftCause::WhileRunning,
         observed: Some("mine".into()),
         observed_digest: None,
         observed_bytes: Some(4),
@@ -294,7 +307,7 @@ fn drift_is_reported_when_it_changes_and_only_to_who_reads_it() {
         world.capabilities = capabilities;
         world.open();
         let now = world.now(1);
-        let mut settle = |drift: Vec<schema::report::DriftEntry>| {
+        let mut settle = |drift: Vec<DriftEntry>| {
             let Event::Settled(settled) = world.settled(1) else { panic!("settled") };
             said(&world.core.handle(Event::Settled(Settled { drift, ..settled }), now))
         };

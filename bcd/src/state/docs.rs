@@ -254,11 +254,12 @@ impl StateDir {
     /// is lost is the word for changes that were made before.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
-        self.load(DRIFT).unwrap_or_else(|error: StateError| {
-            tracing::warn!("{error}; drift is looked for anew");
-            None
-        })
-        .unwrap_or_default()
+        self.load(DRIFT)
+            .unwrap_or_else(|error: StateError| {
+                tracing::warn!("{error}; drift is looked for anew");
+                None
+            })
+            .unwrap_or_default()
     }
 
     /// Keeps the ledger of drift.
