@@ -1,6 +1,7 @@
 //! Facts about the API, through its router and through its socket, on a real database.
 
 mod generated;
+mod plans;
 
 use std::sync::Arc;
 

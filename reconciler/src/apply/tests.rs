@@ -323,19 +323,35 @@ async fn a_renamed_pool_keeps_its_machines_and_removes_nothing() {
 }
 
 #[tokio::test]
-async fn a_machine_whose_name_is_taken_renames_nothing() {
+async fn a_name_that_is_taken_meanwhile_is_planned_anew_and_nothing_is_renamed() {
     let world = World::new().await;
     let declared = fleet(&[("a.kdl", "node \"a\" {\n  pool \"h100\"\n}\n")]);
     world.apply("c1", &declared).await;
     let id = world.join("a", "h100").await;
     world.apply("c1", &declared).await;
-    world.join("b", "h100").await;
     let renamed =
         fleet(&[("a.kdl", "node \"b\" {\n  pool \"h100\"\n}\nmoved from=\"node/a\" to=\"node/b\"\n")]);
     let (observed, planned) = world.plan(&renamed).await;
-    let outcome = world.write("c2", &renamed, &observed, &planned).await;
-    assert_eq!(world.node(id).await.name.as_str(), "a");
-    assert!(matches!(outcome, Err(ApplyError::Taken(_)) | Ok(_)), "{outcome:?}");
+    assert_eq!(planned.plan.moved.len(), 1);
+    let other = world.join("b", "h100").await;
+    assert!(matches!(world.write("c2", &renamed, &observed, &planned).await, Err(ApplyError::Stale)));
+    world.apply("c2", &renamed).await;
+    assert_eq!((world.node(id).await.name.as_str(), world.node(other).await.name.as_str()), ("a", "b"));
+}
+
+#[tokio::test]
+async fn a_renamed_machine_keeps_its_id_and_its_row() {
+    let world = World::new().await;
+    let declared = fleet(&[("a.kdl", "node \"a\" {\n  pool \"h100\"\n}\n")]);
+    world.apply("c1", &declared).await;
+    let id = world.join("a", "h100").await;
+    world.apply("c1", &declared).await;
+    let renamed =
+        fleet(&[("a.kdl", "node \"b\" {\n  pool \"h100\"\n}\nmoved from=\"node/a\" to=\"node/b\"\n")]);
+    world.apply("c2", &renamed).await;
+    let node = world.node(id).await;
+    assert_eq!((node.name.as_str(), node.declared, node.pool.as_deref()), ("b", true, Some("h100")));
+    world.settled(&renamed).await;
 }
 
 #[tokio::test]

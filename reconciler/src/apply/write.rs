@@ -245,7 +245,7 @@ fn only_joined(present: &[ObservedNode], planned: &[ObservedNode]) -> bool {
 
 /// Whether a machine that the plan does not know can still have everything that its pool and its document give it.
 fn takes_nothing_away(delta: &Delta) -> bool {
-    delta.removed_pools.is_empty() && delta.objects.iter().all(|row| row.standing == ObjectStanding::Declared)
+    delta.removed_pools.is_empty() && delta.moved.is_empty() && delta.objects.iter().all(|row| row.standing == ObjectStanding::Declared)
 }
 
 async fn write_revision(
