@@ -7,7 +7,10 @@ use gateway::{AuthorityClient, ControlPlane, InProcess};
 use pki::{tls, tls::ServingCertificate, verify::NodeVerifier};
 use reconciler::{api, source::SourceConfig};
 use schema::clock::SharedClock;
-use store::{Db, DbConfig, Role, migrate};
+use store::{
+    Db, DbConfig, Role, control_plane,
+    migrate::{self, MigrateError},
+};
 
 use crate::{
     data_dir::{self, ClientFile},
@@ -95,15 +98,7 @@ impl Serve {
         self.check()?;
         self.log.start()?;
         let database = DbConfig::from_url(&self.database).map_err(|error| Failure::usage(error.to_string()))?;
-        if !migrate::is_current(&database).await.during("cannot look at the database")? {
-            return Err(Failure::failed("the database is not up to date").hint("run `better-compute migrate` first"));
-        }
-        let db = Db::connect(&database.with_warm_connections(parts::WARM_CONNECTIONS))
-            .await
-            .during("cannot connect to the database")?;
-        let row = identity::stored(&db).await?.ok_or_else(|| {
-            Failure::failed("the database belongs to no control plane yet").hint("`better-compute keys init` makes one")
-        })?;
+        let (db, row) = identity::patiently(async || self.connect(&database).await).await?;
         let parts = Parts::new(db.clone(), clock);
         if self.needs_authority() {
             let identity = identity::open(&KeyDir::at(&self.keys), &row)?;
@@ -116,6 +111,23 @@ impl Serve {
             self.gateway_apart(parts, row.dev).await?;
         }
         Ok(Exit::Ok)
+    }
+
+    async fn connect(&self, database: &DbConfig) -> Result<(Db, control_plane::ControlPlane), Failure> {
+        let what = "cannot look at the database";
+        let current = migrate::is_current(database).await.map_err(|error| match error {
+            MigrateError::Db(error) => identity::database(what)(error),
+            error => Failure::because(what, &error),
+        })?;
+        if !current {
+            return Err(Failure::failed("the database is not up to date").hint("run `better-compute migrate` first"));
+        }
+        let config = database.clone().with_warm_connections(parts::WARM_CONNECTIONS);
+        let db = Db::connect(&config).await.map_err(identity::database("cannot connect to the database"))?;
+        let row = identity::stored(&db).await?.ok_or_else(|| {
+            Failure::failed("the database belongs to no control plane yet").hint("`better-compute keys init` makes one")
+        })?;
+        Ok((db, row))
     }
 
     fn has(&self, role: Role) -> bool {

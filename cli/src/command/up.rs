@@ -1,6 +1,6 @@
 //! `up`: a whole control plane in one process, with nothing to configure.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use gateway::InProcess;
@@ -39,9 +39,6 @@ Examples:
 
 Several run side by side with a --data directory each, --listen-api 127.0.0.1:0 and
 --listen-gateway 127.0.0.1:0.";
-
-/// How long a database may be away while everything starts.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Run a whole control plane on this machine.
 ///
@@ -155,16 +152,7 @@ impl Up {
     /// Migrations, identity and token. A server that was killed in the middle is started again by its supervisor, so what
     /// may pass is tried again for a while.
     async fn prepare(&self, round: &Round, clock: &SharedClock) -> Result<(Db, Identity, String), Failure> {
-        let until = tokio::time::Instant::now() + PATIENCE;
-        loop {
-            match self.prepare_once(round, clock).await {
-                Err(failure) if failure.exit == Exit::Unreachable && tokio::time::Instant::now() < until => {
-                    tracing::warn!(error = %failure, "the database is not there yet");
-                    tokio::time::sleep(Duration::from_millis(300)).await;
-                }
-                done => return done,
-            }
-        }
+        identity::patiently(async || self.prepare_once(round, clock).await).await
     }
 
     async fn prepare_once(&self, round: &Round, clock: &SharedClock) -> Result<(Db, Identity, String), Failure> {

@@ -1,5 +1,7 @@
 //! Who a control plane is: keys in a directory and a row in the database, which must belong together.
 
+use std::time::Duration;
+
 use pki::{Realm, keys::Keys};
 use schema::time::Timestamp;
 use store::{
@@ -9,6 +11,9 @@ use store::{
 
 use super::keys::KeyDir;
 use crate::exit::{Exit, Failure};
+
+/// How long a database may be away while everything starts.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A control plane that knows who it is.
 #[derive(Debug)]
@@ -66,6 +71,23 @@ pub async fn rename(db: &Db, place: &KeyDir) -> Result<(), Failure> {
     let renamed = control_plane::rename(&mut txn, keys.trust_domain()).await.map_err(database(what))?;
     txn.commit().await.map_err(database(what))?;
     if renamed { place.settle() } else { Ok(()) }
+}
+
+/// Tries again for a while what failed because the database is away, as it is while everything starts at once.
+///
+/// # Errors
+/// What `attempt` says once it is not that, or once the patience is over.
+pub async fn patiently<T>(mut attempt: impl AsyncFnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        match attempt().await {
+            Err(failure) if failure.exit == Exit::Unreachable && tokio::time::Instant::now() < until => {
+                tracing::warn!(error = %failure, "the database is not there yet");
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+            done => return done,
+        }
+    }
 }
 
 /// A failure of the database; one that may pass is told from one that will not.
