@@ -1,4 +1,4 @@
-//! `explain`: the page of an error code, or where a machine's values come from.
+//! `explain`: the page of an error code, or where the values of a machine come from.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,10 @@ use super::check;
 use crate::{
     args::FormatArg,
     exit::{Exit, Failure},
-    output::{Output, Table},
+    output::{
+        Output, Table,
+        text::{Style, printable},
+    },
     tree,
 };
 
@@ -23,17 +26,20 @@ Examples:
   better-compute explain BC0203                     what it means, how to mend it
   better-compute explain node/fra1-r12-u04          every value and its place
   better-compute explain node/fra1-r12-u04 host.sysctl
+  better-compute explain node/fra1-r12-u04 host.files./etc/motd.content
+  better-compute explain pool/h100                  its machines without a document
   better-compute explain node/fra1-r12-u04 --dir examples-fleet";
 
 /// Explain an error code, or where a value comes from.
 ///
-/// Explains an error code in words, or prints each value of a declared machine with the file, line, column and layer
-/// (fleet, site, pool, profile chain, node) that it comes from.
+/// Explains an error code in words, or prints each value of a machine with the file, line, column and layer (fleet, site,
+/// pool, profile chain, node) that it comes from, and what it won over. One value is told in full: with its template, what
+/// that reads, and where it is written.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Explain {
-    /// An error code such as BC0203, or a declared machine such as node/fra1-r12-u04
-    #[arg(value_name = "CODE|node/NAME")]
+    /// An error code such as BC0203, a declared machine such as node/fra1-r12-u04, or a pool
+    #[arg(value_name = "CODE|node/NAME|pool/NAME")]
     pub subject: String,
     /// Only values at or below this path, for example host.sysctl
     #[arg(value_name = "PATH")]
@@ -57,7 +63,7 @@ impl Explain {
         }
         let code: Code = self.subject.parse().map_err(|_| {
             Failure::usage(format!("{:?} is neither an error code nor a machine", self.subject))
-                .hint("write a code such as BC0203, or a declared machine such as node/fra1-r12-u04")
+                .hint("write a code such as BC0203, a declared machine such as node/fra1-r12-u04, or a pool")
         })?;
         let entry = codes::ALL.iter().find(|entry| entry.code == code).expect("a code that parses is in the registry");
         if output.is_json() {
@@ -71,9 +77,9 @@ impl Explain {
 
     fn machine(&self, output: &Output) -> Result<Exit, Failure> {
         let object: ObjectRef = self.subject.parse().map_err(|error| Failure::usage(format!("{error}")))?;
-        if object.kind != Kind::Node {
-            return Err(Failure::usage(format!("only machines can be explained, and {object} is not one"))
-                .hint("write node/NAME"));
+        if !matches!(object.kind, Kind::Node | Kind::Pool) {
+            return Err(Failure::usage(format!("only machines and pools can be explained, and {object} is neither"))
+                .hint("write node/NAME or pool/NAME"));
         }
         let root = tree::root(self.dir.as_deref())?;
         let loaded = fleet::load(&tree::read(&root)?);
@@ -81,17 +87,32 @@ impl Explain {
             output.line(check::in_words(&loaded, output.colour))?;
             return Ok(Exit::InvalidFleet);
         };
-        let Some(values) = fleet.explain(&object.name, self.path.as_deref()) else {
-            let names: Vec<&str> = fleet.nodes.keys().map(|name| name.as_str()).take(8).collect();
-            let hint = if names.is_empty() {
-                "this fleet declares no machine; values of its pool are in `better-compute plan`".to_owned()
-            } else {
-                format!("declared machines: {}", names.join(", "))
+        let path = self.path.as_deref();
+        let values = match object.kind {
+            Kind::Pool => fleet.explain_pool(&object.name, path),
+            _ => fleet.explain(&object.name, path),
+        };
+        let Some(values) = values else {
+            let names: Vec<&str> = match object.kind {
+                Kind::Pool => fleet.pools.keys().map(|name| name.as_str()).take(8).collect(),
+                _ => fleet.nodes.keys().map(|name| name.as_str()).take(8).collect(),
+            };
+            let hint = match (object.kind, names.is_empty()) {
+                (Kind::Pool, false) => format!("the pools are: {}", names.join(", ")),
+                (Kind::Pool, true) => "this fleet has no pool".to_owned(),
+                (_, false) => format!(
+                    "declared machines: {}; a machine without a document is as its pool: pool/NAME",
+                    names.join(", ")
+                ),
+                (_, true) => "this fleet declares no machine; its machines are as their pools: pool/NAME".to_owned(),
             };
             return Err(Failure::failed(format!("no document declares {object}")).hint(hint));
         };
         if output.is_json() {
             output.json(&json!({ "object": object, "values": values }))?;
+        } else if path.is_some() && (1..=FEW).contains(&values.len()) {
+            let told: Vec<String> = values.iter().map(|value| in_full(value, output.colour)).collect();
+            output.line(told.join("\n\n"))?;
         } else {
             output.table(&table(&values), "nothing is said at that path")?;
         }
@@ -99,14 +120,37 @@ impl Explain {
     }
 }
 
+/// Values that are told in full.
+const FEW: usize = 3;
+
+/// One value: who says it, where, what makes it, and what it won over.
+fn in_full(value: &Provenance, colour: bool) -> String {
+    let mut rows: Vec<(&str, String)> =
+        vec![("value", value.value.clone()), ("from", value.layer.clone()), ("written", value.at.to_string())];
+    rows.extend(value.template.iter().map(|template| ("template", template.to_string())));
+    let wide = value.reads.iter().map(|read| read.value.chars().count()).max().unwrap_or(0);
+    for (index, read) in value.reads.iter().enumerate() {
+        let from = read.from.as_ref().map(|from| format!(", written {from}")).unwrap_or_default();
+        let label = if index == 0 { "reads" } else { "" };
+        rows.push((label, format!("{:wide$}  {}{from}", read.value, read.at)));
+    }
+    for (index, beaten) in value.beaten.iter().enumerate() {
+        rows.push((if index == 0 { "instead of" } else { "" }, beaten.to_string()));
+    }
+    let lines = rows.iter().map(|(label, text)| {
+        format!("  {}  {}", Style::Dim.paint(&format!("{label:10}"), colour), printable(text)).trim_end().to_owned()
+    });
+    std::iter::once(printable(&value.path)).chain(lines).collect::<Vec<_>>().join("\n")
+}
+
 fn table(values: &[Provenance]) -> Table {
     let mut table =
         Table::new(&["path", "value", "from", "where", "instead of"]).whole(&["path", "from", "where", "instead of"]);
     for value in values {
-        let place = value
-            .template
-            .as_ref()
-            .map_or_else(|| value.at.to_string(), |template| format!("{} via {template}", value.at));
+        let place = match &value.template {
+            Some(template) => format!("{} via {template}", value.at),
+            None => value.at.to_string(),
+        };
         let beaten: Vec<String> = value.beaten.iter().map(ToString::to_string).collect();
         table.row([
             value.path.as_str().into(),

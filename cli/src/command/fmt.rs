@@ -160,7 +160,9 @@ fn below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let inner = inner.unwrap_or_default();
     let sources = tree::read(folder)?;
     let files = sources.iter().filter(|(path, blob)| {
-        path.ends_with(".kdl") && matches!(blob, fleet::SourceBlob::Bytes(_)) && !ignored.covers(&format!("{inner}{path}"))
+        path.ends_with(".kdl")
+            && matches!(blob, fleet::SourceBlob::Bytes(_))
+            && !ignored.covers(&format!("{inner}{path}"))
     });
     Ok(files.map(|(path, _)| folder.join(&**path)).collect())
 }

@@ -1,39 +1,36 @@
-//! `kinds`: what a fleet repository can hold.
+//! `kinds`: what a fleet repository can hold, and the keys of each kind.
 
 use clap::Args;
-use schema::object::Kind;
+use schema::{
+    fleet::reference::{self, Key, KindDoc, Naming, Takes},
+    object::Kind,
+};
 use serde_json::{Value, json};
 
+use super::schema::kind;
 use crate::{
     args::FormatArg,
     exit::{Exit, Failure},
-    output::{Output, Table},
+    output::{Output, Table, text::Style},
 };
 
 const EXAMPLES: &str = "\
 Examples:
   better-compute kinds
+  better-compute kinds pool             its keys, what they take and say
   better-compute kinds --format json";
 
-/// List the kinds of objects a fleet repository can hold in this version.
+/// List the kinds of objects a fleet repository can hold, or the keys of one.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Kinds {
+    /// A kind whose keys are listed
+    #[arg(value_name = "KIND", value_parser = kind)]
+    pub kind: Option<Kind>,
     /// How results are written
     #[command(flatten)]
     pub format: FormatArg,
 }
-
-const KINDS: [(Kind, &str, &str); 8] = [
-    (Kind::Fleet, "fleet.kdl", "who the fleet is, and its brakes; one per repository"),
-    (Kind::Site, "sites/fra1.kdl", "a place with machines and gateways"),
-    (Kind::Pool, "pools/h100.kdl", "machines that are alike and are booked together"),
-    (Kind::Profile, "profiles/gpu-host.kdl", "what a host must look like: sysctls, modules, files, units, keys"),
-    (Kind::Image, "images/ubuntu-24.04.yaml", "bytes for a disk, named by digest"),
-    (Kind::Rollout, "rollouts/at-once.kdl", "how a change travels"),
-    (Kind::Node, "nodes/fra1-r12.kdl", "one machine that needs a word of its own"),
-    (Kind::Removed, "removed.kdl", "an object that is to go; without it nothing goes"),
-];
 
 impl Kinds {
     /// Lists.
@@ -41,19 +38,81 @@ impl Kinds {
     /// # Errors
     /// When standard output cannot be written.
     pub fn run(&self, output: &Output) -> Result<Exit, Failure> {
-        if output.is_json() {
-            let kinds: Vec<Value> = KINDS
-                .iter()
-                .map(|(kind, file, says)| json!({ "kind": kind.as_str(), "file": file, "says": says }))
-                .collect();
-            output.json(&json!({ "kinds": kinds }))?;
-            return Ok(Exit::Ok);
+        match (self.kind.map(reference::kind), output.is_json()) {
+            (Some(kind), true) => output.json(&in_json(kind))?,
+            (Some(kind), false) => page(kind, output)?,
+            (None, true) => {
+                let kinds = reference::kinds().iter();
+                let kinds =
+                    kinds.map(|kind| json!({ "kind": kind.kind.as_str(), "file": kind.file, "says": kind.doc }));
+                output.json(&json!({ "kinds": kinds.collect::<Vec<_>>() }))?;
+            }
+            (None, false) => {
+                let mut table = Table::new(&["kind", "usual file", "it says"]);
+                for kind in reference::kinds() {
+                    table.row([kind.kind.as_str().into(), kind.file.into(), kind.doc.as_str().into()]);
+                }
+                output.table(&table, "")?;
+            }
         }
-        let mut table = Table::new(&["kind", "usual file", "it says"]);
-        for (kind, file, says) in KINDS {
-            table.row([kind.as_str().into(), file.into(), says.into()]);
-        }
-        output.table(&table, "")?;
         Ok(Exit::Ok)
     }
+}
+
+fn page(kind: &KindDoc, output: &Output) -> Result<(), Failure> {
+    let named = match kind.naming {
+        Naming::Name => "has a name",
+        Naming::Optional => "may have a name",
+        Naming::Address => "is named by the address of the object",
+        Naming::Nameless => "has no name",
+    };
+    output.line(format!("{}: {}\nIt {named}, and is usually in {}.\n", kind.kind, kind.doc, kind.file))?;
+    let mut table = Table::new(&["key", "takes", "it says"]).whole(&["key"]);
+    rows(&kind.keys, 0, &mut table);
+    output.table(&table, "")?;
+    output.line(format!("\n* must be there\n\n{}", kind.kdl.trim_end()))
+}
+
+fn rows(keys: &[Key], depth: usize, table: &mut Table) {
+    for key in keys.iter().filter(|key| key.takes != Takes::Later) {
+        let star = if key.required { "*" } else { "" };
+        let word = format!("{}{}{star}", "  ".repeat(depth), key.key);
+        let or = key.or.as_ref().map(|or| format!(" (this or {or})")).unwrap_or_default();
+        let says = crate::output::table::Cell::from(format!("{}{or}", key.doc)).style(Style::Dim);
+        table.row([word.into(), key.takes.in_words().into(), says]);
+        rows(key.keys(), depth + 1, table);
+    }
+}
+
+fn in_json(kind: &KindDoc) -> Value {
+    json!({
+        "kind": kind.kind.as_str(),
+        "file": kind.file,
+        "says": kind.doc,
+        "keys": keys_in_json(&kind.keys),
+        "example": kind.kdl,
+    })
+}
+
+fn keys_in_json(keys: &[Key]) -> Vec<Value> {
+    let carried = keys.iter().filter(|key| key.takes != Takes::Later);
+    let one = |key: &Key| {
+        let mut one = json!({
+            "key": key.key,
+            "takes": key.takes.in_words(),
+            "required": key.required,
+            "says": key.doc,
+        });
+        if let Takes::Words(words) = key.lone().1 {
+            one["words"] = json!(words);
+        }
+        if let Some(or) = &key.or {
+            one["or"] = json!(or);
+        }
+        if !key.keys().is_empty() {
+            one["keys"] = json!(keys_in_json(key.keys()));
+        }
+        one
+    };
+    carried.map(one).collect()
 }

@@ -111,7 +111,7 @@ fn value(takes: &Takes, key: &Key) -> Value {
             Some(pattern) => json!({ "type": "string", "pattern": pattern }),
             None => json!({ "type": "string" }),
         },
-        Takes::Name => json!({ "type": "string", "pattern": NAME }),
+        Takes::Name | Takes::Reference(_) => json!({ "type": "string", "pattern": NAME }),
         Takes::Words(words) => json!({ "type": "string", "enum": words }),
         Takes::Boolean => json!({ "type": "boolean" }),
         Takes::Integer(least, most) => json!({

@@ -68,6 +68,8 @@ pub enum Takes {
     Text,
     /// A name: a DNS label.
     Name,
+    /// The name of an object of a kind.
+    Reference(Kind),
     /// A text of a form, which these words tell.
     Form(String),
     /// One of a few words.
@@ -160,6 +162,7 @@ impl Takes {
         match self {
             Self::Text => "text".to_owned(),
             Self::Name => "name".to_owned(),
+            Self::Reference(kind) => format!("name of a {kind}"),
             Self::Form(form) => form.clone(),
             Self::Words(words) => words.join(", "),
             Self::Boolean => "true or false".to_owned(),
@@ -197,21 +200,6 @@ pub fn kinds() -> &'static [KindDoc] {
 pub fn kind(kind: Kind) -> &'static KindDoc {
     let found = kinds().iter().find(|doc| doc.kind == kind);
     found.expect("every kind is recorded")
-}
-
-/// The kind of object that the value of a key names, when it is a name.
-#[must_use]
-pub fn names(key: &str) -> Option<Kind> {
-    Some(match key {
-        "site" | "sites" => Kind::Site,
-        "pool" | "pools" => Kind::Pool,
-        "profile" | "extends" => Kind::Profile,
-        "image" => Kind::Image,
-        "rollout" => Kind::Rollout,
-        "nodes" => Kind::Node,
-        "tenant" | "tenants" => Kind::Tenant,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

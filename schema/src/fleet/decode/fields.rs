@@ -119,6 +119,7 @@ impl<'o> Fields<'o> {
         kind: Kind,
         findings: &mut Findings<'_>,
     ) -> Option<Located<Name>> {
+        self.note(key, || Takes::Reference(kind));
         let name = self.name(key, findings)?;
         findings.refer(kind, &name);
         Some(name)
@@ -131,6 +132,7 @@ impl<'o> Fields<'o> {
         kind: Kind,
         findings: &mut Findings<'_>,
     ) -> Vec<Located<Name>> {
+        self.note(key, || Takes::List(Box::new(Takes::Reference(kind))));
         let names = self.names(key, findings);
         names.iter().for_each(|name| findings.refer(kind, name));
         names
