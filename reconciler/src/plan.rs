@@ -48,6 +48,7 @@ use std::collections::BTreeMap;
 
 use schema::{
     canonical,
+    diagnostic::Diagnostic,
     digest::Digest,
     effect::EffectClass,
     fleet::{Fleet, ObjectEntry},
@@ -145,7 +146,7 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
     let mut warnings = machines.warnings;
     warnings.extend(gates::without_effect(fleet, view));
     warnings.extend(identity.warnings.iter().cloned());
-    warnings.extend(notes(fleet));
+    warnings.extend(notes(fleet, &declared));
     warnings.sort();
     warnings.dedup();
     let count = |change: Change| objects.changes.iter().filter(|object| object.change == change).count();
@@ -214,12 +215,24 @@ fn stored_words(hold: &ObservedHold) -> HoldWords<'_> {
     (&hold.subject, &hold.gate, &hold.reason, hold.until)
 }
 
-/// What the language has to say about a fleet that is valid.
-fn notes(fleet: &Fleet) -> impl Iterator<Item = Warning> + '_ {
-    let object = ObjectRef::new(Kind::Fleet, fleet.document.name.clone());
-    fleet.notes.iter().map(move |note| Warning {
-        object: object.clone(),
+/// What the language has to say about a fleet that is valid, each about the object that is written there.
+fn notes(fleet: &Fleet, declared: &BTreeMap<&ObjectRef, &ObjectEntry>) -> Vec<Warning> {
+    if fleet.notes.is_empty() {
+        return Vec::new();
+    }
+    let mut places: BTreeMap<(&str, u32), &ObjectRef> = BTreeMap::new();
+    for (object, entry) in declared {
+        places.insert((&entry.at.file, entry.at.line()), object);
+    }
+    let own = ObjectRef::new(Kind::Fleet, fleet.document.name.clone());
+    let about = |file: &str, line: u32| {
+        let above = places.range((file, 0)..=(file, line)).next_back();
+        above.map_or_else(|| own.clone(), |(_, object)| (*object).clone())
+    };
+    let note = |note: &Diagnostic| Warning {
+        object: about(&note.file, note.span.line),
         message: note.message.clone(),
         place: Some(format!("{}:{}", note.file, note.span.line)),
-    })
+    };
+    fleet.notes.iter().map(note).collect()
 }

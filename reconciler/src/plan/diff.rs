@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schema::fleet::ByteSize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,9 +25,10 @@ pub struct FieldChange {
 }
 
 /// The members by which the items of a list are told apart.
-const KEYS: [&str; 4] = ["path", "name", "package", "principal"];
+const KEYS: [&str; 5] = ["path", "name", "package", "principal", "sizeKib"];
 
-/// Every field that differs, ordered by path. Items of a list that have a `path` or a `name` are compared by it.
+/// Every field that differs, ordered by path. Items of a list that have a `path`, a `name` or a size are compared by it,
+/// other documents in a list by their place, from 1.
 #[must_use]
 pub fn diff(before: &Value, after: &Value) -> Vec<FieldChange> {
     let mut changes = Vec::new();
@@ -62,7 +64,7 @@ fn walk(path: &str, before: Option<&Value>, after: Option<&Value>, out: &mut Vec
     if let (Some(Value::Array(old)), Some(Value::Array(new))) = (before, after)
         && let (Some(old), Some(new)) = (keyed(old), keyed(new))
     {
-        let mut keys: Vec<&str> = old.keys().chain(new.keys()).copied().collect();
+        let mut keys: Vec<&String> = old.keys().chain(new.keys()).collect();
         keys.sort_unstable();
         keys.dedup();
         for key in keys {
@@ -70,15 +72,35 @@ fn walk(path: &str, before: Option<&Value>, after: Option<&Value>, out: &mut Vec
         }
         return;
     }
+    if let (Some(Value::Array(old)), Some(Value::Array(new))) = (before, after)
+        && old.iter().chain(new).all(Value::is_object)
+    {
+        for index in 0..old.len().max(new.len()) {
+            walk(&format!("{path}[{}]", index + 1), old.get(index), new.get(index), out);
+        }
+        return;
+    }
     out.push(FieldChange { path: path.to_owned(), before: before.cloned(), after: after.cloned(), place: None });
 }
 
 /// The items by the member that names them; `None` when they have no such member, or share it.
-fn keyed(items: &[Value]) -> Option<BTreeMap<&str, &Value>> {
-    let key = KEYS.into_iter().find(|key| items.iter().all(|item| item.get(key).is_some_and(Value::is_string)))?;
-    let named: BTreeMap<&str, &Value> =
-        items.iter().filter_map(|item| Some((item.get(key)?.as_str()?, item))).collect();
+fn keyed(items: &[Value]) -> Option<BTreeMap<String, &Value>> {
+    let key = KEYS.into_iter().find(|key| items.iter().all(|item| item.get(key).is_some_and(is_key)))?;
+    let named: BTreeMap<String, &Value> =
+        items.iter().filter_map(|item| Some((words(item.get(key)?)?, item))).collect();
     (named.len() == items.len()).then_some(named)
+}
+
+fn is_key(value: &Value) -> bool {
+    value.is_string() || value.is_u64()
+}
+
+/// A key as people write it; a number is a size in KiB.
+fn words(key: &Value) -> Option<String> {
+    match key {
+        Value::String(text) => Some(text.clone()),
+        number => Some(ByteSize(number.as_u64()? << 10).to_string()),
+    }
 }
 
 #[cfg(test)]
@@ -97,6 +119,13 @@ mod tests {
         let after = json!({"a": 1, "b": {"c": "y", "d": [1, 3]}, "new": null});
         assert_eq!(paths(&before, &after), ["b.c", "b.d", "gone", "new"]);
         assert!(diff(&before, &before).is_empty());
+    }
+
+    #[test]
+    fn huge_pages_are_told_by_their_size_and_waves_by_their_place() {
+        let before = json!({"hugepages": [{"sizeKib": 2048, "count": 1}], "wave": [{"nodes": 1}, {"percent": "50%"}]});
+        let after = json!({"hugepages": [{"sizeKib": 2048, "count": 2}, {"sizeKib": 1_048_576, "count": 4}], "wave": [{"nodes": 1}, {"percent": "60%"}]});
+        assert_eq!(paths(&before, &after), ["hugepages[1GiB].count", "hugepages[2MiB].count", "wave[2].percent"]);
     }
 
     #[test]

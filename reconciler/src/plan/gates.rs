@@ -218,8 +218,7 @@ fn references(kind: Kind, doc: &Value) -> Vec<ObjectRef> {
         _ => &[],
     };
     let named = |value: &Value, kind: Kind| Some(ObjectRef::new(kind, Name::new(value.as_str()?).ok()?));
-    let mut found: Vec<ObjectRef> =
-        fields.iter().filter_map(|(field, kind)| named(doc.get(field)?, *kind)).collect();
+    let mut found: Vec<ObjectRef> = fields.iter().filter_map(|(field, kind)| named(doc.get(field)?, *kind)).collect();
     match kind {
         Kind::Pool => {
             let tenants = doc.get("policy").and_then(|policy| policy.get("tenants")).and_then(Value::as_array);

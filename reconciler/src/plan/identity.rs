@@ -68,7 +68,8 @@ impl<'o> Identity<'o> {
                 }
                 (true, _) => format!("{} is in force already, so that {} keeps its name", moved.to, moved.from),
                 (false, true) => {
-                    "nothing of the old name is in force, so that its `moved` does nothing and can be deleted".to_owned()
+                    "nothing of the old name is in force, so that its `moved` does nothing and can be deleted"
+                        .to_owned()
                 }
                 (false, false) => format!("nothing is called {}, so that its `moved` does nothing", moved.from),
             };
@@ -112,10 +113,7 @@ impl<'o> Identity<'o> {
 
     /// The new name of something in force.
     fn new_name(&self, kind: Kind, name: &Name) -> Option<Name> {
-        self.renames
-            .iter()
-            .find(|(from, _)| from.kind == kind && from.name == *name)
-            .map(|(_, to)| to.name.clone())
+        self.renames.iter().find(|(from, _)| from.kind == kind && from.name == *name).map(|(_, to)| to.name.clone())
     }
 
     fn renamed(&self, observed: &Observed) -> Observed {
@@ -189,7 +187,11 @@ impl<'o> Identity<'o> {
 const COMPARED: usize = 64;
 
 /// Proposes a `moved` line for what is retained when something new is like it.
-pub(super) fn suggest(changes: &mut [ObjectChange], observed: &Observed, declared: &BTreeMap<&ObjectRef, &ObjectEntry>) {
+pub(super) fn suggest(
+    changes: &mut [ObjectChange],
+    observed: &Observed,
+    declared: &BTreeMap<&ObjectRef, &ObjectEntry>,
+) {
     let mut kinds: BTreeMap<Kind, (Vec<usize>, Vec<usize>)> = BTreeMap::new();
     for (index, change) in changes.iter().enumerate() {
         let (gone, new) = kinds.entry(change.object.kind).or_default();
@@ -271,8 +273,11 @@ fn pairs(before: &[&Value], after: &[&Value]) -> Vec<(usize, usize)> {
 fn nameless(document: &Value) -> Value {
     match document {
         Value::Object(members) => {
-            let members: Map<String, Value> =
-                members.iter().filter(|(key, _)| *key != "name").map(|(key, value)| (key.clone(), value.clone())).collect();
+            let members: Map<String, Value> = members
+                .iter()
+                .filter(|(key, _)| *key != "name")
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
             Value::Object(members)
         }
         other => other.clone(),
@@ -285,8 +290,7 @@ fn alike(one: &Value, two: &Value) -> Option<usize> {
     leaves("", one, &mut left);
     leaves("", two, &mut right);
     let common = left.intersection(&right).count();
-    let all = left.union(&right).count();
-    (common * 2 > all).then_some(common)
+    (common * 2 > left.len().max(right.len())).then_some(common)
 }
 
 fn leaves(path: &str, value: &Value, out: &mut BTreeSet<String>) {

@@ -345,7 +345,8 @@ fn finish(
         out.warnings.push(Warning { object: object(), message, place: None });
     }
     if let Some(message) = change.blind {
-        let message = format!("what it is told now cannot be made again, so that only what comes is counted: {message}");
+        let message =
+            format!("what it is told now cannot be made again, so that only what comes is counted: {message}");
         out.warnings.push(Warning { object: object(), message, place: None });
     }
     let profile =

@@ -1,7 +1,11 @@
 //! The plan as a function: what it finds, what it holds, and what people read.
 
+mod effects;
+mod gates;
+mod identity;
 mod model;
 mod property;
+mod stale;
 mod text;
 
 use schema::{
@@ -74,6 +78,10 @@ fn name(text: &str) -> Name {
 
 fn object(text: &str) -> ObjectRef {
     text.parse().expect("an address")
+}
+
+fn warnings_of(plan: &Plan, about: &str) -> usize {
+    plan.warnings.iter().filter(|warning| warning.object.to_string() == about).count()
 }
 
 fn settled(planned: &Planned) {
@@ -186,9 +194,10 @@ fn what_is_still_needed_does_not_go() {
 #[test]
 fn the_prune_limits_hold_removals_and_nothing_else() {
     let limited = HEAD.replace("}\n", "  prune {\n    max-objects 1\n  }\n}\n");
-    let before = in_force(&fleet(&[]), &[("a", "h100")]);
+    let before = in_force(&fleet(&[("fleet.kdl", &limited)]), &[("a", "h100")]);
+    let wide = limited.replace("max-objects 1", "max-objects 2");
     let gone = fleet(&[
-        ("fleet.kdl", &limited),
+        ("fleet.kdl", &wide),
         ("base.kdl", &BASE.replace("10", "1")),
         ("quiet.kdl", "removed \"profile/quiet\" reason=\"x\"\n"),
         ("l40s.kdl", "removed \"pool/l40s\" reason=\"x\"\n"),
@@ -199,12 +208,11 @@ fn the_prune_limits_hold_removals_and_nothing_else() {
     assert_eq!(planned.plan.gates[0].objects, [object("pool/l40s"), object("profile/quiet")]);
     assert_eq!(moved(&planned.plan), [("a", &[MoveReason::Target][..])]);
     let after = model::apply(&before, &planned);
-    settled(&plan(&gone, &after, now()));
 
-    let wider = limited.replace("max-objects 1", "max-objects 2");
+    // The commit that raises the limit is in force now, and what it asked for goes.
     let granted = plan(
         &fleet(&[
-            ("fleet.kdl", &wider),
+            ("fleet.kdl", &wide),
             ("quiet.kdl", "removed \"profile/quiet\" reason=\"x\"\n"),
             ("l40s.kdl", "removed \"pool/l40s\" reason=\"x\"\n"),
         ]),
@@ -282,7 +290,7 @@ fn a_cordon_is_placed_with_its_words_and_lifted_when_it_ends() {
     let after = model::apply(&before, &planned);
     settled(&plan(&cordoned, &after, now()));
     let later = plan(&cordoned, &after, "2026-12-02T00:00:00Z".parse().expect("a time"));
-    assert_eq!((later.plan.holds[0].holds, later.plan.warnings.len()), (false, 1));
+    assert_eq!((later.plan.holds[0].holds, warnings_of(&later.plan, "node/a")), (false, 1));
 }
 
 #[test]
@@ -322,14 +330,13 @@ fn a_pool_that_names_no_rollout_says_so() {
 }
 
 #[test]
-fn a_fleet_with_another_name_replaces_the_former_document() {
+fn a_fleet_with_another_name_keeps_its_identity() {
     let observed = in_force(&fleet(&[]), &[]);
     let head = HEAD.replace("\"test\"", "\"other\"");
     let planned = plan(&fleet(&[("fleet.kdl", &head)]), &observed, now());
-    let changes: Vec<(String, Change)> =
-        planned.plan.objects.iter().map(|object| (object.object.to_string(), object.change)).collect();
-    assert_eq!(changes, [("fleet/other".to_owned(), Change::Create), ("fleet/test".to_owned(), Change::Remove)]);
-    assert_eq!(planned.plan.counts.retain, 0);
+    assert_eq!(changes(&planned.plan), [("fleet/other".to_owned(), Change::Update)]);
+    assert_eq!(planned.plan.moved[0].from, object("fleet/test"));
+    assert!(planned.delta.objects.iter().all(|row| row.standing == super::ObjectStanding::Declared));
     assert!(plan(&fleet(&[("fleet.kdl", &head)]), &model::apply(&observed, &planned), now()).is_settled());
 }
 
@@ -338,8 +345,9 @@ fn a_removed_line_that_names_nothing_is_worth_knowing() {
     let observed = in_force(&fleet(&[]), &[]);
     let planned = plan(&fleet(&[("r.kdl", "removed \"pool/l400s\" reason=\"sold\"\n")]), &observed, now());
     assert!(planned.is_settled());
-    let warnings: Vec<_> =
-        planned.plan.warnings.iter().map(|warning| (warning.object.to_string(), warning.place.clone())).collect();
-    assert_eq!(warnings, [("pool/l400s".to_owned(), Some("r.kdl:1".to_owned()))]);
+    let about = planned.plan.warnings.iter().find(|warning| warning.object == object("pool/l400s")).expect("a warning");
+    assert_eq!(about.place.as_deref(), Some("r.kdl:1"));
+    // What the language notes about a valid fleet is there, too, with the object that it is about.
+    assert_eq!(warnings_of(&planned.plan, "pool/h100"), 1);
     assert!(super::render(&planned.plan, super::RenderOptions::default()).contains("nothing of this name is in force"));
 }

@@ -256,7 +256,9 @@ impl Found<'_> {
     }
 
     fn restart(&mut self, unit: &str, cause: &str) {
-        let stands_still = self.old.units.iter().any(|known| known.name == unit && known.active == Some(false));
+        let active = |host: &HostSection| host.units.iter().find(|known| known.name == unit)?.active;
+        // What was stopped by the spec and is let go starts first, if it ran once, and then starts again.
+        let stands_still = active(self.old) == Some(false) && active(self.new).is_some();
         if !stands_still {
             self.caused(self.disturbance(unit), format!("unit {unit}"), Action::Restart, cause.to_owned());
         }

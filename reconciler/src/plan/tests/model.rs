@@ -2,7 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use schema::{fleet::NodeOverlay, id::NodeId, node::Role};
+use schema::{
+    fleet::NodeOverlay,
+    id::NodeId,
+    name::Name,
+    node::Role,
+    object::{Kind, ObjectRef},
+};
 
 use crate::plan::{
     ObjectStanding, Observed, ObservedHold, ObservedNode, ObservedObject, ObservedPool, ObservedTarget, Planned,
@@ -25,15 +31,42 @@ pub(crate) fn machine(name: &str, pool: &str) -> ObservedNode {
     }
 }
 
+fn rename(after: &mut Observed, from: &ObjectRef, to: &ObjectRef) {
+    if let Some(held) = after.objects.remove(from) {
+        after.objects.insert(to.clone(), held);
+    }
+    for hold in after.holds.iter_mut().filter(|hold| hold.subject == *from) {
+        hold.subject = to.clone();
+    }
+    let swap = |name: &mut Name, kind: Kind| {
+        if from.kind == kind && *name == from.name {
+            *name = to.name.clone();
+        }
+    };
+    if from.kind == Kind::Pool
+        && let Some(pool) = after.pools.remove(&from.name)
+    {
+        after.pools.insert(to.name.clone(), pool);
+    }
+    for node in &mut after.nodes {
+        swap(&mut node.name, Kind::Node);
+        node.pool.iter_mut().for_each(|pool| swap(pool, Kind::Pool));
+        node.site.iter_mut().for_each(|site| swap(site, Kind::Site));
+    }
+}
+
 pub(crate) fn apply(observed: &Observed, planned: &Planned) -> Observed {
     let mut after = observed.clone();
     let delta = &planned.delta;
+    for (from, to) in &delta.moved {
+        rename(&mut after, from, to);
+    }
     for row in &delta.objects {
         if row.standing == ObjectStanding::Removed {
             after.objects.remove(&row.object);
             continue;
         }
-        let doc = serde_json::from_str(&row.doc).expect("a document");
+        let doc = std::sync::Arc::new(serde_json::from_str(&row.doc).expect("a document"));
         let retained = row.standing == ObjectStanding::Retained;
         after.objects.insert(
             row.object.clone(),
