@@ -179,7 +179,10 @@ fn prove(before: &Fleet, after: &Fleet, machine: &Machine, entry: &DriftEntry) -
             .hint("templates read the value; change it by hand and look at `better-compute plan`"));
     }
     if says != wanted {
-        return Err(Failure::failed(format!("the value of {} cannot be said by a fleet file as it is", entry.path)));
+        let failure = Failure::failed(format!("the value of {} cannot be said by a fleet file as it is", entry.path));
+        let ended = says.map(String::as_str) == wanted.map(|wanted| format!("{wanted}\n")).as_deref();
+        let hint = "the file on the machine ends without a line end, and a text of the language always has one";
+        return Err(if ended { failure.hint(hint) } else { failure });
     }
     Ok(())
 }
