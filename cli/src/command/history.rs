@@ -4,7 +4,6 @@ use clap::Args;
 use schema::object::ObjectRef;
 use serde_json::{Map, Value, json};
 
-use super::get::outline;
 use crate::{
     args::FormatArg,
     client::{Client, Target},
@@ -159,9 +158,9 @@ fn one(detail: &Value, output: &Output) -> String {
         && commits.len() > 1
     {
         lines.push(format!("\n{} since the revision before:", count(commits.len() as u64, "commit")));
-        lines.extend(commits.iter().map(|commit| match commit.as_str() {
-            Some(id) => format!("  {}", printable(id)),
-            None => format!("  {}", outline(commit).replace('\n', "  ")),
+        lines.extend(commits.iter().map(|commit| {
+            let text = |key: &str| commit.get(key).and_then(Value::as_str).unwrap_or("-");
+            printable(&format!("  {}  {} ({})", short(text("id")), text("subject"), text("author")))
         }));
     }
     lines.join("\n")
@@ -230,7 +229,7 @@ mod tests {
     fn one_revision_says_what_it_changed() {
         let detail = json!({ "revision": revision("rev_2", "dead", json!({ "planId": "plan_1" })),
             "objects": [{ "object": "pool/h100", "change": "declared", "file": "pools/h100.kdl", "line": 3 }],
-            "commits": ["dead", "abcd"] });
+            "commits": [{ "id": "deadbeefdeadbeef", "author": "Ada", "subject": "h100: more huge pages" }, { "id": "abcdabcdabcdabcd", "author": "Bob", "subject": "typo" }] });
         insta::assert_snapshot!(one(&detail, &output()));
     }
 }

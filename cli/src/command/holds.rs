@@ -183,7 +183,7 @@ impl Hold {
             facts.push(count(self.machines, "machine"));
         }
         if let Some(since) = self.since {
-            facts.push(format!("held since {}", output.ago(since)));
+            facts.push(format!("held for {}", output.ago(since).trim_end_matches(" ago")));
         }
         let known = brakes.iter().find(|brake| brake.kind.as_str() == self.gate && brake.name == self.by);
         if let Some(brake) = known.filter(|brake| !brake.returns.is_empty()) {

@@ -6,7 +6,7 @@ use reconciler::{
     plan::{Machines, Observed},
     source::{self, GitError, Repo},
 };
-use schema::fleet::{self, Fleet, Loaded, Sources};
+use schema::fleet::{Cache, Fleet, Loaded, Sources};
 
 use crate::{exit::Failure, output::note, tree};
 
@@ -35,10 +35,12 @@ pub(in crate::command) struct Head {
     /// What is in them.
     pub(in crate::command) loaded: Loaded,
     repo: Option<(Repo, String)>,
+    /// What was parsed: the other tree costs only what differs.
+    cache: Cache,
 }
 
 /// The fleet that a plan starts from, when there is one.
-pub(super) struct Base(Option<(String, Fleet, Sources)>);
+pub(super) struct Base(Option<(String, Fleet)>);
 
 impl Trees<'_> {
     /// The tree of a commit.
@@ -49,14 +51,16 @@ impl Trees<'_> {
         let folder = self.folder.map_or(folder, str::to_owned);
         let commit = source::resolve(&repo, name).map_err(|error| git("cannot find the head", &error))?;
         let files = source::read_tree(&repo, &commit, &folder).map_err(|error| git("cannot read the head", &error))?;
-        Ok(Head { commit: Some(commit), loaded: fleet::load(&files), files, repo: Some((repo, folder)) })
+        let mut cache = Cache::default();
+        Ok(Head { commit: Some(commit), loaded: cache.load(&files), files, repo: Some((repo, folder)), cache })
     }
 
     /// The working tree.
     pub(super) fn working_tree(self) -> Result<Head, Failure> {
         let root = tree::root(self.subject)?;
         let files = tree::read(&root)?;
-        Ok(Head { commit: None, loaded: fleet::load(&files), files, repo: open(&root).ok() })
+        let mut cache = Cache::default();
+        Ok(Head { commit: None, loaded: cache.load(&files), files, repo: open(&root).ok(), cache })
     }
 
     /// The fleet to start from: at the named commit, or at the nearest one before it that has no error, as a control plane
@@ -72,11 +76,11 @@ impl Trees<'_> {
             Err(GitError::BranchMissing(_) | GitError::Empty) if self.base.is_none() => return Ok(Base(None)),
             Err(error) => return Err(git("cannot find the base", &error)),
         };
-        let mut commit = first.clone();
+        let (mut commit, mut cache) = (first.clone(), head.cache.clone());
         for _ in 0..LOOK_BACK {
             let files =
                 source::read_tree(repo, &commit, folder).map_err(|error| git("cannot read the base", &error))?;
-            if let Some(fleet) = fleet::load(&files).fleet {
+            if let Some(fleet) = cache.load(&files).fleet {
                 if commit != first {
                     note(format!(
                         "note: {} has errors; compared with {}, the last commit before it that has none",
@@ -84,7 +88,7 @@ impl Trees<'_> {
                         short(&commit)
                     ));
                 }
-                return Ok(Base(Some((commit, fleet, files))));
+                return Ok(Base(Some((commit, fleet))));
             }
             match source::resolve(repo, &format!("{commit}~1")) {
                 Ok(parent) => commit = parent,
@@ -115,7 +119,7 @@ impl Base {
     /// The fleet as it would be observed when it is in force.
     pub(super) fn observed(&self) -> Observed {
         match &self.0 {
-            Some((commit, fleet, _)) => Observed::from_fleet(fleet).at_commit(commit),
+            Some((commit, fleet)) => Observed::from_fleet(fleet).at_commit(commit),
             None => Observed::nothing(Machines::Declared),
         }
     }

@@ -152,7 +152,11 @@ pub(in crate::plan) const fn said(class: EffectClass) -> &'static str {
 /// `pool/h100`, `pool/gpu-[00-39]`, or that there is none.
 pub(in crate::plan) fn pool_words(pools: &BTreeSet<Option<&Name>>) -> String {
     let names: Vec<String> = pools.iter().flatten().map(|pool| format!("pool/{pool}")).collect();
-    let words = names::in_room(&names::fold(names.iter().map(String::as_str)), 40);
+    // Two or three are known by their names; more are a range, or a list that is cut.
+    let words = match names.len() {
+        0..=3 => names.join(" "),
+        _ => names::in_room(&names::fold(names.iter().map(String::as_str)), 40),
+    };
     match (pools.contains(&None), words.is_empty()) {
         (false, _) => words,
         (true, true) => "no pool".to_owned(),

@@ -139,7 +139,7 @@ mod tests {
             "on": true, "text": "", "motd": "a\nc\n",
         });
         let page = page(&before, &after);
-        assert!(!page.contains(['{', '}', '[', ']']), "{page}");
+        assert!(!page.contains(['{', '}', '"', ':']) || page.contains("\"two words\""), "{page}");
         insta::assert_snapshot!(page);
     }
 

@@ -1,5 +1,7 @@
 //! What a plan does to machines: what hosts become, what is done to whom, in which order, and whom it touches who booked.
 
+use std::collections::BTreeSet;
+
 use schema::{
     effect::{EffectAction, EffectClass},
     name::Name,
@@ -20,38 +22,54 @@ use crate::plan::{
 
 /// What differs on hosts, once for all pools for which it is the same.
 pub(super) fn targets(plan: &Plan, fold: Fold) -> Vec<Line> {
-    let mut same: Vec<(&TargetChange, Vec<FieldChange>, Vec<&Name>)> = Vec::new();
+    let mut same: Vec<(Hosts<'_>, BTreeSet<Option<&Name>>)> = Vec::new();
     for target in &plan.targets {
-        let fields = told(plan, target);
-        let found = same.iter_mut().find(|(first, known, _)| {
-            first.profile == target.profile && *known == fields && first.before.is_some() == target.before.is_some()
-        });
-        match found {
-            Some((_, _, pools)) => pools.push(&target.pool),
-            None => same.push((target, fields, vec![&target.pool])),
+        let hosts = Hosts::of(plan, target);
+        match same.iter_mut().find(|(known, _)| *known == hosts) {
+            Some((_, pools)) => drop(pools.insert(Some(&target.pool))),
+            None => same.push((hosts, BTreeSet::from([Some(&target.pool)]))),
         }
     }
     let shown = named(same.len(), fold);
     let mut out = Vec::new();
-    for (target, fields, pools) in &same[..shown] {
-        let some: Vec<String> = pools.iter().take(4).map(|pool| format!("pool/{pool}")).collect();
-        let rest = pools.len() - some.len();
-        let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
-        let what = match (&target.before, fields.is_empty()) {
-            (None, _) => "are described for the first time",
-            (Some(_), true) => "change as the files above say",
-            (Some(_), false) => "change:",
+    for (hosts, pools) in &same[..shown] {
+        let (what, fields) = match hosts {
+            Hosts::New => ("are described for the first time".to_owned(), &[][..]),
+            Hosts::AsSaid => ("change as the files above say".to_owned(), &[][..]),
+            Hosts::Differ(profile, fields) => (format!("with profile/{profile} change:"), &fields[..]),
         };
         out.push(
             Line::new(2)
-                .with(Ink::Bold, &format!("{}{rest}", some.join(", ")))
-                .with(Ink::Plain, &format!(": hosts with profile/{} {what}", target.profile)),
+                .with(Ink::Bold, &groups::pool_words(pools))
+                .with(Ink::Plain, &format!(": hosts {what}")),
         );
         let fields: Vec<&FieldChange> = fields.iter().collect();
         out.extend(values::fields(&fields, Room { indent: 6, most: fold.most, width: fold.width }));
     }
     out.extend(more(same.len(), shown, " kinds of hosts", 2));
     out
+}
+
+/// What there is to tell of hosts.
+#[derive(PartialEq, Eq)]
+enum Hosts<'a> {
+    /// Nothing was said of them before.
+    New,
+    /// Nothing that the change of a file does not say already.
+    AsSaid,
+    /// These fields, under this profile.
+    Differ(&'a Name, Vec<FieldChange>),
+}
+
+impl<'a> Hosts<'a> {
+    fn of(plan: &Plan, target: &'a TargetChange) -> Self {
+        let fields = told(plan, target);
+        match (target.before, fields.is_empty()) {
+            (None, _) => Self::New,
+            (Some(_), true) => Self::AsSaid,
+            (Some(_), false) => Self::Differ(&target.profile, fields),
+        }
+    }
 }
 
 /// What is to be told of a target: without what the profile's own change says already, and without what templates see

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schema::object::Kind;
+use schema::object::{Kind, ObjectRef};
 
 use super::{Fold, count, more, named};
 use crate::plan::{
-    Change, FieldChange, ObjectChange, Plan,
+    Change, FieldChange, ObjectChange, Plan, Warning,
     render::{
         groups,
         lines::Room,
@@ -143,15 +143,25 @@ pub(super) fn retained(plan: &Plan, fold: Fold) -> Vec<Line> {
     out
 }
 
+/// How many notes on what does not change are shown.
+const ASIDE: usize = 3;
+
+/// What is worth knowing: of what changes all of it, of the rest a little.
 pub(super) fn notes(plan: &Plan, fold: Fold) -> Vec<Line> {
-    let shown = named(plan.warnings.len(), fold);
-    let lines = plan.warnings[..shown].iter().map(|warning| {
+    let changes: BTreeSet<&ObjectRef> = plan.objects.iter().map(|object| &object.object).collect();
+    let (mut notes, aside): (Vec<&Warning>, Vec<&Warning>) =
+        plan.warnings.iter().partition(|warning| changes.contains(&warning.object));
+    let shown = named(notes.len(), fold);
+    notes.truncate(shown);
+    let aside_shown = if fold.most == usize::MAX { aside.len() } else { aside.len().min(ASIDE) };
+    notes.extend(&aside[..aside_shown]);
+    let lines = notes.iter().map(|warning| {
         Line::new(2)
             .with(Ink::Bold, &warning.object.to_string())
             .with(Ink::Plain, &format!(": {}", warning.message))
             .with(Ink::Dim, &warning.place.as_ref().map_or_else(String::new, |place| format!("  {place}")))
     });
-    lines.chain(more(plan.warnings.len(), shown, "", 2)).collect()
+    lines.chain(more(plan.warnings.len(), notes.len(), " notes", 2)).collect()
 }
 
 const fn ink(change: Change) -> Ink {
