@@ -4,16 +4,23 @@
 pub(super) fn similar<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let word: String = word.chars().take(64).collect::<String>().to_lowercase();
     let allowed = ((word.chars().count() + 1) / 3).clamp(1, 3);
-    candidates
-        .into_iter()
-        .map(|candidate| (distance(&word, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, candidate)| *distance <= allowed || prefixes(&word, candidate))
-        .min()
-        .map(|(_, candidate)| candidate)
+    let length = word.chars().count();
+    let near = |candidate: &'c str| {
+        let lower = candidate.to_lowercase();
+        let related = prefixes(&word, &lower);
+        if !related && lower.chars().count().abs_diff(length) > allowed {
+            return None;
+        }
+        let distance = distance(&word, &lower);
+        (related || distance <= allowed).then_some((distance, candidate))
+    };
+    candidates.into_iter().filter_map(near).min().map(|(_, candidate)| candidate)
 }
 
 fn prefixes(word: &str, candidate: &str) -> bool {
-    word.len() >= 3 && candidate.len() >= 3 && (candidate.starts_with(word) || word.starts_with(candidate))
+    word.len() >= 3
+        && candidate.len() >= 3
+        && (candidate.starts_with(word) || word.starts_with(candidate) || candidate.ends_with(&format!(".{word}")))
 }
 
 /// Edits (insert, delete, replace, swap of neighbours) from one word to another.
@@ -47,5 +54,6 @@ mod tests {
         assert_eq!(similar("flie", keys), Some("file"));
         assert_eq!(similar("files", keys), Some("file"));
         assert_eq!(similar("gpu", keys), None);
+        assert_eq!(similar("reboot", ["node.reboot", "gpu.reset"]), Some("node.reboot"));
     }
 }

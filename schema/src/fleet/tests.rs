@@ -7,6 +7,7 @@ mod example;
 mod hostile;
 mod incremental;
 mod kinds;
+mod mistakes;
 mod model;
 mod suites;
 mod syntaxes;

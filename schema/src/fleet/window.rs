@@ -81,8 +81,10 @@ static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundl
 impl Zone {
     /// The names of all zones.
     #[must_use]
-    pub fn names() -> Vec<String> {
-        ZONES.available().map(|name| name.to_string()).collect()
+    pub fn names() -> &'static [String] {
+        static NAMES: LazyLock<Vec<String>> =
+            LazyLock::new(|| ZONES.available().map(|name| name.to_string()).collect());
+        &NAMES
     }
 
     fn rules(&self) -> TimeZone {

@@ -1,6 +1,6 @@
 //! Profiles in a chain: what a layer leaves out is there, and what is left can stand on one host together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     diagnostic::{Diagnostic, SourceRef, codes},
@@ -65,7 +65,7 @@ impl<'c> Leave<'c> {
         below: impl Fn(&'c ResolvedProfile) -> Vec<&'c str>,
         own: BTreeMap<&str, &SourceRef>,
     ) {
-        let inherited = self.parent.map(below).unwrap_or_default();
+        let inherited: BTreeSet<&str> = self.parent.map(below).unwrap_or_default().into_iter().collect();
         for name in names {
             let shown: String = name.chars().take(100).collect();
             if let Some(at) = own.get(name.value.as_str()) {
@@ -74,8 +74,10 @@ impl<'c> Leave<'c> {
                 self.found.push(
                     diagnostic.help("what a layer says takes the place of what is below it: delete one of the two"),
                 );
-            } else if !inherited.contains(&name.value.as_str()) {
-                let near = similar(name, inherited.iter().copied()).map(|near| format!("did you mean {near:?}?"));
+            } else if !inherited.contains(name.value.as_str()) {
+                // A look at every name, for as many findings as anybody reads.
+                let names = inherited.iter().copied().take(if self.found.len() < 200 { usize::MAX } else { 0 });
+                let near = similar(name, names).map(|near| format!("did you mean {near:?}?"));
                 let message = match &self.profile.extends {
                     Some(parent) => format!("profile/{} says nothing about {what} {shown:?}", parent.value),
                     None => format!("profile/{} extends no other, so nothing is inherited", self.profile.name),

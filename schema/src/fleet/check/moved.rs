@@ -43,21 +43,18 @@ pub(super) fn check(objects: &Objects, files: &[ParsedFile], found: &mut Vec<Dia
             let message = format!("two objects cannot both become {}", moved.to);
             found.push(bad(message).also(&other.at, "the other one"));
         } else if let Some(next) = from.get(&moved.to) {
-            let (end, circle) = end(moved, &from);
-            let diagnostic =
-                bad(format!("{} is not where it stays: it moves on", moved.to)).also(&next.at, "it moves on");
-            found.push(if circle {
-                diagnostic
-                    .help("objects cannot move in a circle; to swap two names, move one of them out of the way first")
-            } else {
-                diagnostic.help(format!("say where it is now: moved from=\"{}\" to=\"{end}\"", moved.from))
-            });
+            let help = match end(moved, &from) {
+                Some(end) => format!("say where it is now: moved from=\"{}\" to=\"{end}\"", moved.from),
+                None => "objects cannot move in a circle; to swap two names, move one out of the way first".to_owned(),
+            };
+            let message = format!("{} is not where it stays: it moves on", moved.to);
+            found.push(bad(message).also(&next.at, "it moves on").help(help));
         } else if let Some(at) = objects.defined.get(&moved.from) {
             let message = format!("{} is declared and has moved to {}", moved.from, moved.to);
             found.push(bad(message).also(at, "declared here").help("delete one of the two"));
-        } else if let Some(removed) = objects.removed.iter().find(|removed| removed.name == moved.from) {
+        } else if let Some(at) = objects.gone.get(&moved.from) {
             let message = format!("{} has moved and is removed", moved.from);
-            found.push(bad(message).also(&removed.at, "removed here").help("delete one of the two"));
+            found.push(bad(message).also(at, "removed here").help("delete one of the two"));
         } else if !objects.defined.contains_key(&moved.to) && !unread.may_hold(&moved.to) {
             let diagnostic = bad(format!("there is no {}", moved.to));
             found.push(diagnostic.help(format!("declare it: `to` is what {} is called now", moved.from)));
@@ -65,14 +62,17 @@ pub(super) fn check(objects: &Objects, files: &[ParsedFile], found: &mut Vec<Dia
     }
 }
 
-/// Where an object ends that moves on, and whether it goes in a circle.
-fn end<'m>(moved: &'m Moved, from: &BTreeMap<&ObjectRef, &'m Moved>) -> (&'m ObjectRef, bool) {
+/// Moves of one object that are followed.
+const MOVES: usize = 100;
+
+/// Where an object ends that moves on; `None` when it goes in a circle.
+fn end<'m>(moved: &'m Moved, from: &BTreeMap<&ObjectRef, &'m Moved>) -> Option<&'m ObjectRef> {
     let mut here = moved;
-    for _ in 0..from.len() {
+    for _ in 0..MOVES {
         match from.get(&here.to) {
             Some(next) => here = next,
-            None => return (&here.to, false),
+            None => return Some(&here.to),
         }
     }
-    (&here.to, true)
+    None
 }

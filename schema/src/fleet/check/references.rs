@@ -2,6 +2,7 @@
 //! reference, [`Fields::refer`](crate::fleet::decode::Fields::refer).
 
 use std::{
+    cell::LazyCell,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -9,8 +10,7 @@ use std::{
 use crate::{
     diagnostic::{Diagnostic, codes},
     fleet::{
-        Located, Node, SourceBlob, Sources,
-        kind::Batch,
+        Located, Moved, Node, SourceBlob, Sources,
         load::{Objects, ParsedFile},
         parse::Syntax,
         suggest::similar,
@@ -21,11 +21,17 @@ use crate::{
 
 /// Checks every reference.
 pub(super) fn check(objects: &Objects, files: &[ParsedFile], sources: &Sources, found: &mut Vec<Diagnostic>) {
-    let references = References { objects, unread: Unread::of(files) };
-    let refers = files.iter().flat_map(ParsedFile::refers);
-    found.extend(refers.filter_map(|refers| references.missing(refers)));
+    let moved = objects.moved.iter().map(|moved| (&moved.from, moved)).collect();
+    let references = References { objects, moved, unread: Unread::of(files) };
+    let missing = files.iter().flat_map(ParsedFile::refers).filter(|refers| references.misses(refers));
+    found.extend(missing.enumerate().map(|(index, refers)| references.missing(refers, index < SUGGESTED)));
+    let labels = LazyCell::new(|| Labels::of(&objects.nodes));
     for batch in objects.batches.values() {
-        selector(batch, &objects.nodes, found);
+        found.extend(batch.scope.selector.iter().filter_map(|(key, value)| labels.nobody(key, value)));
+        found.extend(batch.spread.as_ref().and_then(|key| labels.misspelt(key)));
+    }
+    for rollout in objects.rollouts.values() {
+        found.extend(rollout.spread.as_ref().and_then(|key| labels.misspelt(key)));
     }
     for access in objects.access.values() {
         for policy in access.policy.iter().filter(|policy| policy.ends_with(".cedar")) {
@@ -34,29 +40,36 @@ pub(super) fn check(objects: &Objects, files: &[ParsedFile], sources: &Sources, 
     }
 }
 
+/// References whose likely meaning is looked for; every one costs a look at every name.
+const SUGGESTED: usize = 200;
+
 struct References<'c> {
     objects: &'c Objects,
+    moved: BTreeMap<&'c ObjectRef, &'c Moved>,
     unread: Unread<'c>,
 }
 
 impl References<'_> {
-    fn missing(&self, refers: &Located<ObjectRef>) -> Option<Diagnostic> {
+    fn misses(&self, refers: &Located<ObjectRef>) -> bool {
+        let address = &refers.value;
+        !self.objects.defined.contains_key(address) && !self.unread.may_hold(address) && !self.joined(address)
+    }
+
+    fn missing(&self, refers: &Located<ObjectRef>, suggest: bool) -> Diagnostic {
         let (objects, address) = (self.objects, &refers.value);
-        if objects.defined.contains_key(address) || self.unread.may_hold(address) || self.joined(address) {
-            return None;
-        }
-        let same = objects.defined.keys().filter(|other| other.kind == address.kind).map(|other| other.name.as_str());
-        let near = similar(&address.name, same).map(|near| format!("did you mean {}/{near}?", address.kind));
+        let same = objects.defined.keys().filter(|other| suggest && other.kind == address.kind);
+        let near = similar(&address.name, same.map(|other| other.name.as_str()))
+            .map(|near| format!("did you mean {}/{near}?", address.kind));
         let mut diagnostic = Diagnostic::new(codes::UNKNOWN_REFERENCE, &refers.at, format!("there is no {address}"))
             .label("not defined")
             .maybe_help(near);
-        if let Some(removed) = objects.removed.iter().find(|removed| removed.name == *address) {
-            diagnostic = diagnostic.also(&removed.at, "it is removed here");
+        if let Some(at) = objects.gone.get(address) {
+            diagnostic = diagnostic.also(at, "it is removed here");
         }
-        if let Some(moved) = objects.moved.iter().find(|moved| moved.from == *address) {
+        if let Some(moved) = self.moved.get(address) {
             diagnostic = diagnostic.also(&moved.at, "it moved here").help(format!("it is called {} now", moved.to));
         }
-        Some(diagnostic)
+        diagnostic
     }
 
     /// Whether a name is one that a machine without a document can have: its pool's and eight hexadecimal digits.
@@ -72,22 +85,41 @@ impl References<'_> {
     }
 }
 
-/// A selector that speaks of labels which no document gives a machine selects nobody.
-fn selector(batch: &Batch, nodes: &BTreeMap<Name, Arc<Node>>, found: &mut Vec<Diagnostic>) {
-    for (key, value) in &batch.scope.selector {
-        let values: BTreeSet<&str> =
-            nodes.values().filter_map(|node| Some(node.labels.get(key)?.value.as_str())).collect();
-        if values.contains(value.value.as_str()) {
-            continue;
+/// The labels of declared machines. Others have none.
+struct Labels<'c>(BTreeMap<&'c str, BTreeSet<&'c str>>);
+
+impl<'c> Labels<'c> {
+    fn of(nodes: &'c BTreeMap<Name, Arc<Node>>) -> Self {
+        let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (key, value) in nodes.values().flat_map(|node| &node.labels) {
+            labels.entry(key).or_default().insert(&value.value);
         }
-        let keys: BTreeSet<&str> = nodes.values().flat_map(|node| node.labels.keys().map(String::as_str)).collect();
-        let help = if values.is_empty() {
-            similar(key, keys).map(|near| format!("did you mean the label `{near}`?"))
-        } else {
-            similar(&value.value, values).map(|near| format!("did you mean {near:?}?"))
+        Self(labels)
+    }
+
+    fn near(&self, key: &str) -> Option<String> {
+        similar(key, self.0.keys().copied()).map(|near| format!("did you mean the label `{near}`?"))
+    }
+
+    /// A selector that selects nobody.
+    fn nobody(&self, key: &str, value: &Located<String>) -> Option<Diagnostic> {
+        let values = self.0.get(key);
+        if values.is_some_and(|values| values.contains(value.value.as_str())) {
+            return None;
+        }
+        let near = match values {
+            Some(values) => similar(value, values.iter().copied()).map(|near| format!("did you mean {near:?}?")),
+            None => self.near(key),
         };
         let message = format!("no declared machine has the label {key}={:?}", value.value);
-        found.push(Diagnostic::new(codes::UNKNOWN_REFERENCE, &value.at, message).maybe_help(help));
+        Some(Diagnostic::new(codes::UNKNOWN_REFERENCE, &value.at, message).maybe_help(near))
+    }
+
+    /// A key that no machine has, when one that some have is nearly the same.
+    fn misspelt(&self, key: &Located<String>) -> Option<Diagnostic> {
+        let near = (!self.0.contains_key(key.value.as_str())).then(|| self.near(key))??;
+        let message = format!("no declared machine has a label `{}`", key.value);
+        Some(Diagnostic::new(codes::UNKNOWN_REFERENCE, &key.at, message).help(near))
     }
 }
 

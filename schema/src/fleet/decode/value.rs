@@ -120,7 +120,7 @@ pub(super) fn address(arg: &Arg, kinds: &[Kind], findings: &mut Findings<'_>) ->
             let near = similar(word, words()).unwrap_or_else(|| kinds[0].as_str());
             let name = text.split_once('/').map_or(text.value.as_str(), |(_, name)| name);
             let name = if Name::new(name).is_ok() { name } else { "NAME" };
-            (error.to_string(), format!("an object is written kind/name, for example \"{near}/{name}\""))
+            (error.to_string(), format!("for example \"{near}/{name}\""))
         }
     };
     let diagnostic = findings.at(codes::BAD_VALUE, text.at.span, message).help(help);

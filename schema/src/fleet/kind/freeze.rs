@@ -9,6 +9,7 @@ use crate::{
     fleet::{
         Located,
         decode::{Fields, Findings, Subject},
+        suggest::similar,
         window::{ClockTime, Weekday, Window, Zone},
     },
     name::Name,
@@ -70,6 +71,7 @@ pub(super) fn rule(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Opti
     ordered(("from", from.as_ref()), ("until", until.as_ref()), findings);
     let weekly = ["days", "hours", "zone"].iter().any(|key| fields.has(key));
     let window = window(fields, findings);
+    never(from.as_ref(), until.as_ref(), window.as_ref(), findings);
     if !weekly && !fields.has("from") && !fields.has("until") {
         let at = fields.place(findings);
         let diagnostic = findings
@@ -78,6 +80,23 @@ pub(super) fn rule(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Opti
         findings.push(diagnostic);
     }
     Some(FreezeRule { reason: reason?, owner: owner?, from, until, window })
+}
+
+/// Reports a window that does not come between two times.
+fn never(
+    from: Option<&Located<Timestamp>>,
+    until: Option<&Located<Timestamp>>,
+    window: Option<&Window>,
+    findings: &mut Findings<'_>,
+) {
+    let (Some(from), Some(until), Some(window)) = (from, until, window) else { return };
+    let first = window.standing(from.value);
+    if from.value < until.value && !first.holds && first.next_edge.is_none_or(|edge| edge >= until.value) {
+        let diagnostic = findings
+            .at(codes::BAD_SPAN, until.at.span, "the window does not come between `from` and `until`: this never is")
+            .also(&from.at, "`from`");
+        findings.push(diagnostic);
+    }
 }
 
 /// The keys of a weekly window; `None` without any of them.
@@ -129,10 +148,12 @@ fn zone(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Located<
     if let Ok(zone) = text.value.parse() {
         return Some(Located::new(zone, text.at));
     }
-    let names = Zone::names();
+    let names = || Zone::names().iter().map(String::as_str);
     let shown: String = text.chars().take(60).collect();
-    let same = names.iter().find(|name| name.eq_ignore_ascii_case(&text)).map(String::as_str);
-    let near = same.or_else(|| crate::fleet::suggest::similar(&text, names.iter().map(String::as_str)));
+    let parts = |name: &'static str| name.rsplit_once('/').unwrap_or(("", name));
+    let (region, city) = text.rsplit_once('/').unwrap_or(("", &text));
+    let same = names().find(|name| name.eq_ignore_ascii_case(&text) || parts(name).1.eq_ignore_ascii_case(city));
+    let near = same.or_else(|| similar(&text, names().filter(|name| parts(name).0.eq_ignore_ascii_case(region))));
     let diagnostic = findings
         .at(codes::BAD_VALUE, text.at.span, format!("there is no time zone {shown:?}"))
         .label("expected an IANA time zone such as Europe/Berlin")

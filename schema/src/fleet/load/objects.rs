@@ -35,6 +35,8 @@ pub(in crate::fleet) struct Objects {
     pub(in crate::fleet) freezes: BTreeMap<Name, Freeze>,
     pub(in crate::fleet) moved: Vec<Moved>,
     pub(in crate::fleet) removed: Vec<Removed>,
+    /// Where each of those is said to go.
+    pub(in crate::fleet) gone: BTreeMap<ObjectRef, SourceRef>,
     /// Where every object is defined.
     pub(in crate::fleet) defined: BTreeMap<ObjectRef, SourceRef>,
     /// The documents, by address.
@@ -137,11 +139,11 @@ impl Objects {
     }
 
     fn remove(&mut self, removed: &Removed, found: &mut Vec<Diagnostic>) {
-        if let Some(first) = self.removed.iter().find(|other| other.name == removed.name) {
+        if let Some(first) = self.gone.insert(removed.name.clone(), removed.at.clone()) {
             let message = format!("{} is removed twice", removed.name);
             let diagnostic = Diagnostic::new(codes::DUPLICATE_OBJECT, &removed.at, message)
                 .label("the second")
-                .also(&first.at, "the first");
+                .also(&first, "the first");
             found.push(diagnostic);
             return;
         }

@@ -105,6 +105,28 @@ fn mutated() -> impl Strategy<Value = Sources> {
     })
 }
 
+/// What is looked up for each mistake is bounded: thousands of them end like one.
+#[test]
+fn many_mistakes_of_one_kind_are_only_errors() {
+    let many = |line: fn(usize) -> String| (0..3_000).map(line).collect::<String>();
+    let names = many(|n| format!("\"x{n}\" "));
+    let files = [
+        many(|n| format!("node \"n{n}\" pool=\"x{n}\" profile=\"y{n}\"\n")),
+        many(|n| format!("moved from=\"pool/x{n}\" to=\"pool/x{}\"\n", n + 1)),
+        many(|n| format!("removed \"pool/x{n}\" reason=\"y\"\nmoved from=\"pool/x{n}\" to=\"pool/y{n}\"\n")),
+        many(|n| format!("freeze \"f{n}\" scope=\"site/x{n}\" reason=\"x\" owner=\"y\" zone=\"Europe/X{n}\"\n")),
+        format!("profile \"b\"\nprofile \"p\" extends=\"b\" {{ without {{ sysctl {names}; file {names} }} }}\n"),
+        format!(
+            "site \"s\"\nbatch \"b\" command=\"node.reboot\" reason=\"x\" expires=\"2027-01-01T00:00:00Z\" {{ scope {{ nodes {names} }} }}\n"
+        ),
+        format!("rollout \"w\" {{\n{}}}\n", many(|_| "wave nodes=1\n".to_owned())),
+    ];
+    for text in files {
+        let loaded = load(&tree(&[("x.kdl", &text)]));
+        assert!(loaded.fleet.is_none() && loaded.diagnostics.len() <= 101, "{}", loaded.diagnostics.len());
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 

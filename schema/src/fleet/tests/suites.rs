@@ -41,6 +41,31 @@ fn the_kdl_suite_is_accepted_and_refused_as_it_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// What operators really have in their repositories is never taken for something of ours, and never without a word.
+#[test]
+fn files_of_other_tools_are_errors_in_their_place() {
+    let Some(root) = kdl_suite().and_then(|suite| Some(suite.parent()?.to_owned())) else {
+        eprintln!("skipped: the files of others are not at hand");
+        return;
+    };
+    let files = fs::read_dir(root).expect("the folder").map(|entry| entry.expect("an entry").path());
+    let named = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?.to_owned();
+        (name.ends_with(".yaml") || name.ends_with(".kdl")).then(|| (name, fs::read(path).expect("a file")))
+    };
+    let mut silent = Vec::new();
+    for (name, bytes) in files.filter_map(named) {
+        let mut sources = tree(&[]);
+        sources.insert_file(name.as_str(), bytes);
+        let loaded = load(&sources);
+        if !loaded.diagnostics.iter().any(|found| found.is_error() && *found.file == *name) {
+            silent.push(name);
+        }
+    }
+    silent.sort();
+    assert_eq!(silent, Vec::<String>::new());
+}
+
 fn values(yaml: &str) -> Vec<(String, Scalar)> {
     let parsed = parse(format!("kind: x\nname: y\n{yaml}").as_bytes(), Syntax::Yaml);
     assert!(parsed.whole && parsed.problems.is_empty(), "{yaml}: {:?}", parsed.problems);
