@@ -1,5 +1,5 @@
 # What people type. `make demo` shows the whole thing; `make test` is what a change must pass.
-.PHONY: help setup build demo test lint fmt docs deny snapshots clean-demo
+.PHONY: help setup build demo test bench lint fmt docs deny snapshots clean-demo
 
 help: ## Say what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -15,6 +15,9 @@ demo: setup build ## Watch a commit become three converged machines
 
 test: setup ## Format, lints, rules, unit, store, end-to-end, docs
 	@scripts/test.sh
+
+bench: ## Measure, release build: the product beside the limit of this machine (BENCH="b11 --nodes 100000")
+	cargo run --release --locked -p benches -- $(BENCH)
 
 lint: ## Format and lints only
 	cargo fmt --all --check

@@ -1,0 +1,72 @@
+//! The benches of the design: each runs the product and a probe of the limit in turns, prints both and the ratio, and
+//! voids itself when the probe was disturbed. `make bench` builds and runs them; `docs/PERFORMANCE.md` keeps the results.
+//!
+//! ```text
+//! benches b11 [--nodes 1000,10000] [--pairs 5] [--yaml PERCENT]
+//! ```
+
+mod b11;
+mod fleet;
+mod measure;
+mod repository;
+mod tokens;
+
+use std::{
+    env,
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, Result, bail};
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+struct Options {
+    /// Sizes of the fleet.
+    nodes: Vec<usize>,
+    /// Turns of probe and product.
+    pairs: usize,
+    /// How many of a hundred machines are written in YAML.
+    yaml: usize,
+}
+
+fn options(mut words: impl Iterator<Item = String>) -> Result<Options> {
+    let mut options = Options { nodes: vec![1_000, 10_000], pairs: 5, yaml: 0 };
+    while let Some(word) = words.next() {
+        let value = words.next().with_context(|| format!("{word} needs a value"))?;
+        match word.as_str() {
+            "--nodes" => {
+                options.nodes =
+                    value.split(',').map(str::parse).collect::<Result<_, _>>().context("--nodes 1000,10000")?;
+            }
+            "--pairs" => options.pairs = value.parse().context("--pairs 5")?,
+            "--yaml" => options.yaml = value.parse().context("--yaml 20")?,
+            _ => bail!("there is no option {word}"),
+        }
+    }
+    Ok(options)
+}
+
+fn run() -> Result<bool> {
+    let mut words = env::args().skip(1);
+    let bench = words.next().unwrap_or_else(|| "b11".to_owned());
+    let mut out = io::stdout().lock();
+    match bench.as_str() {
+        "b11" => b11::run(&options(words)?, &mut out),
+        // What a process of its own needs for one fleet: b11 starts it.
+        "b11-memory" => b11::memory(&words.next().context("a repository")?, &mut out).map(|()| true),
+        other => bail!("there is no bench {other:?}; there is: b11"),
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        // Disturbed: neither good nor bad.
+        Ok(false) => ExitCode::from(3),
+        Err(error) => {
+            let _unsaid = writeln!(io::stderr(), "{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Turns of a probe and of the product: medians, the ratio, and whether the machine was quiet enough to say anything.
+
+use std::time::{Duration, Instant};
+
+/// How much the slowest probe may differ from the fastest.
+pub(crate) const MOST_SPREAD: f64 = 2.0;
+
+/// What the turns took, in seconds.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Turns {
+    pub(crate) probe: Vec<f64>,
+    pub(crate) product: Vec<f64>,
+}
+
+impl Turns {
+    /// The median of the ratios of each turn.
+    pub(crate) fn ratio(&self) -> f64 {
+        median(self.product.iter().zip(&self.probe).map(|(product, probe)| product / probe))
+    }
+
+    /// The slowest probe by the fastest.
+    pub(crate) fn spread(&self) -> f64 {
+        let most = self.probe.iter().copied().fold(0.0, f64::max);
+        let least = self.probe.iter().copied().fold(f64::INFINITY, f64::min);
+        most / least
+    }
+
+    /// Whether the probe was disturbed too much for the ratio to mean anything.
+    pub(crate) fn void(&self) -> bool {
+        self.spread() > MOST_SPREAD
+    }
+}
+
+/// The middle of some numbers.
+pub(crate) fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
+    let mut numbers: Vec<f64> = numbers.into_iter().collect();
+    numbers.sort_by(f64::total_cmp);
+    match numbers.len() {
+        0 => f64::NAN,
+        length if length % 2 == 1 => numbers[length / 2],
+        length => f64::midpoint(numbers[length / 2 - 1], numbers[length / 2]),
+    }
+}
+
+/// Does something and says how long it took.
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let begin = Instant::now();
+    let done = work();
+    (done, begin.elapsed())
+}
+
+/// What else the machine was doing: its load over the last minute.
+pub(crate) fn load() -> String {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').next().unwrap_or("?").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disturbed_probe_voids_the_run() {
+        let quiet = Turns { probe: vec![1.0, 1.1, 1.9], product: vec![2.0, 2.2, 3.8] };
+        assert!(!quiet.void() && (quiet.ratio() - 2.0).abs() < 1e-9);
+        assert!(Turns { probe: vec![1.0, 2.1], product: vec![1.0, 1.0] }.void());
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_between_the_middle_two() {
+        assert!((median([4.0, 1.0, 3.0, 2.0]) - 2.5).abs() < 1e-9);
+        assert!(median([]).is_nan());
+    }
+}
