@@ -3,11 +3,14 @@
 mod github;
 mod sarif;
 
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use clap::{Args, ValueEnum};
 use schema::{
-    diagnostic::{self, render::Colour},
+    diagnostic::{self, Diagnostic, render::Colour},
     fleet::{self, Fleet, Loaded},
 };
 
@@ -22,22 +25,23 @@ const EXAMPLES: &str = "\
 Examples:
   better-compute check                           the fleet around here
   better-compute check examples-fleet
+  better-compute check fleet-a fleet-b           several fleets, one exit code
   better-compute check --format github           annotations on a pull request
   better-compute check --format sarif > out.sarif
   better-compute check --head origin/main        a commit, without a look at the working tree
 
-Exits with 3 when there is an error. `better-compute explain BC0203` says more about a code.";
+Exits with 0 when there is no error and with 3 when there is one; warnings and notes change nothing. `better-compute explain BC0203` says more about a code.";
 
 /// Look for mistakes in a fleet repository.
 ///
-/// Reads every file below the directory that holds `fleet.kdl` and reports every mistake at once, with its place and help.
-/// Neither git nor a control plane is needed; with --head a commit is read from git's objects.
+/// Reads every file below the directory that holds `fleet.kdl` and reports every mistake at once, with its place and help. A
+/// path inside a fleet stands for the whole fleet, because a mistake in one file shows in another. Neither git nor a control plane is needed; with --head a commit is read from git's objects.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Check {
-    /// Directory that holds fleet.kdl; found from here upwards when it is not named
-    #[arg(value_name = "DIR")]
-    pub dir: Option<PathBuf>,
+    /// Directories that hold fleet.kdl, or paths inside of one; found from here upwards when none is named
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
     /// Commit, branch or tag to check, instead of the working tree
     #[arg(long, value_name = "COMMIT")]
     pub head: Option<String>,
@@ -72,26 +76,113 @@ impl Check {
     /// # Errors
     /// When the directory cannot be read.
     pub fn run(&self, output: &Output) -> Result<Exit, Failure> {
-        let loaded = match &self.head {
-            Some(head) => self.trees().commit(head)?.loaded,
-            None => fleet::load(&tree::read(&tree::root(self.dir.as_deref())?)?),
-        };
-        let prefix = match &self.head {
-            Some(_) => self.path.clone().unwrap_or_default(),
-            None => self.dir.as_deref().map(|dir| dir.display().to_string()).unwrap_or_default(),
-        };
+        let trees = self.trees()?;
         match self.format {
-            CheckFormat::Text => output.line(in_words(&loaded, output.colour))?,
-            CheckFormat::Json => output.json(&diagnostic::json::to_value(&loaded.diagnostics))?,
-            CheckFormat::Github => output.line(github::annotations(&loaded.diagnostics, &prefix))?,
-            CheckFormat::Sarif => output.json(&sarif::log(&loaded.diagnostics, &prefix))?,
+            CheckFormat::Text => {
+                for tree in &trees {
+                    if trees.len() > 1 {
+                        output.line(format!("{}:", tree.shown))?;
+                    }
+                    output.line(in_words(&tree.loaded, output.colour))?;
+                }
+            }
+            CheckFormat::Json => {
+                let prefix = |tree: &Tree| if trees.len() > 1 { tree.shown.clone() } else { String::new() };
+                let found: Vec<Diagnostic> = trees.iter().flat_map(|tree| tree.findings(&prefix(tree))).collect();
+                output.json(&diagnostic::json::to_value(&found))?;
+            }
+            CheckFormat::Github => {
+                let found: Vec<Diagnostic> = trees.iter().flat_map(|tree| tree.findings(&tree.folder)).collect();
+                if !found.is_empty() {
+                    output.line(github::annotations(&found))?;
+                }
+            }
+            CheckFormat::Sarif => {
+                let found: Vec<Diagnostic> = trees.iter().flat_map(|tree| tree.findings(&tree.folder)).collect();
+                output.json(&sarif::log(&found))?;
+            }
         }
-        Ok(if loaded.fleet.is_some() { Exit::Ok } else { Exit::InvalidFleet })
+        let whole = trees.iter().all(|tree| tree.loaded.fleet.is_some());
+        Ok(if whole { Exit::Ok } else { Exit::InvalidFleet })
     }
 
-    fn trees(&self) -> Trees<'_> {
-        Trees { subject: self.dir.as_deref(), repo: self.repo.as_deref(), folder: self.path.as_deref(), base: None }
+    /// The trees that are meant, each once.
+    fn trees(&self) -> Result<Vec<Tree>, Failure> {
+        if let Some(head) = &self.head {
+            let ([] | [_]) = self.paths.as_slice() else {
+                return Err(Failure::usage("with --head there is one fleet to check"));
+            };
+            let subject = self.paths.first().map(PathBuf::as_path);
+            let trees = Trees { subject, repo: self.repo.as_deref(), folder: self.path.as_deref(), base: None };
+            let folder = self.path.clone().unwrap_or_default();
+            return Ok(vec![Tree { loaded: trees.commit(head)?.loaded, shown: head.clone(), folder }]);
+        }
+        let mut roots = Vec::new();
+        for path in &self.paths {
+            let root = fleet_around(path)?;
+            if !roots.contains(&root) {
+                roots.push(root);
+            }
+        }
+        if roots.is_empty() {
+            roots.push(tree::root(None)?);
+        }
+        let read = |root: PathBuf| {
+            let loaded = fleet::load(&tree::read(&root)?);
+            Ok(Tree { loaded, folder: folder_in_repository(&root), shown: root.display().to_string() })
+        };
+        roots.into_iter().map(read).collect()
     }
+}
+
+/// A tree that was checked.
+struct Tree {
+    loaded: Loaded,
+    /// How a person names it.
+    shown: String,
+    /// Its folder within the repository.
+    folder: String,
+}
+
+impl Tree {
+    /// The findings, with paths from further up.
+    fn findings(&self, prefix: &str) -> Vec<Diagnostic> {
+        let place = |file: &str| -> Arc<str> { below(prefix, file).into() };
+        let mut found = self.loaded.diagnostics.clone();
+        for finding in &mut found {
+            finding.file = place(&finding.file);
+            finding.labels.iter_mut().for_each(|label| label.at.file = place(&label.at.file));
+        }
+        found
+    }
+}
+
+/// The folder of the fleet that a path is in, or the path itself when it is a folder outside of any.
+fn fleet_around(path: &Path) -> Result<PathBuf, Failure> {
+    if path.is_dir() && tree::root_file(path).is_some() {
+        return Ok(path.to_owned());
+    }
+    let whole = path.canonicalize().map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    match whole.ancestors().skip(1).find(|dir| tree::root_file(dir).is_some()) {
+        Some(root) => Ok(root.to_owned()),
+        None => tree::root(Some(path)),
+    }
+}
+
+/// Where a folder lies in the repository around it, for what is shown beside the changed lines; as it is outside of one.
+fn folder_in_repository(root: &Path) -> String {
+    let inside = || {
+        let whole = root.canonicalize().ok()?;
+        let top = whole.ancestors().find(|dir| dir.join(".git").exists())?;
+        Some(whole.strip_prefix(top).ok()?.to_str()?.to_owned())
+    };
+    inside().unwrap_or_else(|| root.display().to_string())
+}
+
+/// A file's path from further up.
+fn below(prefix: &str, file: &str) -> String {
+    let prefix = prefix.trim_start_matches("./").trim_end_matches('/');
+    if prefix.is_empty() || prefix == "." { file.to_owned() } else { format!("{prefix}/{file}") }
 }
 
 /// Findings for people, and a last line that says what kind of fleet it is.
@@ -119,4 +210,29 @@ fn summary(fleet: &Fleet) -> String {
         fleet.document.name,
         if words.is_empty() { "nothing in it".to_owned() } else { words.join(", ") }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_path_stands_for_the_fleet_around_it_and_is_placed_in_its_repository() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let fleet = top.join("infra/fleet");
+        fs::create_dir_all(fleet.join("pools")).unwrap();
+        fs::create_dir_all(top.join(".git")).unwrap();
+        fs::write(fleet.join("fleet.kdl"), "").unwrap();
+        fs::write(fleet.join("pools/a.kdl"), "").unwrap();
+        for inside in [fleet.clone(), fleet.join("pools"), fleet.join("pools/a.kdl")] {
+            assert_eq!(fleet_around(&inside).unwrap(), fleet);
+        }
+        assert_eq!(fleet_around(&top).unwrap(), top);
+        assert_eq!(fleet_around(&top.join("none")).unwrap_err().exit, Exit::Usage);
+        assert_eq!(folder_in_repository(&fleet), "infra/fleet");
+        assert_eq!(below("./a/", "b.kdl"), "a/b.kdl");
+    }
 }

@@ -2,10 +2,10 @@
 
 use schema::diagnostic::{Diagnostic, Severity};
 
-/// One workflow command per finding. `prefix` is the fleet's folder within the repository.
+/// One workflow command per finding, what weighs most first: only so many are shown.
 #[must_use]
-pub(super) fn annotations(diagnostics: &[Diagnostic], prefix: &str) -> String {
-    let line = |diagnostic: &Diagnostic| {
+pub(super) fn annotations(diagnostics: &[Diagnostic]) -> String {
+    let line = |diagnostic: &&Diagnostic| {
         let command = match diagnostic.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
@@ -18,21 +18,16 @@ pub(super) fn annotations(diagnostics: &[Diagnostic], prefix: &str) -> String {
         }
         format!(
             "::{command} file={},line={},col={},title={}::{}",
-            property(&below(prefix, &diagnostic.file)),
+            property(&diagnostic.file),
             diagnostic.span.line,
             diagnostic.span.column,
-            diagnostic.code,
+            property(diagnostic.code.to_string().as_str()),
             data(&message),
         )
     };
-    diagnostics.iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
-/// A file's path within the repository.
-#[must_use]
-pub(super) fn below(prefix: &str, file: &str) -> String {
-    let prefix = prefix.trim_start_matches("./").trim_end_matches('/');
-    if prefix.is_empty() || prefix == "." { file.to_owned() } else { format!("{prefix}/{file}") }
+    let mut sorted: Vec<&Diagnostic> = diagnostics.iter().collect();
+    sorted.sort_by_key(|diagnostic| diagnostic.severity);
+    sorted.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn data(text: &str) -> String {
@@ -50,12 +45,14 @@ mod tests {
 
     #[test]
     fn an_annotation_is_one_line() {
-        let at = SourceRef::start_of("pools/a,b.kdl");
+        let at = SourceRef::start_of("fleet/pools/a,b: 5%.kdl");
         let finding = Diagnostic::new(codes::UNKNOWN_KEY, &at, "unknown key\n\"100%\"").help("write x");
-        let text = annotations(&[finding], "./fleet/");
+        let note = Diagnostic::new(codes::LEFT_ALONE, &at, "a note: , stays\r");
+        let text = annotations(&[note, finding]);
         assert_eq!(
             text,
-            "::error file=fleet/pools/a%2Cb.kdl,line=1,col=1,title=BC0203::unknown key%0A\"100%25\"%0Ahelp: write x"
+            "::error file=fleet/pools/a%2Cb%3A 5%25.kdl,line=1,col=1,title=BC0203::unknown key%0A\"100%25\"%0Ahelp: write x\n\
+             ::notice file=fleet/pools/a%2Cb%3A 5%25.kdl,line=1,col=1,title=BC0011::a note: , stays%0D"
         );
     }
 }
