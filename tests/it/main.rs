@@ -9,6 +9,8 @@ mod faults;
 mod identity;
 mod isolation;
 mod journey;
+mod mistakes;
+mod plans;
 mod pull_request;
 mod roles;
 mod source;
