@@ -77,7 +77,7 @@ pub(super) fn check(
     };
     strategies(&fleet, found);
     layers::check(&fleet, found);
-    notes::check(&fleet, found);
+    notes::check(&fleet, sources, found);
     on_stack(found, |found| render::hosts(&fleet, clean, found));
     Some(fleet)
 }

@@ -1,15 +1,15 @@
-//! What is read, checked and kept, and not carried out by this version: said once for each kind.
+//! What is read, checked and kept, and not carried out by this version: said once, in one note.
 
 use std::collections::BTreeMap;
 
 use crate::{
     diagnostic::{Diagnostic, SourceRef, codes},
-    fleet::{Fleet, kind::GpuSharing},
+    fleet::{Fleet, Sources, kind::GpuSharing},
     object::Kind,
 };
 
-/// Notes every kind of which something is only recorded.
-pub(super) fn check(fleet: &Fleet, found: &mut Vec<Diagnostic>) {
+/// Notes what is only recorded, and pools that wait for their waves.
+pub(super) fn check(fleet: &Fleet, sources: &Sources, found: &mut Vec<Diagnostic>) {
     let mut recorded = Recorded::default();
     for pool in fleet.pools.values() {
         let Some(policy) = &pool.policy else { continue };
@@ -36,9 +36,8 @@ pub(super) fn check(fleet: &Fleet, found: &mut Vec<Diagnostic>) {
     recorded.documents(Kind::Quota, fleet.quotas.values().map(|quota| &quota.at));
     recorded.documents(Kind::Access, fleet.access.values().map(|access| &access.at));
     recorded.documents(Kind::Batch, fleet.batches.values().map(|batch| &batch.at));
-    found.extend(
-        recorded.kinds.iter().map(|(kind, (keys, at))| Diagnostic::new(codes::RECORDED_ONLY, at, said(*kind, keys))),
-    );
+    let policies = sources.iter().any(|(path, _)| path.ends_with(".cedar"));
+    found.extend(recorded.note(policies));
     waves(fleet, found);
 }
 
@@ -63,19 +62,20 @@ impl<'f> Recorded<'f> {
             keys.push(key);
         }
     }
-}
 
-fn said(kind: Kind, keys: &[&str]) -> String {
-    if keys.is_empty() {
-        return format!("`{kind}` documents are recorded; nothing in this version acts on them");
+    fn note(&self, policies: bool) -> Option<Diagnostic> {
+        let first = self.kinds.values().map(|(_, at)| *at).min()?;
+        let whole = self.kinds.iter().filter(|(_, (keys, _))| keys.is_empty()).map(|(kind, _)| format!("`{kind}`"));
+        let policies = policies.then(|| "policies in `*.cedar`".to_owned());
+        let parts = self.kinds.iter().filter(|(_, (keys, _))| !keys.is_empty()).map(|(kind, (keys, _))| {
+            let keys: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+            format!("{} of a {kind}", keys.join(", "))
+        });
+        let all: Vec<String> = whole.chain(policies).chain(parts).collect();
+        let places: Vec<String> = self.kinds.values().map(|(_, at)| format!("{}:{}", at.file, at.line())).collect();
+        let message = format!("recorded, and nothing in this version acts on it: {}", all.join("; "));
+        Some(Diagnostic::new(codes::RECORDED_ONLY, first, message).help(format!("first said in {}", places.join(", "))))
     }
-    let keys: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
-    let them = if keys.len() == 1 {
-        "is recorded; nothing in this version acts on it"
-    } else {
-        "are recorded; nothing in this version acts on them"
-    };
-    format!("{} of a {kind} {them}", keys.join(", "))
 }
 
 /// A pool that changes in waves is held, because what carries waves out is not there yet.

@@ -72,10 +72,10 @@ pub(super) fn rule(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Opti
     let weekly = ["days", "hours", "zone"].iter().any(|key| fields.has(key));
     let window = window(fields, findings);
     never(from.as_ref(), until.as_ref(), window.as_ref(), findings);
-    if !weekly && !fields.has("from") && !fields.has("until") {
+    if !weekly && !fields.has("until") {
         let at = fields.place(findings);
         let diagnostic = findings
-            .at(codes::MISSING_KEY, at.span, "a freeze says when: `from` and `until`, or a weekly window, or both")
+            .at(codes::MISSING_KEY, at.span, "a freeze ends: it has `until`, or a weekly window, or both")
             .help("days \"sat\" \"sun\" and zone \"Europe/Berlin\", for example");
         findings.push(diagnostic);
     }

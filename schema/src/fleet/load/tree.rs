@@ -6,6 +6,7 @@ use super::{
     Limits, ParsedFile, about,
     files::{Unparsed, parse_all},
     no_root,
+    parses::Parses,
 };
 use crate::{
     diagnostic::{Diagnostic, codes},
@@ -21,6 +22,7 @@ pub(super) fn files(
     sources: &Sources,
     limits: Limits,
     known: &HashMap<Arc<str>, ParsedFile>,
+    parses: &Parses,
     found: &mut Vec<Diagnostic>,
 ) -> Vec<ParsedFile> {
     let mut roots = sources.iter().filter(|(path, _)| ROOTS.contains(&&***path));
@@ -34,7 +36,7 @@ pub(super) fn files(
     }
     let Some(bytes) = bytes(root, blob, found) else { return Vec::new() };
     let syntax = Syntax::of(root).expect("the root's names have an ending that is known");
-    let mut parsed = read(vec![Unparsed { path: Arc::clone(root), syntax, bytes, root: true }], known);
+    let mut parsed = read(vec![Unparsed { path: Arc::clone(root), syntax, bytes, root: true }], known, parses);
     let ignore = parsed[0].ignore.clone();
     let mut rest = Vec::new();
     let mut total = 0_u64;
@@ -56,12 +58,12 @@ pub(super) fn files(
         }
         rest.push(Unparsed { path: Arc::clone(path), syntax, bytes, root: false });
     }
-    parsed.extend(read(rest, known));
+    parsed.extend(read(rest, known, parses));
     parsed
 }
 
 /// The files that are known as they are, and the others parsed.
-fn read(files: Vec<Unparsed>, known: &HashMap<Arc<str>, ParsedFile>) -> Vec<ParsedFile> {
+fn read(files: Vec<Unparsed>, known: &HashMap<Arc<str>, ParsedFile>, parses: &Parses) -> Vec<ParsedFile> {
     let mut all: Vec<Option<ParsedFile>> = Vec::with_capacity(files.len());
     let mut fresh = Vec::new();
     for file in files {
@@ -71,7 +73,7 @@ fn read(files: Vec<Unparsed>, known: &HashMap<Arc<str>, ParsedFile>) -> Vec<Pars
         }
         all.push(same);
     }
-    let mut parsed = parse_all(&fresh).into_iter();
+    let mut parsed = parse_all(&fresh, parses).into_iter();
     all.into_iter().filter_map(|same| same.or_else(|| parsed.next())).collect()
 }
 
@@ -99,10 +101,12 @@ fn one(path: &Arc<str>, blob: &SourceBlob, root: &str, found: &mut Vec<Diagnosti
         }
         SourceBlob::Symlink | SourceBlob::Bytes(_) | SourceBlob::TooLarge { .. } | SourceBlob::Unreadable { .. } => {}
     }
-    if name.ends_with(".cedar") || path.starts_with("trust/") {
-        let what = if name.ends_with(".cedar") { "access policies" } else { "trust policies" };
-        let message = format!("this version does not read {what}: they have no effect");
-        if !found.iter().any(|other| other.code == codes::LEFT_ALONE && other.message == message) {
+    if name.ends_with(".cedar") {
+        return None;
+    }
+    if path.starts_with("trust/") {
+        let message = "this version does not read trust policies: they have no effect";
+        if !found.iter().any(|other| other.code == codes::LEFT_ALONE) {
             found.push(about(path, codes::LEFT_ALONE, message));
         }
         return None;

@@ -37,7 +37,6 @@ fn table() -> Vec<(Code, Vec<(&'static str, &'static str)>)> {
         (codes::CONTROL_CHARACTER, one("s.yaml", "kind: site\nname: fra1\nregion: a\u{202e}b\n")),
         (codes::BOM_OR_CRLF, one("s.kdl", "\u{feff}site \"fra1\"\r\n")),
         (codes::LEFT_ALONE, one("trust/policy.kdl", "principal \"x\"\n")),
-        (codes::LEFT_ALONE, one("access/api.cedar", "permit(principal, action, resource);")),
         (codes::KDL_SYNTAX, one("s.kdl", "site \"fra1\" {\n  region \"x\n}\n")),
         (codes::KDL_SYNTAX, one("s.kdl", "site \"fra1\" {\n")),
         (codes::KDL_SYNTAX, one("s.kdl", "site \"fra\\q1\"\n")),

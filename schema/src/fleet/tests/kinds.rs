@@ -381,6 +381,28 @@ fn canonical_text(loaded: Loaded, object: &ObjectRef) -> Result<String, String> 
         .map_err(|error| error.to_string())
 }
 
+#[test]
+fn lines_about_objects_are_the_same_in_both_syntaxes() {
+    let of = |path: &str, text: &str| {
+        let loaded = load(&tree(&[("fleet.kdl", AROUND), (path, text)]));
+        let shown = super::support::text(&loaded);
+        let fleet = loaded.fleet.unwrap_or_else(|| panic!("{shown}"));
+        let moved: Vec<_> = fleet.moved.iter().map(|moved| format!("{} to {}", moved.from, moved.to)).collect();
+        let removed: Vec<_> = fleet.removed.iter().map(|gone| format!("{} {}", gone.name, gone.reason.value)).collect();
+        (moved, removed)
+    };
+    let kdl = of(
+        "x.kdl",
+        "moved from=\"pool/o\" to=\"pool/p\"\nmoved { from \"node/m\"; to \"node/n\" }\nremoved \"site/old\" reason=\"y\"\n",
+    );
+    let yaml = of(
+        "x.yaml",
+        "kind: moved\nfrom: pool/o\nto: pool/p\n---\nkind: moved\nfrom: node/m\nto: node/n\n---\nkind: removed\nname: site/old\nreason: y\n",
+    );
+    assert_eq!(kdl, yaml);
+    assert_eq!(kdl.0, ["pool/o to pool/p", "node/m to node/n"]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 260, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -44,6 +44,28 @@ fn a_later_layer_takes_the_place_of_a_value_and_of_a_named_thing_as_a_whole() {
 }
 
 #[test]
+fn a_layer_leaves_out_what_it_does_not_want_of_those_below() {
+    let text = CHAIN.replace("labels { rack \"r1\" }", "").replace(
+        "profile \"tip\" extends=\"root\" {",
+        "profile \"tip\" extends=\"root\" {\n  without { sysctl \"vm.max_map_count\"; unit \"a.service\"; args \"a=1\" }\n  drift { warn \"sysctl.*\" }\n",
+    );
+    let fleet = fleet(&[("a.kdl", &text)]);
+    let host = |profile| {
+        let template = fleet.host_template("p", profile).expect("a template");
+        compose(&template, &NodeOverlay::default(), "p-00000000").expect("composed").host
+    };
+    let (tip, root) = (host("tip"), host("root"));
+    assert_eq!(tip.sysctl.keys().collect::<Vec<_>>(), ["vm.swappiness"]);
+    assert_eq!((tip.units.len(), root.units.len()), (0, 1));
+    assert_eq!(
+        (tip.kernel_args.as_slice(), root.kernel_args.as_slice()),
+        (["b", "c"].map(str::to_owned).as_slice(), ["a=1", "b"].map(str::to_owned).as_slice())
+    );
+    assert_eq!((tip.drift.len(), root.drift.len()), (1, 0));
+    assert!(fleet.explain_pool("p", Some("host.units")).expect("a pool").is_empty());
+}
+
+#[test]
 fn a_value_knows_its_place_its_layer_and_whom_it_beat() {
     let fleet = chain();
     let swappiness = fleet.explain("n1", Some("host.sysctl.vm.swappiness")).expect("declared");
