@@ -117,10 +117,11 @@ impl Check {
             let folder = self.path.clone().unwrap_or_default();
             return Ok(vec![Tree { loaded: trees.commit(head)?.loaded, shown: head.clone(), folder }]);
         }
-        let mut roots = Vec::new();
+        let mut roots: Vec<PathBuf> = Vec::new();
         for path in &self.paths {
             let root = fleet_around(path)?;
-            if !roots.contains(&root) {
+            let same = |other: &PathBuf| other.canonicalize().ok() == root.canonicalize().ok();
+            if !roots.iter().any(same) {
                 roots.push(root);
             }
         }
@@ -163,7 +164,10 @@ fn fleet_around(path: &Path) -> Result<PathBuf, Failure> {
         return Ok(path.to_owned());
     }
     let whole = path.canonicalize().map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
-    match whole.ancestors().skip(1).find(|dir| tree::root_file(dir).is_some()) {
+    let holds = |dir: &&Path| tree::root_file(dir).is_some();
+    let root = path.ancestors().skip(1).find(holds).or_else(|| whole.ancestors().skip(1).find(holds));
+    match root {
+        Some(root) if root.as_os_str().is_empty() => Ok(PathBuf::from(".")),
         Some(root) => Ok(root.to_owned()),
         None => tree::root(Some(path)),
     }
@@ -202,6 +206,14 @@ fn summary(fleet: &Fleet) -> String {
         (fleet.images.len(), "image"),
         (fleet.rollouts.len(), "rollout"),
         (fleet.nodes.len(), "declared node"),
+        (fleet.releases.len(), "release"),
+        (fleet.tenants.len(), "tenant"),
+        (fleet.quotas.len(), "quota"),
+        (fleet.access.len(), "access rule"),
+        (fleet.batches.len(), "batch document"),
+        (fleet.freezes.len(), "freeze"),
+        (fleet.moved.len(), "moved line"),
+        (fleet.removed.len(), "removed line"),
     ];
     let words: Vec<String> =
         counts.iter().filter(|(number, _)| *number > 0).map(|(number, word)| count(*number as u64, word)).collect();

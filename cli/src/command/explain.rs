@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use schema::{
     diagnostic::codes::{self, Code},
-    fleet::{self, Provenance},
+    fleet::{self, Provenance, SourceMap},
     object::{Kind, ObjectRef},
 };
 use serde_json::json;
@@ -111,7 +111,7 @@ impl Explain {
         if output.is_json() {
             output.json(&json!({ "object": object, "values": values }))?;
         } else if path.is_some() && (1..=FEW).contains(&values.len()) {
-            let told: Vec<String> = values.iter().map(|value| in_full(value, output.colour)).collect();
+            let told: Vec<String> = values.iter().map(|value| in_full(value, &loaded.sources, output.colour)).collect();
             output.line(told.join("\n\n"))?;
         } else {
             output.table(&table(&values), "nothing is said at that path")?;
@@ -124,7 +124,7 @@ impl Explain {
 const FEW: usize = 3;
 
 /// One value: who says it, where, what makes it, and what it won over.
-fn in_full(value: &Provenance, colour: bool) -> String {
+fn in_full(value: &Provenance, sources: &SourceMap, colour: bool) -> String {
     let mut rows: Vec<(&str, String)> =
         vec![("value", value.value.clone()), ("from", value.layer.clone()), ("written", value.at.to_string())];
     rows.extend(value.template.iter().map(|template| ("template", template.to_string())));
@@ -135,7 +135,11 @@ fn in_full(value: &Provenance, colour: bool) -> String {
         rows.push((label, format!("{:wide$}  {}{from}", read.value, read.at)));
     }
     for (index, beaten) in value.beaten.iter().enumerate() {
-        rows.push((if index == 0 { "instead of" } else { "" }, beaten.to_string()));
+        let said =
+            sources.text(&beaten.file).and_then(|text| text.get(beaten.span.start as usize..beaten.span.end as usize));
+        let said = said.and_then(|said| said.lines().next()).map(|said| said.chars().take(60).collect::<String>());
+        let said = said.map(|said| format!("  {said}")).unwrap_or_default();
+        rows.push((if index == 0 { "instead of" } else { "" }, format!("{beaten}{said}")));
     }
     let lines = rows.iter().map(|(label, text)| {
         format!("  {}  {}", Style::Dim.paint(&format!("{label:10}"), colour), printable(text)).trim_end().to_owned()

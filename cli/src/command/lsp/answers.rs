@@ -62,13 +62,13 @@ pub(super) fn completion(workspace: &Workspace, params: &Value) -> Option<Value>
             Takes::Words(words) => words.iter().for_each(|word| add(word, VALUE)),
             Takes::Reference(kind) => {
                 let objects = workspace.objects(&root);
-                let names = objects.iter().filter(|(.., object)| object.kind == *kind);
-                names.for_each(|(.., object)| add(&object.name, REFERENCE));
+                let names = objects.iter().filter(|(_, object)| object.kind == *kind);
+                names.for_each(|(_, object)| add(&object.name, REFERENCE));
             }
             Takes::Address(kinds) => {
                 let objects = workspace.objects(&root);
-                let named = objects.iter().filter(|(.., object)| kinds.contains(&object.kind));
-                named.for_each(|(.., object)| add(&format!("{}/{}", object.kind, object.name), REFERENCE));
+                let named = objects.iter().filter(|(_, object)| kinds.contains(&object.kind));
+                named.for_each(|(_, object)| add(&format!("{}/{}", object.kind, object.name), REFERENCE));
             }
             Takes::Boolean => {
                 for word in ["true", "false"] {
@@ -148,12 +148,9 @@ pub(super) fn definition(workspace: &Workspace, params: &Value) -> Option<Value>
         _ => return None,
     };
     let objects = workspace.objects(&root);
-    let (file, written, object) =
-        objects.into_iter().find(|(.., object)| object.kind == kind && object.name == name)?;
-    // Places count without a byte order mark and with plain line ends.
-    let plain = written.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-    let range = text::range(&plain, object.at.start as usize, object.at.end as usize);
-    Some(json!({ "uri": text::uri(&file)?, "range": range }))
+    let (path, object) = objects.into_iter().find(|(_, object)| object.kind == kind && object.name == name)?;
+    let range = text::range(&workspace.text(&root, &path)?, object.at.start as usize, object.at.end as usize);
+    Some(json!({ "uri": text::uri(&root.join(&*path))?, "range": range }))
 }
 
 fn address(word: &str) -> Option<(Kind, String)> {

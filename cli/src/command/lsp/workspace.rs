@@ -1,13 +1,15 @@
 //! The fleets that are being edited: files on disk, open texts over them, and what is wrong in the whole.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use schema::{
     diagnostic::{Diagnostic, Severity, SourceRef},
-    fleet::{Cache, Loaded, Outlined, SourceBlob, Sources, outline},
+    fleet::{Blob, Cache, Loaded, Outlined, SourceBlob, Sources, outline},
 };
 use serde_json::{Value, json};
 
@@ -29,6 +31,8 @@ struct Fleet {
     /// The files on disk with the open texts over them.
     sources: Sources,
     cache: Cache,
+    /// The objects of every file that was looked into.
+    outlines: RefCell<HashMap<Arc<str>, (Blob, Vec<Outlined>)>>,
     /// Whether something changed since findings were published, and whether on disk.
     stale: bool,
     unread: bool,
@@ -117,16 +121,29 @@ impl Workspace {
         Some(File { root, path, text: self.open.get(&file)?.clone() })
     }
 
-    /// Every object of a fleet and the text that it stands in.
-    pub(super) fn objects(&self, root: &Path) -> Vec<(PathBuf, String, Outlined)> {
+    /// Every object of a fleet and the file that it stands in, by its path below the root.
+    pub(super) fn objects(&self, root: &Path) -> Vec<(Arc<str>, Outlined)> {
         let Some(fleet) = self.fleets.get(root) else { return Vec::new() };
-        let mut objects = Vec::new();
+        let mut known = fleet.outlines.take();
+        let mut now = HashMap::new();
         for (path, blob) in fleet.sources.iter() {
-            let SourceBlob::Bytes(bytes) = blob else { continue };
-            let text = String::from_utf8_lossy(bytes).into_owned();
-            objects.extend(outline(path, bytes).into_iter().map(|object| (root.join(&**path), text.clone(), object)));
+            let SourceBlob::Bytes(blob) = blob else { continue };
+            let seen = known.remove(path).filter(|(seen, _)| seen.same(blob));
+            now.insert(Arc::clone(path), seen.unwrap_or_else(|| (blob.clone(), outline(path, blob))));
         }
+        let objects =
+            now.iter().flat_map(|(path, (_, objects))| objects.iter().map(|one| (Arc::clone(path), one.clone())));
+        let mut objects: Vec<(Arc<str>, Outlined)> = objects.collect();
+        objects.sort_by(|a, b| (&a.0, a.1.at).cmp(&(&b.0, b.1.at)));
+        fleet.outlines.replace(now);
         objects
+    }
+
+    /// The text of a file of a fleet, as places in it are counted.
+    pub(super) fn text(&self, root: &Path, path: &str) -> Option<String> {
+        let SourceBlob::Bytes(blob) = self.fleets.get(root)?.sources.get(path)? else { return None };
+        let text = std::str::from_utf8(blob).ok()?;
+        Some(text.trim_start_matches('\u{feff}').replace("\r\n", "\n"))
     }
 
     /// Whether a fleet has a file at a path below its root.
