@@ -11,6 +11,7 @@ mod isolation;
 mod journey;
 mod mistakes;
 mod plans;
+mod operations;
 mod pull_request;
 mod roles;
 mod source;
