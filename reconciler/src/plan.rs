@@ -115,7 +115,7 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
 
     // A machine that a gate keeps in its pool keeps the pool, and that is known only after the machines were looked at.
     let mut stuck: BTreeMap<Name, Name> = BTreeMap::new();
-    let (mut brakes, removals, machines, mut delta) = loop {
+    let (brakes, removals, machines, mut delta) = loop {
         let mut delta = Delta::default();
         let mut brakes = Brakes::of(fleet, view, &identity, &declared, now);
         let case = Case { observed: view, declared: &declared, policy: &policy, brakes: &brakes };
@@ -193,8 +193,8 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
         warnings,
     };
     waves::foresee(fleet, view, now, &mut plan);
-    plan.inputs = inputs::of(fleet, observed, &policy, &brakes, &plan);
-    plan.brakes = std::mem::take(&mut brakes).into_plan();
+    plan.inputs = inputs::of(fleet, view, &policy, &plan);
+    plan.brakes = brakes.into_plan();
     plan.bind = policy.bind().map(|class| Bind {
         class,
         shown: observed.shown.last().map(|shown| shown.digest),

@@ -158,12 +158,6 @@ impl Brakes {
             })
             .collect()
     }
-
-    /// Those that hold machines of this plan now.
-    pub(super) fn holding(&self) -> impl Iterator<Item = (&str, GateWord)> {
-        let holding = self.all.iter().filter(|one| !one.returns.is_empty());
-        holding.map(|one| (one.brake.name.as_str(), word(one.brake.kind)))
-    }
 }
 
 pub(super) fn machines(count: usize) -> String {

@@ -13,15 +13,18 @@ struct Shape {
     printk: u8,
     l40s: u8,
     nodes: Vec<u8>,
+    /// What holds: nothing, a freeze of a pool, a pin, a suspension of everything, waves, or effects that nobody saw.
+    brake: u8,
 }
 
 fn shape() -> impl Strategy<Value = Shape> {
-    (0..3_u8, 0..3_u8, 0..3_u8, prop::collection::vec(0..8_u8, 4)).prop_map(|(swappiness, printk, l40s, nodes)| Shape {
-        swappiness,
-        printk,
-        l40s,
-        nodes,
-    })
+    (0..3_u8, 0..3_u8, 0..3_u8, prop::collection::vec(0..8_u8, 4), 0..8_u8)
+        .prop_map(|(swappiness, printk, l40s, nodes, brake)| Shape { swappiness, printk, l40s, nodes, brake })
+}
+
+/// The same without anything that holds.
+fn free(shape: &Shape) -> Shape {
+    Shape { brake: 0, ..shape.clone() }
 }
 
 fn build(shape: &Shape) -> Fleet {
@@ -44,7 +47,25 @@ fn build(shape: &Shape) -> Fleet {
         1 => String::new(),
         _ => super::OTHER.replace("quiet", "base"),
     };
+    let words = "owner=\"ada\"";
+    let (mut head, mut h100, mut brake) = (super::HEAD.to_owned(), super::POOL.to_owned(), String::new());
+    match shape.brake {
+        1 => {
+            brake = "freeze \"f\" {\n  scope \"pool/h100\"\n  reason \"x\"\n  owner \"ada\"\n  until \"2026-12-24T00:00:00Z\"\n}\n".to_owned();
+        }
+        2 => h100 = h100.replace("}\n", &format!("  suspend \"x\" {words}\n}}\n")),
+        3 => head = head.replace("}\n", &format!("  suspend \"x\" {words}\n}}\n")),
+        4 => {
+            brake = "rollout \"r\" {\n  wave nodes=1\n  wave percent=\"100%\"\n}\n".to_owned();
+            h100 = h100.replace("}\n", "  rollout \"r\"\n}\n");
+        }
+        5 => head = head.replace("}\n", "  apply {\n    bind \"live\"\n  }\n}\n"),
+        _ => {}
+    }
     fleet(&[
+        ("fleet.kdl", &head),
+        ("h100.kdl", &h100),
+        ("brake.kdl", &brake),
         ("base.kdl", &super::BASE.replace("10", &shape.swappiness.to_string())),
         ("quiet.kdl", &super::QUIET.replace("\"3\"", &format!("\"{}\"", shape.printk))),
         ("l40s.kdl", &l40s),
@@ -80,9 +101,49 @@ proptest! {
             let fleet = build(&shape);
             let base = observed.clone();
             observed = model::apply(&base, &plan(&fleet, &base, now()));
+            // What the limits of the former document held is looked at once more under those of the new one.
+            observed = model::apply(&observed, &plan(&fleet, &observed, now()));
             let again = plan(&fleet, &observed, now());
             prop_assert!(again.is_settled(), "{:#?}", again.delta);
-            prop_assert!(again.plan.nodes.is_empty());
+            prop_assert!(again.plan.nodes.iter().all(|node| !node.held.is_empty()), "{:#?}", again.plan.nodes);
+        }
+    }
+
+    #[test]
+    fn what_is_done_was_shown_and_what_is_held_is_not_done(one in shape(), two in shape()) {
+        let nothing = machines();
+        let before = model::apply(&nothing, &plan(&build(&one), &nothing, now()));
+        let planned = plan(&build(&two), &before, now());
+        let after = model::apply(&before, &planned);
+        for (after, before) in after.nodes.iter().zip(&before.nodes) {
+            let shown = planned.plan.nodes.iter().find(|node| node.id == after.id);
+            if let Some(shown) = shown.filter(|shown| !shown.held.is_empty()) {
+                prop_assert_eq!((after.assigned, &after.assigned_overlay), (before.assigned, &before.assigned_overlay));
+                prop_assert_eq!((&after.pool, shown.before), (&before.pool, before.assigned));
+            } else if (after.assigned, &after.assigned_overlay) != (before.assigned, &before.assigned_overlay) {
+                prop_assert_eq!(shown.map(|shown| shown.after), Some(after.assigned));
+            } else {
+                prop_assert!(shown.is_none_or(|shown| shown.before == shown.after));
+            }
+        }
+        for pool in &planned.delta.removed_pools {
+            prop_assert!(!after.nodes.iter().any(|node| node.pool.as_ref() == Some(pool)), "{pool} still has machines");
+        }
+    }
+
+    #[test]
+    fn what_was_held_goes_when_nothing_holds_it(one in shape(), two in shape()) {
+        let nothing = machines();
+        let before = model::apply(&nothing, &plan(&build(&one), &nothing, now()));
+        let held = model::apply(&before, &plan(&build(&two), &before, now()));
+        // The commit that lifts a binding is itself bound; the one after it is not.
+        let lifted = model::apply(&held, &plan(&build(&free(&two)), &held, now()));
+        let lifted = model::apply(&lifted, &plan(&build(&free(&two)), &lifted, "2026-12-25T00:00:00Z".parse().expect("a time")));
+        let at_once = model::apply(&before, &plan(&build(&free(&two)), &before, now()));
+        let at_once = model::apply(&at_once, &plan(&build(&free(&two)), &at_once, "2026-12-25T00:00:00Z".parse().expect("a time")));
+        for (lifted, at_once) in lifted.nodes.iter().zip(&at_once.nodes) {
+            prop_assert_eq!((lifted.assigned, &lifted.pool), (lifted.target, &at_once.pool));
+            prop_assert_eq!((lifted.assigned, &lifted.labels), (at_once.assigned, &at_once.labels));
         }
     }
 

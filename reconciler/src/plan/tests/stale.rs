@@ -193,6 +193,16 @@ fn the_digest_is_of_what_decided() {
     let mut moved = before();
     moved.nodes[0].assigned = None;
     assert_ne!(first, digest(&head, &moved));
+    // When something goes is not what it is.
+    let frozen = tree(
+        KERNEL,
+        &[(
+            "f.kdl",
+            "freeze \"f\" {\n  scope \"pool/h100\"\n  reason \"x\"\n  owner \"ada\"\n  until \"2026-12-24T00:00:00Z\"\n}\n",
+        )],
+    );
+    let later = plan(&frozen, &before(), "2026-12-25T00:00:00Z".parse().expect("a time")).plan;
+    assert_eq!(digest(&frozen, &before()), later.digest());
     let unbound = in_force(&fleet(&[("gpu.kdl", GPU), ("h100.kdl", POOL)]), &[("a", "h100")]);
     assert_ne!(digest(&head, &unbound), first);
 }
