@@ -93,7 +93,7 @@ mod tests {
     fn a_log_has_what_the_standard_requires() {
         let at = SourceRef::new("fleet/a b.kdl", Span { line: 3, column: 7, start: 9, end: 12 });
         let finding = Diagnostic::new(codes::UNKNOWN_KEY, &at, "no such key").also(&SourceRef::default(), "the first");
-        let log = log(&[finding.clone(), Diagnostic::new(codes::NULL, &at, "null")]);
+        let log = log(&[finding, Diagnostic::new(codes::NULL, &at, "null")]);
         assert_eq!(log["version"], "2.1.0");
         let run = &log["runs"][0];
         assert!(run["tool"]["driver"]["name"].is_string());

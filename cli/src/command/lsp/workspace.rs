@@ -16,6 +16,9 @@ use serde_json::{Value, json};
 use super::text;
 use crate::tree;
 
+/// The objects of files, each with the bytes they were seen in.
+type Outlines = HashMap<Arc<str>, (Blob, Vec<Outlined>)>;
+
 /// Everything that is known.
 #[derive(Default)]
 pub(super) struct Workspace {
@@ -32,7 +35,7 @@ struct Fleet {
     sources: Sources,
     cache: Cache,
     /// The objects of every file that was looked into.
-    outlines: RefCell<HashMap<Arc<str>, (Blob, Vec<Outlined>)>>,
+    outlines: RefCell<Outlines>,
     /// Whether something changed since findings were published, and whether on disk.
     stale: bool,
     unread: bool,
@@ -125,7 +128,7 @@ impl Workspace {
     pub(super) fn objects(&self, root: &Path) -> Vec<(Arc<str>, Outlined)> {
         let Some(fleet) = self.fleets.get(root) else { return Vec::new() };
         let mut known = fleet.outlines.take();
-        let mut now = HashMap::new();
+        let mut now = Outlines::new();
         for (path, blob) in fleet.sources.iter() {
             let SourceBlob::Bytes(blob) = blob else { continue };
             let seen = known.remove(path).filter(|(seen, _)| seen.same(blob));
