@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_report_without_drift_reads_and_writes_as_before_there_was_any() {
-        let text = r#"{"applied":3,"at":"2026-03-01T12:00:00Z","bootId":"boot_0000000000e008000000000000","conditions":[],"journalId":"jrnl_0000000000e008000000000000","nodeId":"node_0000000000e008000000000000","observed":3,"sections":{},"seq":1}"#;
+        let text = r#"{"applied":3,"at":"2026-03-01T12:00:00Z","bootId":"boot_0000000000e008000000000000","conditions":[],"journalId":"journal_0000000000e008000000000000","nodeId":"node_0000000000e008000000000000","observed":3,"sections":{},"seq":1}"#;
         let report: StatusReport = serde_json::from_str(text).expect("an old report");
         assert!(report.drift.is_empty());
         assert_eq!(crate::canonical::to_vec(&report).expect("serialises"), text.as_bytes());
