@@ -264,7 +264,8 @@ fn nothing_of_a_fork_is_executed_or_written() {
 fn the_workflows_run_nothing_of_the_pull_request() {
     let github = fs::read_to_string(repo::examples().join(".github/workflows/plan.yml")).expect("a workflow");
     let gitlab = fs::read_to_string(repo::examples().join(".gitlab-ci.yml")).expect("a pipeline");
-    let words = |text: &str| text.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n");
+    let words =
+        |text: &str| text.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n");
     let github = words(&github);
     assert!(github.contains("\n  pull_request:\n") && !github.contains("pull_request_target"));
     assert!(github.contains("ref: ${{ github.event.pull_request.base.ref }}") && github.contains("permissions: {}"));
@@ -291,7 +292,8 @@ fn a_token_that_can_only_plan_shows_the_machines_there_are_and_changes_nothing()
 
     let token = up.cli().json(&["token", "api", "create", "--plan-only", "--format", "json"]);
     let token = token["token"].as_str().expect("a token").to_owned();
-    let client: Value = serde_json::from_str(&fs::read_to_string(up.data().join("client.json")).expect("client.json")).expect("json");
+    let client: Value =
+        serde_json::from_str(&fs::read_to_string(up.data().join("client.json")).expect("client.json")).expect("json");
     let live = |script: &mut Command| {
         script
             .env("BETTER_COMPUTE_URL", client["url"].as_str().expect("a url"))

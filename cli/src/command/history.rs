@@ -60,7 +60,11 @@ impl History {
             Some(subject) if subject.contains('/') => Some(address(subject)?),
             Some(revision) => {
                 let detail = client.call("revisions.get", &json!({ "revision": revision })).await?;
-                if output.is_json() { output.json(&detail)? } else { output.line(one(&detail, output))? }
+                if output.is_json() {
+                    output.json(&detail)?
+                } else {
+                    output.line(one(&detail, output))?
+                }
                 return Ok(Exit::Ok);
             }
             None => None,
@@ -69,7 +73,10 @@ impl History {
         if output.is_json() {
             output.json(&json!({ "revisions": items }))?;
         } else {
-            let empty = object.map_or_else(|| "nothing was in force yet".to_owned(), |object| format!("no revision changed {object}"));
+            let empty = object.map_or_else(
+                || "nothing was in force yet".to_owned(),
+                |object| format!("no revision changed {object}"),
+            );
             output.table(&table(&items, output), &empty)?;
         }
         Ok(Exit::Ok)
@@ -101,18 +108,28 @@ impl History {
 }
 
 fn address(text: &str) -> Result<ObjectRef, Failure> {
-    text.parse().map_err(|error| Failure::usage(format!("{text:?} is not an address: {error}")).hint("write KIND/NAME, for example pool/h100"))
+    text.parse().map_err(|error| {
+        Failure::usage(format!("{text:?} is not an address: {error}")).hint("write KIND/NAME, for example pool/h100")
+    })
 }
 
 fn table(items: &[Value], output: &Output) -> Table {
-    let mut table = Table::new(&["revision", "commit", "in force", "author", "changes", "subject"]).whole(&["revision"]);
+    let mut table =
+        Table::new(&["revision", "commit", "in force", "author", "changes", "subject"]).whole(&["revision"]);
     for (index, item) in items.iter().enumerate() {
         let text = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or("-");
         let quarantined = item.get("quarantined").and_then(Value::as_bool) == Some(true);
-        let style = if quarantined { Style::Bad } else if index == 0 { Style::Good } else { Style::Plain };
+        let style = if quarantined {
+            Style::Bad
+        } else if index == 0 {
+            Style::Good
+        } else {
+            Style::Plain
+        };
         table.row([
             text("id").into(),
-            Cell::from(format!("{}{}", short(text("commit")), if quarantined { " quarantined" } else { "" })).style(style),
+            Cell::from(format!("{}{}", short(text("commit")), if quarantined { " quarantined" } else { "" }))
+                .style(style),
             when(item, "appliedAt", output).into(),
             text("author").into(),
             changes(item).into(),
@@ -169,12 +186,19 @@ fn one(detail: &Value, output: &Output) -> String {
 /// What a revision changed, in words.
 fn changes(item: &Value) -> String {
     let counts = &item["counts"];
-    let mut words: Vec<String> =
-        [("create", "new"), ("update", "changed"), ("moved", "renamed"), ("restore", "back"), ("remove", "removed"), ("retain", "retained"), ("held", "held")]
-            .into_iter()
-            .filter_map(|(key, word)| Some((counts.get(key)?.as_u64().filter(|number| *number > 0)?, word)))
-            .map(|(number, word)| format!("{number} {word}"))
-            .collect();
+    let mut words: Vec<String> = [
+        ("create", "new"),
+        ("update", "changed"),
+        ("moved", "renamed"),
+        ("restore", "back"),
+        ("remove", "removed"),
+        ("retain", "retained"),
+        ("held", "held"),
+    ]
+    .into_iter()
+    .filter_map(|(key, word)| Some((counts.get(key)?.as_u64().filter(|number| *number > 0)?, word)))
+    .map(|(number, word)| format!("{number} {word}"))
+    .collect();
     if let Some(moves) = counts.get("moves").and_then(Value::as_u64).filter(|moves| *moves > 0) {
         words.push(count(moves, "machine"));
     }
@@ -218,7 +242,11 @@ mod tests {
     #[test]
     fn the_newest_comes_first_and_a_rollback_says_where_it_went() {
         let items = [
-            revision("rev_3", "beef", json!({ "rollbackOf": "rev_1", "reason": "chrony does not start", "appliedBy": "ada", "counts": {} })),
+            revision(
+                "rev_3",
+                "beef",
+                json!({ "rollbackOf": "rev_1", "reason": "chrony does not start", "appliedBy": "ada", "counts": {} }),
+            ),
             revision("rev_2", "dead", json!({ "quarantined": true })),
             revision("rev_1", "abcd", json!({})),
         ];

@@ -89,7 +89,8 @@ impl Holds {
     pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
         let client = Client::new(&self.target)?;
         let mut answer = client.call("fleet.holds", &json!({})).await?;
-        let mut held = Held::deserialize(&answer).during("the control plane's holds are in a form that this version does not know")?;
+        let mut held = Held::deserialize(&answer)
+            .during("the control plane's holds are in a form that this version does not know")?;
         if self.active {
             held.items.retain(|hold| hold.active);
             if let Some(Value::Array(items)) = answer.get_mut("items") {
@@ -247,8 +248,11 @@ mod tests {
 
     #[test]
     fn a_hold_says_who_why_until_when_and_what_comes_back() {
-        let brakes: Vec<PlanBrake> = serde_json::from_value(json!([{ "kind": "freeze", "name": "freeze/year-end", "owner": "ada", "reason": "nobody watches",
-            "active": true, "machines": 36, "returns": { "live": 24, "reboot": 12 } }])).unwrap();
+        let brakes: Vec<PlanBrake> = serde_json::from_value(
+            json!([{ "kind": "freeze", "name": "freeze/year-end", "owner": "ada", "reason": "nobody watches",
+            "active": true, "machines": 36, "returns": { "live": 24, "reboot": 12 } }]),
+        )
+        .unwrap();
         insta::assert_snapshot!(held().render(&brakes, &output()));
     }
 

@@ -18,8 +18,8 @@ use crate::{
 };
 pub(super) use preview::{Answer, of_revision};
 pub use show::show_stored;
-pub(super) use show::{document, in_words};
 use show::{End, Look};
+pub(super) use show::{document, in_words};
 use trees::Head;
 pub(super) use trees::Trees;
 

@@ -89,7 +89,9 @@ impl Rollback {
         } else {
             let text = |key: &str| printable(done.get(key).and_then(Value::as_str).unwrap_or("-"));
             output.line(format!("{} asks for {}; the source carries it out.", text("id"), text("revision")))?;
-            for commit in done.get("quarantined").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+            for commit in
+                done.get("quarantined").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+            {
                 output.line(format!("in quarantine: {}", printable(commit)))?;
             }
             note("`better-compute status` shows when it is in force.");
@@ -100,7 +102,8 @@ impl Rollback {
 
 /// The revision in a line.
 fn said(detail: &Value) -> String {
-    let text = |key: &str| printable(detail.pointer(&format!("/revision/{key}")).and_then(Value::as_str).unwrap_or("-"));
+    let text =
+        |key: &str| printable(detail.pointer(&format!("/revision/{key}")).and_then(Value::as_str).unwrap_or("-"));
     let commit: String = text("commit").chars().take(10).collect();
     format!("{} ({commit}, {}: {})", text("id"), text("author"), text("subject"))
 }
@@ -108,7 +111,8 @@ fn said(detail: &Value) -> String {
 /// Asks, where somebody can answer.
 fn agreed(output: &Output) -> Result<bool, Failure> {
     if output.is_json() || !io::stdin().is_terminal() {
-        return Err(Failure::usage("nobody can be asked here").hint("--yes goes without asking, --dry-run shows the plan alone"));
+        return Err(Failure::usage("nobody can be asked here")
+            .hint("--yes goes without asking, --dry-run shows the plan alone"));
     }
     note("Go back? Type yes:");
     let mut answer = String::new();

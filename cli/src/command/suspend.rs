@@ -111,7 +111,11 @@ impl Resume {
     pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
         let input = json!({ "scope": self.scope, "idempotencyKey": once() });
         let done = Client::new(&self.target)?.call("fleet.resume", &input).await?;
-        if output.is_json() { output.json(&done)? } else { output.line(format!("{} goes on", self.scope))? }
+        if output.is_json() {
+            output.json(&done)?
+        } else {
+            output.line(format!("{} goes on", self.scope))?
+        }
         Ok(Exit::Ok)
     }
 }

@@ -36,7 +36,11 @@ const DONE: &str = "a string takes anything";
 pub fn mark(key: &str) -> String {
     let key: String = key.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-')).collect();
     let key = cut(&key.replace("--", "-"), 100).replace('…', "");
-    if key.is_empty() { "<!-- better-compute:plan -->".to_owned() } else { format!("<!-- better-compute:plan {key} -->") }
+    if key.is_empty() {
+        "<!-- better-compute:plan -->".to_owned()
+    } else {
+        format!("<!-- better-compute:plan {key} -->")
+    }
 }
 
 /// The plan as a comment.
@@ -93,14 +97,22 @@ fn headline(plan: &Plan) -> String {
     let held = plan.nodes.iter().filter(|node| !node.held.is_empty()).count();
     let mut text = match (plan.counts.moves, hardest) {
         (0, _) | (_, None) => "no machine moves".to_owned(),
-        (1, Some(class)) => format!("1 of {} moves, {}", render::count(plan.counts.machines, "machine"), class_word(class)),
+        (1, Some(class)) => {
+            format!("1 of {} moves, {}", render::count(plan.counts.machines, "machine"), class_word(class))
+        }
         (moves, Some(class)) => {
             format!("{moves} of {} machines move, up to {}", plan.counts.machines, class_word(class))
         }
     };
     for (count, word) in [(held, "held"), (plan.counts.remove, "removed"), (plan.counts.retain, "retained")] {
         if count > 0 {
-            let what = if word == "held" { "" } else if count == 1 { "object " } else { "objects " };
+            let what = if word == "held" {
+                ""
+            } else if count == 1 {
+                "object "
+            } else {
+                "objects "
+            };
             write!(text, ", {count} {what}{word}").expect(DONE);
         }
     }
@@ -155,10 +167,7 @@ impl Part {
     fn frame(&self) -> (String, String) {
         let (open, fence) = (if self.open { " open" } else { "" }, self.fence());
         let title = &self.title;
-        (
-            format!("<details{open}><summary>{title}</summary>\n\n{fence}diff\n"),
-            format!("{fence}\n\n</details>\n\n"),
-        )
+        (format!("<details{open}><summary>{title}</summary>\n\n{fence}diff\n"), format!("{fence}\n\n</details>\n\n"))
     }
 
     /// The bytes that the whole part takes.

@@ -49,7 +49,8 @@ pub(in crate::command) async fn of_revision(client: &Client, revision: &str) -> 
 
 async fn ask(client: &Client, input: &Value) -> Result<Value, Failure> {
     client.call("plans.preview", input).await.map_err(|failure| match failure.exit {
-        Exit::Refused => failure.hint("the token needs the scope plans:preview; `better-compute token api create --plan-only` makes one"),
+        Exit::Refused => failure
+            .hint("the token needs the scope plans:preview; `better-compute token api create --plan-only` makes one"),
         _ => failure,
     })
 }

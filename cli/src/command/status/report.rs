@@ -77,6 +77,29 @@ pub(super) struct Source {
     /// What is in force.
     pub(super) applied: Option<At>,
     diagnostics: Option<Findings>,
+    rollback: Option<Rollback>,
+}
+
+/// The rollback that waits, was refused, or is in force.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Rollback {
+    revision: String,
+    state: String,
+    message: String,
+    owner: String,
+    reason: String,
+}
+
+impl Rollback {
+    fn line(&self) -> String {
+        let Self { revision, state, message, owner, reason } = self;
+        printable(&match state.as_str() {
+            "refused" => format!("rollback to {revision} refused: {message}"),
+            "requested" => format!("rollback to {revision} waits to be carried out ({owner}: {reason})"),
+            _ => format!("rolled back to {revision} ({owner}: {reason}); the next commit goes as always"),
+        })
+    }
 }
 
 /// What is wrong with the files of a commit.
@@ -277,6 +300,7 @@ impl Source {
                 .map_or_else(|| "-".to_owned(), |at| format!("{}  {}", short(&at.commit), output.ago(at.at)));
             lines.push(format!("  {stage:<9} {}", printable(&shown)));
         }
+        lines.extend(self.rollback.iter().map(|rollback| format!("  {}", rollback.line())));
         if !self.is_ok()
             && let Some(reason) = &self.reason
         {
@@ -328,8 +352,11 @@ mod tests {
     fn a_broken_commit_shows_why_and_that_nothing_changed() {
         let document = json!({
             "sources": [{ "url": "/srv/fleet", "branch": "main", "path": "eu", "state": "fleet-invalid", "reason": "1 error", "since": "2026-11-29T12:09:30Z",
+                "rollback": { "revision": "rev_1", "state": "done", "owner": "ada", "reason": "chrony does not start" },
                 "remote": at("beef", 9), "verified": at("beef", 9), "applied": at("abcd", 1),
                 "diagnostics": { "commit": "beef", "left": 0, "text": "error[BC0203]: unknown key `sysclt`\n --> profiles/gpu-host.kdl:4:3\n  |\n4 |   sysclt {\n  |   ^^^^^^\n  = help: did you mean `sysctl`?\n\n1 error\n" } }],
+            "held": { "items": [{ "subject": "pool/h100", "gate": "suspend", "by": "pool/h100", "source": "api", "owner": "bob", "reason": "benchmark", "active": true, "machines": 8 }],
+                "quarantined": [{ "commit": "dead".repeat(10), "owner": "ada", "reason": "breaks chrony" }] },
             "problems": [{ "reconciler": "nodespec", "key": "node_1", "node": "fra1-r12", "state": "wait", "reason": "no-target", "message": "its pool has no target yet", "since": "2026-11-29T12:05:00Z" }],
             "drift": { "drifted": 2, "corrected": 1, "rebootRequired": 1 },
             "joins": { "waiting": [], "refused": [{ "id": "join_1", "state": "refused", "reason": "token-expired", "message": "the token has expired", "updatedAt": "2026-11-29T12:09:00Z" }] },

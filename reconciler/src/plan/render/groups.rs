@@ -131,8 +131,12 @@ pub(in crate::plan) fn kept(plan: &Plan) -> Vec<Kept<'_>> {
 
 /// `16 reboot, 36 service restart`, the hardest first.
 pub(in crate::plan) fn classes(classes: &BTreeMap<EffectClass, usize>) -> String {
-    let words: Vec<String> =
-        classes.iter().rev().filter(|(_, count)| **count > 0).map(|(class, count)| format!("{count} {}", said(*class))).collect();
+    let words: Vec<String> = classes
+        .iter()
+        .rev()
+        .filter(|(_, count)| **count > 0)
+        .map(|(class, count)| format!("{count} {}", said(*class)))
+        .collect();
     words.join(", ")
 }
 
@@ -154,7 +158,7 @@ pub(in crate::plan) fn pool_words(pools: &BTreeSet<Option<&Name>>) -> String {
     let names: Vec<String> = pools.iter().flatten().map(|pool| format!("pool/{pool}")).collect();
     // Two or three are known by their names; more are a range, or a list that is cut.
     let words = match names.len() {
-        0..=3 => names.join(" "),
+        0..=3 => names.join(", "),
         _ => names::in_room(&names::fold(names.iter().map(String::as_str)), 40),
     };
     match (pools.contains(&None), words.is_empty()) {

@@ -37,7 +37,7 @@ pub(in crate::plan) fn fold<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec
     }
     let mut pieces: Vec<Piece> =
         parts.into_iter().map(|part| Piece { text: part.head + &part.tail, count: part.count }).collect();
-    pieces.sort_by(|a, b| a.text.replace('[', "").cmp(&b.text.replace('[', "")));
+    pieces.sort_by_key(|piece| piece.text.replace('[', ""));
     pieces
 }
 
@@ -136,8 +136,7 @@ mod tests {
 
     #[test]
     fn racks_that_hold_the_same_machines_become_one_word() {
-        let names: Vec<String> =
-            (0..9_000).map(|number| format!("r{:03}-u{:02}", number / 40, number % 40)).collect();
+        let names: Vec<String> = (0..9_000).map(|number| format!("r{:03}-u{:02}", number / 40, number % 40)).collect();
         let pieces = fold(names.iter().map(String::as_str));
         assert_eq!(pieces, [Piece { text: "r[000-224]-u[00-39]".to_owned(), count: 9_000 }]);
     }

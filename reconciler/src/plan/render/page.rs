@@ -46,7 +46,7 @@ impl Line {
     }
 
     /// Fills up to a column, or at least two spaces.
-    pub(in crate::plan) fn to_column(mut self, column: usize) -> Self {
+    pub(in crate::plan) fn column(mut self, column: usize) -> Self {
         let gap = column.saturating_sub(self.width()).max(2);
         self.spans.push((Ink::Plain, " ".repeat(gap)));
         self

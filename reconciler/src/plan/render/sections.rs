@@ -6,8 +6,8 @@ mod machines;
 mod objects;
 
 use super::page::{Ink, Line, Section};
-pub(in crate::plan) use machines::ink;
 use crate::plan::Plan;
+pub(in crate::plan) use machines::ink;
 
 /// The title of the part about binding.
 pub(in crate::plan) const BOUND: &str = "Bound to what was shown";

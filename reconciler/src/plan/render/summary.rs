@@ -101,7 +101,11 @@ pub(in crate::plan) fn table(plan: &Plan, fold: Fold) -> Vec<Line> {
         let word = if last == Some(*class) { "" } else { groups::said(*class) };
         last = Some(*class);
         let held = if *held > 0 { format!("{held} held  ") } else { String::new() };
-        let room = if fold.most == usize::MAX { usize::MAX } else { fold.width.saturating_sub(30 + column + held.len()).max(24) };
+        let room = if fold.most == usize::MAX {
+            usize::MAX
+        } else {
+            fold.width.saturating_sub(30 + column + held.len()).max(24)
+        };
         out.push(
             Line::new(2)
                 .with(sections::ink(*class), &format!("{word:<15}"))

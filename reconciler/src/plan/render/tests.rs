@@ -54,7 +54,8 @@ fn one() -> Plan {
         "fields": [{ "path": "labels.rack", "before": "r11", "after": "r12", "place": "nodes/fra1-r12.kdl:4" }] }]);
     document["effects"] = json!([effects()[0]]);
     document["nodes"] = json!([{ "node": "fra1-r12", "pool": "h100", "why": [{ "reason": "labels" }], "effect": "live", "effects": 0 }]);
-    document["pools"] = json!([{ "pool": "h100", "strategy": "immediate", "rollout": "all-at-once", "machines": 1, "moves": 1 }]);
+    document["pools"] =
+        json!([{ "pool": "h100", "strategy": "immediate", "rollout": "all-at-once", "machines": 1, "moves": 1 }]);
     plan_of(document)
 }
 
@@ -124,7 +125,13 @@ pub(super) fn ten_thousand() -> Plan {
     for pool in 0..40 {
         for number in 0..250 {
             let name = format!("p{pool:02}-r{:02}-n{:02}", number / 25, number % 25);
-            let (effect, index) = if pool < 30 { ("live", 0) } else if number < 25 { ("reboot", 2) } else { ("service-restart", 1) };
+            let (effect, index) = if pool < 30 {
+                ("live", 0)
+            } else if number < 25 {
+                ("reboot", 2)
+            } else {
+                ("service-restart", 1)
+            };
             nodes.push(node(&name, &format!("gpu-{pool:02}"), effect, Some(index)));
             if number < 10 {
                 objects.push(json!({ "object": format!("node/{name}"), "change": "create", "file": format!("nodes/{name}.kdl"), "line": 1 }));

@@ -76,7 +76,7 @@ fn field(field: &FieldChange, width: usize, room: Room) -> Vec<Line> {
     };
     if on_one_line(field) {
         let space = room.width.saturating_sub(room.indent + width + 8).max(24);
-        let line = Line::new(room.indent).with(Ink::Plain, &path(field)).to_column(width + 2);
+        let line = Line::new(room.indent).with(Ink::Plain, &path(field)).column(width + 2);
         return vec![placed(change(line, before, after, space))];
     }
     let head = placed(Line::new(room.indent).with(Ink::Plain, &path(field)));

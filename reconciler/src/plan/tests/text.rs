@@ -88,10 +88,8 @@ fn ten_thousand_machines() {
 fn colours_are_only_where_they_are_asked_for() {
     let planned = plan(&fleet(&[]), &Observed::nothing(Machines::Joined), now());
     assert!(!render(&planned.plan, RenderOptions::default()).contains('\u{1b}'));
-    assert!(
-        render(&planned.plan, RenderOptions { colour: true, ..RenderOptions::default() })
-            .contains("\u{1b}[32m+ pool/h100")
-    );
+    let coloured = render(&planned.plan, RenderOptions { colour: true, ..RenderOptions::default() });
+    assert!(coloured.contains("\u{1b}[32m+ \u{1b}[0m\u{1b}[32mpool/h100"));
 }
 
 #[test]

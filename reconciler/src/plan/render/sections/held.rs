@@ -101,7 +101,8 @@ pub(super) fn cordons(plan: &Plan, fold: Fold) -> Vec<Line> {
     let shown = named(plan.holds.len(), fold);
     let lines = plan.holds[..shown].iter().map(|hold| {
         let (verb, ink) = if hold.holds { ("cordoned", Ink::Attention) } else { ("released", Ink::Good) };
-        let until = hold.until.filter(|_| hold.holds).map_or_else(String::new, |until| format!(", until {}", moment(until)));
+        let until =
+            hold.until.filter(|_| hold.holds).map_or_else(String::new, |until| format!(", until {}", moment(until)));
         Line::new(2)
             .with(Ink::Bold, &format!("node/{}", hold.node))
             .with(ink, &format!(" {verb}"))

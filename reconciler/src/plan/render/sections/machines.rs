@@ -38,11 +38,7 @@ pub(super) fn targets(plan: &Plan, fold: Fold) -> Vec<Line> {
             Hosts::AsSaid => ("change as the files above say".to_owned(), &[][..]),
             Hosts::Differ(profile, fields) => (format!("with profile/{profile} change:"), &fields[..]),
         };
-        out.push(
-            Line::new(2)
-                .with(Ink::Bold, &groups::pool_words(pools))
-                .with(Ink::Plain, &format!(": hosts {what}")),
-        );
+        out.push(Line::new(2).with(Ink::Bold, &groups::pool_words(pools)).with(Ink::Plain, &format!(": hosts {what}")));
         let fields: Vec<&FieldChange> = fields.iter().collect();
         out.extend(values::fields(&fields, Room { indent: 6, most: fold.most, width: fold.width }));
     }
@@ -75,7 +71,8 @@ impl<'a> Hosts<'a> {
 /// What is to be told of a target: without what the profile's own change says already, and without what templates see
 /// of a profile, which repeats it.
 fn told(plan: &Plan, target: &TargetChange) -> Vec<FieldChange> {
-    let files = || plan.objects.iter().filter(|object| object.object.kind != Kind::Node).flat_map(|object| &object.fields);
+    let files =
+        || plan.objects.iter().filter(|object| object.object.kind != Kind::Node).flat_map(|object| &object.fields);
     let lines = |value: &Option<Value>| value.as_ref().and_then(Value::as_str).is_some_and(|text| text.contains('\n'));
     let said = |field: &FieldChange| {
         files().any(|other| {
@@ -107,9 +104,7 @@ pub(super) fn effects(plan: &Plan, fold: Fold) -> Vec<Line> {
 fn block(plan: &Plan, block: &Alike<'_>, fold: Fold) -> Vec<Line> {
     let class = groups::said(block.class);
     let mut out = vec![
-        Line::new(2)
-            .with(ink(block.class), class)
-            .with(Ink::Plain, &format!(", {}", count(block.count(), "machine"))),
+        Line::new(2).with(ink(block.class), class).with(Ink::Plain, &format!(", {}", count(block.count(), "machine"))),
     ];
     let parts = named(block.parts.len(), fold);
     out.extend(block.parts[..parts].iter().flat_map(|part| self::part(part, fold)));
@@ -166,7 +161,7 @@ pub(super) fn order(plan: &Plan, fold: Fold) -> Vec<Line> {
         out.push(
             Line::new(2)
                 .with(Ink::Bold, &groups::pool_words(&pools.iter().map(|pool| Some(&pool.pool)).collect()))
-                .to_column(20)
+                .column(20)
                 .with(Ink::Plain, &format!("{moves} of {}{held}", count(machines, "machine")))
                 .with(Ink::Dim, &format!("  {way}")),
         );
@@ -244,7 +239,13 @@ pub(super) fn bookings(plan: &Plan, fold: Fold) -> Vec<Line> {
 /// What is left of a line for names.
 const fn room(fold: Fold, taken: usize) -> usize {
     let left = fold.width.saturating_sub(taken);
-    if fold.most == usize::MAX { usize::MAX } else if left < 24 { 24 } else { left }
+    if fold.most == usize::MAX {
+        usize::MAX
+    } else if left < 24 {
+        24
+    } else {
+        left
+    }
 }
 
 /// The look of a class.

@@ -90,7 +90,7 @@ fn object(object: &ObjectChange, fold: Fold) -> Vec<Line> {
     };
     let head = Line::marked(2, sign(object.change))
         .with(ink(object.change), &object.object.to_string())
-        .to_column(PLACES)
+        .column(PLACES)
         .with(Ink::Dim, &format!("{}:{}", object.file, object.line))
         .with(Ink::Plain, &note);
     let fields: Vec<&FieldChange> = object.fields.iter().collect();
@@ -121,7 +121,7 @@ pub(super) fn retained(plan: &Plan, fold: Fold) -> Vec<Line> {
         out.push(
             Line::marked(2, '!')
                 .with(Ink::Attention, &object.object.to_string())
-                .to_column(PLACES)
+                .column(PLACES)
                 .with(Ink::Dim, &format!("was {}:{}", object.file, object.line)),
         );
     }
@@ -156,9 +156,13 @@ pub(super) fn notes(plan: &Plan, fold: Fold) -> Vec<Line> {
     let aside_shown = if fold.most == usize::MAX { aside.len() } else { aside.len().min(ASIDE) };
     notes.extend(&aside[..aside_shown]);
     let lines = notes.iter().map(|warning| {
+        let object = warning.object.to_string();
+        // Some begin with the name of what they are about.
+        let message =
+            warning.message.strip_prefix(&object).map_or_else(|| format!(": {}", warning.message), str::to_owned);
         Line::new(2)
-            .with(Ink::Bold, &warning.object.to_string())
-            .with(Ink::Plain, &format!(": {}", warning.message))
+            .with(Ink::Bold, &object)
+            .with(Ink::Plain, &message)
             .with(Ink::Dim, &warning.place.as_ref().map_or_else(String::new, |place| format!("  {place}")))
     });
     lines.chain(more(plan.warnings.len(), notes.len(), " notes", 2)).collect()

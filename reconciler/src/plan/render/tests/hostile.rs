@@ -8,9 +8,30 @@ use super::{hundred, plan_of};
 use crate::plan::{MARKDOWN_BYTES, Plan, RenderOptions, markdown, markdown_of_findings, render};
 
 const PIECES: [&str; 24] = [
-    "`", "```", "````````", "~~~", "|", "<script>alert(1)</script>", "</details>", "<!--", "-->", "@everyone", "@org/team",
-    "[x](https://evil.example)", "https://evil.example", "![](https://evil.example/p.png)", "#1", "\n", "\r\n", "\u{1b}[2J", "\u{202e}",
-    "\u{200b}", "\\", "$`x`$", "größer", "a",
+    "`",
+    "```",
+    "````````",
+    "~~~",
+    "|",
+    "<script>alert(1)</script>",
+    "</details>",
+    "<!--",
+    "-->",
+    "@everyone",
+    "@org/team",
+    "[x](https://evil.example)",
+    "https://evil.example",
+    "![](https://evil.example/p.png)",
+    "#1",
+    "\n",
+    "\r\n",
+    "\u{1b}[2J",
+    "\u{202e}",
+    "\u{200b}",
+    "\\",
+    "$`x`$",
+    "größer",
+    "a",
 ];
 
 /// What no reader can see.
@@ -37,7 +58,9 @@ fn plan(words: &[String], times: usize, long: usize) -> Plan {
         .collect();
     plan.objects = serde_json::from_value(objects.into()).expect("objects");
     plan.warnings = serde_json::from_value(
-        (0..times).map(|number| json!({ "object": "pool/a", "message": word(number), "place": word(number + 1) })).collect(),
+        (0..times)
+            .map(|number| json!({ "object": "pool/a", "message": word(number), "place": word(number + 1) }))
+            .collect(),
     )
     .expect("warnings");
     plan.brakes = serde_json::from_value(

@@ -69,15 +69,20 @@ fn type_of(page: &mut String, name: &str, definition: &Value) {
     let variants = definition["oneOf"].as_array().into_iter().flatten().collect::<Vec<_>>();
     if variants.is_empty() && !definition["properties"].is_object() {
         write!(page, "\nA {}", kind(definition)).expect(DONE);
-        let words: Vec<String> = definition["enum"].as_array().into_iter().flatten().map(|word| format!("`{}`", word.as_str().unwrap_or_default())).collect();
-        writeln!(page, "{}.", if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) }).expect(DONE);
+        let words: Vec<String> = definition["enum"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|word| format!("`{}`", word.as_str().unwrap_or_default()))
+            .collect();
+        writeln!(page, "{}.", if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) })
+            .expect(DONE);
     }
     if variants.iter().any(|variant| variant["properties"].is_object()) {
         for variant in variants {
             let tags = variant["properties"].as_object().into_iter().flatten();
-            let tag: Vec<String> = tags
-                .filter_map(|(name, member)| Some(format!("`{name}: {}`", member["const"].as_str()?)))
-                .collect();
+            let tag: Vec<String> =
+                tags.filter_map(|(name, member)| Some(format!("`{name}: {}`", member["const"].as_str()?))).collect();
             let text = variant["description"].as_str().unwrap_or_default();
             write!(page, "\n{}: {text}\n", tag.join(", ")).expect(DONE);
             members(page, variant);
@@ -86,7 +91,10 @@ fn type_of(page: &mut String, name: &str, definition: &Value) {
         page.push_str("\n| word | |\n|---|---|\n");
         for variant in variants {
             let text = variant["description"].as_str().unwrap_or_default().replace('\n', " ");
-            let words = variant["const"].as_str().into_iter().chain(variant["enum"].as_array().into_iter().flatten().filter_map(Value::as_str));
+            let words = variant["const"]
+                .as_str()
+                .into_iter()
+                .chain(variant["enum"].as_array().into_iter().flatten().filter_map(Value::as_str));
             let words: Vec<String> = words.map(|word| format!("`{word}`")).collect();
             writeln!(page, "| {} | {text} |", words.join(", ")).expect(DONE);
         }
