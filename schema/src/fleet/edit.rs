@@ -4,11 +4,13 @@
 //! takes the next stronger one otherwise. What was written is read back before it is given out: an edit that would change
 //! anything else is refused, so a caller need not trust this module's idea of a syntax.
 
+mod insert;
 mod kdl;
 mod yaml;
 
 use std::ops::Range;
 
+pub use insert::insert;
 pub(super) use yaml::yaml_value;
 
 use super::{
@@ -27,6 +29,16 @@ pub enum NewValue {
     Integer(i64),
     /// A boolean.
     Boolean(bool),
+}
+
+impl NewValue {
+    fn scalar(&self) -> Scalar {
+        match self {
+            Self::Text(text) => Scalar::Text(text.clone()),
+            Self::Integer(number) => Scalar::Int(i128::from(*number)),
+            Self::Boolean(flag) => Scalar::Bool(*flag),
+        }
+    }
 }
 
 /// Why a value cannot be replaced.
@@ -70,11 +82,7 @@ pub fn replace(path: &str, file: &[u8], at: Span, value: &NewValue) -> Result<Ve
     let text = std::mem::take(&mut before.text);
     text.get(start..end).filter(|written| !written.is_empty()).ok_or_else(not_here)?;
     let arg = arg_at(&mut before.objects, at).ok_or_else(not_here)?;
-    arg.value = match value {
-        NewValue::Text(text) => Scalar::Text(text.clone()),
-        NewValue::Integer(number) => Scalar::Int(i128::from(*number)),
-        NewValue::Boolean(flag) => Scalar::Bool(*flag),
-    };
+    arg.value = value.scalar();
     let (range, candidates) = match syntax {
         Syntax::Kdl => kdl::candidates(&text, start..end, value),
         Syntax::Yaml | Syntax::Template => yaml::candidates(&text, start..end, value),

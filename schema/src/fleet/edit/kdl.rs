@@ -34,7 +34,8 @@ pub(super) fn candidates(text: &str, at: Range<usize>, value: &NewValue) -> (Ran
     } else {
         format!("{}  ", indentation(text, at.start))
     };
-    let folds = new.contains('\n');
+    // One line with its end stays one line.
+    let folds = new.strip_suffix('\n').unwrap_or(new).contains('\n');
     let mut all = Vec::new();
     let word = written.starts_with(|first: char| first.is_alphabetic() || first == '_');
     if style == Style::Bare && word && bare(new) {
@@ -50,6 +51,16 @@ pub(super) fn candidates(text: &str, at: Range<usize>, value: &NewValue) -> (Ran
     }
     all.push(quoted(new));
     (at, all)
+}
+
+/// A value that is new: the best first.
+pub(super) fn fresh(value: &NewValue, indent: &str) -> Vec<String> {
+    match value {
+        NewValue::Text(text) if text.trim_end_matches('\n').contains('\n') => vec![lines(text, indent), quoted(text)],
+        NewValue::Text(text) => vec![quoted(text)],
+        NewValue::Integer(number) => vec![number.to_string()],
+        NewValue::Boolean(flag) => vec![format!("#{flag}")],
+    }
 }
 
 fn style(written: &str) -> Style {

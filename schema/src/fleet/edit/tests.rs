@@ -108,6 +108,56 @@ fn what_cannot_be_edited_says_so() {
     assert!(matches!(replace("a.kdl", b"a \"x\"\n", at, &new), Err(EditError::NotHere { .. })));
 }
 
+/// Where the block with this key or name is.
+fn block(path: &str, file: &str, name: &str) -> Span {
+    fn find(entries: &[Entry], name: &str) -> Option<Span> {
+        entries.iter().find_map(|entry| {
+            let arg = entry.args.first().filter(|arg| arg.value == Scalar::Text(name.to_owned()));
+            let own = (entry.key == name).then_some(entry.span).or(arg.map(|arg| arg.span));
+            own.or_else(|| find(&entry.fields, name))
+        })
+    }
+    let parsed = read(file.as_bytes(), Syntax::of(path).unwrap()).unwrap();
+    let name_of = |object: &Object| {
+        object.name.clone().filter(|arg| arg.value == Scalar::Text(name.to_owned())).map(|arg| arg.span)
+    };
+    let found = parsed.objects.iter().find_map(|object| name_of(object).or_else(|| find(&object.fields, name)));
+    found.unwrap_or_else(|| panic!("{name} in {file}"))
+}
+
+#[test]
+fn a_key_is_added_as_the_block_is_written() {
+    let kdl = "p \"x\" {\n  file \"/a\" mode=\"0644\" // a\n  file \"/b\" {\n    content \"c\" // in\n  }\n  file \"/c\" { content \"d\" }\n  file \"/d\" {}\n  file \"/e\" \\\n    mode=\"0600\"; z 1\n}\n";
+    for (name, value, is) in [
+        ("/a", text("root"), "file \"/a\" mode=\"0644\" owner=\"root\" // a\n"),
+        ("/b", text("root"), "    content \"c\" // in\n    owner \"root\"\n  }\n"),
+        ("/b", text("a\nb"), "    owner \"\"\"\n      a\n      b\n      \"\"\"\n  }\n"),
+        ("/c", NewValue::Integer(5), "{ content \"d\"; owner 5 }\n"),
+        ("/d", NewValue::Boolean(true), "{ owner #true }\n"),
+        ("/e", text("root"), "mode=\"0600\" owner=\"root\"; z 1\n"),
+        ("x", text("root"), "z 1\n  owner \"root\"\n}\n"),
+    ] {
+        let edited = insert("a.kdl", kdl.as_bytes(), block("a.kdl", kdl, name), "owner", &value).unwrap();
+        let edited = String::from_utf8(edited).unwrap();
+        assert!(edited.contains(is), "{is}\n{edited}");
+    }
+    let yaml = "kind: p # k\nname: x\nfile:\n  /a:\n    mode: \"0644\" # m\n    content: |\n      one\n\n  # between\n  /b: {mode: \"0600\"}\nunit:\n  - name: u\n    state: started\n  - name: v\n    state: stopped\n# end\n---\nkind: q\nname: y\na: b\n";
+    for (name, value, is) in [
+        ("/a", text("root"), "      one\n    owner: root\n\n  # between\n"),
+        ("/b", text("root"), "{mode: \"0600\", owner: root}\n"),
+        ("u", NewValue::Boolean(true), "    state: started\n    owner: true\n  - name: v\n"),
+        ("v", text("a\nb"), "    state: stopped\n    owner: |-\n      a\n      b\n"),
+        ("x", NewValue::Integer(5), "    state: stopped\nowner: 5\n# end\n---\n"),
+        ("y", text("no"), "a: b\nowner: \"no\"\n"),
+    ] {
+        let edited = insert("a.yaml", yaml.as_bytes(), block("a.yaml", yaml, name), "owner", &value).unwrap();
+        let edited = String::from_utf8(edited).unwrap();
+        assert!(edited.contains(is), "{is}\n{edited}");
+    }
+    let twice = insert("a.kdl", kdl.as_bytes(), block("a.kdl", kdl, "/a"), "mode", &text("0600"));
+    assert!(matches!(twice, Err(EditError::NotHere { .. })));
+}
+
 fn new_value() -> impl Strategy<Value = NewValue> {
     let nasty = prop::collection::vec(
         prop::sample::select(vec![
@@ -253,6 +303,18 @@ proptest! {
     #[test]
     fn an_edit_of_kdl_changes_only_the_value(file in kdl_file(), which in any::<prop::sample::Index>(), new in new_value()) {
         changes_only_the_value("a.kdl", &file, which, &new)?;
+    }
+
+    #[test]
+    fn an_added_key_is_all_that_is_new(kdl in kdl_file(), yaml in yaml_file(), new in new_value()) {
+        for (path, file) in [("a.kdl", &kdl), ("a.yaml", &yaml)] {
+            let before = values(path, file.as_bytes());
+            let edited = insert(path, file.as_bytes(), block(path, file, "x"), "added", &new);
+            prop_assert!(edited.is_ok(), "{edited:?} in\n{file}");
+            let after = values(path, &edited.unwrap());
+            prop_assert_eq!(after.len(), before.len() + 1);
+            prop_assert_eq!(&after[before.len()].value, &new.scalar());
+        }
     }
 
     #[test]

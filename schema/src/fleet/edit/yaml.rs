@@ -60,6 +60,23 @@ pub(super) fn candidates(text: &str, at: Range<usize>, value: &NewValue) -> (Ran
     (range, all)
 }
 
+/// A value that is new, of a key at a depth; in braces without one. The best first.
+pub(super) fn fresh(value: &NewValue, depth: Option<usize>) -> Vec<String> {
+    let text = match value {
+        NewValue::Text(text) => text,
+        NewValue::Integer(number) => return vec![number.to_string()],
+        NewValue::Boolean(flag) => return vec![flag.to_string()],
+    };
+    let block = depth.filter(|_| text.contains('\n')).map(|depth| lines('|', text, depth, depth + 2));
+    let bare = plain(text).then(|| text.clone());
+    block.into_iter().chain(bare).chain([double(text)]).collect()
+}
+
+/// A key as it is written.
+pub(super) fn scalar_text(text: &str) -> String {
+    if plain(text) { text.to_owned() } else { double(text) }
+}
+
 /// How deep the key stands that a value on the same line belongs to: after the dashes of a list.
 fn key_depth(text: &str, at: usize) -> usize {
     let line = &text[text[..at].rfind('\n').map_or(0, |index| index + 1)..at];
