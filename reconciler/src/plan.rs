@@ -5,6 +5,10 @@
 //! nothing but where [`Observed`] comes from. Only `schema::fleet::load` makes a [`Fleet`], and only for a tree without
 //! an error, so a broken tree cannot be planned, let alone be read as "those objects are gone".
 //!
+//! A plan is always whole: what may not go yet is in it, marked with what it waits for. Removals wait for protection,
+//! limits and dependents, machines for brakes, waves and for having been shown; a later plan finds what was held and lets
+//! it go when nothing holds it any more. Every limit is that of the documents in force, not of those that come.
+//!
 //! A [`Plan`] is what people and machines look at. [`Planned`] carries with it the exact rows that `apply` writes, so
 //! that what is done is what was shown.
 
@@ -133,13 +137,16 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
     pools::unstored(view, &templates, &mut delta);
     delta.removed_pools =
         removals.granted.keys().filter(|object| object.kind == Kind::Pool).map(|object| object.name.clone()).collect();
-    let objects = objects::compare(fleet, view, &identity, &declared, &removals, now, &mut delta);
+    let scene = Scene { fleet, observed: view, identity: &identity, removals: &removals, bind: policy.bind(), now };
+    let objects = objects::compare(&scene, &declared, &mut delta);
 
     delta.moved.clone_from(&identity.renames);
     delta.holds = removals.holds();
     delta.holds.extend(brakes.holds());
     delta.holds.extend(machines.rows);
     delta.holds.sort();
+    // One row per subject and gate is stored.
+    delta.holds.dedup_by(|b, a| (&b.subject, b.gate) == (&a.subject, a.gate));
     delta.holds_change = !delta.holds.iter().map(held_words).eq(view.holds.iter().map(stored_words));
     delta.next_edge = [brakes.next_edge(), machines.next_edge].into_iter().flatten().min();
 

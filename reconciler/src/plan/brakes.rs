@@ -1,8 +1,8 @@
 //! Brakes in a plan: which freezes, pins and suspensions there are, which machines they cover, and what goes on when they
 //! end.
 //!
-//! A brake of a document that is gone without `removed` holds on: absence lifts nothing. One that a document says no more
-//! is lifted by that.
+//! A brake of a document that is gone holds on: absence lifts nothing. A document that says it no more lifts it, and so
+//! does a freeze's own `removed`; a pinned machine or a suspended pool is let go before it can be removed.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,13 @@ impl Brakes {
         now: Timestamp,
     ) -> Self {
         let mut brakes = fleet.brakes();
+        let lifted = |object: &ObjectRef| {
+            object.kind == Kind::Freeze && fleet.removed.iter().any(|removed| removed.name == *object)
+        };
         for (object, held) in observed.objects.iter().filter(|(object, _)| !declared.contains_key(object)) {
+            if lifted(object) {
+                continue;
+            }
             let place = format!("{}:{}", held.file, held.line);
             let kept = brake::of_document(object.kind, &object.name, &held.doc).into_iter();
             brakes.extend(kept.map(|brake| Brake { place: Some(place.clone()), ..identity.brake(brake) }));

@@ -3,8 +3,8 @@
 //! A machine that a gate holds is written its target and not assigned it: it keeps what it runs, and a later plan finds
 //! it behind and lets it go when the gate is open. A change of its pool is not written either while it is held, so that a
 //! frozen pool loses nobody. A machine that is told for the first time what it should be always goes: leaving it bare
-//! protects nothing that runs on it. A move that leaves the spec as it is, such as a pool that has another name, is no
-//! change of the machine, and nothing holds it.
+//! protects nothing that runs on it. A move that leaves the spec as it is, such as that of a pool that has another name, is
+//! no change of the machine, and nothing holds it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,6 +50,8 @@ pub(super) struct Moves {
     pub(super) pools: Vec<PoolPlan>,
     pub(super) effects: Vec<Effects>,
     pub(super) warnings: Vec<Warning>,
+    /// What cannot be composed, and for which machines.
+    trouble: BTreeMap<String, Vec<Name>>,
     /// What rollouts and binding hold, for each pool.
     pub(super) rows: Vec<HoldRow>,
     /// Machines that stay in a pool that their document has left.
@@ -123,6 +125,7 @@ pub(super) fn compare(
             // Offline, a machine is its document: it goes with it.
             continue;
         }
+        out.next_edge = [out.next_edge, wanted.hold.as_ref().and_then(|hold| hold.until)].into_iter().flatten().min();
         out.total += 1;
         out.undeclared += usize::from(!wanted.declared);
         if let Some(pool) = wanted.pool.as_ref().and_then(|pool| members.get_mut(pool)) {
@@ -143,6 +146,12 @@ pub(super) fn compare(
     out.rows = waiting.rows(scene);
     out.pools = members.into_values().collect();
     expired(fleet, scene.now, &mut out);
+    for (message, names) in std::mem::take(&mut out.trouble) {
+        let Some(first) = names.first() else { continue };
+        let others = names.len() - 1;
+        let message = if others == 0 { message } else { format!("{message} (and {} more)", counted(others)) };
+        out.warnings.push(Warning { object: ObjectRef::new(Kind::Node, first.clone()), message, place: None });
+    }
     out
 }
 
@@ -284,11 +293,15 @@ fn held(
     out: &mut Moves,
 ) -> Vec<Held> {
     let Candidate { node, wanted, .. } = candidate;
-    if !candidate.assigns || node.assigned.is_none() || !change.is_told() {
+    let is_told = change.is_told();
+    if !candidate.assigns || node.assigned.is_none() || !(is_told || candidate.leaves_its_pool()) {
         return Vec::new();
     }
     let class = change.class();
     let mut held: Vec<Held> = candidate.brakes.iter().map(|index| brakes.hold(*index, class)).collect();
+    if !is_told {
+        return held;
+    }
     if let Some(Strategy::Waves { rollout }) = wanted.declared_pool.map(|pool| scene.fleet.strategy(pool)) {
         held.push(Held { gate: GateWord::Rollout, by: format!("rollout/{rollout}"), until: None });
     }
@@ -463,10 +476,7 @@ impl Waiting {
 
 fn expired(fleet: &Fleet, now: Timestamp, out: &mut Moves) {
     for node in fleet.nodes.values() {
-        let Some(hold) = cordon(node, None) else { continue };
-        if hold.holds(now) {
-            out.next_edge = [out.next_edge, hold.until].into_iter().flatten().min();
-        } else {
+        if let Some(hold) = cordon(node, None).filter(|hold| !hold.holds(now)) {
             out.warnings.push(Warning {
                 object: ObjectRef::new(Kind::Node, node.name.clone()),
                 message: "its cordon has ended and can be deleted".to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::{
-    fleet::{Fleet, ObjectEntry, brake},
+    fleet::{ObjectEntry, brake},
     object::{Kind, ObjectRef},
     time::Timestamp,
 };
@@ -13,7 +13,8 @@ use super::{
     Change, Delta, ObjectChange, ObjectRow, ObjectStanding, Observed, ObservedObject,
     diff::{FieldChange, diff},
     gates::Removals,
-    identity::{self, Identity},
+    identity,
+    machines::Scene,
     observed::text,
 };
 
@@ -22,15 +23,8 @@ pub(super) struct Objects {
     pub(super) unchanged: usize,
 }
 
-pub(super) fn compare(
-    fleet: &Fleet,
-    observed: &Observed,
-    identity: &Identity<'_>,
-    declared: &BTreeMap<&ObjectRef, &ObjectEntry>,
-    removals: &Removals<'_>,
-    now: Timestamp,
-    delta: &mut Delta,
-) -> Objects {
+pub(super) fn compare(scene: &Scene<'_>, declared: &BTreeMap<&ObjectRef, &ObjectEntry>, delta: &mut Delta) -> Objects {
+    let Scene { fleet, observed, identity, removals, now, .. } = *scene;
     let mut out = Objects { changes: Vec::new(), unchanged: 0 };
     for (object, entry) in declared {
         let held = observed.objects.get(object);

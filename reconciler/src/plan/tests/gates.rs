@@ -62,6 +62,11 @@ fn a_freeze_that_is_gone_from_the_tree_holds_on_and_may_be_deleted_when_it_is_ov
     let planned = plan(&without, &before, now());
     assert_eq!(gates(&planned.plan), [("a", vec![GateWord::Freeze])]);
     assert!(changes(&planned.plan).contains(&("freeze/year-end".to_owned(), Change::Retain)));
+    let said = fleet(&[
+        ("base.kdl", &BASE.replace("10", "1")),
+        ("r.kdl", "removed \"freeze/year-end\" reason=\"called off\"\n"),
+    ]);
+    assert_eq!(gates(&plan(&said, &before, now()).plan), [("a", vec![])]);
     let later = plan(&without, &before, at("2026-12-02T00:00:00Z"));
     assert_eq!(gates(&later.plan), [("a", vec![])]);
     assert!(changes(&later.plan).contains(&("freeze/year-end".to_owned(), Change::Remove)));
@@ -112,6 +117,27 @@ fn a_frozen_pool_loses_nobody_and_is_not_removed_while_somebody_stays() {
     let thawed = plan(&head, &after, at("2026-12-02T00:00:00Z"));
     assert_eq!(thawed.delta.removed_pools, [name("l40s")]);
     assert_eq!(model::apply(&after, &thawed).nodes[0].pool, Some(name("h100")));
+}
+
+#[test]
+fn a_frozen_pool_loses_nobody_to_a_pool_that_is_alike() {
+    let alike = "pool \"l4\" {\n  site \"fra1\"\n  profile \"quiet\"\n}\n";
+    let files = |pool: &str| {
+        [
+            ("f.kdl", freeze("2026-12-01T00:00:00Z").replace("h100", "l40s")),
+            ("n.kdl", node("a", pool, "")),
+            ("l4.kdl", alike.to_owned()),
+        ]
+    };
+    let tree = |pool: &str| {
+        let files = files(pool);
+        fleet(&files.iter().map(|(file, text)| (*file, text.as_str())).collect::<Vec<_>>())
+    };
+    let before = in_force(&tree("l40s"), &[("a", "l40s")]);
+    let planned = plan(&tree("l4"), &before, now());
+    assert_eq!(planned.plan.nodes[0].before_spec, planned.plan.nodes[0].after_spec);
+    assert_eq!(gates(&planned.plan), [("a", vec![GateWord::Freeze])]);
+    assert_eq!(model::apply(&before, &planned).nodes[0].pool, Some(name("l40s")));
 }
 
 #[test]

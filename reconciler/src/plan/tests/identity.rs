@@ -57,7 +57,7 @@ fn a_profile_and_a_site_under_another_name_move_no_machine() {
     assert!(planned.plan.nodes.iter().all(|node| node.effect == Class::None && node.held.is_empty()));
     let after = model::apply(&before, &planned);
     let again = plan(&head, &after, now());
-    assert!(again.is_settled() && again.plan.nodes.is_empty(), "{:#?}", again);
+    assert!(again.is_settled() && again.plan.nodes.is_empty(), "{again:#?}");
 }
 
 #[test]
