@@ -175,9 +175,13 @@ impl<'t> Printer<'_, 't> {
                 Item::LineComment(comment) => {
                     self.out.push_str(comment);
                     // A comment ends its line, also where the node goes on.
-                    if !matches!(self.item(), None | Some(Item::End | Item::Mark(b'}' | b';'))) {
-                        self.line();
-                        gap = false;
+                    match self.item() {
+                        None | Some(Item::End | Item::Mark(b'}')) => {}
+                        Some(Item::Mark(b';')) => return self.at += 1,
+                        Some(_) => {
+                            self.line();
+                            gap = false;
+                        }
                     }
                 }
                 Item::Comment(written) | Item::Value(written) => self.out.push_str(written),

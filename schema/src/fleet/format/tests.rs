@@ -26,6 +26,11 @@ fn a_line_that_is_too_long_is_opened() {
 }
 
 #[test]
+fn two_comments_of_a_node_stay_two() {
+    assert_eq!(fmt("a \\ // b\n ; // c\n"), "a // b\n// c\n");
+}
+
+#[test]
 fn a_file_with_an_error_is_left_alone() {
     assert!(matches!(format(b"a \"x\" {\n  b\n"), Err(FormatError::Unreadable { line: 1, .. })));
     assert!(matches!(format(b"a \"x\" (u8)1\n"), Err(FormatError::Unreadable { .. })));
