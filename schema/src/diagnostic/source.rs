@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct};
 
 /// A range of one file: where it begins for people (line and column from 1, columns in characters) and for machines
 /// (bytes of the text without its byte order mark).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "[u32; 4]", from = "[u32; 4]")]
 pub struct Span {
     /// The line, from 1.
     pub line: u32,
@@ -21,6 +22,18 @@ pub struct Span {
 impl Span {
     /// The very beginning of a file.
     pub const START: Self = Self { line: 1, column: 1, start: 0, end: 0 };
+}
+
+impl From<[u32; 4]> for Span {
+    fn from([line, column, start, end]: [u32; 4]) -> Self {
+        Self { line, column, start, end }
+    }
+}
+
+impl From<Span> for [u32; 4] {
+    fn from(span: Span) -> Self {
+        [span.line, span.column, span.start, span.end]
+    }
 }
 
 /// A place in a fleet repository.
@@ -85,6 +98,12 @@ impl Serialize for SourceRef {
 #[derive(Debug, Clone, Default)]
 pub struct SourceMap {
     texts: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+impl FromIterator<(Arc<str>, Arc<str>)> for SourceMap {
+    fn from_iter<I: IntoIterator<Item = (Arc<str>, Arc<str>)>>(files: I) -> Self {
+        Self { texts: files.into_iter().collect() }
+    }
 }
 
 impl SourceMap {

@@ -4,10 +4,12 @@
 //! `hardware { memory "2TiB" }` and `hardware: {memory: 2TiB}` the same entry with one field. A YAML list of mappings
 //! is as many entries with the same key, as it is in KDL.
 
+use serde::{Deserialize, Serialize};
+
 use crate::diagnostic::{Code, Diagnostic, SourceRef, Span};
 
 /// A value without parts.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Scalar {
     Bool(bool),
     Int(i128),
@@ -17,14 +19,14 @@ pub(super) enum Scalar {
 }
 
 /// A value and its place.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Arg {
     pub(super) value: Scalar,
     pub(super) span: Span,
 }
 
 /// How an entry was written, where that changes what it may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Form {
     /// A KDL node: arguments and fields.
     Node,
@@ -39,7 +41,7 @@ pub(super) enum Form {
 }
 
 /// A key with what is said about it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) key: String,
     pub(super) span: Span,
@@ -49,7 +51,7 @@ pub(super) struct Entry {
 }
 
 /// One top-level object of a file, before its kind is looked at.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Object {
     /// The kind and where it is written.
     pub(super) kind: (String, Span),

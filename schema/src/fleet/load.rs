@@ -3,15 +3,19 @@
 mod decoded;
 mod files;
 mod objects;
+mod parses;
 mod tree;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashSet},
     sync::Arc,
 };
 
 use super::{Fleet, Sources, check};
-use crate::diagnostic::{self, Diagnostic, SourceMap, SourceRef, codes};
+use crate::{
+    diagnostic::{self, Diagnostic, SourceMap, SourceRef, codes},
+    digest::Digest,
+};
 
 pub(super) use files::ParsedFile;
 pub(super) use objects::Objects;
@@ -38,7 +42,7 @@ impl Loaded {
 }
 
 /// Bounds on a tree, looked at before anything is parsed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Fleet files and templates at most.
     pub files: usize,
@@ -75,11 +79,38 @@ pub fn load_with(sources: &Sources, limits: Limits) -> Loaded {
 /// A copy is cheap and shares what it holds.
 #[derive(Debug, Clone, Default)]
 pub struct Cache {
-    files: HashMap<Arc<str>, ParsedFile>,
+    files: Vec<ParsedFile>,
     clean: check::Clean,
+    parses: parses::Parses,
+    last: Option<(Digest, Limits, Loaded)>,
 }
 
 impl Cache {
+    /// Remembers what [`Cache::kept`] or [`Cache::fresh`] gave. What is damaged, or of another version, is passed over.
+    pub fn restore(&mut self, kept: &str) {
+        self.parses.restore(kept);
+    }
+
+    /// Whether a text begins as one that this version kept.
+    #[must_use]
+    pub fn knows(kept: &str) -> bool {
+        kept.lines().next() == Some(parses::PARSER)
+    }
+
+    /// What took long to parse of the last tree, for [`Cache::restore`] in another process.
+    #[must_use]
+    pub fn kept(&mut self) -> String {
+        let used: HashSet<_> = self.files.iter().map(ParsedFile::digest).collect();
+        let lines = self.parses.lines(|digest| used.contains(digest));
+        lines.iter().fold(format!("{}\n", parses::PARSER), |kept, line| kept + line + "\n")
+    }
+
+    /// What took long to parse since this was last asked: lines to put at the end of what [`Cache::kept`] gave.
+    #[must_use]
+    pub fn fresh(&mut self) -> String {
+        self.parses.take().iter().fold(String::new(), |fresh, line| fresh + line + "\n")
+    }
+
     /// Reads a tree.
     pub fn load(&mut self, sources: &Sources) -> Loaded {
         self.load_with(sources, Limits::default())
@@ -87,19 +118,30 @@ impl Cache {
 
     /// Reads a tree within bounds.
     pub fn load_with(&mut self, sources: &Sources, limits: Limits) -> Loaded {
+        if let Some((tree, within, loaded)) = &self.last
+            && *within == limits
+            && *tree == sources.digest()
+        {
+            return loaded.clone();
+        }
+        let loaded = self.read(sources, limits);
+        self.last = Some((sources.digest(), limits, loaded.clone()));
+        loaded
+    }
+
+    fn read(&mut self, sources: &Sources, limits: Limits) -> Loaded {
         let mut found = Vec::new();
-        let mut map = SourceMap::default();
-        let files = tree::files(sources, limits, &self.files, &mut found);
+        let files = tree::files(sources, limits, &self.files, &self.parses, &mut found);
         for file in &files {
             found.extend(file.parsed.attach(&file.path));
-            map.insert(Arc::clone(&file.path), Arc::clone(&file.parsed.text));
         }
+        let map = files.iter().map(|file| (Arc::clone(&file.path), Arc::clone(&file.parsed.text))).collect();
         let (mut fleet, mut trust_domain) = (None, None);
         if !files.is_empty() {
             let objects = Objects::of(&files, limits.objects, &mut found);
             trust_domain = objects.fleet.as_ref().map(|fleet| fleet.trust_domain.value.clone());
             fleet = check::check(objects, &files, sources, &mut self.clean, &mut found);
-            self.files = files.into_iter().map(|file| (Arc::clone(&file.path), file)).collect();
+            self.files = files;
         }
         diagnostic::sort(&mut found);
         let errors = found.iter().any(Diagnostic::is_error);

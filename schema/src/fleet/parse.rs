@@ -15,7 +15,7 @@ use crate::diagnostic::{Diagnostic, Span, codes};
 pub(super) const MAX_DEPTH: usize = 32;
 
 /// The syntax that a path's ending names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Syntax {
     Kdl,
     Yaml,
@@ -63,24 +63,27 @@ fn fully(bytes: &[u8], syntax: Syntax) -> Parsed {
     parsed
 }
 
-/// Parses on a thread that has `room` bytes of stack, or on a larger one where a file may need more.
-pub(super) fn parse_within(bytes: &[u8], syntax: Syntax, room: usize) -> Parsed {
+/// Parses on a thread of which nothing is known.
+pub(super) fn parse_anywhere(bytes: &[u8], syntax: Syntax) -> Parsed {
     // What is plain needs next to no stack, and most files are.
-    if let Some(parsed) = plainly(bytes, syntax) {
-        return parsed;
-    }
+    plainly(bytes, syntax).unwrap_or_else(|| parse_within(bytes, syntax, 0))
+}
+
+/// Parses what is not plain on a thread that has `room` bytes of stack, or on a larger one where a file may need more.
+pub(super) fn parse_within(bytes: &[u8], syntax: Syntax, room: usize) -> Parsed {
     let need = stack(bytes, syntax);
     let parse = || fully(bytes, syntax);
     let parsed = if need <= room { std::panic::catch_unwind(parse).ok() } else { super::stack::on(need, parse) };
     parsed.unwrap_or_else(|| gave_up(syntax))
 }
 
-/// Parses on a thread of which nothing is known.
-pub(super) fn parse_anywhere(bytes: &[u8], syntax: Syntax) -> Parsed {
-    parse_within(bytes, syntax, 0)
+/// A file's text, and what is wrong with it as a text.
+pub(super) fn text_of(bytes: &[u8], problems: &mut Vec<Diagnostic>) -> Option<String> {
+    text::check(bytes, problems)
 }
 
-fn plainly(bytes: &[u8], syntax: Syntax) -> Option<Parsed> {
+/// Parses what is plain.
+pub(super) fn plainly(bytes: &[u8], syntax: Syntax) -> Option<Parsed> {
     let mut problems = Vec::new();
     let text = text::check(bytes, &mut problems)?;
     let objects = match syntax {

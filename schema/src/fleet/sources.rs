@@ -84,10 +84,20 @@ pub enum SourceBlob {
 }
 
 /// A tree: paths below the fleet's root, with `/` between components, and what is there.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Sources {
     blobs: BTreeMap<Arc<str>, SourceBlob>,
+    /// Made when somebody first asks for it.
+    digest: OnceLock<Digest>,
 }
+
+impl PartialEq for Sources {
+    fn eq(&self, other: &Self) -> bool {
+        self.blobs == other.blobs
+    }
+}
+
+impl Eq for Sources {}
 
 impl Sources {
     /// The largest file that is worth loading; larger ones are given as [`SourceBlob::TooLarge`].
@@ -102,6 +112,7 @@ impl Sources {
 
     /// Adds what is at a path.
     pub fn insert(&mut self, path: impl Into<Arc<str>>, blob: SourceBlob) {
+        self.digest = OnceLock::new();
         self.blobs.insert(path.into(), blob);
     }
 
@@ -137,6 +148,10 @@ impl Sources {
     /// whoever read them and from where.
     #[must_use]
     pub fn digest(&self) -> Digest {
+        *self.digest.get_or_init(|| self.digest_of_all())
+    }
+
+    fn digest_of_all(&self) -> Digest {
         let mut digester = Digester::new("bc/tree/v1");
         for (path, blob) in &self.blobs {
             digester.part(path.as_bytes());

@@ -33,10 +33,20 @@ struct Group {
 }
 
 impl Group {
-    /// Whether a machine was looked at as it is.
-    fn has(&self, node: &Arc<Node>) -> bool {
-        let known = self.nodes.binary_search_by(|known| known.name.cmp(&node.name));
-        known.is_ok_and(|index| Arc::ptr_eq(&self.nodes[index], node))
+    /// Those of some machines, given by name, that were not looked at as they are.
+    fn fresh<'n>(&self, nodes: &[&'n Arc<Node>]) -> Vec<&'n Arc<Node>> {
+        let mut known = self.nodes.iter().peekable();
+        let mut fresh = Vec::new();
+        for node in nodes {
+            let same = known.next_if(|known| Arc::ptr_eq(known, node)).is_some();
+            if !same {
+                while known.next_if(|known| known.name < node.name).is_some() {}
+                if known.next_if(|known| Arc::ptr_eq(known, node)).is_none() {
+                    fresh.push(*node);
+                }
+            }
+        }
+        fresh
     }
 }
 
@@ -53,8 +63,7 @@ impl Clean {
         let key = (template.pool.clone(), template.profile.clone());
         let target = template.digest();
         let known = self.groups.get(&key).filter(|known| known.target == target);
-        let fresh: Vec<&Arc<Node>> =
-            nodes.iter().filter(|node| known.is_none_or(|known| !known.has(node))).copied().collect();
+        let fresh = known.map_or_else(|| nodes.to_vec(), |known| known.fresh(nodes));
         let sample_known = known.is_some_and(|known| known.sample.as_deref() == sample);
         let same = sample_known && fresh.is_empty() && known.is_some_and(|known| known.nodes.len() == nodes.len());
         if same {

@@ -3,7 +3,7 @@
 
 use std::{
     cell::LazyCell,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
@@ -23,8 +23,20 @@ use crate::{
 pub(super) fn check(objects: &Objects, files: &[ParsedFile], sources: &Sources, found: &mut Vec<Diagnostic>) {
     let moved = objects.moved.iter().map(|moved| (&moved.from, moved)).collect();
     let references = References { objects, moved, unread: Unread::of(files) };
-    let missing = files.iter().flat_map(ParsedFile::refers).filter(|refers| references.misses(refers));
-    found.extend(missing.enumerate().map(|(index, refers)| references.missing(refers, index < SUGGESTED)));
+    // Thousands of machines name the same few pools.
+    let mut there: HashSet<&ObjectRef> = HashSet::new();
+    let mut missing: Vec<&Located<ObjectRef>> = Vec::new();
+    for refers in files.iter().flat_map(ParsedFile::refers) {
+        if there.contains(&refers.value) {
+            continue;
+        }
+        if references.misses(refers) {
+            missing.push(refers);
+        } else {
+            there.insert(&refers.value);
+        }
+    }
+    found.extend(missing.into_iter().enumerate().map(|(index, refers)| references.missing(refers, index < SUGGESTED)));
     let labels = LazyCell::new(|| Labels::of(&objects.nodes));
     for batch in objects.batches.values() {
         found.extend(batch.scope.selector.iter().filter_map(|(key, value)| labels.nobody(key, value)));

@@ -4,7 +4,7 @@
 use std::{
     num::NonZero,
     ops::Deref,
-    panic,
+    panic::{self, AssertUnwindSafe},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -12,9 +12,13 @@ use std::{
     thread,
 };
 
-use super::decoded::{Decoded, decode};
+use super::{
+    decoded::{Decoded, decode},
+    parses::Parses,
+};
 use crate::{
     diagnostic::{SourceRef, Span},
+    digest::Digest,
     fleet::{
         Blob, Located,
         doc::{Object, Parsed, Scalar},
@@ -81,14 +85,24 @@ impl ParsedFile {
         Self(Arc::new(content))
     }
 
-    /// Whether it is what this file becomes.
-    pub(super) fn is_of(&self, file: &Unparsed) -> bool {
-        self.syntax == file.syntax && (self.bytes.same(&file.bytes) || self.bytes.digest() == file.bytes.digest())
+    /// Whether it is what these bytes become at its path.
+    pub(super) fn is_of(&self, bytes: &Blob) -> bool {
+        self.bytes.same(bytes) || self.bytes.digest() == bytes.digest()
+    }
+
+    /// How many bytes it has.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     /// The objects that it names.
     pub(in crate::fleet) fn refers(&self) -> impl Iterator<Item = &Located<ObjectRef>> {
         self.objects.iter().flat_map(|object| &object.refers)
+    }
+
+    /// The digest of its bytes.
+    pub(super) fn digest(&self) -> Digest {
+        self.bytes.digest()
     }
 
     /// Where an object begins.
@@ -105,13 +119,13 @@ impl ParsedFile {
 }
 
 /// Parses and decodes files, in their order.
-pub(super) fn parse_all(files: &[Unparsed]) -> Vec<ParsedFile> {
+pub(super) fn parse_all(files: &[Unparsed], parses: &Parses) -> Vec<ParsedFile> {
     let workers = thread::available_parallelism().map_or(1, NonZero::get).min(8).min(files.len().div_ceil(16)).max(1);
     let next = AtomicUsize::new(0);
     let mut parsed: Vec<Option<ParsedFile>> = Vec::new();
     parsed.resize_with(files.len(), || None);
     thread::scope(|scope| {
-        let work = || work(files, &next);
+        let work = || work(files, &next, parses);
         let spawn = |_| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok();
         let running: Vec<_> = (0..workers).filter_map(spawn).collect();
         for (index, file) in running.into_iter().filter_map(|thread| thread.join().ok()).flatten() {
@@ -124,7 +138,7 @@ pub(super) fn parse_all(files: &[Unparsed]) -> Vec<ParsedFile> {
 }
 
 /// Takes files until none is left.
-fn work(files: &[Unparsed], next: &AtomicUsize) -> Vec<(usize, ParsedFile)> {
+fn work(files: &[Unparsed], next: &AtomicUsize, parses: &Parses) -> Vec<(usize, ParsedFile)> {
     let mut done = Vec::with_capacity(files.len() / 2 + 1);
     loop {
         let start = next.fetch_add(TAKEN, Ordering::Relaxed);
@@ -132,18 +146,24 @@ fn work(files: &[Unparsed], next: &AtomicUsize) -> Vec<(usize, ParsedFile)> {
             return done;
         }
         for index in start..(start + TAKEN).min(files.len()) {
-            done.push((index, one(&files[index])));
+            done.push((index, one(&files[index], parses)));
         }
     }
 }
 
-fn one(file: &Unparsed) -> ParsedFile {
+fn one(file: &Unparsed, parses: &Parses) -> ParsedFile {
     let read = || {
         // Whoever asks for it later finds it made.
         let _made = file.bytes.digest();
-        ParsedFile::new(file, parse::parse_within(&file.bytes, file.syntax, STACK / 2))
+        let parsed = parse::plainly(&file.bytes, file.syntax).or_else(|| parses.find(&file.bytes, file.syntax));
+        let parsed = parsed.unwrap_or_else(|| {
+            let parsed = parse::parse_within(&file.bytes, file.syntax, STACK / 2);
+            parses.add(&file.bytes, file.syntax, &parsed);
+            parsed
+        });
+        ParsedFile::new(file, parsed)
     };
-    panic::catch_unwind(read).unwrap_or_else(|_| ParsedFile::new(file, parse::gave_up(file.syntax)))
+    panic::catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| ParsedFile::new(file, parse::gave_up(file.syntax)))
 }
 
 /// What a root file lists under `ignore`, read before it is decoded.

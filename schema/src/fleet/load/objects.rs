@@ -39,6 +39,8 @@ pub(in crate::fleet) struct Objects {
     pub(in crate::fleet) gone: BTreeMap<ObjectRef, SourceRef>,
     /// Where every object is defined.
     pub(in crate::fleet) defined: BTreeMap<ObjectRef, SourceRef>,
+    /// The machines, until all are at hand.
+    machines: Vec<Arc<Node>>,
     /// The documents, by address.
     pub(in crate::fleet) made: Vec<Arc<Made>>,
 }
@@ -48,6 +50,8 @@ impl Objects {
     pub(super) fn of(files: &[ParsedFile], limit: usize, found: &mut Vec<Diagnostic>) -> Self {
         let mut all = Self::default();
         let mut count = 0;
+        all.distinct(files, limit);
+        let distinct = !all.defined.is_empty();
         'files: for file in files {
             for (index, decoded) in file.objects.iter().enumerate() {
                 count += 1;
@@ -56,10 +60,11 @@ impl Objects {
                     found.push(Diagnostic::new(codes::TOO_MANY, &file.place_of(index), message));
                     break 'files;
                 }
-                all.put(decoded, file, index, found);
+                all.put(decoded, file, index, distinct, found);
             }
         }
         all.made.sort_by(|a, b| a.entry.object.cmp(&b.entry.object));
+        all.nodes = std::mem::take(&mut all.machines).into_iter().map(|node| (node.name.clone(), node)).collect();
         if count <= limit
             && all.fleet.is_none()
             && files[0].parsed.whole
@@ -73,7 +78,32 @@ impl Objects {
         all
     }
 
-    fn put(&mut self, decoded: &Decoded, file: &ParsedFile, index: usize, found: &mut Vec<Diagnostic>) {
+    /// Defines every object at once when no two have one address, which is nearly always so.
+    fn distinct(&mut self, files: &[ParsedFile], limit: usize) {
+        let objects = files.iter().flat_map(|file| &file.objects);
+        let mut defined: Vec<(&ObjectRef, &SourceRef)> = Vec::with_capacity(files.len());
+        for decoded in objects {
+            if let What::Object { address, at, .. } = &decoded.what {
+                defined.push((address, at));
+            }
+        }
+        defined.sort_by(|a, b| a.0.cmp(b.0));
+        let twice = |pair: &[(&ObjectRef, &SourceRef)]| pair[0].0 == pair[1].0;
+        let fleets = defined.iter().filter(|(address, _)| address.kind == Kind::Fleet).count();
+        let count: usize = files.iter().map(|file| file.objects.len()).sum();
+        if fleets <= 1 && count <= limit && !defined.windows(2).any(twice) {
+            self.defined = defined.into_iter().map(|(address, at)| (address.clone(), at.clone())).collect();
+        }
+    }
+
+    fn put(
+        &mut self,
+        decoded: &Decoded,
+        file: &ParsedFile,
+        index: usize,
+        distinct: bool,
+        found: &mut Vec<Diagnostic>,
+    ) {
         let (address, at, model) = match &decoded.what {
             What::Object { address, at, model } => (address, at, model),
             What::Removed(removed) => {
@@ -86,7 +116,7 @@ impl Objects {
             }
             What::Nothing => return found.extend_from_slice(&decoded.findings),
         };
-        if let Some(first) = self.twice(address) {
+        if !distinct && let Some(first) = self.twice(address) {
             let diagnostic = Diagnostic::new(codes::DUPLICATE_OBJECT, at, format!("{address} is defined twice"))
                 .label("the second")
                 .also(&first, "the first");
@@ -97,7 +127,9 @@ impl Objects {
             }
             return;
         }
-        self.defined.insert(address.clone(), at.clone());
+        if !distinct {
+            self.defined.insert(address.clone(), at.clone());
+        }
         found.extend_from_slice(&decoded.findings);
         if let Some((typed, made)) = model {
             self.keep(typed);
@@ -113,9 +145,7 @@ impl Objects {
         }
         match typed {
             Typed::Fleet(document) => self.fleet = Some((**document).clone()),
-            Typed::Node(node) => {
-                self.nodes.insert(node.name.clone(), Arc::clone(node));
-            }
+            Typed::Node(node) => self.machines.push(Arc::clone(node)),
             Typed::Site(site) => keep!(sites, site),
             Typed::Pool(pool) => keep!(pools, pool),
             Typed::Profile(profile) => keep!(profiles, profile),

@@ -1,6 +1,6 @@
 //! Which files of a tree are the fleet's: the root file, what it ignores, and what cannot be read.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     Limits, ParsedFile, about,
@@ -17,11 +17,12 @@ const ROOTS: [&str; 3] = ["fleet.kdl", "fleet.yaml", "fleet.yml"];
 const MAX_PATH: usize = 512;
 const MAX_COMPONENT: usize = 128;
 
-/// The fleet's files, parsed. Empty when there is no fleet to read.
+/// The fleet's files, parsed: the fleet file, then the others by path. Empty when there is no fleet to read. `known` is
+/// what this answered for the tree before.
 pub(super) fn files(
     sources: &Sources,
     limits: Limits,
-    known: &HashMap<Arc<str>, ParsedFile>,
+    known: &[ParsedFile],
     parses: &Parses,
     found: &mut Vec<Diagnostic>,
 ) -> Vec<ParsedFile> {
@@ -36,18 +37,37 @@ pub(super) fn files(
     }
     let Some(bytes) = bytes(root, blob, found) else { return Vec::new() };
     let syntax = Syntax::of(root).expect("the root's names have an ending that is known");
-    let mut parsed = read(vec![Unparsed { path: Arc::clone(root), syntax, bytes, root: true }], known, parses);
-    let ignore = parsed[0].ignore.clone();
-    let mut rest = Vec::new();
+    let file = Unparsed { path: Arc::clone(root), syntax, bytes, root: true };
+    let same = known.first().filter(|known| known.path == file.path && known.is_of(&file.bytes)).cloned();
+    // What is known of the others holds under the same fleet file, which says what is ignored.
+    let mut known = if same.is_some() { known[1..].iter().peekable() } else { [].iter().peekable() };
+    let mut all = vec![same.clone()];
+    let mut fresh = Vec::new();
+    let top = match same {
+        Some(file) => file,
+        None => {
+            let parsed = parse_all(&[file], parses).pop().expect("as many files are parsed as are given");
+            all[0] = Some(parsed.clone());
+            parsed
+        }
+    };
     let mut total = 0_u64;
     for (path, blob) in sources.iter().filter(|(path, _)| *path != root) {
-        let hidden = path.split('/').any(|part| part.starts_with('.') && part != "." && part != "..");
-        if hidden || ignore.iter().any(|pattern| glob::covers(pattern, path)) {
-            continue;
-        }
-        let Some((syntax, bytes)) = one(path, blob, root, found) else { continue };
-        total += bytes.len() as u64;
-        if rest.len() >= limits.files || total > limits.bytes {
+        while known.next_if(|known| known.path < *path).is_some() {}
+        let same = match (known.peek(), blob) {
+            (Some(known), SourceBlob::Bytes(bytes)) if known.path == *path && known.is_of(bytes) => Some(*known),
+            _ => None,
+        };
+        let file = match same {
+            Some(_) => None,
+            None if ignored(path, &top.ignore) => continue,
+            None => match one(path, blob, root, found) {
+                Some((syntax, bytes)) => Some(Unparsed { path: Arc::clone(path), syntax, bytes, root: false }),
+                None => continue,
+            },
+        };
+        total += same.map_or_else(|| file.as_ref().map_or(0, |file| file.bytes.len()), |same| same.bytes()) as u64;
+        if all.len() > limits.files || total > limits.bytes {
             let message = format!(
                 "the tree is too large for one fleet: at most {} files and {} MiB",
                 limits.files,
@@ -56,25 +76,17 @@ pub(super) fn files(
             found.push(about(path, codes::TOO_MANY, message));
             return Vec::new();
         }
-        rest.push(Unparsed { path: Arc::clone(path), syntax, bytes, root: false });
-    }
-    parsed.extend(read(rest, known, parses));
-    parsed
-}
-
-/// The files that are known as they are, and the others parsed.
-fn read(files: Vec<Unparsed>, known: &HashMap<Arc<str>, ParsedFile>, parses: &Parses) -> Vec<ParsedFile> {
-    let mut all: Vec<Option<ParsedFile>> = Vec::with_capacity(files.len());
-    let mut fresh = Vec::new();
-    for file in files {
-        let same = known.get(&file.path).filter(|known| known.is_of(&file)).cloned();
-        if same.is_none() {
-            fresh.push(file);
-        }
-        all.push(same);
+        all.push(same.cloned());
+        fresh.extend(file);
     }
     let mut parsed = parse_all(&fresh, parses).into_iter();
     all.into_iter().filter_map(|same| same.or_else(|| parsed.next())).collect()
+}
+
+/// Whether a path is hidden, or the fleet file lists it under `ignore`.
+fn ignored(path: &str, ignore: &[String]) -> bool {
+    let hidden = path.split('/').any(|part| part.starts_with('.') && part != "." && part != "..");
+    hidden || ignore.iter().any(|pattern| glob::covers(pattern, path))
 }
 
 /// The file at a path, when it is the fleet's and can be read.
