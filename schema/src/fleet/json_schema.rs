@@ -144,13 +144,20 @@ fn value(takes: &Takes, key: &Key) -> Value {
             any([one.clone(), json!({ "type": "array", "minItems": 1, "items": one })])
         }
         Takes::Named { id, short, keys } => {
-            let listed = block(keys, &[id]);
+            let mut listed = block(keys, &[id]);
+            if let Some(pattern) = key.named {
+                listed["properties"][*id]["pattern"] = json!(pattern);
+            }
             // What is called as a key inside is no name: such a mapping is one thing without its name.
             let inner: Vec<&str> = keys.iter().map(|key| key.key).chain([*id]).collect();
+            let mut names = json!({ "not": { "enum": inner } });
+            if let Some(pattern) = key.named {
+                names["pattern"] = json!(pattern);
+            }
             let by_name = json!({
                 "type": "object",
                 "minProperties": 1,
-                "propertyNames": { "not": { "enum": inner } },
+                "propertyNames": names,
                 "additionalProperties": lone(block(keys, &[]), *short, keys),
             });
             // In a list each has its name among its keys; so has one that stands alone.

@@ -59,6 +59,8 @@ pub struct Key {
     pub doc: String,
     /// The form of its texts, as a regular expression.
     pub pattern: Option<String>,
+    /// The form of the names of its blocks.
+    pub named: Option<&'static str>,
 }
 
 /// What a key takes.
@@ -127,7 +129,7 @@ impl Ord for Key {
 
 impl Key {
     pub(super) const fn new(key: &'static str, takes: Takes) -> Self {
-        Self { key, takes, required: false, or: None, doc: String::new(), pattern: None }
+        Self { key, takes, required: false, or: None, doc: String::new(), pattern: None, named: None }
     }
 
     /// The keys below this one.

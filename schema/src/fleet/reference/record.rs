@@ -24,6 +24,39 @@ const SPELLINGS: [(&str, &str); 3] = [
     ("profile.package.version", "The version that is kept, with `*` for the rest of it."),
 ];
 
+/// Forms of texts that the decoders look at by code. Each takes at least what they take.
+pub(super) const FORMS: [(&str, &str); 16] = [
+    ("fleet.trust-domain", "^[a-z0-9-]+(\\.[a-z0-9-]+)*$"),
+    ("fleet.freeze.hours", CLOCK),
+    ("freeze.hours", CLOCK),
+    ("rollout.window.hours", CLOCK),
+    ("site.gateway", ":[0-9]{1,5}$"),
+    ("site.network.cidr", "^[0-9A-Fa-f:.]+/[0-9]{1,3}$"),
+    ("site.network.router", "^[0-9A-Fa-f:.]+$"),
+    ("profile.file.mode", "^[0-7]{3,4}$"),
+    ("profile.file.restart", UNIT),
+    ("profile.kernel.args", "^[!-~]+$"),
+    ("image.url", "^https?://"),
+    ("release.artifact.url", "^https?://"),
+    ("release.signature", "^https://"),
+    ("access.issuer", "^https://"),
+    ("access.policy", "\\.cedar$"),
+    ("node.mac", "^([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}$"),
+];
+
+/// Forms of the names of blocks.
+pub(super) const NAMES: [(&str, &str); 6] = [
+    ("fleet.freeze", "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"),
+    ("profile.file", "^/."),
+    ("profile.unit", UNIT),
+    ("profile.package", "^[A-Za-z0-9][A-Za-z0-9._+-]*$"),
+    ("pool.policy.acceptance", "^diag\\.(nvml|dcgm)$"),
+    ("release.artifact", "^(amd64|arm64)$"),
+];
+
+const CLOCK: &str = "^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$";
+const UNIT: &str = "^[A-Za-z0-9_:.@\\\\-]+\\.(service|socket|timer|mount|path|target|slice|automount)$";
+
 /// A kind, its keys and its example.
 pub(super) fn kind(kind: Kind) -> KindDoc {
     macro_rules! decoded {
@@ -116,7 +149,9 @@ fn describe(keys: &mut [Key], schema: &Value, root: &Value, path: &str) {
             _ => Some(value),
         };
         let inner = inner.map_or(&Value::Null, |inner| resolve(inner, root));
-        key.pattern = inner.get("pattern").and_then(Value::as_str).map(str::to_owned);
+        let form = FORMS.iter().find(|(form, _)| *form == path).map(|(_, pattern)| *pattern);
+        key.pattern = form.or_else(|| inner.get("pattern").and_then(Value::as_str)).map(str::to_owned);
+        key.named = NAMES.iter().find(|(named, _)| *named == path).map(|(_, pattern)| *pattern);
         match &mut key.takes {
             Takes::Block { keys, .. } | Takes::Blocks { keys } | Takes::Named { keys, .. } => {
                 describe(keys, inner, root, &path);

@@ -28,6 +28,21 @@ fn every_key_says_what_it_is() {
     assert_eq!(silent, Vec::<String>::new());
 }
 
+#[test]
+fn every_form_is_that_of_a_key() {
+    fn walk(path: &str, keys: &[Key], all: &mut Vec<String>) {
+        for key in keys {
+            all.push(format!("{path}.{}", key.key));
+            walk(&all[all.len() - 1].clone(), key.keys(), all);
+        }
+    }
+    let mut all = Vec::new();
+    kinds().iter().for_each(|kind| walk(kind.kind.as_str(), &kind.keys, &mut all));
+    for (path, _) in record::FORMS.iter().chain(&record::NAMES) {
+        assert!(all.iter().any(|key| key == path), "{path}");
+    }
+}
+
 /// A decoder that returns before it asked for everything would leave keys out of the reference.
 #[test]
 fn every_key_of_a_stored_document_is_in_the_reference() {
