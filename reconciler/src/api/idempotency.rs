@@ -76,7 +76,7 @@ fn digest(name: &str, input: &Value) -> Result<Digest, ApiError> {
 
 /// What the audit row is about: what the request names, else what was made.
 fn subject(input: &Value, answer: &Value) -> String {
-    let named = ["node", "id", "pool", "name"].iter().find_map(|member| input[*member].as_str());
+    let named = ["node", "id", "pool", "name", "commit", "scope"].iter().find_map(|member| input[*member].as_str());
     let made = answer["id"].as_str();
     made.or(named).unwrap_or("fleet").chars().take(200).collect()
 }

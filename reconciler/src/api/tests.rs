@@ -1,5 +1,6 @@
 //! Facts about the API, through its router and through its socket, on a real database.
 
+mod drift;
 mod generated;
 mod plans;
 

@@ -46,8 +46,10 @@ pub async fn observe(db: &Db, source: &str) -> Result<Observed, ObserveError> {
     let mut observed = Observed::nothing(Machines::Joined);
     observed.commit = sources::find_in(&mut txn, source).await?.and_then(|source| source.applied).map(|at| at.commit);
     observed.tree = revisions::latest_of(&mut txn, source).await?.and_then(|revision| revision.tree_digest);
-    for stored in
-        revisions::objects_in(&mut txn).await?.into_iter().filter(|stored| stored.state != revisions::ObjectState::Removed)
+    for stored in revisions::objects_in(&mut txn)
+        .await?
+        .into_iter()
+        .filter(|stored| stored.state != revisions::ObjectState::Removed)
     {
         let doc = Arc::new(read(&stored.doc, || stored.object.to_string())?);
         let retained = stored.state == revisions::ObjectState::Retained;
@@ -76,7 +78,7 @@ pub async fn observe(db: &Db, source: &str) -> Result<Observed, ObserveError> {
             observed.holds.push(ObservedHold { subject, gate: hold.gate, reason, until });
         }
     }
-    observed.holds.sort_by(|a, b| (&a.subject, &a.gate).cmp(&(&b.subject, &b.gate)));
+    observed.holds.sort_by(|a, b| (&a.subject, GateWord::of(&a.gate)).cmp(&(&b.subject, GateWord::of(&b.gate))));
     observed.suspensions = suspended(&mut txn, &observed).await?;
     Ok(observed)
 }

@@ -329,8 +329,7 @@ async fn a_name_that_is_taken_meanwhile_is_planned_anew_and_nothing_is_renamed()
     world.apply("c1", &declared).await;
     let id = world.join("a", "h100").await;
     world.apply("c1", &declared).await;
-    let renamed =
-        fleet(&[("a.kdl", "node \"b\" {\n  pool \"h100\"\n}\nmoved from=\"node/a\" to=\"node/b\"\n")]);
+    let renamed = fleet(&[("a.kdl", "node \"b\" {\n  pool \"h100\"\n}\nmoved from=\"node/a\" to=\"node/b\"\n")]);
     let (observed, planned) = world.plan(&renamed).await;
     assert_eq!(planned.plan.moved.len(), 1);
     let other = world.join("b", "h100").await;
@@ -346,8 +345,7 @@ async fn a_renamed_machine_keeps_its_id_and_its_row() {
     world.apply("c1", &declared).await;
     let id = world.join("a", "h100").await;
     world.apply("c1", &declared).await;
-    let renamed =
-        fleet(&[("a.kdl", "node \"b\" {\n  pool \"h100\"\n}\nmoved from=\"node/a\" to=\"node/b\"\n")]);
+    let renamed = fleet(&[("a.kdl", "node \"b\" {\n  pool \"h100\"\n}\nmoved from=\"node/a\" to=\"node/b\"\n")]);
     world.apply("c2", &renamed).await;
     let node = world.node(id).await;
     assert_eq!((node.name.as_str(), node.declared, node.pool.as_deref()), ("b", true, Some("h100")));
@@ -383,4 +381,40 @@ async fn a_suspension_meanwhile_makes_the_plan_anew() {
     txn.commit().await.expect("commits");
     assert_eq!(world.apply("c2", &changed).await.assigned, [id]);
     assert!(fleet_holds::list(world.db()).await.expect("reads").is_empty());
+}
+
+#[tokio::test]
+async fn what_several_things_hold_settles() {
+    let world = World::new().await;
+    world.apply("c1", &fleet(&[])).await;
+    world.join("a", "h100").await;
+    world.join("b", "l40s").await;
+    let mut txn = world.db().begin().await.expect("begins");
+    store::suspensions::place(&mut txn, "pool/h100", "ada", "audit", None, "test").await.expect("placed");
+    txn.commit().await.expect("commits");
+    let held = fleet(&[
+        ("base.kdl", &BASE[2].1.replace("\"10\"", "\"1\"")),
+        (
+            "pools.kdl",
+            "pool \"h100\" {\n  site \"fra1\"\n  profile \"base\"\n  suspend \"power\" owner=\"grace\"\n}\nremoved \"pool/l40s\" reason=\"sold\"\nfreeze \"all\" {\n  scope \"site/fra1\"\n  reason \"exam\"\n  owner \"ada\"\n  from \"2020-01-01T00:00:00Z\"\n  until \"2099-01-01T00:00:00Z\"\n}\n",
+        ),
+    ]);
+    world.apply("c2", &held).await;
+    world.settled(&held).await;
+    let gates: Vec<String> =
+        fleet_holds::list(world.db()).await.expect("reads").into_iter().map(|hold| hold.gate).collect();
+    assert!(gates.contains(&"suspend".to_owned()) && gates.contains(&"freeze".to_owned()), "{gates:?}");
+}
+
+#[tokio::test]
+async fn a_commit_that_is_stopped_meanwhile_does_not_come_into_force() {
+    let world = World::new().await;
+    world.apply("c1", &fleet(&[])).await;
+    let changed = fleet(&[("base.kdl", &BASE[2].1.replace("\"10\"", "\"1\""))]);
+    let (observed, planned) = world.plan(&changed).await;
+    let mut txn = world.db().begin().await.expect("begins");
+    store::quarantine::place(&mut txn, FLEET, "c2", "ada", "bad", "test").await.expect("placed");
+    txn.commit().await.expect("commits");
+    assert!(matches!(world.write("c2", &changed, &observed, &planned).await, Err(ApplyError::Overtaken)));
+    assert_eq!(revisions::list(world.db(), None, 10).await.expect("reads").len(), 1);
 }

@@ -211,12 +211,7 @@ impl<'a> Target<'a> {
 }
 
 /// Moves the source to the commit, unless somebody stopped that: both lock the row of the source.
-async fn advance(
-    txn: &mut Txn,
-    observed: &Observed,
-    target: &Target<'_>,
-    moves_on: bool,
-) -> Result<(), ApplyError> {
+async fn advance(txn: &mut Txn, observed: &Observed, target: &Target<'_>, moves_on: bool) -> Result<(), ApplyError> {
     let (source, commit, expected) = (target.source, &target.commit.id, observed.commit.as_deref());
     let Some(rollback) = target.rollback() else {
         sources::advance(txn, source, Stage::Applied, expected, commit).await?;
@@ -245,7 +240,9 @@ fn only_joined(present: &[ObservedNode], planned: &[ObservedNode]) -> bool {
 
 /// Whether a machine that the plan does not know can still have everything that its pool and its document give it.
 fn takes_nothing_away(delta: &Delta) -> bool {
-    delta.removed_pools.is_empty() && delta.moved.is_empty() && delta.objects.iter().all(|row| row.standing == ObjectStanding::Declared)
+    delta.removed_pools.is_empty()
+        && delta.moved.is_empty()
+        && delta.objects.iter().all(|row| row.standing == ObjectStanding::Declared)
 }
 
 async fn write_revision(
@@ -387,25 +384,21 @@ async fn write_holds(txn: &mut Txn, delta: &Delta) -> Result<(), DbError> {
         return Ok(());
     }
     for gate in GateWord::ALL {
-        // A document and a person may both suspend the same thing: one row says both reasons.
-        let mut held: BTreeMap<String, Hold> = BTreeMap::new();
-        for hold in delta.holds.iter().filter(|hold| hold.gate == gate) {
-            let new = Hold {
-                source: HoldSource::Git,
-                owner: hold.owner.clone(),
-                reason: hold.reason.clone(),
-                until: hold.until,
-                place: hold.place.clone(),
-            };
-            held.entry(hold.subject.to_string())
-                .and_modify(|known| {
-                    known.reason = format!("{}; {}", known.reason, new.reason);
-                    known.until = known.until.zip(new.until).map(|(a, b)| a.max(b));
-                })
-                .or_insert(new);
-        }
-        let holds: Vec<fleet_holds::NewFleetHold> =
-            held.into_iter().map(|(subject, hold)| fleet_holds::NewFleetHold { subject, hold }).collect();
+        let holds: Vec<fleet_holds::NewFleetHold> = delta
+            .holds
+            .iter()
+            .filter(|hold| hold.gate == gate)
+            .map(|hold| fleet_holds::NewFleetHold {
+                subject: hold.subject.to_string(),
+                hold: Hold {
+                    source: HoldSource::Git,
+                    owner: hold.owner.clone(),
+                    reason: hold.reason.clone(),
+                    until: hold.until,
+                    place: hold.place.clone(),
+                },
+            })
+            .collect();
         fleet_holds::replace(txn, gate.as_str(), HoldSource::Git, &holds).await?;
     }
     Ok(())

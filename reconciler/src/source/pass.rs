@@ -161,11 +161,11 @@ impl Pass {
             name: name.to_owned(),
             config,
             access,
+            remembered: Arc::new(Mutex::new(Remembered::at(&data))),
             data,
             worker,
             stop: Arc::new(AtomicBool::new(false)),
             memory: None,
-            remembered: Arc::default(),
             in_force: None,
             shown: Vec::new(),
             waits: false,
@@ -272,6 +272,7 @@ impl Pass {
             Ok(Brought::Stopped) => Ok(Passed::Stopped(last)),
             Ok(Brought::Settled) => {
                 self.settle(lease).await?;
+                self.remember(lease, &read.sources).await?;
                 self.in_force = Some(Arc::new(InForce::of(&candidate)));
                 Ok(Passed::InForce { commit: tip, applied: None })
             }

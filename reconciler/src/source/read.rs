@@ -1,10 +1,10 @@
 //! From a tip to a fleet: judge its history, read its tree, load it. Pure but for the objects that it reads.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use schema::{
     diagnostic::{self, render::Colour},
-    fleet::{Cache, Fleet, Loaded, Sources},
+    fleet::{Fleet, Loaded, Sources},
 };
 use serde_json::json;
 
@@ -12,6 +12,7 @@ use super::{
     CommitInfo, SourceState, Trouble, Verdict,
     fetch::Look,
     history::{parse, short},
+    kept::Kept,
     tree::{Blobs, Brake, read_tree_until},
 };
 
@@ -19,7 +20,14 @@ use super::{
 #[derive(Debug, Clone, Default)]
 pub(super) struct Remembered {
     pub(super) blobs: Blobs,
-    pub(super) cache: Cache,
+    pub(super) kept: Kept,
+}
+
+impl Remembered {
+    /// With what other processes kept in a folder.
+    pub(super) fn at(dir: &Path) -> Self {
+        Self { blobs: Blobs::default(), kept: Kept::at(dir) }
+    }
 }
 
 /// A commit that is a fleet.
@@ -71,7 +79,7 @@ pub(super) fn read(
             format!("commit {} has no fleet.kdl {place}", short(&seen.tip)),
         ));
     }
-    let Loaded { fleet, diagnostics, sources: map, .. } = remembered.cache.load(&sources);
+    let Loaded { fleet, diagnostics, sources: map, .. } = remembered.kept.load(&sources);
     match fleet {
         Some(fleet) => Ok(Read { fleet: Arc::new(fleet), before: before(seen, &info, remembered.clone(), brake), sources, since, info }),
         None => Err(invalid(&seen.tip, &diagnostics, &map)),
@@ -82,7 +90,7 @@ pub(super) fn read(
 fn before(seen: &Look, info: &CommitInfo, mut near: Remembered, brake: &Brake<'_>) -> Option<Arc<Fleet>> {
     let parent = info.plan.and(info.parents.first())?;
     let sources = read_tree_until(&seen.repo, parent, &seen.path, &mut near.blobs, brake).ok()?;
-    near.cache.load(&sources).fleet.map(Arc::new)
+    near.kept.load(&sources).fleet.map(Arc::new)
 }
 
 /// The state of a tree with errors: the first one in words, all of them beside it.

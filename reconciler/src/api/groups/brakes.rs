@@ -12,7 +12,9 @@ use schema::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{
-    Txn, fleet_holds, node_holds, nodes,
+    Txn,
+    fleet_holds::{self, FleetHold},
+    node_holds, nodes,
     poke::Poke,
     quarantine, revisions,
     rollbacks::{self, NewRollback},
@@ -269,10 +271,8 @@ pub(in crate::api) async fn resume(mutation: Mutation<'_>, input: Resume) -> Res
             named && object.state != revisions::ObjectState::Removed && suspends(object)
         });
         return Err(match written {
-            Some(object) => {
-                ApiError::new(Code::InvalidState, format!("{} is suspended by its document", input.scope))
-                    .why(format!("take `suspend` out of {}:{}", object.file, object.line))
-            }
+            Some(object) => ApiError::new(Code::InvalidState, format!("{} is suspended by its document", input.scope))
+                .why(format!("take `suspend` out of {}:{}", object.file, object.line)),
             None => ApiError::not_found(format!("suspension of {} by hand", input.scope))
                 .why("fleet.holds names what is suspended"),
         });
@@ -282,56 +282,28 @@ pub(in crate::api) async fn resume(mutation: Mutation<'_>, input: Resume) -> Res
 }
 
 pub(in crate::api) async fn holds(app: &App, _: Nothing) -> Result<Holds, ApiError> {
-    let db = &app.db;
-    let now = db.now().await?;
-    let mut txn = db.snapshot().await?;
+    let mut txn = app.db.snapshot().await?;
+    let now = txn.now().await?;
     let stored = fleet_holds::list_in(&mut txn).await?;
     let machines = nodes::declared_view(&mut txn).await?;
-    let objects = revisions::objects_in(&mut txn).await?;
-    let by_hand = suspensions::list_in(&mut txn).await?;
+    let brakes = brakes(&mut txn).await?;
     let cordons = node_holds::list_all(&mut txn).await?;
     drop(txn);
-    let since = |gate: &str, by: &str| {
-        stored.iter().find(|hold| hold.gate == gate && hold.subject == by).map(|hold| At(hold.created_at))
-    };
     let mut items = Vec::new();
-    for (brake, source) in brakes(&objects, &by_hand) {
-        let standing = brake.standing(now);
-        if !standing.holds && standing.next_edge.is_none() {
-            continue;
-        }
-        let covered = |node: &&nodes::DeclaredView| {
-            brake.covers(&node.name, node.pool.as_deref(), node.site.as_deref())
-        };
-        let gate = brake.kind.as_str();
-        items.push(HoldView {
-            subject: match &brake.scope {
-                Scope::Fleet => "fleet".to_owned(),
-                Scope::Objects(objects) => objects.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
-            },
-            gate: gate.to_owned(),
-            source: source.as_str().to_owned(),
-            from: brake.from.filter(|from| *from > now).map(At),
-            until: brake.until.map(At),
-            next: standing.next_edge.map(At),
-            since: since(gate, &brake.name),
-            active: standing.holds,
-            machines: machines.iter().filter(covered).count(),
-            by: brake.name,
-            owner: brake.owner,
-            reason: brake.reason,
-            place: brake.place,
-        });
+    for (brake, source) in brakes {
+        let covered =
+            |node: &&nodes::DeclaredView| brake.covers(&node.name, node.pool.as_deref(), node.site.as_deref());
+        let machines = machines.iter().filter(covered).count();
+        items.extend(brake_view(brake, source, now, &stored, machines));
     }
-    let brakes = [GateWord::Freeze, GateWord::Pin, GateWord::Suspend].map(GateWord::as_str);
-    for hold in stored.iter().filter(|hold| !brakes.contains(&hold.gate.as_str())) {
+    for hold in stored.iter().filter(|hold| !is_brake(hold)) {
         items.push(view(&hold.subject, &hold.gate, &hold.hold, hold.created_at, 0));
     }
     for (name, hold) in &cordons {
         items.push(view(&format!("node/{name}"), "cordon", &hold.hold, hold.created_at, 1));
     }
     items.truncate(MANY);
-    let quarantined = quarantine::list(db, FLEET, u32::try_from(MANY).unwrap_or(u32::MAX)).await?;
+    let quarantined = quarantine::list(&app.db, FLEET, u32::try_from(MANY).unwrap_or(u32::MAX)).await?;
     Ok(Holds {
         items,
         quarantined: quarantined
@@ -344,6 +316,69 @@ pub(in crate::api) async fn holds(app: &App, _: Nothing) -> Result<Holds, ApiErr
             })
             .collect(),
     })
+}
+
+/// What keeps a machine from its target; nothing when it is assigned to it.
+pub(super) async fn of_node(app: &App, node: &nodes::Node) -> Result<Vec<HoldView>, ApiError> {
+    if (node.target, &node.target_overlay) == (node.assigned, &node.assigned_overlay) {
+        return Ok(Vec::new());
+    }
+    let mut txn = app.db.snapshot().await?;
+    let now = txn.now().await?;
+    let stored = fleet_holds::list_in(&mut txn).await?;
+    let brakes = brakes(&mut txn).await?;
+    drop(txn);
+    let covering = brakes
+        .into_iter()
+        .filter(|(brake, _)| brake.covers(&node.name, node.pool.as_deref(), node.site.as_deref()))
+        .filter_map(|(brake, source)| brake_view(brake, source, now, &stored, 1))
+        .filter(|hold| hold.active);
+    let own = format!("node/{}", node.name);
+    let pool = node.pool.as_ref().map(|pool| format!("pool/{pool}"));
+    let of_gates = stored
+        .iter()
+        .filter(|hold| !is_brake(hold) && (hold.subject == own || Some(&hold.subject) == pool.as_ref()))
+        .map(|hold| view(&hold.subject, &hold.gate, &hold.hold, hold.created_at, 1));
+    Ok(covering.chain(of_gates).collect())
+}
+
+/// A brake for people; `None` when it is over.
+fn brake_view(
+    brake: Brake,
+    source: HoldSource,
+    now: Timestamp,
+    stored: &[FleetHold],
+    machines: usize,
+) -> Option<HoldView> {
+    let standing = brake.standing(now);
+    if !standing.holds && standing.next_edge.is_none() {
+        return None;
+    }
+    let gate = brake.kind.as_str();
+    let since = stored.iter().find(|hold| hold.gate == gate && hold.subject == brake.name);
+    Some(HoldView {
+        subject: match &brake.scope {
+            Scope::Fleet => "fleet".to_owned(),
+            Scope::Objects(objects) => objects.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+        },
+        gate: gate.to_owned(),
+        source: source.as_str().to_owned(),
+        from: brake.from.filter(|from| *from > now).map(At),
+        until: brake.until.map(At),
+        next: standing.next_edge.map(At),
+        since: since.map(|hold| At(hold.created_at)),
+        active: standing.holds,
+        machines,
+        by: brake.name,
+        owner: brake.owner,
+        reason: brake.reason,
+        place: brake.place,
+    })
+}
+
+/// Whether a stored hold is the work of a brake, which is told by itself.
+fn is_brake(hold: &FleetHold) -> bool {
+    [GateWord::Freeze, GateWord::Pin, GateWord::Suspend].iter().any(|gate| gate.as_str() == hold.gate)
 }
 
 fn view(subject: &str, gate: &str, hold: &Hold, since: Timestamp, machines: usize) -> HoldView {
@@ -365,18 +400,19 @@ fn view(subject: &str, gate: &str, hold: &Hold, since: Timestamp, machines: usiz
 }
 
 /// Every brake in force, with the place where it is written, and those by hand.
-fn brakes(
-    objects: &[revisions::StoredObject],
-    by_hand: &[suspensions::Suspension],
-) -> Vec<(Brake, HoldSource)> {
+async fn brakes(txn: &mut Txn) -> Result<Vec<(Brake, HoldSource)>, ApiError> {
+    let objects = revisions::objects_in(txn).await?;
     let mut found = Vec::new();
     for object in objects.iter().filter(|object| object.state != revisions::ObjectState::Removed) {
+        if !matches!(object.object.kind, Kind::Fleet | Kind::Site | Kind::Pool | Kind::Node | Kind::Freeze) {
+            continue;
+        }
         let Ok(document) = serde_json::from_str(&object.doc) else { continue };
         let place = Some(format!("{}:{}", object.file, object.line));
         let said = brake::of_document(object.object.kind, &object.object.name, &document);
         found.extend(said.into_iter().map(|brake| (Brake { place: place.clone(), ..brake }, HoldSource::Git)));
     }
-    for one in by_hand {
+    for one in suspensions::list_in(txn).await? {
         let scope = match one.scope.parse::<ObjectRef>() {
             Ok(object) => Scope::Objects(vec![object]),
             Err(_) => Scope::Fleet,
@@ -394,7 +430,7 @@ fn brakes(
         };
         found.push((brake, HoldSource::Api));
     }
-    found
+    Ok(found)
 }
 
 fn suspends(object: &revisions::StoredObject) -> bool {

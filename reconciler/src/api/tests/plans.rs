@@ -105,8 +105,7 @@ async fn a_token_for_previews_shows_plans_and_does_nothing_else() {
     let digest = answer["digest"].as_str().expect("a digest").parse().expect("a digest");
     let shown = plans::find_by_digest(&desk.house.db, FLEET, &digest).await.expect("reads").expect("a plan");
     assert_eq!((shown.state, Some(shown.id.to_string().as_str())), (plans::PlanState::Shown, answer["id"].as_str()));
-    let (_, again) =
-        desk.call_as(&token, "plans.preview", &json!({ "base": ONE, "changed": [swappiness("1")] })).await;
+    let (_, again) = desk.call_as(&token, "plans.preview", &json!({ "base": ONE, "changed": [swappiness("1")] })).await;
     assert_eq!((&again["digest"], &again["id"]), (&answer["digest"], &answer["id"]), "the same is shown once");
     let mut whole = files();
     whole[2] = swappiness("1");
@@ -177,9 +176,8 @@ async fn a_preview_cannot_lift_the_limits_in_force() {
     desk.in_force(ONE, Some(("fleet.kdl", &strict))).await;
     let loose = json!({ "path": "fleet.kdl", "text": FILES[0].1.replace("}", "  prune max-objects=50\n}") });
     let gone = json!({ "path": "gone.kdl", "text": "removed \"pool/h100\" reason=\"sold\"\n" });
-    let answer = desk
-        .ok("plans.preview", json!({ "base": ONE, "changed": [loose, gone], "removed": ["pools/h100.kdl"] }))
-        .await;
+    let answer =
+        desk.ok("plans.preview", json!({ "base": ONE, "changed": [loose, gone], "removed": ["pools/h100.kdl"] })).await;
     assert_eq!(
         (&answer["document"]["counts"]["remove"], &answer["document"]["counts"]["held"]),
         (&json!(0), &json!(1)),
@@ -257,15 +255,16 @@ async fn suspensions_and_freezes_are_held_in_one_list() {
     let desk = Desk::new().await;
     let pool = FILES[3].1.replace("  site", "  suspend \"audit\" owner=\"grace\"\n  site");
     desk.in_force(ONE, Some(("pools/h100.kdl", &pool))).await;
-    let place = |scope: &str, owner: &str, key: &str| {
-        json!({ "scope": scope, "reason": "power", "owner": owner, "idempotencyKey": key })
-    };
+    let place = |scope: &str, owner: &str, key: &str| json!({ "scope": scope, "reason": "power", "owner": owner, "idempotencyKey": key });
     desk.ok("fleet.suspend", place("site/fra1", "ada", "1")).await;
     for (body, code) in [
         (place("site/fra1", "grace", "2"), "INVALID_STATE"),
         (place("site/nowhere", "ada", "3"), "NOT_FOUND"),
         (place("profile/base", "ada", "4"), "INVALID_INPUT"),
-        (json!({ "scope": "fleet", "reason": "r", "until": "2020-01-01T00:00:00Z", "idempotencyKey": "5" }), "INVALID_INPUT"),
+        (
+            json!({ "scope": "fleet", "reason": "r", "until": "2020-01-01T00:00:00Z", "idempotencyKey": "5" }),
+            "INVALID_INPUT",
+        ),
     ] {
         assert_eq!(desk.refused("fleet.suspend", body.clone()).await["code"], code, "{body}");
     }

@@ -107,7 +107,9 @@ impl Pass {
         if !matches!(candidate.cause, Cause::Rollback(_))
             && let Some(newest) = revisions::newest(&self.db, &self.name).await?
         {
-            named.extend(super::stored::shown(&newest.revision.summary).into_iter().filter(|one| !candidate.shown.contains(one)));
+            named.extend(
+                super::stored::shown(&newest.revision.summary).into_iter().filter(|one| !candidate.shown.contains(one)),
+            );
         }
         named.truncate(SHOWN);
         Ok(named)
@@ -178,14 +180,15 @@ impl Pass {
         candidate: &Candidate<'_>,
     ) -> Result<Option<PlanId>, PassError> {
         let tip = candidate.info.id.as_str();
-        let advances = matches!(candidate.cause, Cause::Tip)
-            && source.planned.as_ref().map(|at| at.commit.as_str()) != Some(tip);
+        let advances =
+            matches!(candidate.cause, Cause::Tip) && source.planned.as_ref().map(|at| at.commit.as_str()) != Some(tip);
         if !advances && planned.is_settled() {
             return Ok(None);
         }
         let doc = String::from_utf8(planned.plan.to_bytes()).expect("canonical JSON is UTF-8");
         let known = plans::find_by_commit(&self.db, &self.name, tip).await?;
-        let known = known.filter(|known| known.state == plans::PlanState::Open && known.doc == doc).map(|known| known.id);
+        let known =
+            known.filter(|known| known.state == plans::PlanState::Open && known.doc == doc).map(|known| known.id);
         if let Some(known) = known
             && !advances
         {

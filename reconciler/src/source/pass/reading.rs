@@ -33,7 +33,12 @@ impl Pass {
     }
 
     /// Judges the tip and reads its tree, unless that was done before with the same facts.
-    pub(super) async fn read(&mut self, seen: Look, base: Option<String>, accepted: Option<String>) -> Result<Arc<Read>, Trouble> {
+    pub(super) async fn read(
+        &mut self,
+        seen: Look,
+        base: Option<String>,
+        accepted: Option<String>,
+    ) -> Result<Arc<Read>, Trouble> {
         // Once it is in force, the commit is its own base.
         if let Some(memory) = &self.memory
             && (&memory.commit, &memory.accepted) == (&seen.tip, &accepted)

@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use schema::{digest::Digest, fleet::Fleet};
+use schema::{
+    digest::Digest,
+    fleet::{Fleet, Sources},
+};
 use serde_json::Value;
 use store::{
     leases::Lease,
@@ -37,11 +40,7 @@ pub(super) struct InForce {
 
 impl InForce {
     pub(super) fn of(candidate: &Candidate<'_>) -> Self {
-        Self {
-            fleet: Arc::clone(candidate.fleet),
-            info: candidate.info.clone(),
-            branch: candidate.branch.to_owned(),
-        }
+        Self { fleet: Arc::clone(candidate.fleet), info: candidate.info.clone(), branch: candidate.branch.to_owned() }
     }
 }
 
@@ -65,7 +64,7 @@ pub(super) fn held(held: &Quarantined) -> String {
     let Quarantined { commit, owner, reason, .. } = held;
     let short = short(commit);
     format!(
-        "{owner} put commit {short} in quarantine: {reason}. Push a newer commit, or let it go: better-compute api fleet.release commit={commit} idempotencyKey=release-{short}"
+        "{owner} put commit {short} in quarantine: {reason}. Push a newer commit, or let it go: better-compute quarantine --release {commit}"
     )
 }
 
@@ -89,25 +88,40 @@ impl Pass {
         Ok(self.in_force.clone())
     }
 
+    /// Keeps the files of what is in force, when it came into force before files were kept.
+    pub(super) async fn remember(&self, lease: &Lease, files: &Sources) -> Result<(), PassError> {
+        let newest = revisions::newest(&self.db, &self.name).await?;
+        let Some(newest) = newest.filter(|newest| newest.tree_digest.is_none()) else { return Ok(()) };
+        let mut txn = self.begin(lease).await?;
+        revision_files::write(&mut txn, newest.revision.id, files).await?;
+        txn.commit().await?;
+        Ok(())
+    }
+
     /// A stored revision as a fleet, or why it is none.
     async fn stored(&self, revision: &revisions::Revision) -> Result<Result<InForce, String>, PassError> {
         let id = revision.revision.id;
         let files = match revision_files::read(&self.db, id).await {
             Ok(Some(files)) => files,
-            Ok(None) => return Ok(Err(format!("the files of {id} were not kept: it is older than this database's memory of files"))),
+            Ok(None) => {
+                return Ok(Err(format!(
+                    "the files of {id} were not kept: it is older than this database's memory of files"
+                )));
+            }
             Err(error) if error.is_unavailable() => return Err(error.into()),
             Err(error) => return Ok(Err(error.to_string())),
         };
         let remembered = Arc::clone(&self.remembered);
         let load = move |_: &AtomicBool| {
             let mut remembered = remembered.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok::<_, GitError>(remembered.cache.load(&files))
+            Ok::<_, GitError>(remembered.kept.load(&files))
         };
         let loaded = self.blocking(READ_DEADLINE, load).await;
         let Ok(loaded) = loaded else { return Ok(Err("reading its files was interrupted".to_owned())) };
         let Some(fleet) = loaded.fleet else {
             let errors = loaded.diagnostics.iter().filter(|one| one.is_error());
-            let first = errors.clone().next().map_or_else(String::new, |one| format!(", first {}: {}", one.at(), one.message));
+            let first =
+                errors.clone().next().map_or_else(String::new, |one| format!(", first {}: {}", one.at(), one.message));
             return Ok(Err(format!("this version reads {} errors in the files of {id}{first}", errors.count())));
         };
         let stored = &revision.revision;

@@ -19,7 +19,11 @@ use store::{node_holds, node_inventory, node_sections, nodes, outcomes, sessions
 use super::drift;
 use crate::api::{
     ApiError, App,
-    groups::{At, fleet::Problem},
+    groups::{
+        At,
+        brakes::{self, HoldView},
+        fleet::Problem,
+    },
 };
 
 /// A node.
@@ -199,6 +203,8 @@ pub(in crate::api) struct NodeDetail {
     session: Option<SessionView>,
     /// What it waits for, by reconciler.
     waits: Vec<Problem>,
+    /// What keeps it from what it should be: freezes, pins, suspensions and gates.
+    held: Vec<HoldView>,
 }
 
 pub(super) async fn detail(app: &App, node: &nodes::Node) -> Result<NodeDetail, ApiError> {
@@ -241,5 +247,6 @@ pub(super) async fn detail(app: &App, node: &nodes::Node) -> Result<NodeDetail, 
             last_seen: At(session.last_seen),
         }),
         waits: outcomes.iter().filter(|outcome| outcome.state != "done").map(Problem::of).collect(),
+        held: brakes::of_node(app, node).await?,
     })
 }

@@ -16,15 +16,12 @@ use schema::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use store::{
-    control_plane, plans, revision_files,
-    revisions::{self, Revision},
-};
+use store::{control_plane, plans, revision_files, revisions};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::super::revisions::find as find_revision;
 use crate::{
-    api::{ApiError, App, Code},
+    api::{ApiError, App},
     apply,
     plan::{Observed, Plan, plan},
     source::FLEET,
@@ -118,13 +115,10 @@ pub(in crate::api) async fn preview(app: &App, input: Preview) -> Result<Preview
         return Err(ApiError::field("changed", format!("a preview names at most {MAX_PATHS} paths")));
     }
     let place = Arc::clone(&PLACES).acquire_owned().await.expect("the semaphore is never closed");
-    let observed = apply::observe(&app.db, FLEET).await.map_err(ApiError::internal)?;
+    let observed = apply::observe(&app.db, FLEET).await?;
     let in_force = observed.commit.clone();
     let (base, commit) = match base(app, &input).await? {
-        Base::Known(sources, revision) => {
-            let commit = input.base.is_none().then_some(revision).flatten().map(|revision| revision.revision.commit);
-            (sources, commit)
-        }
+        Base::Known(sources, commit) => (sources, commit.filter(|_| input.base.is_none())),
         Base::Unknown(unknown) => return Ok(Previewed { unknown, in_force, ..Previewed::default() }),
     };
     let trust_domain = control_plane::find(&app.db).await?.and_then(|row| row.trust_domain);
@@ -143,12 +137,7 @@ pub(in crate::api) async fn preview(app: &App, input: Preview) -> Result<Preview
 }
 
 /// Stores the plan as shown.
-async fn show(
-    app: &App,
-    plan: Plan,
-    commit: Option<String>,
-    refused: Option<String>,
-) -> Result<Previewed, ApiError> {
+async fn show(app: &App, plan: Plan, commit: Option<String>, refused: Option<String>) -> Result<Previewed, ApiError> {
     let new = plans::NewPlan {
         id: PlanId::generate(),
         source: FLEET.to_owned(),
@@ -173,7 +162,8 @@ async fn show(
 
 /// What the files start from.
 enum Base {
-    Known(Sources, Option<Revision>),
+    /// The files, and the commit whose files they are.
+    Known(Sources, Option<String>),
     Unknown(Option<String>),
 }
 
@@ -195,7 +185,7 @@ async fn base(app: &App, input: &Preview) -> Result<Base, ApiError> {
         return Ok(Base::Known(Sources::default(), None));
     };
     let files = revision_files::read(&app.db, revision.revision.id).await?;
-    Ok(files.map_or(Base::Unknown(None), |files| Base::Known(files, Some(revision))))
+    Ok(files.map_or(Base::Unknown(None), |files| Base::Known(files, Some(revision.revision.commit))))
 }
 
 /// What became of the files.
@@ -225,7 +215,7 @@ async fn compute(
             Some(commit) => planned.at_commit(commit),
             None => planned,
         };
-        Ok(Made::Plan { plan: Box::new(planned.plan), trust_domain: fleet.document.trust_domain.value.clone() })
+        Ok(Made::Plan { plan: Box::new(planned.plan), trust_domain: fleet.document.trust_domain.value })
     };
     tokio::task::spawn_blocking(work).await.map_err(ApiError::internal)?
 }
@@ -245,9 +235,7 @@ fn edited(base: Sources, input: Preview) -> Result<Sources, ApiError> {
         check_path(&file.path).map_err(|why| wrong("path", why))?;
         let bytes = match (file.text, file.base64) {
             (Some(text), None) => text.into_bytes(),
-            (None, Some(text)) => {
-                BASE64_STANDARD.decode(text).map_err(|error| wrong("base64", error.to_string()))?
-            }
+            (None, Some(text)) => BASE64_STANDARD.decode(text).map_err(|error| wrong("base64", error.to_string()))?,
             _ => return Err(wrong("text", "a file has either text or base64".to_owned())),
         };
         if Sources::wants(&file.path) {
@@ -268,7 +256,7 @@ impl From<apply::ObserveError> for ApiError {
     fn from(error: apply::ObserveError) -> Self {
         match error {
             apply::ObserveError::Db(error) => error.into(),
-            corrupt @ apply::ObserveError::Corrupt { .. } => Self::new(Code::Internal, corrupt.to_string()),
+            corrupt @ apply::ObserveError::Corrupt { .. } => Self::internal(corrupt),
         }
     }
 }
