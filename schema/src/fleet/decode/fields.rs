@@ -103,6 +103,21 @@ impl<'o> Fields<'o> {
         self.scalar(key, "a text", findings).and_then(|arg| value::text(arg, findings))
     }
 
+    /// A text on one line.
+    pub(in crate::fleet) fn line(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Option<Located<String>> {
+        form::keep(self.text(key, findings), "a text on one line", form::line, findings)
+    }
+
+    /// A text on one line that has to be there.
+    pub(in crate::fleet) fn required_line(
+        &mut self,
+        key: &'static str,
+        findings: &mut Findings<'_>,
+    ) -> Option<Located<String>> {
+        let line = self.line(key, findings);
+        self.require(key, line, findings)
+    }
+
     pub(in crate::fleet) fn name(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Option<Located<Name>> {
         self.note(key, || Takes::Name);
         self.scalar(key, "a name", findings).and_then(|arg| value::name(arg, findings))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{form, hold, words_of};
+use super::{form, words_of};
 use crate::{
     diagnostic::{SourceRef, codes},
     fleet::{
@@ -47,7 +47,7 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
         name: subject.name.clone(),
         at: subject.at.clone(),
         issuer,
-        audience: hold::line("audience", fields, findings),
+        audience: fields.line("audience", findings),
         claims: words_of("claims", fields, findings),
         token: fields.lines("token", findings),
         policy: fields.texts("policy", findings),

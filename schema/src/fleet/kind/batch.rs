@@ -89,7 +89,7 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     let payload = fields.table("payload", findings, setting);
     let scope = fields.record("scope", None, findings, scope);
     let scope = fields.require("scope", scope, findings);
-    let reason = hold::required_line("reason", fields, findings);
+    let reason = fields.required_line("reason", findings);
     let not_before = fields.parse("not-before", TIME, findings);
     let expires = fields.parse("expires", TIME, findings);
     let expires = fields.require("expires", expires, findings);

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::hold::{TIME, ordered, required_line};
+use super::hold::{TIME, ordered};
 use crate::{
     diagnostic::{SourceRef, codes},
     fleet::{
@@ -64,8 +64,8 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
 }
 
 pub(super) fn rule(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<FreezeRule> {
-    let reason = required_line("reason", fields, findings);
-    let owner = required_line("owner", fields, findings);
+    let reason = fields.required_line("reason", findings);
+    let owner = fields.required_line("owner", findings);
     let from = fields.parse("from", TIME, findings);
     let until = fields.parse("until", TIME, findings);
     ordered(("from", from.as_ref()), ("until", until.as_ref()), findings);

@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::form;
 use crate::{
     diagnostic::codes,
     fleet::{
@@ -31,31 +30,16 @@ pub(super) const TIME: &str = "a time such as 2026-11-30T12:00:00Z";
 /// `cordon "reason" owner="…" until="…"`, and the same for the others.
 pub(super) fn hold(key: &'static str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Located<Hold>> {
     fields.record(key, Some("reason"), findings, |fields, findings| {
-        let reason = required_line("reason", fields, findings);
-        let owner = required_line("owner", fields, findings);
+        let reason = fields.required_line("reason", findings);
+        let owner = fields.required_line("owner", findings);
         let until = fields.parse("until", TIME, findings);
         Some(Hold { reason: reason?, owner: owner?, until })
     })
 }
 
-/// A text on one line.
-pub(super) fn line(key: &'static str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Located<String>> {
-    form::keep(fields.text(key, findings), "a text on one line", form::line, findings)
-}
-
-/// A text on one line that must be said.
-pub(super) fn required_line(
-    key: &'static str,
-    fields: &mut Fields<'_>,
-    findings: &mut Findings<'_>,
-) -> Option<Located<String>> {
-    let text = line(key, fields, findings);
-    fields.require(key, text, findings)
-}
-
 /// `protect "why"`: the object cannot be removed while this is in force.
 pub(super) fn protect(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Located<String>> {
-    line("protect", fields, findings)
+    fields.line("protect", findings)
 }
 
 /// Reports a time that is not after another.

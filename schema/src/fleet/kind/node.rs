@@ -103,5 +103,5 @@ fn decode_mac(mac: &Located<String>, findings: &mut Findings<'_>) -> Option<Loca
 fn taint(key: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Taint> {
     let key = Located::new(key.to_owned(), fields.place(findings));
     form::keep(Some(key), "the key of a taint: letters, digits, - _ . /", form::label_key, findings);
-    Some(Taint { value: hold::line("value", fields, findings), reason: hold::line("reason", fields, findings) })
+    Some(Taint { value: fields.line("value", findings), reason: fields.line("reason", findings) })
 }

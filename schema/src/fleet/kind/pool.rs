@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Hold, form, hold, labels};
+use super::{Hold, hold, labels};
 use crate::{
     diagnostic::{SourceRef, codes},
     fleet::{
@@ -213,7 +213,7 @@ fn hardware(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Hardware {
         gpus: fields.record("gpus", Some("count"), findings, gpus),
         cpu: fields.record("cpu", Some("model"), findings, |fields, findings| {
             Some(Cpu {
-                model: form::keep(fields.text("model", findings), "a text on one line", form::line, findings),
+                model: fields.line("model", findings),
                 sockets: fields.integer("sockets", (1, 64), findings),
                 cores: fields.integer("cores", (1, 65_536), findings),
             })
@@ -225,7 +225,7 @@ fn hardware(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Hardware {
 fn gpus(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Gpus> {
     let count = fields.integer("count", (0, 1024), findings);
     let gpus = Gpus {
-        model: form::keep(fields.text("model", findings), "a text on one line", form::line, findings),
+        model: fields.line("model", findings),
         memory: fields.parse("memory", "a size such as 80GiB", findings),
         count: fields.require("count", count, findings)?,
     };

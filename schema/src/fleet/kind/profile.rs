@@ -419,7 +419,7 @@ fn access(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Access {
             bare.map(|bare| Located::new(bare, key.at))
         });
         let entry = AccessKeyEntry {
-            principal: form::keep(fields.text("principal", findings), "a text on one line", form::line, findings),
+            principal: fields.line("principal", findings),
             account: form::keep(fields.text("account", findings), "a user", form::account, findings),
             until: fields.parse("until", "a time such as 2026-11-30T12:00:00Z", findings),
             key: fields.require("key", key, findings)?,

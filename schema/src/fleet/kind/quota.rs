@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::hold;
 use crate::{
     diagnostic::{SourceRef, codes},
     fleet::{
@@ -56,7 +55,7 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     let tenant = fields.refer("tenant", Kind::Tenant, findings);
     let tenant = fields.require("tenant", tenant, findings);
     let pool = fields.refer("pool", Kind::Pool, findings);
-    let gpu_model = hold::line("gpu-model", fields, findings);
+    let gpu_model = fields.line("gpu-model", findings);
     let gpus = fields.integer("gpus", (0, 10_000_000), findings);
     let cores = fields.integer("cores", (0, 100_000_000), findings);
     let memory = fields.parse("memory", "a size such as 2TiB", findings);

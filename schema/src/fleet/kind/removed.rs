@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::form;
 use crate::{
     diagnostic::{SourceRef, codes},
     fleet::{
@@ -59,6 +58,5 @@ pub(in crate::fleet) fn decode(object: &Object, findings: &mut Findings<'_>) -> 
 }
 
 pub(in crate::fleet) fn keys(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Located<String>> {
-    let reason = form::keep(fields.text("reason", findings), "a text on one line", form::line, findings);
-    fields.require("reason", reason, findings)
+    fields.required_line("reason", findings)
 }

@@ -70,7 +70,7 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     Some(Site {
         name: subject.name.clone(),
         at: subject.at.clone(),
-        region: form::keep(fields.text("region", findings), "a text on one line", form::line, findings),
+        region: fields.line("region", findings),
         labels: labels(fields, findings),
         gateway: gateways
             .into_iter()

@@ -44,7 +44,7 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
         name: subject.name.clone(),
         at: subject.at.clone(),
         weight: fields.integer("weight", (1, 1_000), findings),
-        contact: hold::line("contact", fields, findings),
+        contact: fields.line("contact", findings),
         labels: labels(fields, findings),
         protect: hold::protect(fields, findings),
     })
