@@ -186,22 +186,36 @@ impl Tree {
         None
     }
 
-    /// Whether everybody on the host may read a file: its own bits, and those of every directory on the way.
+    /// Whether everybody on the host may read a file, or could if it were there: its own bits, and those of every directory
+    /// on the way.
     #[must_use]
     pub fn is_public(&self, path: &HostPath) -> bool {
-        let Ok(Walk::Reached(dir)) = self.walk_to_parent(path) else { return false };
-        let own = fstatat(&dir, path.name(), AtFlags::AT_SYMLINK_NOFOLLOW);
-        let mut at = path.parent();
-        let mut open = own.is_ok_and(|stat| stat.st_mode & 0o004 != 0);
-        while let Some(dir) = at.filter(|_| open) {
-            let reached = match self.walk(&dir, dir.components()) {
+        let own = match self.walk_to_parent(path) {
+            Ok(Walk::Reached(dir)) => fstatat(&dir, path.name(), AtFlags::AT_SYMLINK_NOFOLLOW),
+            Ok(Walk::Missing) => Err(Errno::ENOENT),
+            Err(_) => return false,
+        };
+        let readable = match own {
+            Ok(stat) => stat.st_mode & 0o004 != 0,
+            Err(error) => error == Errno::ENOENT,
+        };
+        readable && self.is_open(path.parent())
+    }
+
+    /// Whether everybody may pass a directory and all above it.
+    fn is_open(&self, mut at: Option<HostPath>) -> bool {
+        while let Some(dir) = at {
+            let open = match self.walk(&dir, dir.components()) {
                 Ok(Walk::Reached(fd)) => fstat(&fd).is_ok_and(|stat| stat.st_mode & 0o001 != 0),
-                Ok(Walk::Missing) | Err(_) => false,
+                Ok(Walk::Missing) => true,
+                Err(_) => false,
             };
-            open = reached;
+            if !open {
+                return false;
+            }
             at = dir.parent();
         }
-        open
+        true
     }
 
     /// The names in a directory, sorted; none when it is not there or not readable.

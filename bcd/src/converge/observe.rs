@@ -60,8 +60,9 @@ pub fn observe(host: Host<'_>, desired: &Desired, memory: &Memory) -> Observed {
 /// Asked only of what differs: what is as wanted is told to nobody.
 fn is_private(host: Host<'_>, key: &Key, want: Option<&Want>, seen: &Seen) -> bool {
     match (key, want, seen) {
-        (Key::Path(path), Some(Want::File(want)), Seen::Entry(Entry::File(seen))) => {
-            want.content != seen.content && !host.tree.is_public(path)
+        (Key::Path(path), Some(Want::File(want)), Seen::Entry(seen)) => {
+            let as_wanted = matches!(seen, Entry::File(seen) if seen.content == want.content);
+            !as_wanted && !host.tree.is_public(path)
         }
         (Key::Value(path), Some(Want::Value(want)), Seen::Value(Some(seen))) => {
             normal(want) != *seen && !host.tree.is_public(path)

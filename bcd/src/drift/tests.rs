@@ -298,6 +298,9 @@ fn what_not_everybody_may_read_is_told_by_digest_and_size_only() {
     world.put("/root/notes/x", secret);
     ends_well(&world.host(&spec));
     assert_eq!((world.only().observed, world.only().desired), (None, None));
+    fs::remove_file(world.dir.path().join("root/notes/x")).expect("removed");
+    ends_well(&world.host(&spec));
+    assert_eq!((world.only().kind, world.only().desired), (DriftKind::Removed, None));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::{
     args::FormatArg,
     client::{Client, Target},
     exit::{During as _, Exit, Failure},
-    output::{Output, Table, table::Cell, text::Style},
+    output::{self, Output, Table, table::Cell, text::Style},
 };
 
 const EXAMPLES: &str = "\
@@ -84,6 +84,11 @@ impl Drift {
             output.json(&json!({ "drift": found }))?;
         } else {
             output.table(&table(&drifted, output), "nothing has drifted")?;
+            let adoptable = |drifted: &&Drifted| !drifted.entry.corrected && drifted.entry.observed.is_some();
+            if let Some(Drifted { node, entry, .. }) = drifted.iter().find(adoptable) {
+                let path = entry.path.trim_start_matches("host.");
+                output::note(format!("`better-compute adopt node/{node} {path}` takes a value over into the fleet repository"));
+            }
         }
         Ok(drifted.iter().any(|drifted| !drifted.entry.corrected))
     }

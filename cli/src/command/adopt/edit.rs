@@ -74,7 +74,7 @@ pub(super) fn adopt(
             .hint(format!("leave out --into, or write the value into {into} by hand and take it out of {}", provenance.layer)));
     }
     let text = written(sources, &provenance).unwrap_or_default();
-    let value = value(entry, &text)?;
+    let value = value(entry, &text, &provenance.at.file)?;
     let Some(SourceBlob::Bytes(bytes)) = sources.get(&provenance.at.file) else {
         return Err(Failure::failed(format!("{} cannot be read", provenance.at.file)));
     };
@@ -136,7 +136,7 @@ fn written(sources: &Sources, provenance: &Provenance) -> Option<String> {
 }
 
 /// The observed value, as the language takes it at that place.
-fn value(entry: &DriftEntry, written: &str) -> Result<NewValue, Failure> {
+fn value(entry: &DriftEntry, written: &str, file: &str) -> Result<NewValue, Failure> {
     let Some(observed) = &entry.observed else {
         let bytes = entry.observed_bytes.unwrap_or_default();
         return Err(Failure::failed(format!("the control plane does not know the value of {}, only its digest", entry.path))
@@ -152,9 +152,19 @@ fn value(entry: &DriftEntry, written: &str) -> Result<NewValue, Failure> {
         // A file's mode is digits, and a text.
         _ => match number().filter(|_| bare_number) {
             Some(number) => NewValue::Integer(number),
+            None if file.ends_with(".kdl") => NewValue::Text(without_end(entry, observed).to_owned()),
             None => NewValue::Text(observed.clone()),
         },
     })
+}
+
+/// The language ends every text of a file with a line end, and several lines of KDL read better without a last, empty one.
+fn without_end<'o>(entry: &DriftEntry, observed: &'o str) -> &'o str {
+    let lines = entry.path.ends_with(".content") && observed.lines().count() > 1;
+    match observed.strip_suffix('\n') {
+        Some(text) if lines && !text.ends_with('\n') => text,
+        _ => observed,
+    }
 }
 
 fn unwritable(error: &EditError, provenance: &Provenance) -> Failure {

@@ -168,6 +168,25 @@ fn every_kind_of_value_is_taken_over_in_both_syntaxes() {
 }
 
 #[test]
+fn an_edit_reads_as_a_person_would_have_written_it() {
+    let [(kdl, kdl_file, was), (yaml, yaml_file, was_yaml)] = both();
+    let edited = |sources: &Sources, file: &str, path: &str, observed: &str| {
+        let mut after = sources.clone();
+        adopt(&mut after, &machine(), &entry(path, observed), None).unwrap();
+        text(&after, file)
+    };
+    let motd = "host.files./etc/motd.content";
+    assert_eq!(edited(&kdl, kdl_file, motd, "mine\n"), was.replace("hello", "mine"));
+    assert_eq!(edited(&yaml, yaml_file, motd, "mine\n"), was_yaml.replace("hello", "mine"));
+    let long = "host.files./etc/long.content";
+    assert_eq!(edited(&kdl, kdl_file, long, "one\n2\n"), was.replace("      two\n", "      2\n"));
+    assert_eq!(edited(&yaml, yaml_file, long, "one\n2\n"), was_yaml.replace("      two\n", "      2\n"));
+    let swap = "host.sysctl.vm.swappiness";
+    assert_eq!(edited(&kdl, kdl_file, swap, "10"), was.replace("swappiness 1 ", "swappiness 10 "));
+    assert_eq!(edited(&yaml, yaml_file, swap, "10"), was_yaml.replace("swappiness: 1 ", "swappiness: 10 "));
+}
+
+#[test]
 fn a_value_of_a_lower_layer_is_edited_where_it_is_written() {
     for (sources, _, _) in both() {
         let mut after = sources.clone();
