@@ -121,10 +121,16 @@ fn what_may_differ_is_left_alone_and_taken_over_without_a_surprise() {
     assert_eq!(scene.generation(), 2);
     until("nothing has drifted", || scene.drift().is_empty());
     assert_eq!(scene.one.file("/etc/tuned.conf").as_deref(), Some("depth = 8\n"));
-    assert!(!scene.one.log().contains("wrote /etc/tuned.conf\n") || scene.one.log().matches("wrote /etc/tuned.conf").count() == 1);
+    assert!(
+        !scene.one.log().contains("wrote /etc/tuned.conf\n")
+            || scene.one.log().matches("wrote /etc/tuned.conf").count() == 1
+    );
 
     // Without the rule the file is enforced again.
-    scene.repo.write("profiles/watched.kdl", scene.repo.read("profiles/watched.kdl").replace("adopt ", "warn \"files./etc/none\" // "));
+    scene.repo.write(
+        "profiles/watched.kdl",
+        scene.repo.read("profiles/watched.kdl").replace("adopt ", "warn \"files./etc/none\" // "),
+    );
     scene.up.wait_converged(&scene.repo.commit("enforced again"), 1);
     scene.foreign("/etc/tuned.conf", "depth = 9\n");
     assert_eq!(scene.drift_of(path)["corrected"], true);
@@ -145,7 +151,10 @@ fn a_daemon_says_whether_it_runs_and_both_programs_end_with_the_same_numbers() {
     fs::write(scene.one.root().join("etc/tuned.conf"), "theirs\n").expect("written");
     let (code, words) = scene.one.said(&["diff", "--exit-code"]);
     assert_eq!(code, 2, "{words}");
-    assert!(words.contains("+ours") && words.contains("left alone: host.files./etc/tuned.conf.content (adopt)"), "{words}");
+    assert!(
+        words.contains("+ours") && words.contains("left alone: host.files./etc/tuned.conf.content (adopt)"),
+        "{words}"
+    );
 
     let stranger = Node::new(&scene.world, "stranger");
     assert_eq!(stranger.said(&["status"]).0, 6, "no identity");
@@ -155,6 +164,7 @@ fn a_daemon_says_whether_it_runs_and_both_programs_end_with_the_same_numbers() {
     let answer = scene.up.cli().command(&["status"]).env("BETTER_COMPUTE_URL", nobody).output().expect("runs");
     assert_eq!(answer.status.code(), Some(5));
     let token = scene.world.write("token", scene.up.token("h100", 1));
-    let join = ["join", nobody, "--pin", &scene.up.pin(), "--token-file", &token.display().to_string(), "--timeout", "1s"];
+    let join =
+        ["join", nobody, "--pin", &scene.up.pin(), "--token-file", &token.display().to_string(), "--timeout", "1s"];
     assert_eq!(stranger.said(&join).0, 5);
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use schema::{
     fleet::{
-        self, Fleet, Provenance, SourceBlob, Sources,
+        self, Fleet, Provenance, SourceBlob, SourceRef, Sources,
         edit::{self, EditError, NewValue},
     },
     name::Name,
@@ -46,6 +46,16 @@ impl Machine {
         declared.or_else(|| fleet.explain_pool(self.pool.as_deref()?, Some(path))).unwrap_or_default()
     }
 
+    /// The block of a file whose owner, group or mode nobody wrote down.
+    fn default_of(&self, fleet: &Fleet, path: &str) -> Option<Place> {
+        let (file, word) = path.strip_prefix("host.files.")?.rsplit_once('.')?;
+        let missing = ["mode", "owner", "group"].into_iter().find(|key| *key == word)?;
+        let (_, profile) = self.profile(fleet)?;
+        let layer = fleet.resolved(profile.as_str())?.files.get(file)?;
+        let (at, layer) = (layer.value.at.clone(), format!("profile/{}", layer.profile));
+        Some(Place { at, layer, missing: Some(missing) })
+    }
+
     /// What it would be told to be.
     pub(super) fn spec(&self, fleet: &Fleet) -> Option<NodeSpec> {
         let (pool, profile) = self.profile(fleet)?;
@@ -67,24 +77,38 @@ pub(super) fn adopt(
     into: Option<&str>,
 ) -> Result<Edit, Failure> {
     let before = load(sources)?;
-    let provenance = provenance(&before, machine, entry)?;
-    if let Some(into) = into.filter(|into| *into != provenance.layer) {
-        let why = format!("{} says {} of {}, at {}", provenance.layer, entry.path, machine.name, provenance.at);
+    let place = place(&before, machine, entry)?;
+    let Place { at, layer, missing } = &place;
+    if let Some(into) = into.filter(|into| into != layer) {
+        let why = format!("{layer} says {} of {}, at {at}", entry.path, machine.name);
         return Err(Failure::failed(format!("{why}; a value in {into} would not replace it by itself"))
-            .hint(format!("leave out --into, or write the value into {into} by hand and take it out of {}", provenance.layer)));
+            .hint(format!("leave out --into, or write the value into {into} by hand and take it out of {layer}")));
     }
-    let text = written(sources, &provenance).unwrap_or_default();
-    let value = value(entry, &text, &provenance.at.file)?;
-    let Some(SourceBlob::Bytes(bytes)) = sources.get(&provenance.at.file) else {
-        return Err(Failure::failed(format!("{} cannot be read", provenance.at.file)));
+    let text = written(sources, at).unwrap_or_default();
+    let value = value(entry, &text, &at.file)?;
+    let Some(SourceBlob::Bytes(bytes)) = sources.get(&at.file) else {
+        return Err(Failure::failed(format!("{} cannot be read", at.file)));
     };
-    let edited = edit::replace(&provenance.at.file, bytes, provenance.at.span, &value)
-        .map_err(|error| unwritable(&error, &provenance))?;
+    let edited = match missing {
+        Some(key) => edit::insert(&at.file, bytes, at.span, key, &value),
+        None => edit::replace(&at.file, bytes, at.span, &value),
+    };
+    let edited = edited.map_err(|error| unwritable(&error, at))?;
     let mut after = sources.clone();
-    after.insert_file(Arc::clone(&provenance.at.file), edited);
+    after.insert_file(Arc::clone(&at.file), edited);
     prove(&before, &load(&after)?, machine, entry)?;
     *sources = after;
-    Ok(Edit { file: provenance.at.file, layer: provenance.layer })
+    Ok(Edit { file: place.at.file, layer: place.layer })
+}
+
+/// Where a value is to be written.
+struct Place {
+    /// The value, or the block that has none yet.
+    at: SourceRef,
+    /// The layer that it is a part of.
+    layer: String,
+    /// The key that the block has not, because its default was good enough.
+    missing: Option<&'static str>,
 }
 
 fn load(sources: &Sources) -> Result<Fleet, Failure> {
@@ -98,7 +122,7 @@ fn load(sources: &Sources) -> Result<Fleet, Failure> {
 }
 
 /// Where the desired value is written, when that is a place that a value can be put.
-fn provenance(fleet: &Fleet, machine: &Machine, entry: &DriftEntry) -> Result<Provenance, Failure> {
+fn place(fleet: &Fleet, machine: &Machine, entry: &DriftEntry) -> Result<Place, Failure> {
     let path = entry.path.as_str();
     if machine.profile(fleet).is_none() {
         return Err(Failure::failed(format!("these files know neither a machine {} nor its pool", machine.name)));
@@ -110,29 +134,23 @@ fn provenance(fleet: &Fleet, machine: &Machine, entry: &DriftEntry) -> Result<Pr
             .hint(format!("to let it be gone, take the block at {place} out by hand")));
     }
     let Some(found) = machine.explain(fleet, path).into_iter().find(|found| found.path == path) else {
-        let hint = match path.rsplit_once('.') {
-            Some((file, word @ ("mode" | "owner" | "group"))) if path.starts_with("host.files.") => {
-                let at = machine.explain(fleet, file).into_iter().next().map(|found| found.at.to_string());
-                let block = at.map_or_else(String::new, |at| format!(" that begins near {at}"));
-                let value = entry.observed.as_deref().unwrap_or_default();
-                format!("it is the language's own default; add `{word} \"{value}\"` to the file's block{block}")
-            }
-            _ => "it is made by the daemon itself, not by a value of a fleet file".to_owned(),
-        };
-        return Err(Failure::failed(format!("nothing in the fleet repository says {path}")).hint(hint));
+        return machine.default_of(fleet, path).ok_or_else(|| {
+            Failure::failed(format!("nothing in the fleet repository says {path}"))
+                .hint("it is made by the daemon itself, not by a value of a fleet file")
+        });
     };
     if let Some(template) = &found.template {
         return Err(Failure::failed(format!("{path} is made by the template {template}, named at {}", found.at))
             .hint(format!("change {template} so that it makes what the machine has, and look at `better-compute plan`")));
     }
-    Ok(found)
+    Ok(Place { at: found.at, layer: found.layer, missing: None })
 }
 
 /// The text at the place of a value.
-fn written(sources: &Sources, provenance: &Provenance) -> Option<String> {
-    let SourceBlob::Bytes(bytes) = sources.get(&provenance.at.file)? else { return None };
+fn written(sources: &Sources, at: &SourceRef) -> Option<String> {
+    let SourceBlob::Bytes(bytes) = sources.get(&at.file)? else { return None };
     let text = std::str::from_utf8(bytes).ok()?.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-    text.get(provenance.at.span.start as usize..provenance.at.span.end as usize).map(str::to_owned)
+    text.get(at.span.start as usize..at.span.end as usize).map(str::to_owned)
 }
 
 /// The observed value, as the language takes it at that place.
@@ -167,8 +185,8 @@ fn without_end<'o>(entry: &DriftEntry, observed: &'o str) -> &'o str {
     }
 }
 
-fn unwritable(error: &EditError, provenance: &Provenance) -> Failure {
-    Failure::because(format!("{} cannot be changed at {}", provenance.at.file, provenance.at), error)
+fn unwritable(error: &EditError, at: &SourceRef) -> Failure {
+    Failure::because(format!("{} cannot be changed at {at}", at.file), error)
         .hint("change it there by hand")
 }
 
