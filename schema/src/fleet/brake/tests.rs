@@ -1,3 +1,5 @@
+//! When a brake holds, whom it covers, and what is read back from a stored document.
+
 use super::*;
 use crate::fleet::tests::support::fleet;
 

@@ -1,3 +1,5 @@
+//! Weekly windows: zones, days that are longer or shorter, and where a window begins and ends.
+
 use proptest::prelude::*;
 
 use super::*;
