@@ -75,12 +75,27 @@ fn blocks(keys: &[Key], path: &str, page: &mut String) {
     }
 }
 
+/// How `check` tells what it found.
+const FORMATS: &str = "\
+## Formats
+
+`better-compute check` ends with 0 when there is no error, with 3 when there is one, and with 2 when the command line makes no sense. It takes
+several paths; one inside a fleet stands for the whole fleet.
+
+| `--format` | what is written |
+|---|---|
+| `text` | for people: source lines with carets, and help |
+| `json` | `{\"errors\": 1, \"diagnostics\": [{code, severity, message, file, line, column, start, end, label?, related?, help?}]}`: columns count characters from 1, `start` and `end` are bytes of the text without its byte order mark and with plain line ends; with several fleets `file` begins with the fleet's path |
+| `github` | workflow commands, errors first, with paths from the repository's root; GitHub shows ten errors, ten warnings and ten notices of a step |
+| `sarif` | a SARIF 2.1.0 log with paths from the repository's root and a rule per code, for code scanning |
+";
+
 /// The page that lists every diagnostic.
 #[must_use]
 pub fn codes_page() -> String {
     let mut page = format!(
         "# Diagnostics\n\n{MADE}\n\nWhat `better-compute check` reports. `better-compute explain CODE` prints the page of a code. A tree with an error\n\
-         yields no fleet; a warning is probably not meant; a note is worth knowing.\n\n| code | weight | |\n|---|---|---|\n"
+         yields no fleet; a warning is probably not meant; a note is worth knowing.\n\n{FORMATS}\n## Codes\n\n| code | weight | |\n|---|---|---|\n"
     );
     for entry in codes::ALL {
         writeln!(page, "| [`{0}`](../errors/{0}.md) | {1} | {2} |", entry.code, entry.severity.as_str(), entry.title)
