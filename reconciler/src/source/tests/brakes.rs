@@ -12,7 +12,10 @@ use store::{
 };
 
 use super::{Git, SourceState, pass::World};
-use crate::source::{FLEET, Passed, Step};
+use crate::{
+    plan::{Observed, plan},
+    source::{FLEET, Passed, Repo, Step, read_tree},
+};
 
 const QUIET: &str = "profile \"base\" {\n    sysctl {\n        \"vm.swappiness\" \"1\"\n    }\n}\n";
 
@@ -245,4 +248,39 @@ async fn a_freeze_lets_go_at_its_end_without_a_commit_and_without_git() {
     assert_eq!(free.assigned, free.target);
     assert_eq!(free.target, held.target);
     back(away);
+}
+
+#[tokio::test]
+async fn a_plan_that_was_made_offline_counts_for_the_machines_that_it_knew() {
+    let world = World::with(Git::fleet()).await;
+    world.git.write(
+        "fleet.kdl",
+        &super::super::fixture::FLEET.replace("format 1", "format 1\n    apply {\n        bind \"reboot\"\n    }"),
+    );
+    world.git.write("nodes/a.kdl", "node \"a\" {\n    pool \"h100\"\n}\n");
+    let base = world.git.commit("bind");
+    world.run().await;
+    let (declared, undeclared) = (world.join("a").await, world.join("b").await);
+    world.run().await;
+
+    let arguments = QUIET.replace("    sysctl", "    kernel {\n        args \"quiet\"\n    }\n    sysctl");
+    world.git.write("profiles/base.kdl", &arguments);
+    let head = world.git.commit("arguments");
+    let repo = Repo::open(world.git.path()).expect("opens");
+    let fleet = |commit: &str| {
+        let loaded = schema::fleet::load(&read_tree(&repo, commit, "").expect("reads"));
+        loaded.fleet.expect("a fleet")
+    };
+    let now = world.db.db().now().await.expect("now");
+    let shown = plan(&fleet(&head), &Observed::from_fleet(&fleet(&base)), now).plan.digest();
+    world.git.git(&["commit", "-q", "--amend", "-m", &format!("arguments\n\nbc-plan: {shown}")]);
+    world.run().await;
+    let settled = async |id| {
+        let node = world.node(id).await;
+        node.target == node.assigned
+    };
+    assert!(settled(declared).await);
+    assert!(!settled(undeclared).await, "a plan of trees alone never saw it");
+    let kept = store::plans::find_by_digest(world.db.db(), FLEET, &shown).await.expect("reads").expect("it is kept");
+    assert_eq!(kept.state, store::plans::PlanState::Shown);
 }
