@@ -33,6 +33,7 @@ Examples:
   better-compute plan --newest                        what the control plane planned last
   better-compute plan plan_01k9m2v7t3c4w8d5e6f7g8h9ja
   better-compute plan plan.json --all                 a plan that was kept as a file
+  better-compute plan --newest --against plan.json    what moved since it was shown
   better-compute plan --exit-code --format json       for a pipeline
   better-compute plan --format markdown               for a comment on a pull request
 
@@ -68,6 +69,9 @@ pub struct Plan {
     /// Show the newest plan that the control plane made
     #[arg(long, conflicts_with_all = ["base", "head", "subject", "live"])]
     pub newest: bool,
+    /// Hold it against a plan that was shown before: an id, a file, or the digest of a trailer
+    #[arg(long, value_name = "PLAN|FILE|DIGEST")]
+    pub against: Option<String>,
     /// Name everything instead of counting what is much alike
     #[arg(long)]
     pub all: bool,
@@ -127,7 +131,11 @@ impl Plan {
     }
 
     async fn shown(&self, output: &Output) -> Result<End, Failure> {
-        let look = Look { format: self.format, all: self.all, key: &self.key, output };
+        let against = match &self.against {
+            Some(name) => Some(self.shown_before(name).await?),
+            None => None,
+        };
+        let look = Look { format: self.format, all: self.all, key: &self.key, against: against.as_deref(), output };
         let id = self.subject.as_ref().and_then(|subject| subject.parse::<PlanId>().ok());
         if self.newest || id.is_some() {
             return self.stored(id, look).await;
@@ -180,7 +188,27 @@ impl Plan {
         if self.format == PlanFormat::Text {
             look.output.line(format!("{}\n", show::headline(&stored)))?;
         }
+        // What is held because it was shown otherwise is of use only beside what was shown.
+        let shown = plan.bind.as_ref().filter(|bind| bind.held > 0).and_then(|bind| bind.shown);
+        if let (Some(digest), None) = (shown, look.against)
+            && let Ok(before) = client.call("plans.get", &json!({ "digest": digest })).await
+        {
+            return Look { against: Some(&document(&before)?), ..look }.plan(&plan);
+        }
         look.plan(&plan)
+    }
+
+    /// A plan that was shown before.
+    async fn shown_before(&self, name: &str) -> Result<Box<reconciler::plan::Plan>, Failure> {
+        if self.format != PlanFormat::Text {
+            return Err(Failure::usage("--against writes text").hint("leave --format out"));
+        }
+        if Path::new(name).is_file() {
+            return show::from_file(Path::new(name)).map(Box::new);
+        }
+        let which = if name.starts_with("sha256:") { "digest" } else { "id" };
+        let stored = Client::new(&self.target)?.call("plans.get", &json!({ which: name })).await?;
+        document(&stored).map(Box::new)
     }
 }
 

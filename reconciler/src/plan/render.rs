@@ -11,6 +11,7 @@ mod quiet;
 mod sections;
 mod summary;
 mod values;
+mod versus;
 
 #[cfg(test)]
 mod tests;
@@ -84,5 +85,22 @@ pub fn render(plan: &Plan, options: RenderOptions) -> String {
     };
     lines.push(String::new());
     lines.push(paint(Ink::Bold, &verdict, colour));
+    lines.join("\n") + "\n"
+}
+
+/// What differs between a plan that was shown and another one, by machines, files and facts.
+#[must_use]
+pub fn render_against(shown: &Plan, plan: &Plan, options: RenderOptions) -> String {
+    let RenderOptions { colour, width, fold: most } = options;
+    let title = format!("Against the plan {}", shown.digest().short());
+    let mut lines = vec![paint(Ink::Bold, &title, colour)];
+    let sections = versus::sections(shown, plan, Fold { most, width });
+    if sections.is_empty() {
+        lines.push("  It says the same.".to_owned());
+    }
+    for section in sections {
+        lines.push(format!("  {}", section.title));
+        lines.extend(section.lines.iter().map(|line| format!("  {}", line.terminal(colour))));
+    }
     lines.join("\n") + "\n"
 }

@@ -31,6 +31,8 @@ pub(super) struct Look<'a> {
     pub(super) all: bool,
     /// Tells the comments of several fleets apart.
     pub(super) key: &'a str,
+    /// The plan that it is held against.
+    pub(super) against: Option<&'a Plan>,
     pub(super) output: &'a Output,
 }
 
@@ -40,7 +42,13 @@ impl Look<'_> {
         match self.format {
             PlanFormat::Json => self.output.json(&serde_json::to_value(plan).during("cannot write the plan")?)?,
             PlanFormat::Markdown => self.output.line(plan::markdown(plan, self.key).trim_end())?,
-            PlanFormat::Text => self.output.line(in_words(plan, self.all, self.output))?,
+            PlanFormat::Text => {
+                self.output.line(in_words(plan, self.all, self.output))?;
+                if let Some(shown) = self.against {
+                    let page = plan::render_against(shown, plan, options(self.all, self.output));
+                    self.output.line(format!("\n{}", page.trim_end()))?;
+                }
+            }
         }
         Ok(End::of(plan))
     }
@@ -118,7 +126,11 @@ pub(super) fn from_file(path: &Path) -> Result<Plan, Failure> {
 
 /// A plan for people.
 pub(in crate::command) fn in_words(plan: &Plan, all: bool, output: &Output) -> String {
+    plan::render(plan, options(all, output)).trim_end().to_owned()
+}
+
+fn options(all: bool, output: &Output) -> RenderOptions {
     let options =
         RenderOptions { colour: output.colour, width: output.width.unwrap_or(100), ..RenderOptions::default() };
-    plan::render(plan, if all { options.unfolded() } else { options }).trim_end().to_owned()
+    if all { options.unfolded() } else { options }
 }

@@ -184,7 +184,8 @@ pub(in crate::plan) fn keeper(held: &Held, plan: &Plan) -> String {
     let until = held.until.map_or_else(String::new, |until| format!(" until {}", moment(until)));
     let brake = plan.brakes.iter().find(|brake| brake.kind == held.gate && brake.name == held.by);
     let whose = brake.map_or_else(String::new, |brake| format!(" ({}: {})", brake.owner, brake.reason));
-    format!("{}{until}{whose}", gate(held))
+    let waves = if held.gate == GateWord::Rollout { ", which goes in waves; this version begins none" } else { "" };
+    format!("{}{until}{whose}{waves}", gate(held))
 }
 
 /// The gate, and which one.
@@ -194,8 +195,8 @@ pub(in crate::plan) fn gate(held: &Held) -> String {
         GateWord::Freeze => by.clone(),
         GateWord::Pin => format!("the pin of {by}"),
         GateWord::Suspend => format!("the suspension of {by}"),
-        GateWord::Rollout if by.starts_with("rollout/") => by.clone(),
-        GateWord::Rollout => format!("its rollout: {by}"),
-        GateWord::Bind | GateWord::Protected | GateWord::Prune | GateWord::Dependents => format!("{}: {by}", held.gate),
+        GateWord::Rollout => by.clone(),
+        GateWord::Bind => format!("binding: {by}"),
+        GateWord::Protected | GateWord::Prune | GateWord::Dependents => format!("{}: {by}", held.gate),
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{RenderOptions, render};
+use super::{RenderOptions, render, render_against};
 use crate::plan::{MARKDOWN_BYTES, Plan, markdown};
 
 mod hostile;
@@ -199,4 +199,20 @@ fn colours_change_no_character() {
         coloured = coloured.replace(&format!("\u{1b}[{code}m"), "");
     }
     assert_eq!(coloured, plain);
+}
+
+#[test]
+fn a_plan_is_held_against_the_one_that_was_shown() {
+    let (shown, mut plan) = (hundred(), hundred());
+    assert_eq!(render_against(&shown, &plan, RenderOptions::default()).lines().nth(1), Some("  It says the same."));
+    plan.inputs.facts = schema::digest::Digest::of("others");
+    plan.nodes.remove(3);
+    for node in plan.nodes.iter_mut().take(12) {
+        node.effect = schema::effect::EffectClass::Wipe;
+    }
+    plan.nodes[70].after_spec = Some(schema::digest::Digest::of("another"));
+    plan.nodes[71].node = "ams1-n99".parse().expect("a name");
+    plan.objects[0].fields.remove(0);
+    plan.objects.remove(2);
+    insta::assert_snapshot!(render_against(&shown, &plan, RenderOptions::default()));
 }
