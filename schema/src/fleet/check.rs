@@ -75,10 +75,13 @@ pub(super) fn check(
         templates,
         made: objects.made,
     };
-    strategies(&fleet, found);
     layers::check(&fleet, found);
-    notes::check(&fleet, sources, found);
     on_stack(found, |found| render::hosts(&fleet, clean, found));
+    // Beside an error a note is noise.
+    if !found.iter().any(Diagnostic::is_error) {
+        strategies(&fleet, found);
+        notes::check(&fleet, sources, found);
+    }
     Some(fleet)
 }
 
