@@ -172,9 +172,5 @@ pub async fn counts(db: &Db) -> Result<Counts, DbError> {
     .fetch_one(db.pool())
     .await?;
     let count = |count: i64| u64::try_from(count).unwrap_or(0);
-    Ok(Counts {
-        drifted: count(row.drifted),
-        corrected: count(row.corrected),
-        reboot_required: count(row.reboot),
-    })
+    Ok(Counts { drifted: count(row.drifted), corrected: count(row.corrected), reboot_required: count(row.reboot) })
 }

@@ -87,7 +87,9 @@ impl Drift {
             let adoptable = |drifted: &&Drifted| !drifted.entry.corrected && drifted.entry.observed.is_some();
             if let Some(Drifted { node, entry, .. }) = drifted.iter().find(adoptable) {
                 let path = entry.path.trim_start_matches("host.");
-                output::note(format!("`better-compute adopt node/{node} {path}` takes a value over into the fleet repository"));
+                output::note(format!(
+                    "`better-compute adopt node/{node} {path}` takes a value over into the fleet repository"
+                ));
             }
         }
         Ok(drifted.iter().any(|drifted| !drifted.entry.corrected))
@@ -206,7 +208,11 @@ mod tests {
     fn a_table_of_drift_says_what_is_and_what_is_done() {
         let found = [
             item("host.files./etc/motd.content", "warn", &json!({ "observed": "mine\nand more", "desired": "ours" })),
-            item("host.files./etc/shadow.content", "enforce", &json!({ "observedBytes": 812, "corrected": true, "times": 4 })),
+            item(
+                "host.files./etc/shadow.content",
+                "enforce",
+                &json!({ "observedBytes": 812, "corrected": true, "times": 4 }),
+            ),
             item("host.files./etc/x", "adopt", &json!({ "kind": "removed", "cause": "after-boot" })),
         ];
         let output =

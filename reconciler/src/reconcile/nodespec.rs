@@ -167,10 +167,11 @@ impl NodeSpec {
             serde_json::from_str(&target.doc).map_err(|e| Failure::new("target-unreadable", e))?;
         let overlay: NodeOverlay =
             serde_json::from_str(&node.assigned_overlay).map_err(|e| Failure::new("overlay-unreadable", e))?;
-        let composed = match fleet::compose(&template, &overlay, node.name.as_str()) {
-            Ok(composed) => composed,
-            Err(error) => return Ok(Err(Missing::Composition(error))),
-        };
+        let composed =
+            match fleet::compose(&template, &overlay, node.assigned_name.as_ref().unwrap_or(&node.name).as_str()) {
+                Ok(composed) => composed,
+                Err(error) => return Ok(Err(Missing::Composition(error))),
+            };
         Ok(Ok(contribute::merge(&self.contributors, &Input { node, composed: &composed })))
     }
 }

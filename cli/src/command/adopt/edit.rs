@@ -115,7 +115,8 @@ fn load(sources: &Sources) -> Result<Fleet, Failure> {
     let loaded = fleet::load(sources);
     loaded.fleet.ok_or_else(|| {
         let first = loaded.diagnostics.iter().find(|diagnostic| diagnostic.is_error());
-        let what = first.map_or_else(String::new, |first| format!(": {}:{}: {}", first.file, first.span.line, first.message));
+        let what =
+            first.map_or_else(String::new, |first| format!(": {}:{}: {}", first.file, first.span.line, first.message));
         Failure::new(crate::exit::Exit::InvalidFleet, format!("the fleet repository has errors{what}"))
             .hint("`better-compute check` shows all of them")
     })
@@ -140,8 +141,9 @@ fn place(fleet: &Fleet, machine: &Machine, entry: &DriftEntry) -> Result<Place, 
         });
     };
     if let Some(template) = &found.template {
-        return Err(Failure::failed(format!("{path} is made by the template {template}, named at {}", found.at))
-            .hint(format!("change {template} so that it makes what the machine has, and look at `better-compute plan`")));
+        return Err(Failure::failed(format!("{path} is made by the template {template}, named at {}", found.at)).hint(
+            format!("change {template} so that it makes what the machine has, and look at `better-compute plan`"),
+        ));
     }
     Ok(Place { at: found.at, layer: found.layer, missing: None })
 }
@@ -157,10 +159,13 @@ fn written(sources: &Sources, at: &SourceRef) -> Option<String> {
 fn value(entry: &DriftEntry, written: &str, file: &str) -> Result<NewValue, Failure> {
     let Some(observed) = &entry.observed else {
         let bytes = entry.observed_bytes.unwrap_or_default();
-        return Err(Failure::failed(format!("the control plane does not know the value of {}, only its digest", entry.path))
-            .hint(format!(
-                "{bytes} bytes that are no text, are longer than 64 KiB, or are not for everybody on the machine to read"
-            )));
+        return Err(Failure::failed(format!(
+            "the control plane does not know the value of {}, only its digest",
+            entry.path
+        ))
+        .hint(format!(
+            "{bytes} bytes that are no text, are longer than 64 KiB, or are not for everybody on the machine to read"
+        )));
     };
     let number = || observed.parse::<i64>().ok().filter(|number| number.to_string() == *observed);
     let bare_number = written.parse::<i64>().is_ok();
@@ -186,8 +191,7 @@ fn without_end<'o>(entry: &DriftEntry, observed: &'o str) -> &'o str {
 }
 
 fn unwritable(error: &EditError, at: &SourceRef) -> Failure {
-    Failure::because(format!("{} cannot be changed at {at}", at.file), error)
-        .hint("change it there by hand")
+    Failure::because(format!("{} cannot be changed at {at}", at.file), error).hint("change it there by hand")
 }
 
 /// The edit says what the machine has there, and nothing else about it.

@@ -38,7 +38,10 @@ impl Others {
         let mut text = match self.names.len() {
             0 => format!("note: {layer} is shared, and no other machine changes"),
             1 => format!("note: {layer} is shared: one other machine changes, too: {}", self.names[0]),
-            n => format!("note: {layer} is shared: {n} other machines change, too: {}", self.names[..n.min(NAMED)].join(", ")),
+            n => format!(
+                "note: {layer} is shared: {n} other machines change, too: {}",
+                self.names[..n.min(NAMED)].join(", ")
+            ),
         };
         if self.names.len() > NAMED {
             text.push_str(", …");

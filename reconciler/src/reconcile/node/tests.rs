@@ -4,10 +4,10 @@ use pki::report::ReportKind as Purpose;
 use schema::{
     canonical,
     digest::Digest,
+    effect::EffectClass,
     generation::Generation,
     inventory::InventorySection,
     node::{Connectivity, Hold, HoldSource, NoScheduleReason, ProvisionState, condition::*},
-    effect::EffectClass,
     report::{DriftCause, DriftEntry, DriftKind, DriftMode, ReportKind, SectionState},
     spec::Section,
 };

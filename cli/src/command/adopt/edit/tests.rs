@@ -1,7 +1,10 @@
 //! Facts about taking values over: adopt then load is exactly what the machine has, and nothing else.
 
 use proptest::prelude::*;
-use schema::{digest::Digest, report::{DriftCause, DriftMode}};
+use schema::{
+    digest::Digest,
+    report::{DriftCause, DriftMode},
+};
 
 use super::*;
 
@@ -90,7 +93,10 @@ fn sources(file: &str, profiles: &str) -> Sources {
 }
 
 fn both() -> [(Sources, &'static str, &'static str); 2] {
-    [(sources("profiles/gpu.kdl", KDL), "profiles/gpu.kdl", KDL), (sources("profiles/gpu.yaml", YAML), "profiles/gpu.yaml", YAML)]
+    [
+        (sources("profiles/gpu.kdl", KDL), "profiles/gpu.kdl", KDL),
+        (sources("profiles/gpu.yaml", YAML), "profiles/gpu.yaml", YAML),
+    ]
 }
 
 fn machine() -> Machine {
@@ -196,8 +202,10 @@ fn a_value_of_a_lower_layer_is_edited_where_it_is_written() {
         let mut after = sources.clone();
         let edit = adopt(&mut after, &machine(), &entry("host.sysctl.vm.swappiness", "10"), None).unwrap();
         assert_eq!(edit.layer, "profile/base");
-        adopt(&mut sources.clone(), &machine(), &entry("host.sysctl.vm.swappiness", "10"), Some("profile/base")).unwrap();
-        let refused = adopt(&mut sources.clone(), &machine(), &entry("host.sysctl.vm.swappiness", "10"), Some("profile/gpu"));
+        adopt(&mut sources.clone(), &machine(), &entry("host.sysctl.vm.swappiness", "10"), Some("profile/base"))
+            .unwrap();
+        let refused =
+            adopt(&mut sources.clone(), &machine(), &entry("host.sysctl.vm.swappiness", "10"), Some("profile/gpu"));
         assert!(refused.unwrap_err().message.contains("profile/base says"));
     }
 }
@@ -239,8 +247,8 @@ fn a_machine_that_the_files_do_not_know_is_said() {
 
 fn text_of_a_file() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
-        "a", " ", "\n", "\n\n", "\t", "  x", "#", ": ", "\"", "'", "\\", "\"\"\"", "---\n", "{{ x }}", "é", "|", "- ", "//", "/*", "#\"",
-        "%", "&", "*", "!", "@", "\r\n", "null", "true", "0644", "1e3",
+        "a", " ", "\n", "\n\n", "\t", "  x", "#", ": ", "\"", "'", "\\", "\"\"\"", "---\n", "{{ x }}", "é", "|", "- ",
+        "//", "/*", "#\"", "%", "&", "*", "!", "@", "\r\n", "null", "true", "0644", "1e3",
     ]);
     prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }

@@ -56,11 +56,8 @@ pub(in crate::api) async fn drift(app: &App, input: WhichDrift) -> Result<PageOf
     let most = if chars.is_some() { u32::MAX } else { WHOLE };
     let limit = groups::limit(input.limit)?.min(most);
     let page = node_drift::list(&app.db, &filter, chars, input.after.as_deref(), limit).await?;
-    let view = |drift: node_drift::NodeDrift| DriftView {
-        node: drift.node.to_string(),
-        pool: drift.pool,
-        entry: drift.entry,
-    };
+    let view =
+        |drift: node_drift::NodeDrift| DriftView { node: drift.node.to_string(), pool: drift.pool, entry: drift.entry };
     Ok(PageOf { items: page.items.into_iter().map(view).collect(), next: page.next })
 }
 
