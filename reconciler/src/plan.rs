@@ -41,7 +41,7 @@ pub use markdown::{MARKDOWN_BYTES, mark, markdown, markdown_of_findings};
 pub use observed::{
     Machines, Observed, ObservedHold, ObservedNode, ObservedObject, ObservedPool, ObservedTarget, Shown,
 };
-pub use render::{RenderOptions, render};
+pub use render::{RenderOptions, render, render_against};
 pub use types::{
     Bind, CapacityImpact, Change, Counts, Gate, GateWord, Held, HoldChange, Inputs, MoveReason, MovedChange, NodeMove,
     ObjectChange, ObservedFrom, Plan, PlanBrake, PoolPlan, ReservationImpact, TargetChange, TenantImpact, Verification,
