@@ -25,14 +25,28 @@ pub(super) fn judge(class: EffectClass, shown: &[Shown], one: &Move<'_>) -> Opti
     if one.effect < class || shown.iter().any(|shown| covers(shown, one)) {
         return None;
     }
-    let by = if shown.is_empty() {
-        "no plan that was shown".to_owned()
-    } else if shown.iter().any(|shown| shown.nodes.contains_key(one.node)) {
-        "it was shown otherwise".to_owned()
-    } else {
-        "it was not shown".to_owned()
+    let by = match (shown.last(), shown.iter().rev().find_map(|shown| shown.nodes.get(one.node))) {
+        (None, _) => "no plan that was shown".to_owned(),
+        (Some(_), None) => "it was not shown".to_owned(),
+        (Some(_), Some(known)) => against(known, one),
     };
     Some(Held { gate: GateWord::Bind, by, until: None })
+}
+
+/// What was shown, against what is the case.
+fn against(known: &(Option<Digest>, Option<Digest>, EffectClass), one: &Move<'_>) -> String {
+    let (before, after, effect) = *known;
+    let mut differs = Vec::new();
+    if effect != one.effect {
+        differs.push(format!("it was shown as {effect} and is {} now", one.effect));
+    }
+    if before != one.before_spec {
+        differs.push("it is told something else now than when it was shown".to_owned());
+    }
+    if after != one.after_spec {
+        differs.push("it would be told something else than what was shown".to_owned());
+    }
+    differs.join("; ")
 }
 
 fn covers(shown: &Shown, one: &Move<'_>) -> bool {

@@ -10,7 +10,7 @@ use schema::{
 use serde_json::Value;
 
 use super::{
-    Change, Delta, ObjectChange, ObjectRow, ObjectStanding, Observed, ObservedObject,
+    Change, Delta, ObjectChange, ObjectRow, ObjectStanding, ObservedObject,
     diff::{FieldChange, diff},
     gates::Removals,
     identity,

@@ -149,12 +149,16 @@ impl Found<'_> {
         let subject = || format!("unit {name}");
         let links = |unit: Option<&Unit>| unit.map(managed::enable_links).unwrap_or_default();
         let enabled = |unit: Option<&Unit>| unit.and_then(|unit| unit.enabled);
-        match (enabled(old), enabled(new)) {
-            (Some(true), Some(true)) if links(old) != links(new) => self.note(Class::Live, subject(), Action::Enable),
-            (before, after) if before == after => {}
-            (_, Some(true)) => self.note(Class::Live, subject(), Action::Enable),
-            (_, Some(false)) | (Some(true), None) => self.note(Class::Live, subject(), Action::Disable),
-            (_, None) => self.note(Class::Live, subject(), Action::Unset),
+        let linked = match (enabled(old), enabled(new)) {
+            (Some(true), Some(true)) if links(old) != links(new) => Some(Action::Enable),
+            (before, after) if before == after => None,
+            (_, Some(true)) => Some(Action::Enable),
+            (_, Some(false)) | (Some(true), None) => Some(Action::Disable),
+            (_, None) => Some(Action::Unset),
+        };
+        if let Some(action) = linked {
+            self.note(Class::Live, subject(), action);
+            self.caused(Class::Live, "systemd".to_owned(), Action::Reload, subject());
         }
         let active = |unit: Option<&Unit>| unit.and_then(|unit| unit.active);
         match (active(old), active(new)) {

@@ -134,6 +134,14 @@ fn a_unit_of_its_own_that_is_new_disturbs_nobody() {
 }
 
 #[test]
+fn a_unit_of_a_package_is_enabled_by_links_that_systemd_reads() {
+    let wanted = |enabled| spec(|host| host.units.push(Unit { enabled, ..unit("chrony.service", "") }));
+    let enabled = ["live: enable unit chrony.service", "live: reload systemd"];
+    assert_eq!(items(&wanted(None), &wanted(Some(true))), enabled);
+    assert_eq!(items(&wanted(Some(false)), &wanted(None)), ["live: reload systemd", "live: unset unit chrony.service"]);
+}
+
+#[test]
 fn a_file_restarts_what_it_says_whether_it_comes_changes_or_goes() {
     let conf = |content: &str| {
         spec(|host| {

@@ -32,6 +32,8 @@ pub(super) fn of(effects: &[Effect], job: &Job, host: &Measured) -> Expected {
             ("sysctl", _) => (vec![format!("/proc/sys/{}", name.replace('.', "/"))], vec![]),
             ("huge", _) => (vec![pages(name)], vec![]),
             ("module", EffectAction::Load) => (vec![], vec![format!("modprobe -- {name}")]),
+            // A unit that is linked or not any more has its own line, which looks whether there is a link to change.
+            ("systemd", _) if effect.cause.as_deref().is_some_and(|cause| cause.starts_with("unit ")) => continue,
             ("systemd", _) => (vec![], vec!["systemctl daemon-reload".to_owned()]),
             ("boot", _) => (vec![], vec!["update-grub".to_owned()]),
             ("unit", EffectAction::Reload) => (vec![], vec![format!("systemctl try-reload-or-restart -- {name}")]),

@@ -150,6 +150,8 @@ fn a_related_change_of_the_facts_makes_it_stale() {
     let labelled = [node("a", "h100", "  labels rack=\"r1\"\n"), node("b", "l40s", "")].concat();
     let relabelled = plan(&tree(&motd, &[rack[0], ("n.kdl", &labelled)]), &showing(before(), &shown), now()).plan;
     assert_eq!(held(&relabelled), ["a"]);
+    let why = &relabelled.nodes[0].held[0].by;
+    assert_eq!(why, "it would be told something else than what was shown");
     for shown in [live(), offline()] {
         let planned = plan(&tree(KERNEL, &[]), &showing(moved_on.clone(), &shown), now()).plan;
         assert!(held(&planned).contains(&"a"), "{:#?}", planned.nodes);
