@@ -9,8 +9,8 @@
 //! as "those objects are gone". Nothing else in the project parses a fleet file. This module reads no directory and no
 //! repository: [`Sources`] are given.
 
-pub mod edit;
 pub mod brake;
+pub mod edit;
 pub mod kind;
 pub mod reference;
 pub mod window;
@@ -38,10 +38,11 @@ mod template;
 
 pub use cursor::{Cursor, Outlined, Place, cursor, outline};
 pub use explain::{Provenance, Read};
-pub use format::{FormatError, Ignored, format};
 pub use fleet_object::{Fleet, ObjectEntry, Strategy};
+pub use format::{FormatError, Ignored, format};
 pub use host::{
-    AccessKeyTemplate, ComposeError, Composed, Content, FileTemplate, HostTemplate, NodeOverlay, UnitTemplate, compose, compose_all,
+    AccessKeyTemplate, ComposeError, Composed, Content, FileTemplate, HostTemplate, NodeOverlay, UnitTemplate, compose,
+    compose_all,
 };
 pub use json_schema::{FORMAT, json_schema};
 pub use kind::{

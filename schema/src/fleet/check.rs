@@ -114,7 +114,8 @@ fn freezes(objects: &Objects, found: &mut Vec<Diagnostic>) {
     for (name, rule) in objects.fleet.iter().flat_map(|fleet| &fleet.freeze) {
         if let Some(other) = objects.freezes.get(name.as_str()) {
             let message = format!("freeze/{name} is defined twice");
-            found.push(Diagnostic::new(codes::DUPLICATE_OBJECT, &other.at, message).also(&rule.at, "in the fleet file"));
+            found
+                .push(Diagnostic::new(codes::DUPLICATE_OBJECT, &other.at, message).also(&rule.at, "in the fleet file"));
         }
     }
 }

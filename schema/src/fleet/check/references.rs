@@ -37,13 +37,18 @@ pub(super) fn check(objects: &Objects, files: &[ParsedFile], sources: &Sources, 
         }
     }
     found.extend(missing.into_iter().enumerate().map(|(index, refers)| references.missing(refers, index < SUGGESTED)));
+    // Nearly always a machine near the beginning has what is asked for.
+    let any = |has: &dyn Fn(&Node) -> bool| objects.nodes.values().any(|node| has(node));
+    let carried = |key: &str| any(&|node| node.labels.contains_key(key));
+    let selects = |key: &str, value: &str| any(&|node| node.labels.get(key).is_some_and(|label| label.value == value));
     let labels = LazyCell::new(|| Labels::of(&objects.nodes));
     for batch in objects.batches.values() {
-        found.extend(batch.scope.selector.iter().filter_map(|(key, value)| labels.nobody(key, value)));
-        found.extend(batch.spread.as_ref().and_then(|key| labels.misspelt(key)));
+        let nobody = batch.scope.selector.iter().filter(|(key, value)| !selects(key, value));
+        found.extend(nobody.filter_map(|(key, value)| labels.nobody(key, value)));
+        found.extend(batch.spread.as_ref().filter(|key| !carried(key)).and_then(|key| labels.misspelt(key)));
     }
     for rollout in objects.rollouts.values() {
-        found.extend(rollout.spread.as_ref().and_then(|key| labels.misspelt(key)));
+        found.extend(rollout.spread.as_ref().filter(|key| !carried(key)).and_then(|key| labels.misspelt(key)));
     }
     for access in objects.access.values() {
         for policy in access.policy.iter().filter(|policy| policy.ends_with(".cedar")) {

@@ -175,7 +175,9 @@ fn shape(rollout: &Rollout, fields: &mut Fields<'_>, findings: &mut Findings<'_>
             .help("end with wave percent=\"100%\", or say `partial` when the others are to stay as they are");
         findings.push(diagnostic);
     }
-    for (before, wave) in rollout.wave.iter().zip(&rollout.wave[1..]) {
+    // Machines with some labels come in addition.
+    let counted: Vec<&Located<Wave>> = rollout.wave.iter().filter(|wave| wave.selector.is_empty()).collect();
+    for (before, wave) in counted.iter().zip(counted.iter().skip(1)) {
         let grows = match (&before.nodes, &before.percent, &wave.nodes, &wave.percent) {
             (Some(before), _, Some(wave), _) => wave.value > before.value,
             (_, Some(before), _, Some(wave)) => wave.value > before.value,

@@ -145,9 +145,8 @@ fn work(files: &[Unparsed], next: &AtomicUsize, parses: &Parses) -> Vec<(usize, 
         if start >= files.len() {
             return done;
         }
-        for index in start..(start + TAKEN).min(files.len()) {
-            done.push((index, one(&files[index], parses)));
-        }
+        let taken = files.iter().enumerate().skip(start).take(TAKEN);
+        done.extend(taken.map(|(index, file)| (index, one(file, parses))));
     }
 }
 

@@ -96,14 +96,7 @@ impl Objects {
         }
     }
 
-    fn put(
-        &mut self,
-        decoded: &Decoded,
-        file: &ParsedFile,
-        index: usize,
-        distinct: bool,
-        found: &mut Vec<Diagnostic>,
-    ) {
+    fn put(&mut self, decoded: &Decoded, file: &ParsedFile, index: usize, distinct: bool, found: &mut Vec<Diagnostic>) {
         let (address, at, model) = match &decoded.what {
             What::Object { address, at, model } => (address, at, model),
             What::Removed(removed) => {

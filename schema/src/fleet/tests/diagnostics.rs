@@ -140,6 +140,13 @@ fn table() -> Vec<(Code, Vec<(&'static str, &'static str)>)> {
                 "rollout \"w\" {\n  wave nodes=1\n  wave percent=50\n  wave percent=10\n  wave soak=\"1h\"\n}\n",
             ),
         ),
+        (
+            codes::BAD_WAVES,
+            one(
+                "r.kdl",
+                "rollout \"w\" {\n  wave nodes=5\n  wave { selector canary=\"yes\" }\n  wave nodes=3\n  wave percent=100\n}\n",
+            ),
+        ),
         (codes::CONFLICT, one("r.kdl", "rollout \"w\" {\n  immediate\n  wave percent=100\n}\n")),
         (
             codes::BAD_MOVE,
