@@ -96,7 +96,10 @@ mod tests {
     fn sources(name: &str) -> Sources {
         let root = "fleet \"t\" { format 1; trust-domain \"t.example\" }\n".to_owned();
         let site = format!("kind: site\nname: {name}\nregion: r\n");
-        [("fleet.kdl", root), ("sites/a.yaml", site)].into_iter().map(|(path, text)| (path, text.into_bytes())).collect()
+        [("fleet.kdl", root), ("sites/a.yaml", site)]
+            .into_iter()
+            .map(|(path, text)| (path, text.into_bytes()))
+            .collect()
     }
 
     fn lines(dir: &Path) -> usize {
