@@ -185,6 +185,7 @@ fn newcomer(name: &Name) -> ObservedNode {
         target_overlay: NodeOverlay::default(),
         assigned: None,
         assigned_overlay: NodeOverlay::default(),
+        assigned_name: None,
         hold: None,
     }
 }
@@ -241,8 +242,9 @@ fn candidate<'a>(
     if node.target != wanted.target {
         why.push(if node.target.is_none() { MoveReason::First } else { MoveReason::Target });
     }
-    let former = scene.identity.former(&ObjectRef::new(Kind::Node, node.name.clone())).map(|former| &former.name);
-    let assigns = node.assigned != wanted.target || node.assigned_overlay != wanted.overlay;
+    let renamed = || scene.identity.former(&ObjectRef::new(Kind::Node, node.name.clone())).map(|former| &former.name);
+    let former = node.assigned_name.as_ref().or_else(renamed).filter(|former| **former != node.name);
+    let assigns = node.assigned != wanted.target || node.assigned_overlay != wanted.overlay || former.is_some();
     if why.is_empty() && former.is_some() {
         why.push(MoveReason::Target);
     }

@@ -139,6 +139,8 @@ pub struct ObservedNode {
     pub assigned: Option<Digest>,
     /// Its own words that go with `assigned`.
     pub assigned_overlay: NodeOverlay,
+    /// The name that it is still told, when it was renamed and has not gone since.
+    pub assigned_name: Option<Name>,
     /// Its cordon by document.
     pub hold: Option<Hold>,
 }
@@ -210,6 +212,7 @@ impl Observed {
                 target_overlay: overlay.clone(),
                 assigned: target,
                 assigned_overlay: overlay,
+                assigned_name: None,
                 hold: machines::cordon(node, None),
             });
         }

@@ -141,6 +141,25 @@ fn a_frozen_pool_loses_nobody_to_a_pool_that_is_alike() {
 }
 
 #[test]
+fn a_frozen_machine_under_another_name_is_told_its_new_one_when_it_may_go() {
+    let motd = "profile \"base\" {\n  file \"/etc/motd\" {\n    template \"motd.j2\"\n  }\n}\n";
+    let frozen = freeze("2026-12-01T00:00:00Z");
+    let files = [("f.kdl", frozen.as_str()), ("base.kdl", motd), ("motd.j2", "{{ node.name }}\n")];
+    let tree = |more: &[(&str, &str)]| fleet(&files.iter().chain(more).copied().collect::<Vec<_>>());
+    let before = in_force(&tree(&[("n.kdl", &node("a", "h100", ""))]), &[("a", "h100")]);
+    let head = tree(&[("n.kdl", &node("z", "h100", "")), ("m.kdl", "moved from=\"node/a\" to=\"node/z\"\n")]);
+    let planned = plan(&head, &before, now());
+    assert_eq!(gates(&planned.plan), [("z", vec![GateWord::Freeze])]);
+    let after = model::apply(&before, &planned);
+    assert_eq!((&after.nodes[0].name, after.nodes[0].assigned_name.clone()), (&name("z"), Some(name("a"))));
+    let again = plan(&head, &after, now());
+    assert!(again.is_settled(), "{:#?}", again.delta);
+    assert_eq!(gates(&again.plan), [("z", vec![GateWord::Freeze])]);
+    let thawed = model::apply(&after, &plan(&head, &after, at("2026-12-02T00:00:00Z")));
+    assert_eq!(thawed.nodes[0].assigned_name, None);
+}
+
+#[test]
 fn a_pinned_machine_keeps_its_pool_from_being_removed() {
     let pin = "  pin reason=\"a bug\" owner=\"ada\"\n";
     let before = in_force(&fleet(&[("n.kdl", &node("a", "l40s", ""))]), &[("a", "l40s")]);

@@ -27,6 +27,7 @@ pub(crate) fn machine(name: &str, pool: &str) -> ObservedNode {
         target_overlay: NodeOverlay::default(),
         assigned: None,
         assigned_overlay: NodeOverlay::default(),
+        assigned_name: None,
         hold: None,
     }
 }
@@ -49,6 +50,9 @@ fn rename(after: &mut Observed, from: &ObjectRef, to: &ObjectRef) {
         after.pools.insert(to.name.clone(), pool);
     }
     for node in &mut after.nodes {
+        if from.kind == Kind::Node && node.name == from.name && node.assigned.is_some() {
+            node.assigned_name.get_or_insert_with(|| from.name.clone());
+        }
         swap(&mut node.name, Kind::Node);
         node.pool.iter_mut().for_each(|pool| swap(pool, Kind::Pool));
         node.site.iter_mut().for_each(|site| swap(site, Kind::Site));
@@ -98,6 +102,7 @@ pub(crate) fn apply(observed: &Observed, planned: &Planned) -> Observed {
         if row.assign {
             node.assigned = row.target;
             node.assigned_overlay = overlay;
+            node.assigned_name = None;
         }
         if row.hold_changes {
             node.hold.clone_from(&row.hold);
