@@ -245,6 +245,7 @@ table nodes fillfactor=70
     created_at timestamp with time zone not null default compute_now()
     updated_at timestamp with time zone not null default compute_now()
     adopted_at timestamp with time zone
+    assigned_name text
     spec_effect text
     constraint nodes_assigned_digest_fkey FOREIGN KEY (assigned_digest) REFERENCES targets(digest)
     constraint nodes_check CHECK (((spec IS NULL) = (spec_digest IS NULL)))

@@ -113,6 +113,8 @@ pub struct Node {
     pub assigned: Option<Digest>,
     /// The words that go with `assigned`.
     pub assigned_overlay: String,
+    /// The name that goes with `assigned`, while it is not its own: it was renamed and not assigned anew yet.
+    pub assigned_name: Option<Name>,
     /// When it joined.
     pub created_at: Timestamp,
     /// When it was adopted.

@@ -272,9 +272,10 @@ pub async fn progress(db: &Db) -> Result<Vec<Progress>, DbError> {
         r#"SELECT COALESCE(p.name, n.pool) AS "pool!",
                   count(n.id) AS "total!",
                   count(*) FILTER (WHERE n.connectivity = 'connected') AS "connected!",
-                  count(*) FILTER (WHERE n.assigned_digest = n.target_digest AND n.assigned_overlay = n.target_overlay) AS "assigned!",
+                  count(*) FILTER (WHERE n.assigned_digest = n.target_digest AND n.assigned_overlay = n.target_overlay
+                                     AND n.assigned_name IS NULL) AS "assigned!",
                   count(*) FILTER (WHERE n.provision_state IN ('adopted', 'deployed')
-                                     AND n.assigned_digest = n.target_digest AND n.assigned_overlay = n.target_overlay
+                                     AND n.assigned_digest = n.target_digest AND n.assigned_overlay = n.target_overlay AND n.assigned_name IS NULL
                                      AND (n.spec_from_digest, n.spec_from_overlay)
                                          IS NOT DISTINCT FROM (n.assigned_digest, n.assigned_overlay)
                                      AND n.generation > 0 AND n.observed_generation >= n.generation

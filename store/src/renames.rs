@@ -267,7 +267,8 @@ async fn tenants(txn: &mut Txn, old: &[String], new: &[String]) -> Result<(), Db
     Ok(())
 }
 
-/// A certificate names a machine by its id, so that it stays good.
+/// A certificate names a machine by its id, so that it stays good. What a machine is told keeps its old name until it is
+/// assigned anew.
 async fn machines(txn: &mut Txn, old: &[String], new: &[String]) -> Result<(), DbError> {
     sqlx::query!(
         r#"WITH m AS (
@@ -277,7 +278,11 @@ async fn machines(txn: &mut Txn, old: &[String], new: &[String]) -> Result<(), D
                ORDER BY n.id
                FOR UPDATE OF n
            )
-           UPDATE nodes n SET name = m.new, version = n.version + 1, updated_at = compute_now()
+           UPDATE nodes n
+           SET name = m.new,
+               assigned_name = CASE WHEN n.assigned_digest IS NULL THEN NULL
+                                    ELSE NULLIF(COALESCE(n.assigned_name, n.name), m.new) END,
+               version = n.version + 1, updated_at = compute_now()
            FROM m WHERE n.id = m.id"#,
         old,
         new,

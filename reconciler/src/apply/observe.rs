@@ -129,6 +129,7 @@ pub(super) async fn machines(txn: &mut Txn) -> Result<Vec<ObservedNode>, Observe
                 id: Some(view.id),
                 target_overlay: overlay(view.target_overlay, &view.name)?,
                 assigned_overlay: overlay(view.assigned_overlay, &view.name)?,
+                assigned_name: view.assigned_name,
                 name: view.name,
                 site: view.site,
                 pool: view.pool,

@@ -418,3 +418,36 @@ async fn a_commit_that_is_stopped_meanwhile_does_not_come_into_force() {
     assert!(matches!(world.write("c2", &changed, &observed, &planned).await, Err(ApplyError::Overtaken)));
     assert_eq!(revisions::list(world.db(), None, 10).await.expect("reads").len(), 1);
 }
+
+#[tokio::test]
+async fn a_rename_that_reaches_the_host_waits_for_what_holds_the_machine() {
+    let world = World::new().await;
+    let named =
+        BASE[2].1.replace("profile \"base\" {\n", "profile \"base\" {\n  file \"/etc/name\" template=\"name.j2\"\n");
+    let template = ("name.j2", "{{ node.name }}\n");
+    let declared = fleet(&[("base.kdl", &named), template, ("a.kdl", "node \"a\" {\n  pool \"h100\"\n}\n")]);
+    world.apply("c1", &declared).await;
+    let id = world.join("a", "h100").await;
+    world.apply("c1", &declared).await;
+    let mut txn = world.db().begin().await.expect("begins");
+    store::suspensions::place(&mut txn, "pool/h100", "ada", "audit", None, "test").await.expect("placed");
+    txn.commit().await.expect("commits");
+
+    let renamed = fleet(&[
+        ("base.kdl", &named),
+        template,
+        ("a.kdl", "node \"b\" {\n  pool \"h100\"\n}\nmoved from=\"node/a\" to=\"node/b\"\n"),
+    ]);
+    assert!(world.apply("c2", &renamed).await.assigned.is_empty());
+    let held = world.node(id).await;
+    assert_eq!((held.name.as_str(), held.assigned_name.as_deref()), ("b", Some("a")), "it is told its old name");
+    assert!(fleet_holds::list(world.db()).await.expect("reads").iter().any(|hold| hold.gate == "suspend"));
+    world.settled(&renamed).await;
+
+    let mut txn = world.db().begin().await.expect("begins");
+    store::suspensions::lift(&mut txn, "pool/h100").await.expect("lifted");
+    txn.commit().await.expect("commits");
+    assert_eq!(world.apply("c2", &renamed).await.assigned, [id]);
+    assert_eq!(world.node(id).await.assigned_name, None);
+    world.settled(&renamed).await;
+}

@@ -36,6 +36,8 @@ pub struct DeclaredView {
     pub assigned: Option<Digest>,
     /// The words that go with `assigned`.
     pub assigned_overlay: String,
+    /// The name that goes with `assigned`, while it is not its own.
+    pub assigned_name: Option<Name>,
     /// The hold that its document places.
     pub git_hold: Option<Hold>,
 }
@@ -70,7 +72,7 @@ pub struct Declared {
 pub async fn declared_view(txn: &mut Txn) -> Result<Vec<DeclaredView>, DbError> {
     let rows = sqlx::query!(
         r#"SELECT n.id, n.name, n.site, n.pool, n.role, n.labels, n.declared,
-                  n.target_digest, n.target_overlay, n.assigned_digest, n.assigned_overlay,
+                  n.target_digest, n.target_overlay, n.assigned_digest, n.assigned_overlay, n.assigned_name,
                   h.owner AS "owner?", h.reason AS "reason?", h.until, h.place
            FROM nodes n
            LEFT JOIN node_holds h ON h.node_id = n.id AND h.source = 'git'
@@ -101,6 +103,7 @@ pub async fn declared_view(txn: &mut Txn) -> Result<Vec<DeclaredView>, DbError> 
                 target_overlay: row.target_overlay,
                 assigned: convert::maybe_digest(row.assigned_digest)?,
                 assigned_overlay: row.assigned_overlay,
+                assigned_name: name(row.assigned_name)?,
                 git_hold,
             })
         })
@@ -125,7 +128,7 @@ pub async fn declare(txn: &mut Txn, nodes: &[Declared]) -> Result<Vec<NodeId>, D
     let assign: Vec<bool> = nodes.iter().map(|n| n.assign).collect();
     let rows = sqlx::query!(
         r#"WITH d AS (
-               SELECT d.*, n.assigned_digest AS old_digest, n.assigned_overlay AS old_overlay
+               SELECT d.*, n.assigned_digest AS old_digest, n.assigned_overlay AS old_overlay, n.assigned_name AS old_name
                FROM UNNEST($1::uuid[], $2::text[], $3::text[], $4::text[], $5::jsonb[], $6::bool[], $7::bytea[], $8::text[], $9::bool[])
                     AS d (id, site, pool, role, labels, declared, target, overlay, assign)
                JOIN nodes n ON n.id = d.id
@@ -137,10 +140,12 @@ pub async fn declare(txn: &mut Txn, nodes: &[Declared]) -> Result<Vec<NodeId>, D
                target_digest = d.target, target_overlay = d.overlay,
                assigned_digest = CASE WHEN d.assign THEN d.target ELSE n.assigned_digest END,
                assigned_overlay = CASE WHEN d.assign THEN d.overlay ELSE n.assigned_overlay END,
+               assigned_name = CASE WHEN d.assign THEN NULL ELSE n.assigned_name END,
+               spec_from_digest = CASE WHEN d.assign AND d.old_name IS NOT NULL THEN NULL ELSE n.spec_from_digest END,
                version = n.version + 1, updated_at = compute_now()
            FROM d
            WHERE n.id = d.id
-           RETURNING n.id, (d.assign AND (d.old_digest, d.old_overlay) IS DISTINCT FROM (d.target, d.overlay)) AS "moved!""#,
+           RETURNING n.id, (d.assign AND (d.old_digest, d.old_overlay, d.old_name) IS DISTINCT FROM (d.target, d.overlay, NULL::text)) AS "moved!""#,
         &ids,
         &sites as &[Option<String>],
         &pools as &[Option<String>],

@@ -108,9 +108,9 @@ pub async fn assign(txn: &mut Txn, assignments: &[Assignment]) -> Result<Vec<Nod
     let (ids, digests, overlays) = columns(assignments);
     let changed = sqlx::query_scalar!(
         r#"UPDATE nodes n
-           SET assigned_digest = t.digest, assigned_overlay = t.overlay, version = n.version + 1, updated_at = compute_now()
+           SET assigned_digest = t.digest, assigned_overlay = t.overlay, assigned_name = NULL, version = n.version + 1, updated_at = compute_now()
            FROM UNNEST($1::uuid[], $2::bytea[], $3::text[]) AS t (id, digest, overlay)
-           WHERE n.id = t.id AND (n.assigned_digest, n.assigned_overlay) IS DISTINCT FROM (t.digest, t.overlay)
+           WHERE n.id = t.id AND (n.assigned_digest, n.assigned_overlay, n.assigned_name) IS DISTINCT FROM (t.digest, t.overlay, NULL::text)
            RETURNING n.id"#,
         &ids,
         &digests,

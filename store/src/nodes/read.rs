@@ -22,7 +22,7 @@ macro_rules! select {
                       hardware_key_trusted, provision_state, failed_from, maintenance, maintenance_reason, cordoned, power,
                       connectivity, connectivity_since, conditions, no_schedule_reasons, inventory_wanted, generation, observed_generation,
                       applied_generation, identity_generation, version, shard, spec_digest, spec_signed_at, spec_changed_at, spec_from_digest, spec_from_overlay,
-                      target_digest, target_overlay, assigned_digest, assigned_overlay, created_at, adopted_at
+                      target_digest, target_overlay, assigned_digest, assigned_overlay, assigned_name, created_at, adopted_at
                FROM nodes "# + $tail
             $(, $arg)*
         )
@@ -212,6 +212,7 @@ struct Row {
     target_overlay: String,
     assigned_digest: Option<Vec<u8>>,
     assigned_overlay: String,
+    assigned_name: Option<String>,
     created_at: jiff_sqlx::Timestamp,
     adopted_at: Option<jiff_sqlx::Timestamp>,
 }
@@ -269,6 +270,7 @@ impl Row {
             target_overlay: self.target_overlay,
             assigned: convert::maybe_digest(self.assigned_digest)?,
             assigned_overlay: self.assigned_overlay,
+            assigned_name: name(self.assigned_name)?,
             created_at: self.created_at.to_jiff(),
             adopted_at: convert::time(self.adopted_at),
         })

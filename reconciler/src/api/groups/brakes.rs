@@ -320,7 +320,8 @@ pub(in crate::api) async fn holds(app: &App, _: Nothing) -> Result<Holds, ApiErr
 
 /// What keeps a machine from its target; nothing when it is assigned to it.
 pub(super) async fn of_node(app: &App, node: &nodes::Node) -> Result<Vec<HoldView>, ApiError> {
-    if (node.target, &node.target_overlay) == (node.assigned, &node.assigned_overlay) {
+    let is_assigned = node.target == node.assigned && node.target_overlay == node.assigned_overlay;
+    if is_assigned && node.assigned_name.is_none() {
         return Ok(Vec::new());
     }
     let mut txn = app.db.snapshot().await?;

@@ -102,7 +102,9 @@ impl NodeView {
             connectivity: node.connectivity,
             no_schedule: node.no_schedule.clone(),
         });
-        let is_assigned = node.target == node.assigned && node.target_overlay == node.assigned_overlay;
+        let is_assigned = node.target == node.assigned
+            && node.target_overlay == node.assigned_overlay
+            && node.assigned_name.is_none();
         let is_composed = is_assigned && node.provision.receives_spec() && node.spec_from == node.assignment();
         let holds = |kind: &str| {
             node.conditions.iter().any(|condition| condition.kind == kind && condition.status == ConditionStatus::True)
