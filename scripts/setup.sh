@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what building and testing need and what this machine lacks: PostgreSQL 15 or later (its server programs), git, a
-# C compiler, make and ps. Rust itself is expected; rust-toolchain.toml names the version. Does nothing when nothing is missing.
+# C compiler, make and ps, and for the pull request's script curl and jq. Rust itself is expected; rust-toolchain.toml names the version. Does nothing when nothing is missing.
 set -euo pipefail
 
 say() { printf '%s\n' "$*" >&2; }
@@ -20,6 +20,8 @@ command -v git >/dev/null || missing+=(git)
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 command -v make >/dev/null || missing+=(make)
 command -v ps >/dev/null || missing+=(procps)
+command -v curl >/dev/null || missing+=(curl)
+command -v jq >/dev/null || missing+=(jq)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] || missing+=(ca-certificates)
 
 if ! command -v cargo >/dev/null; then
