@@ -30,6 +30,7 @@ mod located;
 mod parse;
 mod places;
 mod quantity;
+mod refers;
 mod resolve;
 mod sources;
 mod stack;
@@ -52,6 +53,7 @@ pub use kind::{
 pub use load::{Cache, Limits, Loaded, load, load_with};
 pub use located::Located;
 pub use quantity::{ByteSize, ParseQuantityError, Share};
+pub use refers::refers;
 pub use resolve::{Layer, ResolvedProfile};
 pub use sources::{Blob, SourceBlob, Sources};
 

@@ -2,7 +2,7 @@
 //! were stored; `cordon` keeps work away, not changes, and is no brake.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
@@ -37,6 +37,12 @@ pub enum Scope {
     Fleet,
     /// The machines of sites and pools, and single machines.
     Objects(Vec<ObjectRef>),
+}
+
+impl Scope {
+    fn of(object: &ObjectRef) -> Self {
+        if object.kind == Kind::Fleet { Self::Fleet } else { Self::Objects(vec![object.clone()]) }
+    }
 }
 
 /// One brake.
@@ -105,11 +111,10 @@ impl Brake {
     }
 
     fn hold(kind: BrakeKind, object: &ObjectRef, hold: &Located<Hold>) -> Self {
-        let scope = if object.kind == Kind::Fleet { Scope::Fleet } else { Scope::Objects(vec![object.clone()]) };
         Self {
             kind,
             name: object.to_string(),
-            scope,
+            scope: Scope::of(object),
             owner: hold.owner.value.clone(),
             reason: hold.reason.value.clone(),
             from: None,
@@ -117,6 +122,13 @@ impl Brake {
             window: None,
             place: place(hold),
         }
+    }
+
+    /// A brake of which only the subject is known.
+    fn unreadable(kind: BrakeKind, name: String, scope: Scope) -> Self {
+        let (owner, reason) =
+            ("unknown".to_owned(), "another version wrote this, and this one cannot read it".to_owned());
+        Self { kind, name, scope, owner, reason, from: None, until: None, window: None, place: None }
     }
 
     fn freeze(name: &str, scope: Scope, rule: &FreezeRule, place: Option<String>) -> Self {
@@ -143,36 +155,40 @@ fn place<T>(value: &Located<T>) -> Option<String> {
     (!value.at.file.is_empty()).then(|| value.at.to_string())
 }
 
-/// What documents that carry brakes have in common.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Held {
-    suspend: Option<Located<Hold>>,
-    pin: Option<Located<Hold>>,
-    freeze: std::collections::BTreeMap<String, Located<FreezeRule>>,
-}
-
-/// The brakes of a document that was stored. Places are not stored.
+/// The brakes of a document that was stored. Places are not stored. Each is read by itself, and what this version cannot
+/// read, because another one wrote it, holds: a brake never opens by being misunderstood.
 #[must_use]
 pub fn of_document(kind: Kind, name: &Name, document: &Value) -> Vec<Brake> {
-    let object = ObjectRef::new(kind, name.clone());
-    match kind {
-        Kind::Freeze => {
-            let freeze: Option<Freeze> = serde_json::from_value(document.clone()).ok();
-            freeze.iter().map(|freeze| Brake::of_freeze(freeze, None)).collect()
-        }
-        Kind::Fleet | Kind::Site | Kind::Pool | Kind::Node => {
-            // Only these keys are looked at: another version may have written others.
-            let keys = ["suspend", "pin", "freeze"];
-            let held = keys.iter().filter_map(|key| Some((key.to_string(), document.get(*key)?.clone()))).collect();
-            let held: Held = serde_json::from_value(Value::Object(held)).unwrap_or_default();
-            let suspend = held.suspend.iter().map(|hold| Brake::hold(BrakeKind::Suspend, &object, hold));
-            let pin = held.pin.iter().map(|hold| Brake::hold(BrakeKind::Pin, &object, hold));
-            let freezes = held.freeze.iter().map(|(name, rule)| Brake::freeze(name, Scope::Fleet, rule, None));
-            suspend.chain(pin).chain(freezes).collect()
-        }
-        _ => Vec::new(),
+    fn read<T: DeserializeOwned>(value: &Value) -> Option<T> {
+        T::deserialize(value).ok()
     }
+    let object = ObjectRef::new(kind, name.clone());
+    let mut brakes = Vec::new();
+    if kind == Kind::Freeze {
+        let brake = read::<Freeze>(document).map(|freeze| Brake::of_freeze(&freeze, None));
+        brakes.push(brake.unwrap_or_else(|| {
+            let scope = document.get("scope").and_then(read::<Vec<ObjectRef>>).map_or(Scope::Fleet, Scope::Objects);
+            Brake::unreadable(BrakeKind::Freeze, format!("freeze/{name}"), scope)
+        }));
+        return brakes;
+    }
+    let carries: &[(&str, BrakeKind)] = match kind {
+        Kind::Fleet | Kind::Site | Kind::Pool => &[("suspend", BrakeKind::Suspend)],
+        Kind::Node => &[("suspend", BrakeKind::Suspend), ("pin", BrakeKind::Pin)],
+        _ => return brakes,
+    };
+    for (key, kind) in carries {
+        let Some(value) = document.get(*key) else { continue };
+        let hold = read::<Located<Hold>>(value).map(|hold| Brake::hold(*kind, &object, &hold));
+        brakes.push(hold.unwrap_or_else(|| Brake::unreadable(*kind, object.to_string(), Scope::of(&object))));
+    }
+    let freezes = document.get("freeze").and_then(Value::as_object).filter(|_| kind == Kind::Fleet);
+    for (name, value) in freezes.into_iter().flatten() {
+        let rule = read::<FreezeRule>(value).map(|rule| Brake::freeze(name, Scope::Fleet, &rule, None));
+        let unreadable = || Brake::unreadable(BrakeKind::Freeze, format!("freeze/{name}"), Scope::Fleet);
+        brakes.push(rule.unwrap_or_else(unreadable));
+    }
+    brakes
 }
 
 impl Fleet {

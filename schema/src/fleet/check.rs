@@ -18,7 +18,7 @@ use std::{
 pub(super) use clean::Clean;
 
 use super::{
-    Fleet, Pool, Sources,
+    Fleet, Pool, Profile, Sources,
     load::{Objects, ParsedFile},
     parse::Syntax,
     resolve, stack,
@@ -43,10 +43,11 @@ pub(super) fn check(
     booking::check(&objects, found);
     freezes(&objects, found);
     identity::machines(&objects.nodes, found);
-    let (resolved, circles) = resolve::resolve(&objects.profiles);
+    let resolve::Chains { resolved, circles, deep } = resolve::resolve(&objects.profiles);
     for circle in &circles {
         found.push(circle_diagnostic(circle, &objects));
     }
+    found.extend(deep.iter().filter_map(|name| deep_diagnostic(objects.profiles.get(name)?)));
     let templates: BTreeMap<Arc<str>, Arc<str>> = files
         .iter()
         .filter(|file| file.syntax == Syntax::Template)
@@ -107,6 +108,11 @@ fn circle_diagnostic(circle: &[Name], objects: &Objects) -> Diagnostic {
         diagnostic = diagnostic.also(&place.at, format!("and goes on to {}", place.value));
     }
     diagnostic.help("remove one `extends`; what both need goes into a profile of its own")
+}
+
+fn deep_diagnostic(profile: &Profile) -> Option<Diagnostic> {
+    let message = format!("profile/{} has more than {} profiles below it", profile.name, resolve::LAYERS - 1);
+    Some(Diagnostic::new(codes::TOO_DEEP, &profile.extends.as_ref()?.at, message))
 }
 
 /// A freeze of the fleet file and one of its own share a name space: holds are told by name.

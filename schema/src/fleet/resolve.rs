@@ -4,7 +4,7 @@
 //! modules, packages, keys) by name: a later layer's value takes the place of the earlier one as a whole. Plain lists
 //! (kernel arguments) append; an exact repetition appears once, at its first place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::{
     Located, Profile,
@@ -56,32 +56,43 @@ pub struct ResolvedProfile {
     pub image: Option<Layer<Name>>,
 }
 
-/// Merges every profile's chain. Profiles whose chain is broken (a parent that does not exist, a circle) are left out;
-/// circles are returned, each once, as the profiles on them.
-pub(super) fn resolve(profiles: &BTreeMap<Name, Profile>) -> (BTreeMap<Name, ResolvedProfile>, Vec<Vec<Name>>) {
-    let mut resolved = BTreeMap::new();
-    let mut circles: Vec<Vec<Name>> = Vec::new();
+/// Profiles that one chain has at most. Every profile is merged with all below it, so that long chains cost their square.
+pub(super) const LAYERS: usize = 32;
+
+/// What became of the profiles. Those whose chain is broken are not among the resolved.
+#[derive(Debug, Default)]
+pub(super) struct Chains {
+    pub(super) resolved: BTreeMap<Name, ResolvedProfile>,
+    /// The profiles on each circle.
+    pub(super) circles: BTreeSet<Vec<Name>>,
+    /// Those whose chain is longer than [`LAYERS`].
+    pub(super) deep: Vec<Name>,
+}
+
+/// Merges every profile's chain.
+pub(super) fn resolve(profiles: &BTreeMap<Name, Profile>) -> Chains {
+    let mut chains = Chains::default();
     for tip in profiles.values() {
         match chain(tip, profiles) {
             Ok(layers) => {
-                resolved.insert(tip.name.clone(), merge(&layers));
+                chains.resolved.insert(tip.name.clone(), merge(&layers));
             }
             Err(Broken::Circle(mut names)) => {
                 let first = names.iter().enumerate().min_by_key(|(_, name)| *name).map_or(0, |(index, _)| index);
                 names.rotate_left(first);
-                if !circles.contains(&names) {
-                    circles.push(names);
-                }
+                chains.circles.insert(names);
             }
+            Err(Broken::Deep) => chains.deep.push(tip.name.clone()),
             Err(Broken::Missing) => {}
         }
     }
-    (resolved, circles)
+    chains
 }
 
 enum Broken {
     Missing,
     Circle(Vec<Name>),
+    Deep,
 }
 
 /// The layers of a profile, root first.
@@ -93,6 +104,9 @@ fn chain<'p>(tip: &'p Profile, profiles: &'p BTreeMap<Name, Profile>) -> Result<
         here = profiles.get(&parent.value).ok_or(Broken::Missing)?;
         if let Some(start) = seen.insert(&here.name, layers.len()) {
             return Err(Broken::Circle(layers[start..].iter().map(|layer| layer.name.clone()).collect()));
+        }
+        if layers.len() == LAYERS {
+            return Err(Broken::Deep);
         }
         layers.push(here);
     }
@@ -118,8 +132,12 @@ fn merge(layers: &[&Profile]) -> ResolvedProfile {
         telemetry: BTreeMap::new(),
         image: None,
     };
+    let mut args: HashSet<&str> = HashSet::new();
     for layer in layers {
         let name = &layer.name;
+        for arg in &layer.without.args {
+            args.remove(arg.value.as_str());
+        }
         drop_inherited(&mut all, &layer.without);
         overlay(&mut all.sysctl, &layer.sysctl, name);
         overlay(&mut all.modules, &layer.kernel.module, name);
@@ -132,7 +150,7 @@ fn merge(layers: &[&Profile]) -> ResolvedProfile {
         overlay(&mut all.daemon, &layer.daemon, name);
         overlay(&mut all.telemetry, &layer.telemetry, name);
         for arg in &layer.kernel.args {
-            if !all.kernel_args.iter().any(|other| other.value.value == arg.value) {
+            if args.insert(&arg.value) {
                 all.kernel_args.push(Layer { value: arg.clone(), profile: name.clone(), beaten: Vec::new() });
             }
         }
@@ -164,7 +182,8 @@ fn drop_inherited(all: &mut ResolvedProfile, without: &Without) {
     drop(&mut all.packages, &without.package);
     drop(&mut all.access, &without.key);
     drop(&mut all.drift, &without.drift);
-    all.kernel_args.retain(|arg| !without.args.contains(&arg.value));
+    let args: HashSet<&str> = without.args.iter().map(|arg| arg.value.as_str()).collect();
+    all.kernel_args.retain(|arg| !args.contains(arg.value.value.as_str()));
 }
 
 fn overlay<T: Clone>(base: &mut BTreeMap<String, Layer<T>>, layer: &BTreeMap<String, Located<T>>, profile: &Name) {

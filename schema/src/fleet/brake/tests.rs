@@ -99,9 +99,22 @@ fn a_brake_covers_what_its_scope_names() {
 }
 
 #[test]
-fn a_document_of_another_version_yields_what_is_readable() {
+fn what_another_version_wrote_holds() {
     let name: Name = "h100".parse().expect("a name");
-    let doc = serde_json::json!({"suspend": {"reason": "x", "owner": "y"}, "new-key": [1, {"a": 2}]});
-    assert_eq!(of_document(Kind::Pool, &name, &doc).len(), 1);
-    assert!(of_document(Kind::Pool, &name, &serde_json::json!({"suspend": 1})).is_empty());
+    let of = |kind, doc: Value| of_document(kind, &name, &doc);
+    assert_eq!(of(Kind::Pool, serde_json::json!({"suspend": {"reason": "x", "owner": "y"}, "new": [1]})).len(), 1);
+    let always =
+        |brake: &Brake| brake.standing(at("2026-01-01T00:00:00Z")) == Standing { holds: true, next_edge: None };
+    let pool = of(Kind::Pool, serde_json::json!({"suspend": {"why": "x"}}));
+    assert!(always(&pool[0]) && pool[0].covers("n", Some("h100"), None) && !pool[0].covers("n", Some("x"), None));
+    let freeze = of(Kind::Freeze, serde_json::json!({"scope": ["pool/a"], "reason": 1}));
+    assert!(always(&freeze[0]) && freeze[0].covers("n", Some("a"), None) && !freeze[0].covers("n", Some("b"), None));
+    assert!(of(Kind::Freeze, serde_json::json!({"scope": ["rack/a"]}))[0].covers("n", None, None));
+    // One that cannot be read takes no other with it.
+    let rule = serde_json::json!({"reason": "x", "owner": "y", "until": "2026-02-01T00:00:00Z"});
+    let fleet =
+        of(Kind::Fleet, serde_json::json!({"freeze": {"a": rule, "b": {}}, "suspend": {"reason": "x", "owner": "y"}}));
+    let names: Vec<_> = fleet.iter().map(|brake| (brake.name.as_str(), brake.owner.as_str())).collect();
+    assert_eq!(names, [("fleet/h100", "y"), ("freeze/a", "y"), ("freeze/b", "unknown")]);
+    assert!(of(Kind::Profile, serde_json::json!({"suspend": {}})).is_empty());
 }

@@ -119,6 +119,7 @@ fn many_mistakes_of_one_kind_are_only_errors() {
         format!(
             "site \"s\"\nbatch \"b\" command=\"node.reboot\" reason=\"x\" expires=\"2027-01-01T00:00:00Z\" {{ scope {{ nodes {names} }} }}\n"
         ),
+        many(|n| format!("profile \"p{n}\" extends=\"p{}\"\n", n.saturating_sub(1))),
         format!("rollout \"w\" {{\n{}}}\n", many(|_| "wave nodes=1\n".to_owned())),
     ];
     for text in files {

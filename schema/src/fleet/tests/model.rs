@@ -66,6 +66,16 @@ fn a_layer_leaves_out_what_it_does_not_want_of_those_below() {
 }
 
 #[test]
+fn a_chain_of_profiles_is_bounded() {
+    let chain = |length: usize| -> String {
+        let below = |n: usize| format!("profile \"p{n}\" extends=\"p{}\"\n", n - 1);
+        format!("profile \"p0\"\n{}", (1..length).map(below).collect::<String>())
+    };
+    assert_eq!(found(&[("p.kdl", &chain(32))]), []);
+    assert_eq!(found(&[("p.kdl", &chain(34))]), [codes::TOO_DEEP, codes::TOO_DEEP]);
+}
+
+#[test]
 fn a_value_knows_its_place_its_layer_and_whom_it_beat() {
     let fleet = chain();
     let swappiness = fleet.explain("n1", Some("host.sysctl.vm.swappiness")).expect("declared");
