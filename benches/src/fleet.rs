@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 /// Machines of one rack, which is a folder.
 const RACK: usize = 40;
 
-const ROOT: &str = "fleet \"bench\" {\n  format 1\n  trust-domain \"bench.example\"\n  rollout \"now\"\n  prune max-objects=10 max-nodes-percent=\"5%\"\n}\n\nrollout \"now\" { immediate }\n";
+const ROOT: &str = "fleet \"bench\" {\n  format 1\n  trust-domain \"bench.example\"\n  admission \"strict\"\n  rollout \"now\"\n  prune max-objects=10 max-nodes-percent=\"5%\"\n}\n\nrollout \"now\" { immediate }\n";
 const SITE: &str = "site \"fra1\" {\n  region \"eu-central\"\n  labels tier=\"production\" ntp=\"10.20.0.11\"\n  gateway \"gw1.fra1.bench.example:7443\"\n}\n";
 const BASE: &str = "profile \"base\" {\n  sysctl {\n    \"vm.swappiness\" 1\n    \"net.core.somaxconn\" 4096\n    \"kernel.panic\" 30\n  }\n  file \"/etc/motd\" { template \"templates/motd.j2\"; mode \"0644\" }\n  file \"/etc/chrony/chrony.conf\" { template \"templates/chrony.conf.j2\"; mode \"0644\" }\n  file \"/var/lib/node-exporter/host.prom\" { template \"templates/host.prom.j2\"; mode \"0644\" }\n  unit \"chrony.service\" { enable #true; state \"started\" }\n}\n";
 const GPU: &str = "profile \"gpu-host\" {\n  extends \"base\"\n  sysctl { \"vm.max_map_count\" 1048576 }\n  kernel { args \"iommu=pt\" \"init_on_alloc=0\" }\n  package \"nvidia-driver-570-server\" { version \"570.*\" }\n}\n";
@@ -68,7 +68,7 @@ fn node(index: usize, yaml: usize, bought: &str) -> File {
     } else {
         let _written = write!(
             text,
-            "node \"{name}\" {{\n  pool \"{pool}\"\n  serial \"PF3K{index:06}\"\n  board-serial \"BRD-{rack:04}-{index:06}\"\n  mac \"{one}\" \"{two}\"\n  labels rack=\"r{rack:04}\" unit=\"u{unit:02}\" feed=\"{feed}\" row=\"row-{}\" switch=\"leaf-{rack:04}-a\"\n  labels {{\n    asset \"A-{index:08}\"\n    bought \"{bought}\"\n  }}\n\n  cordon \"burn-in until it is accepted, ticket OPS-{index:05}\" owner=\"ada@bench.example\" until=\"2030-01-20T12:00:00Z\"\n}}\n",
+            "node \"{name}\" {{\n  pool \"{pool}\"\n  serial \"PF3K{index:06}\"\n  board-serial \"BRD-{rack:04}-{index:06}\"\n  mac \"{one}\" \"{two}\"\n  labels {{\n    rack \"r{rack:04}\"\n    unit \"u{unit:02}\"\n    feed \"{feed}\"\n    row \"row-{}\"\n    switch \"leaf-{rack:04}-a\"\n    asset \"A-{index:08}\"\n    bought \"{bought}\"\n  }}\n\n  cordon \"burn-in until it is accepted, ticket OPS-{index:05}\" owner=\"ada@bench.example\" until=\"2030-01-20T12:00:00Z\"\n}}\n",
             rack / 20
         );
     }

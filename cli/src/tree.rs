@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use reconciler::source::Kept;
 use schema::fleet::{SourceBlob, Sources};
 
 use crate::exit::{During as _, Exit, Failure};
@@ -30,6 +31,17 @@ pub fn root(named: Option<&Path>) -> Result<PathBuf, Failure> {
         Failure::new(Exit::InvalidFleet, format!("no fleet.kdl (or fleet.yaml) in {} or above it", here.display()))
             .hint("go to a fleet repository, or name its directory")
     })
+}
+
+/// Parses of a fleet that is large enough for it to matter.
+const WORTH_KEEPING: usize = 100;
+
+/// What commands that run once remember of large fleets, in the user's cache directory when there is one.
+#[must_use]
+pub fn kept() -> Kept {
+    let from_environment = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = from_environment("XDG_CACHE_HOME").or_else(|| from_environment("HOME").map(|home| home.join(".cache")));
+    cache.map_or_else(Kept::default, |cache| Kept::at(&cache.join("better-compute")).at_least(WORTH_KEEPING))
 }
 
 /// The fleet file of a directory, when it has one.

@@ -11,7 +11,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use schema::{
     diagnostic::{self, Diagnostic, render::Colour},
-    fleet::{self, Fleet, Loaded},
+    fleet::{Fleet, Loaded},
 };
 
 use super::plan::Trees;
@@ -129,7 +129,7 @@ impl Check {
             roots.push(tree::root(None)?);
         }
         let read = |root: PathBuf| {
-            let loaded = fleet::load(&tree::read(&root)?);
+            let loaded = tree::kept().load(&tree::read(&root)?);
             Ok(Tree { loaded, folder: folder_in_repository(&root), shown: root.display().to_string() })
         };
         roots.into_iter().map(read).collect()

@@ -23,6 +23,7 @@ pub struct Kept {
     cache: Cache,
     file: Option<PathBuf>,
     opened: bool,
+    least: usize,
 }
 
 impl Kept {
@@ -30,6 +31,13 @@ impl Kept {
     #[must_use]
     pub fn at(dir: &Path) -> Self {
         Self { file: Some(dir.join("parses")), ..Self::default() }
+    }
+
+    /// Only adds to the file when there are at least so many parses to add: a small fleet leaves nothing behind.
+    #[must_use]
+    pub fn at_least(mut self, least: usize) -> Self {
+        self.least = least;
+        self
     }
 
     /// Reads a tree, as [`schema::fleet::load`] does. Blocking.
@@ -60,7 +68,7 @@ impl Kept {
     /// Adds what is new; a file that is none of ours, or that has grown much beyond what is used, is written anew.
     fn store(&mut self, file: &Path, whole: bool) -> io::Result<()> {
         let fresh = self.cache.fresh();
-        if fresh.is_empty() && whole {
+        if fresh.lines().count() < self.least || (fresh.is_empty() && whole) {
             return Ok(());
         }
         let size = fs::metadata(file).map_or(0, |meta| meta.len());

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use reconciler::{
     plan::{Machines, Observed},
-    source::{self, GitError, Repo},
+    source::{self, GitError, Kept, Repo},
 };
-use schema::fleet::{Cache, Fleet, Loaded, Sources};
+use schema::fleet::{Fleet, Loaded, Sources};
 
 use crate::{exit::Failure, output::note, tree};
 
@@ -36,7 +36,7 @@ pub(in crate::command) struct Head {
     pub(in crate::command) loaded: Loaded,
     repo: Option<(Repo, String)>,
     /// What was parsed: the other tree costs only what differs.
-    cache: Cache,
+    cache: Kept,
 }
 
 /// The fleet that a plan starts from, when there is one.
@@ -51,7 +51,7 @@ impl Trees<'_> {
         let folder = self.folder.map_or(folder, str::to_owned);
         let commit = source::resolve(&repo, name).map_err(|error| git("cannot find the head", &error))?;
         let files = source::read_tree(&repo, &commit, &folder).map_err(|error| git("cannot read the head", &error))?;
-        let mut cache = Cache::default();
+        let mut cache = tree::kept();
         Ok(Head { commit: Some(commit), loaded: cache.load(&files), files, repo: Some((repo, folder)), cache })
     }
 
@@ -59,7 +59,7 @@ impl Trees<'_> {
     pub(super) fn working_tree(self) -> Result<Head, Failure> {
         let root = tree::root(self.subject)?;
         let files = tree::read(&root)?;
-        let mut cache = Cache::default();
+        let mut cache = tree::kept();
         Ok(Head { commit: None, loaded: cache.load(&files), files, repo: open(&root).ok(), cache })
     }
 
