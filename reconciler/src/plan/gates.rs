@@ -7,11 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
-    fleet::{Fleet, ObjectEntry, Removed},
+    fleet::{Fleet, ObjectEntry, Removed, refers},
     name::Name,
     object::{Kind, ObjectRef},
 };
-use serde_json::Value;
 
 use super::{Gate, GateWord, HoldRow, Observed, Wait, Warning, brakes::Brakes, policy::Policy};
 
@@ -178,11 +177,11 @@ fn needed_by(
     };
     for (object, held) in &observed.objects {
         if !declared.contains_key(object) && !granted.contains_key(object) {
-            references(object.kind, &held.doc).into_iter().for_each(|wanted| note(wanted, object));
+            refers(object.kind, &held.doc).into_iter().for_each(|wanted| note(wanted, object));
         }
     }
     for (object, entry) in *declared {
-        references(object.kind, &entry.doc).into_iter().for_each(|wanted| note(wanted, object));
+        refers(object.kind, &entry.doc).into_iter().for_each(|wanted| note(wanted, object));
     }
     let may_need = |kind: Kind| granted.keys().any(|object| object.kind == kind);
     if !may_need(Kind::Pool) && !may_need(Kind::Profile) {
@@ -205,37 +204,4 @@ fn needed_by(
         }
     }
     needed
-}
-
-/// The objects that a document refers to.
-fn references(kind: Kind, doc: &Value) -> Vec<ObjectRef> {
-    let fields: &[(&str, Kind)] = match kind {
-        Kind::Fleet => &[("rollout", Kind::Rollout)],
-        Kind::Pool => &[("site", Kind::Site), ("profile", Kind::Profile), ("rollout", Kind::Rollout)],
-        Kind::Profile => &[("extends", Kind::Profile), ("image", Kind::Image)],
-        Kind::Node => &[("pool", Kind::Pool), ("profile", Kind::Profile)],
-        Kind::Quota => &[("tenant", Kind::Tenant), ("pool", Kind::Pool)],
-        _ => &[],
-    };
-    let named = |value: &Value, kind: Kind| Some(ObjectRef::new(kind, Name::new(value.as_str()?).ok()?));
-    let mut found: Vec<ObjectRef> = fields.iter().filter_map(|(field, kind)| named(doc.get(field)?, *kind)).collect();
-    match kind {
-        Kind::Pool => {
-            let tenants = doc.get("policy").and_then(|policy| policy.get("tenants")).and_then(Value::as_array);
-            found.extend(tenants.into_iter().flatten().filter_map(|tenant| named(tenant, Kind::Tenant)));
-        }
-        Kind::Freeze => {
-            let scope = doc.get("scope").and_then(Value::as_array);
-            found.extend(scope.into_iter().flatten().filter_map(|object| object.as_str()?.parse().ok()));
-        }
-        Kind::Batch => {
-            let lists = [("nodes", Kind::Node), ("pools", Kind::Pool), ("sites", Kind::Site)];
-            for (field, kind) in lists {
-                let names = doc.get("scope").and_then(|scope| scope.get(field)).and_then(Value::as_array);
-                found.extend(names.into_iter().flatten().filter_map(|name| named(name, kind)));
-            }
-        }
-        _ => {}
-    }
-    found
 }
