@@ -31,6 +31,8 @@ fn in_force(up: &Up) -> (BTreeSet<String>, u64) {
 fn no_mistake_in_a_repository_removes_anything() {
     let world = World::new();
     let repo = Repo::of_examples(&world, "fleet");
+    repo.write("sites/spare.kdl", "site \"spare\" {\n  region \"eu\"\n}\n");
+    repo.commit("a site that nothing needs");
     let up = Up::start(&world, "up", repo.dir());
     let node = Node::running(&world, "machine", &up, "h100");
     let good = repo.head();
@@ -97,9 +99,21 @@ fn no_mistake_in_a_repository_removes_anything() {
         repo.write(file, repo.read(file).replace("pool \"h100\"", "pool \"hopper\""));
     }
     let _ = repo.commit("a pool has another name");
-    let said = up.cli().run(&["plan", "--base", &good, "--head", "HEAD", &repo.dir().display().to_string()]);
-    let told = format!("{}{}", said.out, said.err);
-    assert!(told.contains("moved") || told.contains("pool/h100"), "{told}");
+    let plan = up.cli().json(&[
+        "plan",
+        "--base",
+        &good,
+        "--head",
+        "HEAD",
+        "--format",
+        "json",
+        &repo.dir().display().to_string(),
+    ]);
+    let old =
+        plan["objects"].as_array().and_then(|objects| objects.iter().find(|object| object["object"] == "pool/h100"));
+    let old = old.unwrap_or_else(|| unreachable!("the old name is told: {plan:#}"));
+    assert_eq!((&old["change"], &old["renamedTo"]), (&json!("retain"), &json!("pool/hopper")), "{old}");
+    assert!(old["paste"].as_str().is_some_and(|line| line.starts_with("moved ")), "{old}");
     back("a pool has another name");
 
     repo.git(&["mv", "pools", "machines"]);
@@ -120,4 +134,10 @@ fn no_mistake_in_a_repository_removes_anything() {
     let source = up.wait_source("history-diverged");
     assert_eq!(source["applied"]["commit"], in_the_end.as_str());
     kept("another history was pushed over it");
+    // What is meant to go goes, and this test would have seen it.
+    repo.git(&["checkout", "--quiet", "-B", "main", &in_the_end]);
+    repo.write("sites/spare.kdl", "removed \"site/spare\" reason=\"nobody needs it\"\n");
+    up.wait_applied(&repo.commit("a site is removed"));
+    let (after, removed) = in_force(&up);
+    assert_eq!((before.difference(&after).map(String::as_str).collect::<Vec<_>>(), removed), (vec!["sites/spare"], 1));
 }

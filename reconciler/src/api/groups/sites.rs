@@ -20,24 +20,27 @@ pub(in crate::api) struct SiteView {
     document: DocumentView,
 }
 
-async fn view(app: &App, object: &revisions::StoredObject) -> Result<SiteView, ApiError> {
-    let pools = pools::list(&app.db).await?;
+/// A site that is in force.
+fn stands(object: &revisions::StoredObject) -> bool {
+    object.state != revisions::ObjectState::Removed
+}
+
+fn view(object: &revisions::StoredObject, pools: &[pools::Pool]) -> Result<SiteView, ApiError> {
     let name = object.object.name.to_string();
     let pools = pools.iter().filter(|pool| pool.site.as_str() == name).map(|pool| pool.name.to_string()).collect();
     Ok(SiteView { name, pools, document: DocumentView::of(object)? })
 }
 
 pub(in crate::api) async fn list(app: &App, _: Nothing) -> Result<PageOf<SiteView>, ApiError> {
-    let mut items = Vec::new();
-    for object in revisions::objects_of(&app.db, Kind::Site).await? {
-        items.push(view(app, &object).await?);
-    }
+    let pools = pools::list(&app.db).await?;
+    let sites = revisions::objects_of(&app.db, Kind::Site).await?;
+    let items = sites.iter().filter(|object| stands(object)).map(|object| view(object, &pools)).collect::<Result<_, _>>()?;
     Ok(PageOf { items, next: None })
 }
 
 pub(in crate::api) async fn get(app: &App, input: Named) -> Result<SiteView, ApiError> {
     let object = ObjectRef::new(Kind::Site, super::parse("name", &input.name)?);
-    let stored = revisions::find_object(&app.db, &object).await?;
-    let stored = stored.filter(|stored| stored.state != revisions::ObjectState::Removed);
-    view(app, &stored.ok_or_else(|| ApiError::not_found(format!("site {}", input.name)))?).await
+    let stored = revisions::find_object(&app.db, &object).await?.filter(stands);
+    let stored = stored.ok_or_else(|| ApiError::not_found(format!("site {}", input.name)))?;
+    view(&stored, &pools::list(&app.db).await?)
 }
