@@ -118,8 +118,14 @@ if [ -z "$live" ]; then
     unset BETTER_COMPUTE_URL BETTER_COMPUTE_TOKEN BETTER_COMPUTE_CA
     forms || code=$?
 fi
-cat "$out/plan.txt"
-cat "$work/said" >&2
+# What a repository says is no command to the one who runs this: a line that begins with `::` would be one.
+fence=''
+if [ -n "${GITHUB_ACTIONS-}" ]; then
+    fence=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+    echo "::stop-commands::$fence"
+fi
+cat "$out/plan.txt" "$work/said"
+[ -z "$fence" ] || echo "::$fence::"
 [ -s "$out/plan.md" ] || exit 1
 
 # --- where people see it ---

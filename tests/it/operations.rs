@@ -65,6 +65,10 @@ fn the_way_back_needs_no_git_host_and_a_bad_commit_stays_away() {
     assert!(dry.contains("sysctl.vm.laptop_mode") && dry.contains("- 5"), "{dry}");
     assert_eq!(applied(), bad);
     assert_eq!(cli.run(&["rollback", &good[..9], "--reason", "chrony"]).code, 2);
+    let other = format!("from={good}");
+    let id = format!("revision={}", &good[..9]);
+    let moved = cli.run(&["api", "fleet.rollback", &id, "reason=x", &other, "idempotencyKey=moved"]);
+    assert!(moved.code != 0 && applied() == bad, "what was not shown is not taken back: {}", moved.out);
     let said = cli.ok(&["rollback", &good[..9], "--reason", "chrony does not start", "--owner", "ada", "--yes"]);
     assert!(said.contains(&format!("in quarantine: {bad}")), "{said}");
     until("the rollback is in force", || applied() == good);

@@ -238,6 +238,11 @@ fn a_broken_fleet_has_no_plan_and_says_every_error() {
     assert!(comment.contains("### Plan: none, the fleet has 2 errors"), "{comment}");
     assert!(comment.contains("pools/h100.kdl:") && comment.contains("did you mean `sysctl`"), "{comment}");
     assert!(said.out.contains("::error file=pools/h100.kdl"), "{}", said.out);
+    // What the repository says stands where no line is a command.
+    let (before, fenced) = said.out.split_once("::stop-commands::").expect("a fence");
+    let fence = fenced.lines().next().expect("its word");
+    let inside = fenced.split(&format!("\n::{fence}::\n")).next().expect("its end");
+    assert!(before.is_empty() && fence.len() == 32 && inside.contains("did you mean `sysctl`"), "{}", said.out);
     assert_eq!(pull.json()["errors"], 2);
 }
 

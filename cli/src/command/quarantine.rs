@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::token::once;
+use super::token::{once, owner};
 use crate::{
     args::FormatArg,
     client::{Client, Target},
@@ -35,7 +35,7 @@ pub struct Quarantine {
     /// Why
     #[arg(long, value_name = "TEXT", required_unless_present = "release")]
     pub reason: Option<String>,
-    /// Who answers for it [default: the name of the token]
+    /// Who answers for it [default: you, or the name of the token]
     #[arg(long, value_name = "WHO")]
     pub owner: Option<String>,
     /// How results are written
@@ -58,9 +58,11 @@ impl Quarantine {
         input.insert("commit".to_owned(), commit.as_str().into());
         input.insert("idempotencyKey".to_owned(), once().into());
         let method = if self.release { "fleet.release" } else { "fleet.quarantine" };
-        for (key, value) in [("reason", &self.reason), ("owner", &self.owner)] {
-            if let Some(value) = value {
-                input.insert(key.to_owned(), value.as_str().into());
+        if !self.release {
+            for (key, value) in [("reason", self.reason.clone()), ("owner", owner(self.owner.as_ref(), &client))] {
+                if let Some(value) = value {
+                    input.insert(key.to_owned(), value.into());
+                }
             }
         }
         let done = client.call(method, &Value::Object(input)).await?;
@@ -69,7 +71,9 @@ impl Quarantine {
         } else if self.release {
             output.line(format!("{commit} may come into force again"))?;
         } else {
-            output.line(format!("{commit} is in quarantine: it does not come into force; what is in force stays"))?;
+            output.line(format!(
+                "{commit} is in quarantine: it does not come into force again; what is in force stays, and what waits of it goes on"
+            ))?;
         }
         Ok(Exit::Ok)
     }

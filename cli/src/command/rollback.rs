@@ -5,7 +5,10 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{plan, token::once};
+use super::{
+    plan,
+    token::{once, owner},
+};
 use crate::{
     args::FormatArg,
     client::{Client, Target},
@@ -36,7 +39,7 @@ pub struct Rollback {
     /// Why
     #[arg(long, value_name = "TEXT", required_unless_present = "dry_run")]
     pub reason: Option<String>,
-    /// Who answers for it [default: the name of the token]
+    /// Who answers for it [default: you, or the name of the token]
     #[arg(long, value_name = "WHO")]
     pub owner: Option<String>,
     /// Do not ask
@@ -82,7 +85,11 @@ impl Rollback {
         if !self.yes && !agreed(output)? {
             return Err(Failure::failed("nothing was done"));
         }
-        let input = json!({ "revision": id, "reason": self.reason, "owner": self.owner, "plan": preview.digest(), "idempotencyKey": once() });
+        // From the commit that the plan was made against, and by the plan that was shown: nothing else is taken back.
+        let input = json!({
+            "revision": id, "reason": self.reason, "owner": owner(self.owner.as_ref(), &client), "from": preview.base,
+            "plan": preview.digest(), "idempotencyKey": once(),
+        });
         let done = client.call("fleet.rollback", &input).await?;
         if output.is_json() {
             output.json(&done)?;

@@ -4,7 +4,7 @@ use clap::Args;
 use schema::time::{Duration, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::token::once;
+use super::token::{once, owner};
 use crate::{
     args::FormatArg,
     client::{Client, Target},
@@ -39,7 +39,7 @@ pub struct Suspend {
     /// Why
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who answers for it [default: the name of the token]
+    /// Who answers for it [default: you, or the name of the token]
     #[arg(long, value_name = "WHO")]
     pub owner: Option<String>,
     /// When it ends by itself: a time, or how long from now
@@ -77,11 +77,12 @@ impl Suspend {
     /// When the end is no time, or the call fails.
     pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
         let until = self.until.as_deref().map(|text| end(text, output.now)).transpose()?;
+        let client = Client::new(&self.target)?;
         let mut input = Map::new();
         for (key, value) in [
             ("scope", Some(self.scope.clone())),
             ("reason", Some(self.reason.clone())),
-            ("owner", self.owner.clone()),
+            ("owner", owner(self.owner.as_ref(), &client)),
             ("until", until.map(|until| until.to_string())),
             ("idempotencyKey", Some(once())),
         ] {
@@ -89,7 +90,7 @@ impl Suspend {
                 input.insert(key.to_owned(), value.into());
             }
         }
-        let done = Client::new(&self.target)?.call("fleet.suspend", &Value::Object(input)).await?;
+        let done = client.call("fleet.suspend", &Value::Object(input)).await?;
         if output.is_json() {
             output.json(&done)?;
         } else {

@@ -252,6 +252,13 @@ fn field<'v>(value: &'v Value, key: &str) -> Result<&'v str, Failure> {
     value.get(key).and_then(Value::as_str).ok_or_else(|| Failure::failed(format!("the answer has no {key}")))
 }
 
+/// Who answers for something: as named, else the person at this machine when its own client file is used. The token's name
+/// stands for anybody else, and the control plane knows that.
+pub(super) fn owner(named: Option<&String>, client: &Client) -> Option<String> {
+    let person = || std::env::var("USER").ok().filter(|user| !user.is_empty() && client.local.is_some());
+    named.cloned().or_else(person)
+}
+
 /// A key under which a call that was typed once is done once.
 pub(super) fn once() -> String {
     RequestId::generate().to_string()

@@ -51,6 +51,9 @@ pub fn markdown(plan: &Plan, key: &str) -> String {
     writeln!(out, "### Plan: {}\n", headline(plan)).expect(DONE);
     writeln!(out, "{} compared with {} · {}\n", code(&to), code(&from), render::facts(plan).join(" · ")).expect(DONE);
     table(&mut out, plan);
+    if let Some(text) = render::staged(plan) {
+        writeln!(out, "{text}.\n").expect(DONE);
+    }
     writeln!(out, "**Files:** {}.  ", render::objects(plan)).expect(DONE);
     writeln!(out, "**Machines:** {}.\n", render::machines(plan)).expect(DONE);
     if let Some(bind) = &plan.bind {

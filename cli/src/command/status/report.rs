@@ -309,7 +309,8 @@ impl Source {
         if let Some(text) = self.diagnostics.as_ref().and_then(|findings| findings.text.as_ref()) {
             lines.push(format!("\n{}", printable_lines(text.trim_end())));
         }
-        if !self.is_ok() && self.applied.is_some() {
+        let back = self.rollback.as_ref().is_some_and(|rollback| rollback.state == "done");
+        if !self.is_ok() && self.applied.is_some() && !back {
             lines.push("\nThe applied commit stays in force; nothing was changed.".to_owned());
         }
         lines.join("\n")

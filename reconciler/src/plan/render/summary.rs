@@ -90,6 +90,12 @@ pub(in crate::plan) fn objects(plan: &Plan) -> String {
     format!("{changes} ({} unchanged)", counts.unchanged)
 }
 
+/// What a reader has to know of reboots, where the plan has some.
+pub(in crate::plan) fn staged(plan: &Plan) -> Option<&'static str> {
+    let some = plan.nodes.iter().any(|node| node.effect == EffectClass::Reboot);
+    some.then_some("reboot: staged, and in effect from each machine's next boot; nothing reboots by itself")
+}
+
 /// The table of machines: class, how many, where.
 pub(in crate::plan) fn table(plan: &Plan, fold: Fold) -> Vec<Line> {
     let rows = groups::rows(plan);
@@ -120,5 +126,6 @@ pub(in crate::plan) fn table(plan: &Plan, fold: Fold) -> Vec<Line> {
         let text = format!("and {} in {} more lines", count(machines, "machine"), rows.len() - shown);
         out.push(Line::new(2).with(Ink::Dim, &text));
     }
+    out.extend(staged(plan).map(|text| Line::new(2).with(Ink::Dim, text)));
     out
 }

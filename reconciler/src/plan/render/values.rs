@@ -94,7 +94,18 @@ fn field(field: &FieldChange, width: usize, room: Room) -> Vec<Line> {
             Some(other) => vec![said(other)],
             None => Vec::new(),
         };
-        lines::items(&items(before), &items(after), inner)
+        let (before, after): (Vec<String>, Vec<String>) = (items(before), items(after));
+        let sorted = |list: &[String]| {
+            let mut list = list.to_vec();
+            list.sort_unstable();
+            list
+        };
+        if sorted(&before) == sorted(&after) {
+            let order = cut(&format!("the order changes: {}", after.join(", ")), inner.width.max(24));
+            vec![Line::new(inner.indent).with(Ink::Attention, &order)]
+        } else {
+            lines::items(&before, &after, inner)
+        }
     };
     std::iter::once(head).chain(rest).collect()
 }
@@ -141,6 +152,12 @@ mod tests {
         let page = page(&before, &after);
         assert!(!page.contains(['{', '}', '"', ':']) || page.contains("\"two words\""), "{page}");
         insta::assert_snapshot!(page);
+    }
+
+    #[test]
+    fn a_list_in_another_order_is_no_other_list() {
+        let page = page(&json!({"args": ["quiet", "iommu=pt"]}), &json!({"args": ["iommu=pt", "quiet"]}));
+        assert_eq!(page, "args\n  the order changes: iommu=pt, quiet");
     }
 
     #[test]

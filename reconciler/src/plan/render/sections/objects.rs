@@ -103,7 +103,8 @@ pub(super) fn moved(plan: &Plan, fold: Fold) -> Vec<Line> {
     let lines = plan.moved[..shown].iter().map(|moved| {
         let machines = match moved.machines {
             0 => String::new(),
-            machines => format!("  {} come along", count(machines, "machine")),
+            1 => "  1 machine comes along".to_owned(),
+            machines => format!("  {machines} machines come along"),
         };
         Line::marked(2, '~')
             .with(Ink::Attention, &format!("{} → {}", moved.from, moved.to))

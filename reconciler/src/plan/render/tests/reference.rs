@@ -42,7 +42,8 @@ with `errors` and `diagnostics`.
 
 From nothing to everything: `none`, `live`, `service-restart`, `drain`, `reboot`, `reimage`, `wipe`. A machine's `effect` is
 the hardest of what is done to it; `effects` is the place of the whole list in the plan's `effects`. The daemon uses the same
-classifier, so that what is done is what was shown.
+classifier, so that what is done is what was shown. A `reboot` is staged: it is in effect from the machine's next boot, and
+nothing reboots by itself.
 ";
 
 fn schema() -> Value {
