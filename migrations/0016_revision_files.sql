@@ -7,6 +7,7 @@ CREATE TABLE blobs (
 );
 
 CREATE TABLE revision_files (
+    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     source    text NOT NULL REFERENCES sources (name),
     path      text NOT NULL,
     from_seq  bigint NOT NULL REFERENCES revisions (seq),
@@ -15,12 +16,12 @@ CREATE TABLE revision_files (
     digest    bytea REFERENCES blobs (digest),
     -- The size of a file that is too large, or why one was not readable.
     note      text NOT NULL DEFAULT '',
-    PRIMARY KEY (source, path, from_seq),
     CHECK ((what = 'file') = (digest IS NOT NULL)),
     CHECK (until_seq > from_seq)
 );
 -- Serves the tree in force, which every apply compares with.
-CREATE UNIQUE INDEX revision_files_in_force ON revision_files (source, path) WHERE until_seq IS NULL;
+-- A path may be longer than an index takes, and none is searched by its path.
+CREATE INDEX revision_files_in_force ON revision_files (source) WHERE until_seq IS NULL;
 -- Serves what one revision changed.
 CREATE INDEX revision_files_by_start ON revision_files (from_seq);
 CREATE INDEX revision_files_by_end ON revision_files (until_seq) WHERE until_seq IS NOT NULL;

@@ -22,6 +22,8 @@ CREATE TABLE rollbacks (
     owner        text NOT NULL,
     reason       text NOT NULL,
     requested_by text NOT NULL,
+    -- The commits that the request put in quarantine: let go again when it is refused.
+    quarantined  text[] NOT NULL DEFAULT '{}',
     requested_at timestamptz NOT NULL DEFAULT compute_now(),
     state        text NOT NULL DEFAULT 'requested' CHECK (state IN ('requested', 'done', 'refused', 'withdrawn')),
     message      text NOT NULL DEFAULT '',

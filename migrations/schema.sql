@@ -328,6 +328,7 @@ table quarantined
     constraint quarantined_pkey PRIMARY KEY (source, commit)
     constraint quarantined_source_fkey FOREIGN KEY (source) REFERENCES sources(name)
 table revision_files
+    id bigint not null identity
     source text not null
     path text not null
     from_seq bigint not null
@@ -339,13 +340,13 @@ table revision_files
     constraint revision_files_check1 CHECK ((until_seq > from_seq))
     constraint revision_files_digest_fkey FOREIGN KEY (digest) REFERENCES blobs(digest)
     constraint revision_files_from_seq_fkey FOREIGN KEY (from_seq) REFERENCES revisions(seq)
-    constraint revision_files_pkey PRIMARY KEY (source, path, from_seq)
+    constraint revision_files_pkey PRIMARY KEY (id)
     constraint revision_files_source_fkey FOREIGN KEY (source) REFERENCES sources(name)
     constraint revision_files_until_seq_fkey FOREIGN KEY (until_seq) REFERENCES revisions(seq)
     constraint revision_files_what_check CHECK ((what = ANY (ARRAY['file'::text, 'symlink'::text, 'submodule'::text, 'too-large'::text, 'unreadable'::text, 'bad-path'::text])))
     CREATE INDEX revision_files_by_end ON revision_files USING btree (until_seq) WHERE (until_seq IS NOT NULL)
     CREATE INDEX revision_files_by_start ON revision_files USING btree (from_seq)
-    CREATE UNIQUE INDEX revision_files_in_force ON revision_files USING btree (source, path) WHERE (until_seq IS NULL)
+    CREATE INDEX revision_files_in_force ON revision_files USING btree (source) WHERE (until_seq IS NULL)
 table revision_objects
     revision uuid not null
     kind text not null
@@ -391,6 +392,7 @@ table rollbacks
     owner text not null
     reason text not null
     requested_by text not null
+    quarantined text[] not null default '{}'::text[]
     requested_at timestamp with time zone not null default compute_now()
     state text not null default 'requested'::text
     message text not null default ''::text

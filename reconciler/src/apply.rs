@@ -12,5 +12,6 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use observe::brake_by_hand;
 pub use observe::{ObserveError, observe};
-pub use write::{Applied, ApplyError, Cause, Target, apply};
+pub use write::{Applied, ApplyError, Cause, Named, Target, apply};

@@ -65,7 +65,7 @@ use brakes::Brakes;
 use gates::Case;
 use identity::Identity;
 use machines::Scene;
-use policy::Policy;
+pub(crate) use policy::Policy;
 use pools::Templates;
 
 /// A plan and the rows that carry it out. Only [`plan`] makes one.

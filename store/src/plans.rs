@@ -29,7 +29,11 @@ impl PlanState {
         }
     }
 
-    fn read(text: &str) -> Result<Self, DbError> {
+    /// The state of a stored word.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn read(text: &str) -> Result<Self, DbError> {
         match text {
             "open" => Ok(Self::Open),
             "applied" => Ok(Self::Applied),
@@ -216,20 +220,23 @@ pub async fn find_by_commit(db: &Db, source: &str, commit: &str) -> Result<Optio
     row.map(Row::read).transpose()
 }
 
-/// The newest plans, newest first; `before` continues a list after its last plan.
+/// The newest plans of one state, newest first; without a state those that the source made, and no previews. `before`
+/// continues a list after its last plan.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db, before: Option<PlanId>, limit: u32) -> Result<Vec<Plan>, DbError> {
+pub async fn list(db: &Db, state: Option<PlanState>, before: Option<PlanId>, limit: u32) -> Result<Vec<Plan>, DbError> {
     let rows = sqlx::query_as!(
         Row,
         r#"SELECT id, source, commit, base_commit, digest, state, doc, created_at
            FROM plans
-           WHERE $1::uuid IS NULL OR id < $1
+           WHERE ($1::uuid IS NULL OR id < $1)
+             AND CASE WHEN $3::text IS NULL THEN state <> 'shown' ELSE state = $3 END
            ORDER BY id DESC
            LIMIT $2"#,
         before.map(PlanId::as_uuid),
         i64::from(limit.clamp(1, crate::page::MAX_LIMIT)),
+        state.map(PlanState::as_str),
     )
     .fetch_all(db.pool())
     .await?;

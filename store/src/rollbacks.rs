@@ -60,6 +60,8 @@ pub struct NewRollback {
     pub reason: String,
     /// Who asked.
     pub requested_by: String,
+    /// The commits that the request put in quarantine.
+    pub quarantined: Vec<String>,
 }
 
 /// A rollback.
@@ -82,7 +84,7 @@ macro_rules! select {
     ($tail:literal $(, $arg:expr)* $(,)?) => {
         sqlx::query_as!(
             Row,
-            r#"SELECT id, source, revision, from_commit, plan, owner, reason, requested_by, requested_at, state, message, ended_at
+            r#"SELECT id, source, revision, from_commit, plan, owner, reason, requested_by, quarantined, requested_at, state, message, ended_at
                FROM rollbacks "# + $tail
             $(, $arg)*
         )
@@ -94,15 +96,17 @@ macro_rules! select {
 /// # Errors
 /// When a statement fails.
 pub async fn request(txn: &mut Txn, rollback: &NewRollback) -> Result<(), DbError> {
-    sqlx::query!(
-        "UPDATE rollbacks SET state = 'withdrawn', ended_at = compute_now() WHERE source = $1 AND state = 'requested'",
+    let before = sqlx::query_scalar!(
+        "UPDATE rollbacks SET state = 'withdrawn', ended_at = compute_now() WHERE source = $1 AND state = 'requested' RETURNING quarantined",
         rollback.source
     )
-    .execute(txn.conn())
+    .fetch_optional(txn.conn())
     .await?;
+    let mut quarantined = rollback.quarantined.clone();
+    quarantined.extend(before.into_iter().flatten());
     sqlx::query!(
-        r#"INSERT INTO rollbacks (id, source, revision, from_commit, plan, owner, reason, requested_by)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"#,
+        r#"INSERT INTO rollbacks (id, source, revision, from_commit, plan, owner, reason, requested_by, quarantined)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"#,
         rollback.id.as_uuid(),
         rollback.source,
         rollback.revision.as_uuid(),
@@ -111,6 +115,7 @@ pub async fn request(txn: &mut Txn, rollback: &NewRollback) -> Result<(), DbErro
         rollback.owner,
         rollback.reason,
         rollback.requested_by,
+        &quarantined,
     )
     .execute(txn.conn())
     .await?;
@@ -181,6 +186,7 @@ struct Row {
     owner: String,
     reason: String,
     requested_by: String,
+    quarantined: Vec<String>,
     requested_at: jiff_sqlx::Timestamp,
     state: String,
     message: String,
@@ -199,6 +205,7 @@ impl Row {
                 owner: self.owner,
                 reason: self.reason,
                 requested_by: self.requested_by,
+                quarantined: self.quarantined,
             },
             requested_at: self.requested_at.to_jiff(),
             state: RollbackState::read(&self.state)?,

@@ -86,20 +86,19 @@ pub async fn observe(db: &Db, source: &str) -> Result<Observed, ObserveError> {
 /// Suspensions by hand.
 pub(super) async fn suspended(txn: &mut Txn, observed: &Observed) -> Result<Vec<Brake>, DbError> {
     let fleet = observed.objects.keys().find(|object| object.kind == Kind::Fleet);
-    Ok(suspensions::list_in(txn).await?.into_iter().filter_map(|one| brake(one, fleet)).collect())
+    Ok(suspensions::list_in(txn).await?.into_iter().filter_map(|one| brake_by_hand(one, fleet)).collect())
 }
 
-/// A suspension by hand as a brake. One whose scope names nothing that can be suspended holds nothing.
-fn brake(one: suspensions::Suspension, fleet: Option<&ObjectRef>) -> Option<Brake> {
-    let (object, scope) = if one.scope == "fleet" {
-        (fleet?.clone(), Scope::Fleet)
+/// A suspension by hand as a brake. One whose scope is no object holds nothing. `fleet` is the fleet document in force.
+pub(crate) fn brake_by_hand(one: suspensions::Suspension, fleet: Option<&ObjectRef>) -> Option<Brake> {
+    let (name, scope) = if one.scope == "fleet" {
+        (fleet.map_or_else(|| "fleet/fleet".to_owned(), ToString::to_string), Scope::Fleet)
     } else {
-        let object: ObjectRef = one.scope.parse().ok()?;
-        (object.clone(), Scope::Objects(vec![object]))
+        (one.scope.clone(), Scope::Objects(vec![one.scope.parse().ok()?]))
     };
     Some(Brake {
         kind: BrakeKind::Suspend,
-        name: object.to_string(),
+        name,
         scope,
         owner: one.owner,
         reason: one.reason,

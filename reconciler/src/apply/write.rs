@@ -24,7 +24,7 @@ use store::{
 
 use super::observe::{ObserveError, machines, suspended};
 use crate::{
-    plan::{Delta, GateWord, ObjectStanding, Observed, ObservedNode, Planned},
+    plan::{Delta, GateWord, ObjectStanding, Observed, ObservedNode, Planned, Policy},
     source::{CommitInfo, SourceState},
 };
 
@@ -37,6 +37,15 @@ pub enum Cause<'a> {
     Keep,
     /// Somebody asked for the way back to it.
     Rollback(&'a Rollback),
+}
+
+/// A plan that a trailer names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Named {
+    /// Its digest.
+    pub digest: Digest,
+    /// Only an earlier commit named it.
+    pub carried: bool,
 }
 
 /// What is applied, and by whom.
@@ -54,8 +63,8 @@ pub struct Target<'a> {
     pub files: Option<&'a Sources>,
     /// Why.
     pub cause: Cause<'a>,
-    /// Plans that people were shown and that machines may yet wait for.
-    pub shown: &'a [Digest],
+    /// Plans that people were shown and that machines may yet wait for; those that only an earlier commit named are marked.
+    pub shown: &'a [Named],
     /// The stored plan that this carries out.
     pub plan: Option<PlanId>,
     /// The fleet's trust domain.
@@ -224,7 +233,9 @@ async fn advance(txn: &mut Txn, observed: &Observed, target: &Target<'_>, moves_
     if !rollbacks::end(txn, rollback.new.id, RollbackState::Done, "").await? {
         return Err(ApplyError::Overtaken);
     }
-    if let Some(before) = expected {
+    if let Some(before) = expected
+        && quarantine::find_in(txn, source, before).await?.is_none()
+    {
         let new = &rollback.new;
         let reason = format!("rolled back: {}", new.reason);
         quarantine::place(txn, source, before, &new.owner, &reason, &new.requested_by).await?;
@@ -243,6 +254,10 @@ fn takes_nothing_away(delta: &Delta) -> bool {
     delta.removed_pools.is_empty()
         && delta.moved.is_empty()
         && delta.objects.iter().all(|row| row.standing == ObjectStanding::Declared)
+}
+
+fn named(all: &[Named], carried: bool) -> Vec<Digest> {
+    all.iter().filter(|one| one.carried == carried).map(|one| one.digest).collect()
 }
 
 async fn write_revision(
@@ -271,7 +286,9 @@ async fn write_revision(
             "base": observed.commit,
             "counts": planned.plan.counts,
             "since": target.since.iter().rev().take(100).collect::<Vec<_>>(),
-            "shown": target.shown,
+            "shown": named(target.shown, false),
+            "carried": named(target.shown, true),
+            "policy": Policy::words(observed),
             "moved": delta.moved,
             "rollback": rollback.map(|rollback| json!({
                 "id": rollback.new.id,

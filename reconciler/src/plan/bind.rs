@@ -13,6 +13,8 @@ pub(super) struct Move<'m> {
     pub(super) node: &'m Name,
     pub(super) pool: Option<&'m Name>,
     pub(super) declared: bool,
+    /// It should be that already, and was held.
+    pub(super) behind: bool,
     pub(super) before: Option<Digest>,
     pub(super) after: Option<Digest>,
     pub(super) before_spec: Option<Digest>,
@@ -21,11 +23,15 @@ pub(super) struct Move<'m> {
 }
 
 /// Why a move does not go by what was shown; `None`: it goes.
-pub(super) fn judge(class: EffectClass, shown: &[Shown], one: &Move<'_>) -> Option<Held> {
+pub(super) fn judge(class: EffectClass, shown: &[Shown], missing: &[Digest], one: &Move<'_>) -> Option<Held> {
     if one.effect < class || shown.iter().any(|shown| covers(shown, one)) {
         return None;
     }
     let by = match (shown.last(), shown.iter().rev().find_map(|shown| shown.nodes.get(one.node))) {
+        (_, None) if !missing.is_empty() => format!(
+            "the commit names {}, which is not known here: plan again, and put its trailer into a new commit",
+            missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        ),
         (None, _) => "no plan that was shown".to_owned(),
         (Some(_), None) => "it was not shown".to_owned(),
         (Some(_), Some(known)) => against(known, one),
@@ -50,6 +56,9 @@ fn against(known: &(Option<Digest>, Option<Digest>, EffectClass), one: &Move<'_>
 }
 
 fn covers(shown: &Shown, one: &Move<'_>) -> bool {
+    if shown.carried && !one.behind {
+        return false;
+    }
     match shown.nodes.get(one.node) {
         Some(known) => *known == (one.before_spec, one.after_spec, one.effect),
         // It joined after that: the change of its pool was shown, on the machines that were there. A plan made of trees

@@ -311,13 +311,14 @@ fn held(
         node: &node.name,
         pool: wanted.pool.as_ref(),
         declared: wanted.declared,
+        behind: node.target == wanted.target && node.target_overlay == wanted.overlay,
         before: node.assigned,
         after: wanted.target,
         before_spec: change.before,
         after_spec: change.after,
         effect: class,
     };
-    if let Some(unshown) = scene.bind.and_then(|class| bind::judge(class, &scene.observed.shown, &one)) {
+    if let Some(unshown) = scene.bind.and_then(|class| bind::judge(class, &scene.observed.shown, &scene.observed.missing, &one)) {
         out.unshown += 1;
         held.push(unshown);
     }

@@ -88,6 +88,8 @@ pub struct Shown {
     pub targets: BTreeMap<(Name, Digest, Digest), EffectClass>,
     /// It was made of trees alone and knows declared machines only.
     pub offline: bool,
+    /// Only an earlier commit named it: it speaks of machines that are behind, and of nothing that this commit changes.
+    pub carried: bool,
 }
 
 impl Shown {
@@ -110,6 +112,7 @@ impl Shown {
                 .map(|node| (node.node.clone(), (node.before_spec, node.after_spec, node.effect)))
                 .collect(),
             offline: plan.inputs.observed == ObservedFrom::Offline,
+            carried: false,
         }
     }
 }
@@ -168,6 +171,10 @@ pub struct Observed {
     pub suspensions: Vec<Brake>,
     /// The plans that the trailers of commits name which are not wholly carried out yet.
     pub shown: Vec<Shown>,
+    /// Plans that the trailers name and that are not known here.
+    pub missing: Vec<Digest>,
+    /// The limits that the commit in force came under, when it is planned again: it does not lift its own.
+    pub policy: Option<Value>,
 }
 
 impl Observed {

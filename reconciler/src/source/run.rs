@@ -204,8 +204,10 @@ async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken)
                     continue;
                 }
                 if resync {
-                    let every = if pass.waits() { role.timing.resync.min(WAITING) } else { role.timing.resync };
-                    next_resync = Instant::now() + jitter(every);
+                    next_resync = Instant::now() + jitter(role.timing.resync);
+                }
+                if pass.waits() {
+                    next_resync = next_resync.min(Instant::now() + jitter(WAITING));
                 }
                 if matches!(&passed, Passed::Held(trouble) if trouble.state == super::SourceState::Unreachable) {
                     // The repository may be another one when it is back.

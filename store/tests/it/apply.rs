@@ -171,8 +171,8 @@ async fn a_new_plan_supersedes_the_open_one() {
     let found = plans::find_by_commit(test.db(), "fleet", "2").await.expect("find").expect("a plan");
     assert_eq!((found.id, found.state, found.doc.as_str()), (two.id, PlanState::Applied, "{}"));
     let ids = |plans: Vec<plans::Plan>| plans.into_iter().map(|plan| plan.id).collect::<Vec<_>>();
-    assert_eq!(ids(plans::list(test.db(), None, 10).await.expect("list")), [two.id, one.id]);
-    assert_eq!(ids(plans::list(test.db(), Some(two.id), 10).await.expect("list")), [one.id]);
+    assert_eq!(ids(plans::list(test.db(), None, None, 10).await.expect("list")), [two.id, one.id]);
+    assert_eq!(ids(plans::list(test.db(), None, Some(two.id), 10).await.expect("list")), [one.id]);
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ fn rollback(revision: RevisionId, reason: &str) -> NewRollback {
         owner: "ada".to_owned(),
         reason: reason.to_owned(),
         requested_by: "token/x".to_owned(),
+        quarantined: Vec::new(),
     }
 }
 

@@ -24,6 +24,7 @@ use store::{
 
 use super::{At, Nothing};
 use crate::{
+    apply::brake_by_hand,
     api::{ApiError, App, Code, auth::Caller, table::Mutation},
     plan::GateWord,
     source::FLEET,
@@ -72,6 +73,8 @@ pub(in crate::api) struct Rollback {
     owner: Option<String>,
     /// The digest of the plan that was shown, for effects that are bound to one.
     plan: Option<String>,
+    /// The commit that the plan compared with; CONFLICT when another one is in force by now.
+    from: Option<String>,
 }
 
 /// A rollback that the source will carry out.
@@ -216,6 +219,10 @@ pub(in crate::api) async fn rollback(mutation: Mutation<'_>, input: Rollback) ->
     let Some(in_force) = source.applied.as_ref().map(|at| at.commit.clone()) else {
         return Err(ApiError::new(Code::InvalidState, "nothing is in force yet"));
     };
+    if input.from.as_ref().is_some_and(|from| *from != in_force) {
+        return Err(ApiError::new(Code::Conflict, format!("commit {in_force} is in force by now"))
+            .why("look at the plan again: it compared with another commit"));
+    }
     if in_force == commit {
         let id = revision.revision.id;
         return Err(ApiError::new(Code::InvalidState, format!("{id} is of the commit in force"))
@@ -227,9 +234,13 @@ pub(in crate::api) async fn rollback(mutation: Mutation<'_>, input: Rollback) ->
     }
     let tip = source.remote.map(|at| at.commit).filter(|tip| *tip != commit && *tip != in_force);
     let quarantined: Vec<String> = [Some(in_force.clone()), tip].into_iter().flatten().collect();
+    let mut placed = Vec::new();
     for bad in &quarantined {
-        let why = format!("rolled back: {reason}");
-        quarantine::place(txn, FLEET, bad, &owner, &why, &caller.identity).await?;
+        if quarantine::find_in(txn, FLEET, bad).await?.is_none() {
+            let why = format!("rolled back: {reason}");
+            quarantine::place(txn, FLEET, bad, &owner, &why, &caller.identity).await?;
+            placed.push(bad.clone());
+        }
     }
     let new = NewRollback {
         id: RollbackId::generate(),
@@ -240,6 +251,7 @@ pub(in crate::api) async fn rollback(mutation: Mutation<'_>, input: Rollback) ->
         owner,
         reason,
         requested_by: caller.identity.clone(),
+        quarantined: placed,
     };
     rollbacks::request(txn, &new).await?;
     Ok(Requested { id: new.id.to_string(), revision: new.revision.to_string(), commit, quarantined })
@@ -413,24 +425,12 @@ async fn brakes(txn: &mut Txn) -> Result<Vec<(Brake, HoldSource)>, ApiError> {
         let said = brake::of_document(object.object.kind, &object.object.name, &document);
         found.extend(said.into_iter().map(|brake| (Brake { place: place.clone(), ..brake }, HoldSource::Git)));
     }
-    for one in suspensions::list_in(txn).await? {
-        let scope = match one.scope.parse::<ObjectRef>() {
-            Ok(object) => Scope::Objects(vec![object]),
-            Err(_) => Scope::Fleet,
-        };
-        let brake = Brake {
-            kind: BrakeKind::Suspend,
-            name: one.scope.clone(),
-            scope,
-            owner: one.owner.clone(),
-            reason: one.reason.clone(),
-            from: None,
-            until: one.until,
-            window: None,
-            place: None,
-        };
-        found.push((brake, HoldSource::Api));
-    }
+    let fleet = objects.iter().find(|object| {
+        object.object.kind == Kind::Fleet && object.state != revisions::ObjectState::Removed
+    });
+    let by_hand = suspensions::list_in(txn).await?.into_iter();
+    let by_hand = by_hand.filter_map(|one| brake_by_hand(one, fleet.map(|fleet| &fleet.object)));
+    found.extend(by_hand.map(|brake| (brake, HoldSource::Api)));
     Ok(found)
 }
 

@@ -36,6 +36,8 @@ pub(in crate::api) struct Before {
     after: Option<String>,
     /// How many items.
     limit: Option<u32>,
+    /// Those in this state: `open`, `applied`, `superseded`, or `shown` for previews; no previews when it is absent.
+    state: Option<String>,
 }
 
 /// A plan without its document.
@@ -85,7 +87,9 @@ fn view(plan: &plans::Plan) -> PlanView {
 pub(in crate::api) async fn list(app: &App, input: Before) -> Result<PageOf<PlanView>, ApiError> {
     let limit = super::limit(input.limit)?;
     let before = input.after.map(|after| super::parse::<PlanId>("after", &after)).transpose()?;
-    let plans = plans::list(&app.db, before, limit).await?;
+    let state = input.state.map(|state| plans::PlanState::read(&state)).transpose();
+    let state = state.map_err(|error| ApiError::field("state", error.to_string()))?;
+    let plans = plans::list(&app.db, state, before, limit).await?;
     let full = plans.len() == limit as usize;
     let next = plans.last().filter(|_| full).map(|plan| plan.id.to_string());
     Ok(PageOf { items: plans.iter().map(view).collect(), next })

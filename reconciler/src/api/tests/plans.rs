@@ -227,7 +227,16 @@ async fn a_rollback_is_asked_for_once_and_quarantines_the_commit_in_force() {
         let body = json!({ "revision": revision, "reason": "r", "idempotencyKey": revision });
         assert_eq!(desk.refused("fleet.rollback", body).await["code"], code);
     }
+    let elsewhere = json!({ "revision": ONE, "from": ONE, "reason": "r", "idempotencyKey": "elsewhere" });
+    assert_eq!(desk.refused("fleet.rollback", elsewhere).await["code"], "CONFLICT");
     let preview = desk.ok("plans.preview", json!({ "revision": ONE })).await;
+    let (usual, shown) =
+        (desk.ok("plans.list", json!({})).await, desk.ok("plans.list", json!({ "state": "shown" })).await);
+    assert_eq!(
+        (&usual["items"], &shown["items"][0]["id"]),
+        (&json!([]), &preview["id"]),
+        "a preview is no plan of the source"
+    );
     assert_eq!((&preview["valid"], &preview["document"]["commit"]), (&json!(true), &json!(ONE)), "{preview}");
     let body = json!({ "revision": &ONE[..10], "reason": "it swaps", "owner": "ada", "idempotencyKey": "1" });
     let asked = desk.ok("fleet.rollback", body.clone()).await;

@@ -7,6 +7,7 @@ use schema::{
     fleet::{Fleet, Sources},
     id::PlanId,
 };
+use serde_json::Value;
 use store::{
     leases::Lease,
     plans, revisions,
@@ -15,7 +16,7 @@ use store::{
 
 use super::{Pass, PassError, Step};
 use crate::{
-    apply::{self, Applied, ApplyError, Cause},
+    apply::{self, Applied, ApplyError, Cause, Named},
     plan::{Observed, Plan, Planned, Shown, plan},
     source::CommitInfo,
 };
@@ -50,6 +51,22 @@ pub(super) enum Brought {
     Stopped,
 }
 
+/// The plans that count for a candidate: those that its commits name, and those that machines of earlier ones wait for.
+fn named(candidate: &Candidate<'_>, newest: Option<&Value>, again: bool) -> Vec<Named> {
+    let mut named: Vec<Named> = Vec::new();
+    let mut add = |digest, carried| {
+        if named.len() < SHOWN && !named.iter().any(|known| known.digest == digest) {
+            named.push(Named { digest, carried });
+        }
+    };
+    candidate.shown.iter().for_each(|digest| add(*digest, false));
+    if let Some(summary) = newest.filter(|_| !matches!(candidate.cause, Cause::Rollback(_))) {
+        super::stored::shown(&summary["shown"]).into_iter().for_each(|digest| add(digest, !again));
+        super::stored::shown(&summary["carried"]).into_iter().for_each(|digest| add(digest, true));
+    }
+    named
+}
+
 impl Pass {
     pub(super) async fn bring(
         &mut self,
@@ -65,8 +82,15 @@ impl Pass {
             if observed.commit.as_deref() != expected {
                 return Err(ApplyError::Overtaken.into());
             }
-            let named = self.named(candidate).await?;
+            let newest = revisions::newest(&self.db, &self.name).await?.map(|newest| newest.revision.summary);
+            let again = expected == Some(commit);
+            if again {
+                observed.policy = newest.as_ref().map(|summary| summary["policy"].clone()).filter(Value::is_object);
+            }
+            let named = named(candidate, newest.as_ref(), again);
             observed.shown = self.shown(lease, candidate, &named).await?;
+            let known = |one: &&Named| !observed.shown.iter().any(|shown| shown.digest == one.digest);
+            observed.missing = named.iter().filter(known).map(|one| one.digest).collect();
             let now = self.db.now().await?;
             let planned = plan(candidate.fleet, &observed, now).at_commit(commit);
             self.next_edge = planned.delta.next_edge;
@@ -101,31 +125,17 @@ impl Pass {
         Err(ApplyError::Stale.into())
     }
 
-    /// The plans that count for a candidate: those that its commits name, and those that machines of earlier ones wait for.
-    async fn named(&self, candidate: &Candidate<'_>) -> Result<Vec<Digest>, PassError> {
-        let mut named = candidate.shown.clone();
-        if !matches!(candidate.cause, Cause::Rollback(_))
-            && let Some(newest) = revisions::newest(&self.db, &self.name).await?
-        {
-            named.extend(
-                super::stored::shown(&newest.revision.summary).into_iter().filter(|one| !candidate.shown.contains(one)),
-            );
-        }
-        named.truncate(SHOWN);
-        Ok(named)
-    }
-
     /// The plans that people were shown: stored ones, and ones that were made offline from the same files.
     async fn shown(
         &mut self,
         lease: &Lease,
         candidate: &Candidate<'_>,
-        named: &[Digest],
+        named: &[Named],
     ) -> Result<Vec<Shown>, PassError> {
         let mut shown = Vec::new();
-        for wanted in named {
+        for Named { digest: wanted, carried } in named {
             if let Some(known) = self.shown.iter().find(|known| known.digest == *wanted) {
-                shown.push(known.clone());
+                shown.push(Shown { carried: *carried, ..known.clone() });
                 continue;
             }
             let stored = plans::find_by_digest(&self.db, &self.name, wanted).await?;
@@ -134,7 +144,7 @@ impl Pass {
                 Some(plan) => Some(plan),
                 None => self.shown_offline(lease, candidate, *wanted).await?,
             };
-            shown.extend(found.as_ref().map(Shown::of));
+            shown.extend(found.map(|plan| Shown { carried: *carried, ..Shown::of(&plan) }));
         }
         self.shown.clone_from(&shown);
         Ok(shown)

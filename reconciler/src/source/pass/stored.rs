@@ -12,7 +12,7 @@ use schema::{
 use serde_json::Value;
 use store::{
     leases::Lease,
-    quarantine::Quarantined,
+    quarantine::{self, Quarantined},
     renames::RenameError,
     revision_files, revisions,
     rollbacks::{self, NewRollback, Rollback, RollbackState},
@@ -44,9 +44,9 @@ impl InForce {
     }
 }
 
-/// The plans that machines of a revision may yet wait for.
-pub(super) fn shown(summary: &Value) -> Vec<Digest> {
-    summary["shown"].as_array().into_iter().flatten().filter_map(|one| one.as_str()?.parse().ok()).collect()
+/// Digests of plans in the summary of a revision.
+pub(super) fn shown(digests: &Value) -> Vec<Digest> {
+    digests.as_array().into_iter().flatten().filter_map(|one| one.as_str()?.parse().ok()).collect()
 }
 
 /// Why the tip stands after a rollback, and how it goes on.
@@ -173,8 +173,12 @@ impl Pass {
             return self.refuse(lease, &wanted, "there is no such revision").await;
         };
         let commit = revision.revision.commit.clone();
-        if source.applied.as_ref().is_some_and(|at| at.commit == commit) {
+        let in_force = source.applied.as_ref().map(|at| at.commit.as_str());
+        if in_force == Some(commit.as_str()) {
             return self.refuse(lease, &wanted, "it is in force already").await;
+        }
+        if in_force != Some(wanted.new.from_commit.as_str()) {
+            return self.refuse(lease, &wanted, "another commit came into force since it was asked for").await;
         }
         let (fleet, files) = match self.stored(&revision).await? {
             Ok(fleet) => (fleet, revision_files::read(&self.db, revision.revision.id).await?),
@@ -214,6 +218,9 @@ impl Pass {
         tracing::warn!(revision = %wanted.new.revision, why, state = %SourceState::Quarantined, "a rollback cannot be carried out");
         let mut txn = self.begin(lease).await?;
         rollbacks::end(&mut txn, wanted.new.id, RollbackState::Refused, why).await?;
+        for commit in &wanted.new.quarantined {
+            quarantine::lift(&mut txn, &self.name, commit).await?;
+        }
         txn.commit().await?;
         Ok(None)
     }

@@ -33,6 +33,7 @@ impl World {
             owner: "ada".to_owned(),
             reason: "it swaps".to_owned(),
             requested_by: "token/x".to_owned(),
+            quarantined: Vec::new(),
         };
         rollbacks::request(&mut txn, &new).await.expect("asked");
         txn.commit().await.expect("commits");
@@ -283,4 +284,66 @@ async fn a_plan_that_was_made_offline_counts_for_the_machines_that_it_knew() {
     assert!(!settled(undeclared).await, "a plan of trees alone never saw it");
     let kept = store::plans::find_by_digest(world.db.db(), FLEET, &shown).await.expect("reads").expect("it is kept");
     assert_eq!(kept.state, store::plans::PlanState::Shown);
+}
+
+#[tokio::test]
+async fn a_commit_does_not_lift_the_limits_that_it_came_under() {
+    let world = World::with(Git::fleet()).await;
+    let limited = |most: u32| {
+        super::super::fixture::FLEET.replace("format 1", &format!("format 1\n    prune max-objects={most}"))
+    };
+    world.git.write("fleet.kdl", &limited(0));
+    world.git.write("sites/ams1.kdl", "site \"ams1\" {\n    region \"eu\"\n}\n");
+    world.git.commit("limits");
+    world.run().await;
+    world.git.write("fleet.kdl", &limited(50));
+    world.git.remove("sites/ams1.kdl");
+    world.git.write("gone.kdl", "removed \"site/ams1\" reason=\"sold\"\n");
+    world.git.commit("limits lifted, and made use of");
+    let stands = async || {
+        let objects = world.in_force().await.1;
+        objects.iter().any(|(object, text)| object == "site/ams1" && !text.ends_with("Removed"))
+    };
+    let mut pass = world.pass();
+    for _ in 0..3 {
+        pass.run(&world.lease, true).await.expect("a pass");
+        assert!(stands().await);
+    }
+    world.run().await;
+    let away = world.lose();
+    world.run().await;
+    back(away);
+    assert!(stands().await, "nor in another process, nor while git is away");
+    world.git.commit("the one after it");
+    world.run().await;
+    assert!(!stands().await);
+}
+
+#[tokio::test]
+async fn a_refused_rollback_lets_go_what_it_put_in_quarantine() {
+    let world = World::with(Git::fleet()).await;
+    world.run().await;
+    let one = world.newest().await;
+    let second = world.git.commit("second");
+    world.run().await;
+    let id = RollbackId::generate();
+    let mut txn = world.db.db().begin().await.expect("begins");
+    quarantine::place(&mut txn, FLEET, &second, "ada", "rolled back", "token/x").await.expect("held");
+    let new = NewRollback {
+        id,
+        source: FLEET.to_owned(),
+        revision: one.revision.id,
+        from_commit: "another".to_owned(),
+        plan: None,
+        owner: "ada".to_owned(),
+        reason: "it swaps".to_owned(),
+        requested_by: "token/x".to_owned(),
+        quarantined: vec![second.clone()],
+    };
+    rollbacks::request(&mut txn, &new).await.expect("asked");
+    txn.commit().await.expect("commits");
+    assert!(matches!(world.run().await, Passed::InForce { commit, .. } if commit == second));
+    let ended = rollbacks::latest(world.db.db(), FLEET).await.expect("reads").expect("one");
+    assert_eq!(ended.state, RollbackState::Refused);
+    assert_eq!(world.source().await.state, "ok");
 }

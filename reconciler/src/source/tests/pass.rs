@@ -140,7 +140,7 @@ async fn a_pass_over_the_same_commit_changes_nothing() {
     }
     let after = world.source().await;
     assert_eq!((world.revisions().await.len(), after.since, after.applied), (1, before.since, before.applied));
-    assert_eq!(plans::list(world.db.db(), None, 10).await.expect("reads").len(), 1);
+    assert_eq!(plans::list(world.db.db(), None, None, 10).await.expect("reads").len(), 1);
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn a_pass_that_dies_after_any_step_is_finished_by_the_next() {
         assert!(matches!(world.run().await, Passed::InForce { applied: Some(_), .. }), "{step:?}");
         assert!(matches!(world.run().await, Passed::InForce { applied: None, .. }), "{step:?}");
         assert_eq!(world.revisions().await.len(), 2, "{step:?}");
-        let stored = plans::list(world.db.db(), None, 10).await.expect("reads");
+        let stored = plans::list(world.db.db(), None, None, 10).await.expect("reads");
         assert_eq!(stored.iter().filter(|plan| plan.commit.as_deref() == Some(second.as_str())).count(), 1, "{step:?}");
     }
 }
