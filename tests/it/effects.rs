@@ -81,7 +81,7 @@ fn fleet(seed: u64, files: &BTreeMap<String, String>) -> Fleet {
     let loaded = load(&sources);
     let found: Vec<String> =
         loaded.diagnostics.iter().filter(|found| found.is_error()).map(|found| found.message.clone()).collect();
-    loaded.fleet.unwrap_or_else(|| panic!("seed {seed} is no fleet: {found:#?}\n{files:#?}"))
+    loaded.fleet.unwrap_or_else(|| unreachable!("seed {seed} is no fleet: {found:#?}\n{files:#?}"))
 }
 
 fn spec(fleet: &Fleet, node: &str) -> NodeSpec {

@@ -95,9 +95,7 @@ fn no_mistake_in_a_repository_removes_anything() {
 
     let text = repo.read("pools/h100.kdl");
     repo.write("pools/h100.kdl", text.replace("pool \"h100\"", "pool \"hopper\""));
-    for file in ["nodes/fra1-r12.kdl"] {
-        repo.write(file, repo.read(file).replace("pool \"h100\"", "pool \"hopper\""));
-    }
+    repo.write("nodes/fra1-r12.kdl", repo.read("nodes/fra1-r12.kdl").replace("pool \"h100\"", "pool \"hopper\""));
     let _ = repo.commit("a pool has another name");
     let plan = up.cli().json(&[
         "plan",

@@ -61,7 +61,7 @@ pub(super) fn of(effects: &[Effect], job: &Job, host: &Measured) -> Expected {
                 (vec![link], vec!["systemctl daemon-reload".to_owned()])
             }
             ("module" | "kernel" | "package" | "key" | "drift", _) => (vec![], vec![]),
-            other => panic!("nobody knows what {other:?} does"),
+            other => unreachable!("nobody knows what {other:?} does"),
         };
         all.paths.extend(paths);
         all.programs.extend(programs);
