@@ -109,8 +109,7 @@ impl Plan {
 /// Computes what has to change so that the fleet is in force. `now` decides which holds have ended.
 #[must_use]
 pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
-    let declared: BTreeMap<&ObjectRef, &ObjectEntry> =
-        fleet.objects().map(|entry| (&entry.object, entry)).collect();
+    let declared: BTreeMap<&ObjectRef, &ObjectEntry> = fleet.objects().map(|entry| (&entry.object, entry)).collect();
     let policy = Policy::in_force(fleet, observed);
     let identity = Identity::of(fleet, observed);
     let view: &Observed = &identity.view;
@@ -124,8 +123,7 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
         let mut brakes = Brakes::of(fleet, view, &identity, &declared, now);
         let case = Case { observed: view, declared: &declared, policy: &policy, brakes: &brakes };
         let removals = gates::judge(fleet, &case, &stuck);
-        let scene =
-            Scene { fleet, observed: view, identity: &identity, removals: &removals, bind: policy.bind(), now };
+        let scene = Scene { fleet, observed: view, identity: &identity, removals: &removals, bind: policy.bind(), now };
         let machines = machines::compare(&scene, &mut templates, &mut brakes, &mut delta);
         let goes = |pool: &Name| removals.granted.contains_key(&ObjectRef::new(Kind::Pool, pool.clone()));
         if !machines.stuck.values().any(goes) {

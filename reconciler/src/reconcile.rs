@@ -32,5 +32,5 @@ pub(crate) mod testing;
 
 pub use context::{Context, Shared, SpecSigner};
 pub use outcome::{Failure, Outcome, WaitReason};
-pub(crate) use worker::bury_the_dead;
 pub use registry::{Periodic, Reconciler, Registry, ShardBy};
+pub(crate) use worker::bury_the_dead;

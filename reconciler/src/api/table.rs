@@ -128,13 +128,7 @@ pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
             "Keeps a commit from coming into force; what is in force stays, and a newer commit goes.",
             brakes::quarantine,
         ),
-        mutation(
-            "fleet",
-            "release",
-            "fleet:write",
-            "Lets a quarantined commit go.",
-            brakes::release,
-        ),
+        mutation("fleet", "release", "fleet:write", "Lets a quarantined commit go.", brakes::release),
         mutation(
             "fleet",
             "resume",

@@ -15,7 +15,7 @@ use pki::shared_secret;
 use serde_json::json;
 use store::poke::Poke;
 
-use super::{table::MAX_BODY, ApiError, App, Code, dispatch};
+use super::{ApiError, App, Code, dispatch, table::MAX_BODY};
 
 /// Who may poke which source.
 #[derive(Clone)]

@@ -7,9 +7,11 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
 
 use schema::{
+    canonical,
     digest::Digest,
     fleet::{
         Fleet, ObjectEntry,
@@ -33,6 +35,8 @@ pub(super) struct Identity<'o> {
     /// `moved` lines that do nothing.
     pub(super) warnings: Vec<Warning>,
     former: BTreeMap<ObjectRef, ObjectRef>,
+    /// Freezes without a document whose text follows a rename: nobody else would write it.
+    followed: BTreeSet<ObjectRef>,
 }
 
 impl<'o> Identity<'o> {
@@ -43,6 +47,7 @@ impl<'o> Identity<'o> {
             changes: Vec::new(),
             warnings: Vec::new(),
             former: BTreeMap::new(),
+            followed: BTreeSet::new(),
         };
         let machines: BTreeSet<&Name> = observed.nodes.iter().map(|node| &node.name).collect();
         let is_known = |object: &ObjectRef| {
@@ -76,7 +81,9 @@ impl<'o> Identity<'o> {
             this.warnings.push(Warning { object: moved.to.clone(), message, place });
         }
         if !this.renames.is_empty() {
-            this.view = Cow::Owned(this.renamed(observed));
+            let mut view = this.renamed(observed);
+            this.follow(fleet, &mut view);
+            this.view = Cow::Owned(view);
         }
         this
     }
@@ -153,6 +160,36 @@ impl<'o> Identity<'o> {
             *brake = self.brake(brake.clone());
         }
         view
+    }
+
+    /// A retained freeze names its scope in a text that no commit writes any more: it follows the rename, or the next plan,
+    /// for which the `moved` line is done, would find it covering nobody.
+    fn follow(&mut self, fleet: &Fleet, view: &mut Observed) {
+        for (object, held) in &mut view.objects {
+            if object.kind != Kind::Freeze || fleet.freezes.contains_key(&object.name) {
+                continue;
+            }
+            let mut doc = (*held.doc).clone();
+            let mut changes = false;
+            for one in doc.get_mut("scope").and_then(Value::as_array_mut).into_iter().flatten() {
+                let known = one.as_str().and_then(|text| text.parse::<ObjectRef>().ok());
+                if let Some(known) = known
+                    && let Some(name) = self.new_name(known.kind, &known.name)
+                {
+                    *one = Value::from(ObjectRef::new(known.kind, name).to_string());
+                    changes = true;
+                }
+            }
+            if changes && let Ok(digest) = canonical::digest_of(&doc) {
+                (held.doc, held.digest) = (Arc::new(doc), digest);
+                self.followed.insert(object.clone());
+            }
+        }
+    }
+
+    /// Whether the text of an object without a document is another one by a rename.
+    pub(super) fn follows(&self, object: &ObjectRef) -> bool {
+        self.followed.contains(object)
     }
 
     /// A brake that speaks of what has another name now.

@@ -318,7 +318,9 @@ fn held(
         after_spec: change.after,
         effect: class,
     };
-    if let Some(unshown) = scene.bind.and_then(|class| bind::judge(class, &scene.observed.shown, &scene.observed.missing, &one)) {
+    if let Some(unshown) =
+        scene.bind.and_then(|class| bind::judge(class, &scene.observed.shown, &scene.observed.missing, &one))
+    {
         out.unshown += 1;
         held.push(unshown);
     }

@@ -71,7 +71,7 @@ pub(super) fn compare(scene: &Scene<'_>, declared: &BTreeMap<&ObjectRef, &Object
     for (object, held) in observed.objects.iter().filter(|(object, _)| !declared.contains_key(*object)) {
         out.changes.push(match object.kind {
             Kind::Freeze | Kind::Batch if is_over(object, held, now) => over(object, held, delta),
-            _ => absent(object, held, removals, delta),
+            _ => absent(object, held, removals, identity.follows(object), delta),
         });
     }
     out.changes.sort_by(|a, b| a.object.cmp(&b.object));
@@ -115,7 +115,13 @@ fn over(object: &ObjectRef, held: &ObservedObject, delta: &mut Delta) -> ObjectC
 }
 
 /// An object whose document is gone.
-fn absent(object: &ObjectRef, held: &ObservedObject, removals: &Removals<'_>, delta: &mut Delta) -> ObjectChange {
+fn absent(
+    object: &ObjectRef,
+    held: &ObservedObject,
+    removals: &Removals<'_>,
+    follows: bool,
+    delta: &mut Delta,
+) -> ObjectChange {
     let mut row = |standing: ObjectStanding| {
         delta.objects.push(ObjectRow {
             object: object.clone(),
@@ -139,7 +145,7 @@ fn absent(object: &ObjectRef, held: &ObservedObject, removals: &Removals<'_>, de
             renamed_to: None,
         };
     }
-    if !held.retained {
+    if !held.retained || follows {
         row(ObjectStanding::Retained);
     }
     if let Some((removed, _)) = removals.held.get(object) {

@@ -41,7 +41,8 @@ impl Policy {
     pub(crate) fn words(observed: &Observed) -> Option<Value> {
         observed.policy.clone().or_else(|| {
             let (_, held) = observed.objects.iter().find(|(object, _)| object.kind == Kind::Fleet)?;
-            let words = ["prune", "apply"].iter().filter_map(|key| Some(((*key).to_owned(), held.doc.get(*key)?.clone())));
+            let words =
+                ["prune", "apply"].iter().filter_map(|key| Some(((*key).to_owned(), held.doc.get(*key)?.clone())));
             Some(Value::Object(words.collect()))
         })
     }

@@ -29,8 +29,8 @@ use store::{
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use member::bury_the_dead;
 pub use member::Member;
+pub(crate) use member::bury_the_dead;
 
 use super::{Registry, Shared, execute};
 use running::{Running, Work};

@@ -81,7 +81,13 @@ pub(super) fn read(
     }
     let Loaded { fleet, diagnostics, sources: map, .. } = remembered.kept.load(&sources);
     match fleet {
-        Some(fleet) => Ok(Read { fleet: Arc::new(fleet), before: before(seen, &info, remembered.clone(), brake), sources, since, info }),
+        Some(fleet) => Ok(Read {
+            fleet: Arc::new(fleet),
+            before: before(seen, &info, remembered.clone(), brake),
+            sources,
+            since,
+            info,
+        }),
         None => Err(invalid(&seen.tip, &diagnostics, &map)),
     }
 }

@@ -382,7 +382,13 @@ async fn progress_counts_what_is_really_there() {
         let locked = nodes::lock(&mut txn, fresh.id).await.expect("lock").expect("a node");
         nodes::adopt(&mut txn, &locked).await.expect("adopt");
         let from = nodes::SpecFrom { target: to.digest, overlay: "{}".to_owned() };
-        let spec = nodes::NewSpec { generation: Generation(1), bytes: b"{}", signature: b"s", from: &from, effect: schema::effect::EffectClass::Live };
+        let spec = nodes::NewSpec {
+            generation: Generation(1),
+            bytes: b"{}",
+            signature: b"s",
+            from: &from,
+            effect: schema::effect::EffectClass::Live,
+        };
         nodes::set_spec(&mut txn, fresh.id, Generation(0), &spec).await.expect("spec");
     });
     let progress = async || {

@@ -186,7 +186,13 @@ async fn a_spec_is_stored_only_against_the_generation_it_was_composed_for() {
     let [from, later] = targets.map(|target| SpecFrom { target: target.digest, overlay: "{}".to_owned() });
     let store = async |expected: u64, to: u64, bytes: &str| {
         let mut txn = test.db().begin().await.expect("begin");
-        let spec = NewSpec { generation: Generation(to), bytes: bytes.as_bytes(), signature: b"sig", from: &from, effect: schema::effect::EffectClass::Live };
+        let spec = NewSpec {
+            generation: Generation(to),
+            bytes: bytes.as_bytes(),
+            signature: b"sig",
+            from: &from,
+            effect: schema::effect::EffectClass::Live,
+        };
         nodes::set_spec(&mut txn, id, Generation(expected), &spec).await?;
         txn.commit().await.expect("commit");
         Ok::<(), SpecError>(())

@@ -220,7 +220,13 @@ async fn a_gateway_needs_no_more_than_its_own_database_role() {
 
     let mut txn = db.begin().await.expect("begin");
     let from = nodes::SpecFrom { target: schema::digest::Digest::of("{}"), overlay: "{}".to_owned() };
-    let spec = nodes::NewSpec { generation: Generation(1), bytes: b"{}", signature: b"s", from: &from, effect: schema::effect::EffectClass::Live };
+    let spec = nodes::NewSpec {
+        generation: Generation(1),
+        bytes: b"{}",
+        signature: b"s",
+        from: &from,
+        effect: schema::effect::EffectClass::Live,
+    };
     let refused = nodes::set_spec(&mut txn, id, Generation(0), &spec).await;
     assert!(refused.is_err(), "a gateway can never author");
     assert!(store::join_tokens::list(&db).await.is_err());

@@ -24,8 +24,8 @@ use store::{
 
 use super::{At, Nothing};
 use crate::{
-    apply::brake_by_hand,
     api::{ApiError, App, Code, auth::Caller, table::Mutation},
+    apply::brake_by_hand,
     plan::GateWord,
     source::FLEET,
 };
@@ -425,9 +425,9 @@ async fn brakes(txn: &mut Txn) -> Result<Vec<(Brake, HoldSource)>, ApiError> {
         let said = brake::of_document(object.object.kind, &object.object.name, &document);
         found.extend(said.into_iter().map(|brake| (Brake { place: place.clone(), ..brake }, HoldSource::Git)));
     }
-    let fleet = objects.iter().find(|object| {
-        object.object.kind == Kind::Fleet && object.state != revisions::ObjectState::Removed
-    });
+    let fleet = objects
+        .iter()
+        .find(|object| object.object.kind == Kind::Fleet && object.state != revisions::ObjectState::Removed);
     let by_hand = suspensions::list_in(txn).await?.into_iter();
     let by_hand = by_hand.filter_map(|one| brake_by_hand(one, fleet.map(|fleet| &fleet.object)));
     found.extend(by_hand.map(|brake| (brake, HoldSource::Api)));

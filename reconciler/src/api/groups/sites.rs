@@ -34,7 +34,8 @@ fn view(object: &revisions::StoredObject, pools: &[pools::Pool]) -> Result<SiteV
 pub(in crate::api) async fn list(app: &App, _: Nothing) -> Result<PageOf<SiteView>, ApiError> {
     let pools = pools::list(&app.db).await?;
     let sites = revisions::objects_of(&app.db, Kind::Site).await?;
-    let items = sites.iter().filter(|object| stands(object)).map(|object| view(object, &pools)).collect::<Result<_, _>>()?;
+    let items =
+        sites.iter().filter(|object| stands(object)).map(|object| view(object, &pools)).collect::<Result<_, _>>()?;
     Ok(PageOf { items, next: None })
 }
 

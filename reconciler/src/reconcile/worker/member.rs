@@ -130,8 +130,7 @@ impl Member {
 pub(crate) async fn bury_the_dead(db: &Db, role: Role, host: &str) -> Result<(), DbError> {
     for worker in workers::live(db, Some(role)).await? {
         if is_gone_here(&worker, host) {
-            let names: Vec<String> =
-                leases::held(db, worker.id).await?.into_iter().map(|lease| lease.name).collect();
+            let names: Vec<String> = leases::held(db, worker.id).await?.into_iter().map(|lease| lease.name).collect();
             leases::release(db, worker.id, &names).await?;
             workers::leave(db, worker.id).await?;
         }
