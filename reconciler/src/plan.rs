@@ -48,7 +48,7 @@ pub use types::{
     Wait, Warning, Wave,
 };
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     canonical,
@@ -61,11 +61,11 @@ use schema::{
     time::Timestamp,
 };
 
-use brakes::Brakes;
+use brakes::{Brakes, Lifted};
 use gates::Case;
 use identity::Identity;
 use machines::Scene;
-pub(crate) use policy::Policy;
+use policy::{Memory, Policy};
 use pools::Templates;
 
 /// A plan and the rows that carry it out. Only [`plan`] makes one.
@@ -117,20 +117,33 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
     let targets = templates.of_pools();
 
     // A machine that a gate keeps in its pool keeps the pool, and that is known only after the machines were looked at.
-    let mut stuck: BTreeMap<Name, Name> = BTreeMap::new();
+    let mut stuck: BTreeSet<(Name, ObjectRef)> = BTreeSet::new();
+    // A freeze is lifted by a removal that is granted, and that is known only after it was judged with the freeze standing.
+    let mut lifted: BTreeSet<ObjectRef> = BTreeSet::new();
+    let mut memory = Memory::of(observed);
     let (brakes, removals, machines, mut delta) = loop {
         let mut delta = Delta::default();
-        let mut brakes = Brakes::of(fleet, view, &identity, &declared, now);
-        let case = Case { observed: view, declared: &declared, policy: &policy, brakes: &brakes };
+        let may_lift = Lifted { granted: &lifted, before: &memory.ends };
+        let mut brakes = Brakes::of(fleet, view, &identity, &declared, &may_lift, now);
+        let case = Case { observed: view, declared: &declared, policy: &policy, memory: &memory, brakes: &brakes };
         let removals = gates::judge(fleet, &case, &stuck);
+        let freezes = removals.granted.keys().filter(|object| object.kind == Kind::Freeze && !lifted.contains(object));
+        let freezes: Vec<ObjectRef> = freezes.cloned().collect();
+        if !freezes.is_empty() {
+            lifted.extend(freezes);
+            continue;
+        }
         let scene = Scene { fleet, observed: view, identity: &identity, removals: &removals, bind: policy.bind(), now };
         let machines = machines::compare(&scene, &mut templates, &mut brakes, &mut delta);
-        let goes = |pool: &Name| removals.granted.contains_key(&ObjectRef::new(Kind::Pool, pool.clone()));
-        if !machines.stuck.values().any(goes) {
+        if !machines.stuck.iter().any(|(_, object)| removals.granted.contains_key(object)) {
             break (brakes, removals, machines, delta);
         }
         stuck.extend(machines.stuck);
     };
+    memory.ends = brakes.ending();
+    memory.removed_objects += removals.granted.len();
+    memory.removed_nodes += removals.granted.keys().filter(|object| object.kind == Kind::Node).count();
+    delta.policy = Policy::words(observed, &memory);
     let targets = pools::compare(fleet, view, &declared, &templates, targets, &mut delta);
     pools::unstored(view, &templates, &mut delta);
     delta.removed_pools =
@@ -149,6 +162,7 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
     delta.next_edge = [brakes.next_edge(), machines.next_edge].into_iter().flatten().min();
 
     let mut warnings = machines.warnings;
+    warnings.extend(policy.warnings(fleet));
     warnings.extend(gates::without_effect(fleet, view));
     warnings.extend(identity.warnings.iter().cloned());
     warnings.extend(notes(fleet, &declared));

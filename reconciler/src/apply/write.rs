@@ -24,7 +24,7 @@ use store::{
 
 use super::observe::{ObserveError, machines, suspended};
 use crate::{
-    plan::{Delta, GateWord, ObjectStanding, Observed, ObservedNode, Planned, Policy},
+    plan::{Delta, GateWord, ObjectStanding, Observed, ObservedNode, Planned},
     source::{CommitInfo, SourceState},
 };
 
@@ -288,7 +288,7 @@ async fn write_revision(
             "since": target.since.iter().rev().take(100).collect::<Vec<_>>(),
             "shown": named(target.shown, false),
             "carried": named(target.shown, true),
-            "policy": Policy::words(observed),
+            "policy": delta.policy,
             "moved": delta.moved,
             "rollback": rollback.map(|rollback| json!({
                 "id": rollback.new.id,

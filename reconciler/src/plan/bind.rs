@@ -20,11 +20,13 @@ pub(super) struct Move<'m> {
     pub(super) before_spec: Option<Digest>,
     pub(super) after_spec: Option<Digest>,
     pub(super) effect: EffectClass,
+    /// One of the specs cannot be made, so that `effect` is not the whole of it.
+    pub(super) unknown: bool,
 }
 
 /// Why a move does not go by what was shown; `None`: it goes.
 pub(super) fn judge(class: EffectClass, shown: &[Shown], missing: &[Digest], one: &Move<'_>) -> Option<Held> {
-    if one.effect < class || shown.iter().any(|shown| covers(shown, one)) {
+    if (one.effect < class && !one.unknown) || shown.iter().any(|shown| covers(shown, one)) {
         return None;
     }
     let by = match (shown.last(), shown.iter().rev().find_map(|shown| shown.nodes.get(one.node))) {
@@ -63,7 +65,7 @@ fn covers(shown: &Shown, one: &Move<'_>) -> bool {
         Some(known) => *known == (one.before_spec, one.after_spec, one.effect),
         // It joined after that: the change of its pool was shown, on the machines that were there. A plan made of trees
         // alone speaks of declared machines only.
-        None if shown.offline && !one.declared => false,
+        None if one.unknown || (shown.offline && !one.declared) => false,
         None => match (one.pool, one.before, one.after) {
             (Some(pool), Some(before), Some(after)) => {
                 shown.targets.get(&(pool.clone(), before, after)).is_some_and(|hardest| one.effect <= *hardest)

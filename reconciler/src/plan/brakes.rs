@@ -2,9 +2,11 @@
 //! end.
 //!
 //! A brake of a document that is gone holds on: absence lifts nothing. A document that says it no more lifts it, and so
-//! does a freeze's own `removed`; a pinned machine or a suspended pool is let go before it can be removed.
+//! does a freeze's own `removed` once that is granted; a pinned machine or a suspended pool is let go before it can be
+//! removed. Lifting is a commit of its own: what waited goes with it, and what the same commit changes or removes waits for
+//! the next one, however often the commit is planned. What somebody suspended by hand ends at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     effect::EffectClass,
@@ -24,6 +26,8 @@ use super::{GateWord, Held, HoldRow, Observed, PlanBrake, Wait, identity::Identi
 struct One {
     brake: Brake,
     standing: Standing,
+    /// This commit ends or narrows it.
+    ends: bool,
     machines: usize,
     returns: BTreeMap<EffectClass, usize>,
 }
@@ -42,24 +46,35 @@ impl Brakes {
         observed: &Observed,
         identity: &Identity<'_>,
         declared: &BTreeMap<&ObjectRef, &ObjectEntry>,
+        removals: &Lifted<'_>,
         now: Timestamp,
     ) -> Self {
         let mut brakes = fleet.brakes();
-        let lifted = |object: &ObjectRef| {
-            object.kind == Kind::Freeze && fleet.removed.iter().any(|removed| removed.name == *object)
-        };
-        for (object, held) in observed.objects.iter().filter(|(object, _)| !declared.contains_key(object)) {
-            if lifted(object) {
+        // Those in force that the commit may end; the ones that it ended when it was planned before are among them.
+        let mut former: Vec<Brake> = removals.before.iter().map(|brake| identity.brake(brake.clone())).collect();
+        for (object, held) in &observed.objects {
+            let entry = declared.get(object);
+            if entry.is_some_and(|entry| entry.digest == held.digest) {
                 continue;
             }
             let place = format!("{}:{}", held.file, held.line);
-            let kept = brake::of_document(object.kind, &object.name, &held.doc).into_iter();
-            brakes.extend(kept.map(|brake| Brake { place: Some(place.clone()), ..identity.brake(brake) }));
+            let stored = brake::of_document(object.kind, &object.name, &held.doc).into_iter();
+            let stored = stored.map(|brake| Brake { place: Some(place.clone()), ..identity.brake(brake) });
+            if entry.is_some() || removals.granted.contains(object) {
+                former.extend(stored);
+            } else {
+                brakes.extend(stored);
+            }
         }
+        former.retain(|old| old.standing(now).holds && !brakes.iter().any(|new| says_as_much(new, old, now)));
+        former.sort_by(|a, b| (&a.name, a.kind, &a.place).cmp(&(&b.name, b.kind, &b.place)));
+        former.dedup();
         brakes.extend(observed.suspensions.iter().cloned());
-        brakes.sort_by(|a, b| (&a.name, a.kind, &a.place).cmp(&(&b.name, b.kind, &b.place)));
+        let mut brakes: Vec<(Brake, bool)> = brakes.into_iter().map(|brake| (brake, false)).collect();
+        brakes.extend(former.into_iter().map(|brake| (brake, true)));
+        brakes.sort_by(|(a, x), (b, y)| (&a.name, a.kind, &a.place, x).cmp(&(&b.name, b.kind, &b.place, y)));
         let mut this = Self::default();
-        for brake in brakes {
+        for (brake, ends) in brakes {
             let standing = brake.standing(now);
             if !standing.holds && standing.next_edge.is_none() {
                 continue;
@@ -73,7 +88,7 @@ impl Brakes {
                     }
                 }
             }
-            this.all.push(One { brake, standing, machines: 0, returns: BTreeMap::new() });
+            this.all.push(One { brake, standing, ends, machines: 0, returns: BTreeMap::new() });
         }
         this
     }
@@ -85,6 +100,16 @@ impl Brakes {
         found.sort_unstable();
         found.dedup();
         found
+    }
+
+    /// Whether one ends with this commit.
+    pub(super) fn ends(&self, index: usize) -> bool {
+        self.all[index].ends
+    }
+
+    /// Those that this commit ends, for the next time that it is planned.
+    pub(super) fn ending(&self) -> Vec<Brake> {
+        self.all.iter().filter(|one| one.ends).map(|one| one.brake.clone()).collect()
     }
 
     /// Counts a machine for every brake that covers it; those that hold now.
@@ -107,9 +132,11 @@ impl Brakes {
         Held { gate: word(one.brake.kind), by: one.brake.name.clone(), until: one.standing.next_edge }
     }
 
-    /// What holds the removal of an object: a brake of the whole fleet, or one on the object or on what it belongs to.
-    pub(super) fn on_removal(&self, objects: &[ObjectRef]) -> Option<Wait> {
-        let one = self.on(objects).into_iter().map(|index| &self.all[index]).find(|one| one.standing.holds)?;
+    /// What holds the removal of an object: a brake of the whole fleet, or one on the object or on what it belongs to. A
+    /// freeze keeps no freeze from being removed, or two of the fleet would keep each other.
+    pub(super) fn on_removal(&self, objects: &[ObjectRef], of_freeze: bool) -> Option<Wait> {
+        let holds = |one: &&One| one.standing.holds && !(of_freeze && one.brake.kind == BrakeKind::Freeze);
+        let one = self.on(objects).into_iter().map(|index| &self.all[index]).find(holds)?;
         Some(Wait::Brake {
             gate: word(one.brake.kind),
             by: one.brake.name.clone(),
@@ -146,7 +173,7 @@ impl Brakes {
     pub(super) fn into_plan(self) -> Vec<PlanBrake> {
         self.all
             .into_iter()
-            .map(|One { brake, standing, machines, returns }| PlanBrake {
+            .map(|One { brake, standing, ends, machines, returns }| PlanBrake {
                 kind: word(brake.kind),
                 name: brake.name,
                 scope: match brake.scope {
@@ -156,6 +183,7 @@ impl Brakes {
                 owner: brake.owner,
                 reason: brake.reason,
                 active: standing.holds,
+                ends,
                 until: brake.until,
                 next: standing.next_edge,
                 place: brake.place,
@@ -164,6 +192,26 @@ impl Brakes {
             })
             .collect()
     }
+}
+
+/// What this commit may lift.
+pub(super) struct Lifted<'l> {
+    /// Freezes whose removal is granted.
+    pub(super) granted: &'l BTreeSet<ObjectRef>,
+    /// What the commit ended when it was planned before.
+    pub(super) before: &'l [Brake],
+}
+
+/// Whether a brake that comes holds wherever and as long as one in force does.
+fn says_as_much(new: &Brake, old: &Brake, now: Timestamp) -> bool {
+    let scope = match (&new.scope, &old.scope) {
+        (Scope::Fleet, _) => true,
+        (Scope::Objects(_), Scope::Fleet) => false,
+        (Scope::Objects(new), Scope::Objects(old)) => old.iter().all(|object| new.contains(object)),
+    };
+    let until = new.until.is_none_or(|new| old.until.is_some_and(|old| old <= new));
+    let window = new.window.is_none() || new.window == old.window;
+    scope && until && window && new.standing(now).holds
 }
 
 pub(super) fn machines(count: usize) -> String {

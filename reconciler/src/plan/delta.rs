@@ -33,6 +33,8 @@ pub struct Delta {
     pub holds: Vec<HoldRow>,
     /// Whether `holds` differs from what is stored.
     pub holds_change: bool,
+    /// What the commit is held to when it is planned again; stored with it, and no change by itself.
+    pub policy: Option<serde_json::Value>,
     /// When a freeze, a pin or a suspension begins or ends next, so that the plan changes by itself.
     pub next_edge: Option<Timestamp>,
 }

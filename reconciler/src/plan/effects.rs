@@ -54,9 +54,9 @@ impl Change {
         self.class.unwrap_or(EffectClass::None)
     }
 
-    /// Whether the machine is told something else.
+    /// Whether the machine is told something else, or would be if its spec could be made.
     pub(super) fn is_told(&self) -> bool {
-        self.after.is_some() && (self.before != self.after || self.blind.is_some())
+        self.failed.is_some() || (self.after.is_some() && (self.before != self.after || self.blind.is_some()))
     }
 }
 

@@ -12,7 +12,11 @@ use schema::{
     object::{Kind, ObjectRef},
 };
 
-use super::{Gate, GateWord, HoldRow, Observed, Wait, Warning, brakes::Brakes, policy::Policy};
+use super::{
+    Gate, GateWord, HoldRow, Observed, Wait, Warning,
+    brakes::Brakes,
+    policy::{Memory, Policy},
+};
 
 /// What was asked to go, and what of it may.
 #[derive(Debug, Default)]
@@ -50,12 +54,14 @@ pub(super) struct Case<'a> {
     /// The objects of the new tree.
     pub(super) declared: &'a BTreeMap<&'a ObjectRef, &'a ObjectEntry>,
     pub(super) policy: &'a Policy,
+    /// What the commit did when it was planned before.
+    pub(super) memory: &'a Memory,
     pub(super) brakes: &'a Brakes,
 }
 
-/// Decides what of the fleet's `removed` lines may take effect. `stuck` are machines that a gate keeps in their pool,
-/// whatever their documents say.
-pub(super) fn judge<'f>(fleet: &'f Fleet, case: &Case<'_>, stuck: &BTreeMap<Name, Name>) -> Removals<'f> {
+/// Decides what of the fleet's `removed` lines may take effect. `stuck` are machines that a gate keeps in their pool or
+/// site, whatever their documents say.
+pub(super) fn judge<'f>(fleet: &'f Fleet, case: &Case<'_>, stuck: &BTreeSet<(Name, ObjectRef)>) -> Removals<'f> {
     let Case { observed, declared, .. } = case;
     let mut granted: BTreeMap<ObjectRef, &Removed> = fleet
         .removed
@@ -89,7 +95,8 @@ pub(super) fn judge<'f>(fleet: &'f Fleet, case: &Case<'_>, stuck: &BTreeMap<Name
             held.insert(object, (removed, wait));
         }
     }
-    if let Some(wait) = limits(case.policy, observed, &granted) {
+    let asked: Vec<&ObjectRef> = granted.keys().chain(held.keys()).collect();
+    if let Some(wait) = limits(case, &asked) {
         held.extend(
             std::mem::take(&mut granted).into_iter().map(|(object, removed)| (object, (removed, wait.clone()))),
         );
@@ -140,20 +147,24 @@ fn braked(case: &Case<'_>, object: &ObjectRef) -> Option<Wait> {
         }
         _ => {}
     }
-    case.brakes.on_removal(&covered)
+    case.brakes.on_removal(&covered, object.kind == Kind::Freeze)
 }
 
-fn limits(policy: &Policy, observed: &Observed, granted: &BTreeMap<ObjectRef, &Removed>) -> Option<Wait> {
-    let prune = &policy.prune;
+/// What the revision asks for counts, whatever else holds a part of it, and what it removed already: or it would remove more
+/// than the limit by and by.
+fn limits(case: &Case<'_>, objects: &[&ObjectRef]) -> Option<Wait> {
+    let Case { observed, memory, .. } = case;
+    let prune = &case.policy.prune;
+    let asked = objects.len() + memory.removed_objects;
     if let Some(limit) = &prune.max_objects
-        && granted.len() > limit.value as usize
+        && asked > limit.value as usize
     {
-        return Some(Wait::PruneObjects { limit: limit.value, asked: granted.len() });
+        return Some(Wait::PruneObjects { limit: limit.value, asked });
     }
     let limit = prune.max_nodes_percent.as_ref()?.value;
     let machines: BTreeSet<&str> = observed.nodes.iter().map(|node| node.name.as_str()).collect();
-    let asked =
-        granted.keys().filter(|object| object.kind == Kind::Node && machines.contains(object.name.as_str())).count();
+    let lose = objects.iter().filter(|object| object.kind == Kind::Node && machines.contains(object.name.as_str()));
+    let asked = lose.count() + memory.removed_nodes;
     (asked as u64 > limit.of(machines.len() as u64)).then_some(Wait::PruneNodes {
         limit: limit.as_percent(),
         asked,
@@ -166,7 +177,7 @@ fn needed_by(
     fleet: &Fleet,
     case: &Case<'_>,
     granted: &BTreeMap<ObjectRef, &Removed>,
-    stuck: &BTreeMap<Name, Name>,
+    stuck: &BTreeSet<(Name, ObjectRef)>,
 ) -> BTreeMap<ObjectRef, BTreeSet<ObjectRef>> {
     let Case { observed, declared, .. } = case;
     let mut needed: BTreeMap<ObjectRef, BTreeSet<ObjectRef>> = BTreeMap::new();
@@ -183,6 +194,9 @@ fn needed_by(
     for (object, entry) in *declared {
         refers(object.kind, &entry.doc).into_iter().for_each(|wanted| note(wanted, object));
     }
+    for (node, object) in stuck {
+        note(object.clone(), &ObjectRef::new(Kind::Node, node.clone()));
+    }
     let may_need = |kind: Kind| granted.keys().any(|object| object.kind == kind);
     if !may_need(Kind::Pool) && !may_need(Kind::Profile) {
         return needed;
@@ -191,7 +205,7 @@ fn needed_by(
         let by = || ObjectRef::new(Kind::Node, node.name.clone());
         let document = fleet.nodes.get(&node.name);
         let declared_pool = document.and_then(|node| node.pool.as_ref()).map(|pool| &pool.value);
-        for pool in declared_pool.or(node.pool.as_ref()).into_iter().chain(stuck.get(&node.name)) {
+        if let Some(pool) = declared_pool.or(node.pool.as_ref()) {
             note(ObjectRef::new(Kind::Pool, pool.clone()), &by());
         }
         // A machine whose document is gone keeps the profile that it had of its own.

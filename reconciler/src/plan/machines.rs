@@ -54,8 +54,8 @@ pub(super) struct Moves {
     trouble: BTreeMap<String, Vec<Name>>,
     /// What rollouts and binding hold, for each pool.
     pub(super) rows: Vec<HoldRow>,
-    /// Machines that stay in a pool that their document has left.
-    pub(super) stuck: BTreeMap<Name, Name>,
+    /// Machines that stay in a pool or a site that they should have left.
+    pub(super) stuck: BTreeSet<(Name, ObjectRef)>,
     /// When a cordon ends next.
     pub(super) next_edge: Option<Timestamp>,
     pub(super) total: usize,
@@ -96,6 +96,8 @@ struct Candidate<'a> {
     brakes: Vec<usize>,
     /// What it is called in force.
     former: Option<&'a Name>,
+    /// A brake that ends with this commit keeps it: its row stays as it is, so that it waits for the next one.
+    kept: bool,
 }
 
 pub(super) fn compare(
@@ -245,26 +247,36 @@ fn candidate<'a>(
     let renamed = || scene.identity.former(&ObjectRef::new(Kind::Node, node.name.clone())).map(|former| &former.name);
     let former = node.assigned_name.as_ref().or_else(renamed).filter(|former| **former != node.name);
     let assigns = node.assigned != wanted.target || node.assigned_overlay != wanted.overlay || former.is_some();
+    let site = wanted.site(node);
+    if node.site.is_some() && site != node.site.as_ref() {
+        why.push(MoveReason::Site { from: node.site.clone(), to: site.cloned() });
+    }
     if why.is_empty() && former.is_some() {
         why.push(MoveReason::Target);
     }
     if why.is_empty() && assigns {
         why.push(MoveReason::Behind);
     }
-    let site = wanted.site(node);
     let role = wanted.declared_pool.map_or(node.role, |pool| class(pool).role());
     let covered = Covered {
         node: &node.name,
         pools: [node.pool.as_ref(), wanted.pool.as_ref()],
         sites: [node.site.as_ref(), site],
     };
-    let brakes = brakes.look(&covered);
+    let mut holding = brakes.look(&covered);
+    let behind = node.target == wanted.target
+        && node.target_overlay == wanted.overlay
+        && node.pool == wanted.pool
+        && site == node.site.as_ref()
+        && former.is_none();
+    holding.retain(|index| !(behind && brakes.ends(*index)));
+    let kept = holding.iter().any(|index| brakes.ends(*index));
     let row_changes = node.hold != wanted.hold || site != node.site.as_ref() || role != node.role;
     if why.is_empty() && !row_changes {
         return None;
     }
     why.sort();
-    Some(Candidate { node, wanted, why, assigns, brakes, former })
+    Some(Candidate { node, wanted, why, assigns, brakes: holding, former, kept })
 }
 
 impl<'a> Candidate<'a> {
@@ -284,9 +296,14 @@ impl<'a> Candidate<'a> {
     fn leaves_its_pool(&self) -> bool {
         self.node.pool.is_some() && self.node.pool != self.wanted.pool
     }
+
+    fn leaves_its_site(&self) -> bool {
+        self.node.site.is_some() && self.node.site.as_ref() != self.wanted.site(self.node)
+    }
 }
 
-/// Everything that keeps a machine from moving; what is told nothing new, or for the first time, goes.
+/// Everything that keeps a machine from moving; what is told nothing new, or for the first time, goes. A machine whose spec
+/// cannot be made is held like one that is told: it would be told as soon as the spec can be made.
 fn held(
     scene: &Scene<'_>,
     candidate: &Candidate<'_>,
@@ -296,11 +313,14 @@ fn held(
 ) -> Vec<Held> {
     let Candidate { node, wanted, .. } = candidate;
     let is_told = change.is_told();
-    if !candidate.assigns || node.assigned.is_none() || !(is_told || candidate.leaves_its_pool()) {
+    if node.assigned.is_none() || !(is_told || candidate.leaves_its_pool() || candidate.leaves_its_site()) {
         return Vec::new();
     }
     let class = change.class();
     let mut held: Vec<Held> = candidate.brakes.iter().map(|index| brakes.hold(*index, class)).collect();
+    // One that is narrowed holds as it was and as it comes.
+    held.sort();
+    held.dedup();
     if !is_told {
         return held;
     }
@@ -317,6 +337,7 @@ fn held(
         before_spec: change.before,
         after_spec: change.after,
         effect: class,
+        unknown: change.failed.is_some() || change.blind.is_some(),
     };
     if let Some(unshown) =
         scene.bind.and_then(|class| bind::judge(class, &scene.observed.shown, &scene.observed.missing, &one))
@@ -343,11 +364,12 @@ fn finish(
         hold_change(node, wanted.hold.as_ref(), out);
     }
     let goes = held.is_empty();
-    let stays = !goes && candidate.leaves_its_pool();
-    if stays && let Some(pool) = &node.pool {
-        out.stuck.insert(node.name.clone(), pool.clone());
+    if !goes {
+        let stuck = |kind, name: Option<&Name>| Some((node.name.clone(), ObjectRef::new(kind, name?.clone())));
+        out.stuck.extend(stuck(Kind::Pool, node.pool.as_ref().filter(|_| candidate.leaves_its_pool())));
+        out.stuck.extend(stuck(Kind::Site, node.site.as_ref().filter(|_| candidate.leaves_its_site())));
     }
-    delta.nodes.extend(row(candidate, goes, stays, hold_changes));
+    delta.nodes.extend(row(candidate, goes, hold_changes));
     if why.is_empty() {
         return;
     }
@@ -385,18 +407,22 @@ fn finish(
     });
 }
 
-/// The row as it is afterwards; `None` when it is so already.
-fn row(candidate: &Candidate<'_>, goes: bool, stays: bool, hold_changes: bool) -> Option<NodeRow> {
+/// The row as it is afterwards; `None` when it is so already. A machine that is held stays where it is, or what covers it
+/// there would cover it no more in the next plan.
+fn row(candidate: &Candidate<'_>, goes: bool, hold_changes: bool) -> Option<NodeRow> {
     let Candidate { node, wanted, assigns, .. } = candidate;
     let id = node.id?;
     let assign = goes && *assigns;
-    let (pool, site, role, target, overlay, labels) = if stays {
-        let own = (node.pool.clone(), node.site.clone(), node.role);
-        (own.0, own.1, own.2, node.target, &node.target_overlay, &node.labels)
+    let (site, role) = if goes {
+        (wanted.site(node).cloned(), wanted.declared_pool.map_or(node.role, |pool| class(pool).role()))
     } else {
-        let role = wanted.declared_pool.map_or(node.role, |pool| class(pool).role());
-        let site = wanted.site(node).cloned();
-        (wanted.pool.clone(), site, role, wanted.target, &wanted.overlay, &wanted.overlay.labels)
+        (node.site.clone(), node.role)
+    };
+    let stays = !goes && (candidate.kept || candidate.leaves_its_pool());
+    let (pool, target, overlay, labels) = if stays {
+        (node.pool.clone(), node.target, &node.target_overlay, &node.labels)
+    } else {
+        (wanted.pool.clone(), wanted.target, &wanted.overlay, &wanted.overlay.labels)
     };
     let same = pool == node.pool
         && site == node.site

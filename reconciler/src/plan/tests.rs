@@ -4,6 +4,7 @@ mod effects;
 mod gates;
 mod identity;
 mod model;
+mod passes;
 mod property;
 mod stale;
 mod text;

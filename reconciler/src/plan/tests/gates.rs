@@ -66,7 +66,10 @@ fn a_freeze_that_is_gone_from_the_tree_holds_on_and_may_be_deleted_when_it_is_ov
         ("base.kdl", &BASE.replace("10", "1")),
         ("r.kdl", "removed \"freeze/year-end\" reason=\"called off\"\n"),
     ]);
-    assert_eq!(gates(&plan(&said, &before, now()).plan), [("a", vec![])]);
+    // Lifting it is a commit of its own: what waited goes with it.
+    assert_eq!(gates(&plan(&said, &before, now()).plan), [("a", vec![GateWord::Freeze])]);
+    let waits = model::apply(&before, &planned);
+    assert_eq!(gates(&plan(&said, &waits, now()).plan), [("a", vec![])]);
     let later = plan(&without, &before, at("2026-12-02T00:00:00Z"));
     assert_eq!(gates(&later.plan), [("a", vec![])]);
     assert!(changes(&later.plan).contains(&("freeze/year-end".to_owned(), Change::Remove)));

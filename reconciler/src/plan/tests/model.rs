@@ -59,6 +59,11 @@ fn rename(after: &mut Observed, from: &ObjectRef, to: &ObjectRef) {
     }
 }
 
+/// The same commit is planned again.
+pub(crate) fn again(observed: &Observed, planned: &Planned) -> Observed {
+    Observed { policy: planned.delta.policy.clone(), ..apply(observed, planned) }
+}
+
 pub(crate) fn apply(observed: &Observed, planned: &Planned) -> Observed {
     let mut after = observed.clone();
     let delta = &planned.delta;
@@ -119,5 +124,6 @@ pub(crate) fn apply(observed: &Observed, planned: &Planned) -> Observed {
         })
         .collect();
     after.commit.clone_from(&planned.plan.commit);
+    after.policy = None;
     after
 }

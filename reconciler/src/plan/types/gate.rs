@@ -100,6 +100,9 @@ pub struct PlanBrake {
     pub reason: String,
     /// Whether it holds now.
     pub active: bool,
+    /// This commit ends or narrows it: what the commit itself changes waits for the next one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ends: bool,
     /// When it ends for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]

@@ -73,6 +73,13 @@ pub enum MoveReason {
         /// The pool it comes to.
         to: Option<Name>,
     },
+    /// It comes to another site, with its pool or to another one.
+    Site {
+        /// The site it leaves.
+        from: Option<Name>,
+        /// The site it comes to.
+        to: Option<Name>,
+    },
     /// It gets another profile of its own, or none.
     Profile {
         /// The profile of its own before.

@@ -54,6 +54,7 @@ fn brake(brake: &PlanBrake) -> Vec<Line> {
         _ => brake.name.clone(),
     };
     let (state, ink) = match (brake.active, brake.until, brake.next) {
+        _ if brake.ends => ("is in force, and this commit ends or narrows it".to_owned(), Ink::Bad),
         (true, Some(until), _) => (format!("holds until {}", moment(until)), Ink::Attention),
         (true, None, Some(next)) => (format!("holds, lets go at {}", moment(next)), Ink::Attention),
         (true, None, None) => ("holds, without an end".to_owned(), Ink::Attention),
@@ -68,6 +69,14 @@ fn brake(brake: &PlanBrake) -> Vec<Line> {
         .with(Ink::Dim, &place);
     let returning: usize = brake.returns.values().sum();
     let what = match (brake.active, returning) {
+        (true, 0) if brake.ends => {
+            format!("{} covered, none of them changes with it", count(brake.machines, "machine"))
+        }
+        (true, _) if brake.ends => format!(
+            "{} covered; {returning} that the commit itself changes wait for the next one: {}",
+            count(brake.machines, "machine"),
+            groups::classes(&brake.returns)
+        ),
         (true, 0) => format!("{} covered, none of them waits", count(brake.machines, "machine")),
         (true, _) => format!(
             "{} covered; when it ends, {} go: {}",

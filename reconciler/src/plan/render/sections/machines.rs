@@ -263,6 +263,7 @@ fn said(why: &MoveReason) -> String {
     match why {
         MoveReason::Target => "what the hosts should be changes".to_owned(),
         MoveReason::Membership { from, to } => format!("pool {} → {}", none(from), none(to)),
+        MoveReason::Site { from, to } => format!("site {} → {}", none(from), none(to)),
         MoveReason::Profile { from, to } => format!("own profile {} → {}", none(from), none(to)),
         MoveReason::Labels => "labels change".to_owned(),
         MoveReason::First => "told for the first time what to be".to_owned(),
