@@ -161,7 +161,15 @@ impl Brakes {
                 subject,
                 gate,
                 owner: one.brake.owner.clone(),
-                reason: format!("{} ({} waiting)", one.brake.reason, machines(waiting)),
+                reason: if one.ends {
+                    let waiting = machines(waiting);
+                    format!(
+                        "{}; the commit ends it, and what it changes goes with the next one ({waiting} waiting)",
+                        one.brake.reason
+                    )
+                } else {
+                    format!("{} ({} waiting)", one.brake.reason, machines(waiting))
+                },
                 until: one.standing.next_edge,
                 place: one.brake.place.clone(),
             });

@@ -185,7 +185,9 @@ pub(in crate::plan) fn keeper(held: &Held, plan: &Plan) -> String {
     let brake = plan.brakes.iter().find(|brake| brake.kind == held.gate && brake.name == held.by);
     let whose = brake.map_or_else(String::new, |brake| format!(" ({}: {})", brake.owner, brake.reason));
     let waves = if held.gate == GateWord::Rollout { ", which goes in waves; this version begins none" } else { "" };
-    format!("{}{until}{whose}{waves}", gate(held))
+    let ends =
+        if brake.is_some_and(|brake| brake.ends) { ", which this commit ends: they go with the next one" } else { "" };
+    format!("{}{until}{whose}{waves}{ends}", gate(held))
 }
 
 /// The gate, and which one.

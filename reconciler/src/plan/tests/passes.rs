@@ -258,3 +258,19 @@ fn what_cannot_be_told_or_compared_is_held_like_the_hardest() {
     let (first, _) = stands(&head, &blind);
     assert_eq!(gates(&first.plan), [("a", vec![GateWord::Bind])]);
 }
+
+#[test]
+fn a_machine_whose_spec_cannot_be_made_waits_for_what_covers_it() {
+    let frozen = freeze("pool/h100");
+    let before = in_force(&fleet(&[("f.kdl", &frozen)]), &[("a", "h100")]);
+    let motd = "profile \"base\" {\n  file \"/etc/motd\" {\n    template \"motd.j2\"\n  }\n}\n";
+    let head = fleet(&[
+        ("f.kdl", &frozen),
+        ("base.kdl", motd),
+        ("motd.j2", "{% if node.name == \"a\" %}{{ node.labels.rack }}{% endif %}\n"),
+    ]);
+    let (first, after) = stands(&head, &before);
+    assert!(first.plan.warnings.iter().any(|warning| warning.message.contains("its spec cannot be made")));
+    assert_eq!(gates(&first.plan), [("a", vec![GateWord::Freeze])]);
+    assert_eq!(gates(&plan(&head, &after, at(LATER)).plan), [("a", vec![])]);
+}

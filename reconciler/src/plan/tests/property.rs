@@ -13,13 +13,26 @@ struct Shape {
     printk: u8,
     l40s: u8,
     nodes: Vec<u8>,
-    /// What holds: nothing, a freeze of a pool, a pin, a suspension of everything, waves, or effects that nobody saw.
+    /// What holds: nothing, a freeze of a pool or a site, suspensions, waves, or effects that nobody saw.
     brake: u8,
+    /// A pool is in another site.
+    away: bool,
+    /// A pool has another name, and a line says so.
+    renamed: bool,
 }
 
 fn shape() -> impl Strategy<Value = Shape> {
-    (0..3_u8, 0..3_u8, 0..3_u8, prop::collection::vec(0..8_u8, 4), 0..8_u8)
-        .prop_map(|(swappiness, printk, l40s, nodes, brake)| Shape { swappiness, printk, l40s, nodes, brake })
+    (0..3_u8, 0..3_u8, 0..3_u8, prop::collection::vec(0..8_u8, 4), 0..8_u8, any::<bool>()).prop_map(
+        |(swappiness, printk, l40s, nodes, brake, away)| Shape {
+            swappiness,
+            printk,
+            l40s,
+            nodes,
+            brake,
+            away,
+            renamed: false,
+        },
+    )
 }
 
 /// The same without anything that holds.
@@ -59,11 +72,23 @@ fn build(shape: &Shape) -> Fleet {
             brake = "rollout \"r\" {\n  wave nodes=1\n  wave percent=\"100%\"\n}\n".to_owned();
             h100 = h100.replace("}\n", "  rollout \"r\"\n}\n");
         }
+        6 => {
+            brake = "freeze \"f\" {\n  scope \"site/fra1\"\n  reason \"x\"\n  owner \"ada\"\n  until \"2026-12-24T00:00:00Z\"\n}\n".to_owned();
+        }
         5 => head = head.replace("}\n", "  apply {\n    bind \"live\"\n  }\n}\n"),
         _ => {}
     }
+    if shape.away {
+        h100 = h100.replace("fra1", "ber1");
+    }
+    if shape.renamed {
+        h100 = [&h100.replace("\"h100\"", "\"h200\""), "moved from=\"pool/h100\" to=\"pool/h200\"\n"].concat();
+        brake = brake.replace("pool/h100", "pool/h200");
+        documents = documents.replace("pool \"h100\"", "pool \"h200\"");
+    }
     fleet(&[
         ("fleet.kdl", &head),
+        ("sites.kdl", &[super::SITE, &super::SITE.replace("fra1", "ber1")].concat()),
         ("h100.kdl", &h100),
         ("brake.kdl", &brake),
         ("base.kdl", &super::BASE.replace("10", &shape.swappiness.to_string())),
@@ -119,7 +144,7 @@ proptest! {
             let shown = planned.plan.nodes.iter().find(|node| node.id == after.id);
             if let Some(shown) = shown.filter(|shown| !shown.held.is_empty()) {
                 prop_assert_eq!((after.assigned, &after.assigned_overlay), (before.assigned, &before.assigned_overlay));
-                prop_assert_eq!((&after.pool, shown.before), (&before.pool, before.assigned));
+                prop_assert_eq!((&after.pool, &after.site, shown.before), (&before.pool, &before.site, before.assigned));
             } else if (after.assigned, &after.assigned_overlay) != (before.assigned, &before.assigned_overlay) {
                 prop_assert_eq!(shown.map(|shown| shown.after), Some(after.assigned));
             } else {
@@ -128,6 +153,25 @@ proptest! {
         }
         for pool in &planned.delta.removed_pools {
             prop_assert!(!after.nodes.iter().any(|node| node.pool.as_ref() == Some(pool)), "{pool} still has machines");
+        }
+    }
+
+    #[test]
+    fn a_commit_that_is_planned_again_does_no_more(one in shape(), two in shape(), renamed in any::<bool>()) {
+        let nothing = machines();
+        let before = model::apply(&nothing, &plan(&build(&one), &nothing, now()));
+        let fleet = build(&Shape { renamed, ..two });
+        let first = plan(&fleet, &before, now());
+        let mut observed = model::again(&before, &first);
+        let after = observed.clone();
+        for _ in 0..3 {
+            let next = plan(&fleet, &observed, now());
+            prop_assert!(next.is_settled(), "{:#?}", next.delta);
+            prop_assert!(next.plan.nodes.iter().all(|node| !node.held.is_empty()), "{:#?}", next.plan.nodes);
+            observed = model::again(&observed, &next);
+        }
+        for (after, last) in after.nodes.iter().zip(&observed.nodes) {
+            prop_assert_eq!((after.assigned, &after.pool, &after.site), (last.assigned, &last.pool, &last.site));
         }
     }
 

@@ -347,3 +347,31 @@ async fn a_refused_rollback_lets_go_what_it_put_in_quarantine() {
     assert_eq!(ended.state, RollbackState::Refused);
     assert_eq!(world.source().await.state, "ok");
 }
+
+#[tokio::test]
+async fn a_commit_removes_nothing_under_the_brake_that_it_lifts() {
+    let world = World::with(Git::fleet()).await;
+    let stopped = super::super::fixture::FLEET.replace("format 1", "format 1\n    suspend \"all\" owner=\"ada\"");
+    world.git.write("fleet.kdl", &stopped);
+    world.git.write("sites/ams1.kdl", "site \"ams1\" {\n    region \"eu\"\n}\n");
+    world.git.commit("stopped");
+    world.run().await;
+    world.git.write("fleet.kdl", super::super::fixture::FLEET);
+    world.git.remove("sites/ams1.kdl");
+    world.git.write("gone.kdl", "removed \"site/ams1\" reason=\"sold\"\n");
+    world.git.commit("lifted, and made use of");
+    let stands = async || {
+        let objects = world.in_force().await.1;
+        objects.iter().any(|(object, text)| object == "site/ams1" && !text.ends_with("Removed"))
+    };
+    let mut pass = world.pass();
+    for _ in 0..3 {
+        pass.run(&world.lease, true).await.expect("a pass");
+        assert!(stands().await);
+    }
+    world.run().await;
+    assert!(stands().await, "nor in another process");
+    world.git.commit("the one after it");
+    world.run().await;
+    assert!(!stands().await);
+}
