@@ -15,14 +15,15 @@ use prost::Message as _;
 use proto::agent::v1 as pb;
 use schema::{
     digest::Digest,
-    fleet::{FleetDocument, Node as NodeDocument, NodeOverlay, kind::Admission},
+    fleet::{Node as NodeDocument, NodeOverlay, kind::Admission},
     generation::IdentityGeneration,
     id::{JoinTokenId, NodeId},
     node::{Hold, Trust},
     object::Kind,
     time::Timestamp,
 };
-use serde_json::json;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
 use store::{
     Db, DbError, Txn, audit,
     join_tokens::{self, ConsumeError, JoinToken},
@@ -365,9 +366,19 @@ fn git_hold(place: &Place<'_>, documents: &[(NodeDocument, StoredObject)], now: 
 }
 
 async fn admission(db: &Db) -> Result<Admission, DbError> {
-    let documents = in_force::<FleetDocument>(db, Kind::Fleet).await?;
-    let said = documents.first().and_then(|(document, _)| document.admission.as_ref().map(|admission| admission.value));
-    Ok(said.unwrap_or(Admission::Token))
+    let objects = revisions::objects_of(db, Kind::Fleet).await?;
+    let Some(fleet) = objects.into_iter().find(|object| object.state != ObjectState::Removed) else {
+        return Ok(Admission::Token);
+    };
+    // What another version wrote and this one cannot read lets nobody in whom no document describes.
+    let said = serde_json::from_str::<Value>(&fleet.doc).and_then(|document| match document.get("admission") {
+        Some(word) => Admission::deserialize(word),
+        None => Ok(Admission::Token),
+    });
+    Ok(said.unwrap_or_else(|error| {
+        tracing::warn!(object = ?fleet.object, %error, "the admission in force is not readable and is taken as strict");
+        Admission::Strict
+    }))
 }
 
 /// The documents of a kind that are in force. One that this version cannot read describes nobody.

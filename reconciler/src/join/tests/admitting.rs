@@ -91,6 +91,21 @@ async fn a_document_names_labels_and_cordons_its_machine() {
 }
 
 #[tokio::test]
+async fn an_admission_that_another_version_wrote_lets_nobody_in_by_being_misunderstood() {
+    let house = House::new().await;
+    let word = "vouched";
+    let fleet = json!({"kind": "fleet", "name": "lab", "format": 1, "trust-domain": "bc.local", "admission": word});
+    house.apply(&[(Kind::Fleet, fleet)]).await;
+    let token = house.token(1).await;
+    let status = house.join(&Machine::new("SERIAL0001").request(&house, &token)).await.expect_err("waits");
+    assert_eq!(code(&status), (Code::FailedPrecondition, "needs-document".to_owned()));
+    // What it cannot read elsewhere in the document is no reason.
+    let fleet = json!({"kind": "fleet", "name": "lab", "format": 1, "trust-domain": "bc.local", "prune": "a few"});
+    house.apply(&[(Kind::Fleet, fleet)]).await;
+    house.join(&Machine::new("SERIAL0001").request(&house, &token)).await.expect("joins");
+}
+
+#[tokio::test]
 async fn a_waiting_machine_is_admitted_by_a_commit() {
     let house = House::new().await;
     let fleet = json!({"kind": "fleet", "name": "lab", "format": 1, "trust-domain": "bc.local", "admission": "strict"});
