@@ -219,7 +219,7 @@ fn a_revision_removes_no_more_than_the_limit_by_and_by() {
     let after = model::again(&before, &first);
     assert_eq!(plan(&two, &after, at(LATER)).plan.counts.remove, 1, "one that went and one more are two");
     // The limit sinks meanwhile, for the same commit: what went counts.
-    let mut less = after.clone();
+    let mut less = after;
     less.policy.as_mut().expect("a policy")["prune"]["max-objects"] = 1.into();
     assert_eq!(plan(&two, &less, at(LATER)).plan.counts.remove, 0);
 }
@@ -253,7 +253,7 @@ fn what_cannot_be_told_or_compared_is_held_like_the_hardest() {
     let head = fleet(&[("fleet.kdl", &bound), ("base.kdl", &swap)]);
     assert_eq!(gates(&plan(&head, &before, now()).plan), [("a", vec![])]);
     // What it is told now cannot be made again: what is undone may be anything.
-    let mut blind = before.clone();
+    let mut blind = before;
     blind.targets.clear();
     let (first, _) = stands(&head, &blind);
     assert_eq!(gates(&first.plan), [("a", vec![GateWord::Bind])]);
