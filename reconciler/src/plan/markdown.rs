@@ -107,6 +107,9 @@ fn headline(plan: &Plan) -> String {
             format!("{moves} of {} machines move, up to {}", plan.counts.machines, class_word(class))
         }
     };
+    if let Some(going) = render::at_once(plan) {
+        write!(text, ", {going} at once").expect(DONE);
+    }
     for (count, word) in [(held, "held"), (plan.counts.remove, "removed"), (plan.counts.retain, "retained")] {
         if count > 0 {
             let what = if word == "held" {

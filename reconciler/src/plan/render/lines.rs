@@ -69,7 +69,7 @@ type Group<'a> = (usize, Vec<(ChangeTag, &'a str)>);
 fn shown(groups: Vec<Group<'_>>, placed: bool, room: Room) -> Vec<Line> {
     let total: usize = groups.iter().map(|(_, changes)| changes.len()).sum();
     // One line that says "1 more" takes as much room as the line itself.
-    let most = if total <= room.most + 2 { total } else { room.most.max(1) };
+    let most = if total <= room.most.saturating_add(2) { total } else { room.most.max(1) };
     let (mut lines, mut left) = (Vec::new(), most);
     for (first, changes) in groups {
         if placed && left > 0 {

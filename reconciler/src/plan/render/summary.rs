@@ -10,7 +10,7 @@ use super::{
     quiet::quiet,
     sections::{self, Fold, count},
 };
-use crate::plan::{ObservedFrom, Plan};
+use crate::plan::{ObservedFrom, Plan, PoolPlan};
 
 /// Whether the plan would change nothing at all.
 pub(in crate::plan) const fn is_empty(plan: &Plan) -> bool {
@@ -96,6 +96,13 @@ pub(in crate::plan) fn staged(plan: &Plan) -> Option<&'static str> {
     some.then_some("reboot: staged, and in effect from each machine's next boot; nothing reboots by itself")
 }
 
+/// How many machines go in one step, where that is more than one: nothing of theirs travels in waves.
+pub(in crate::plan) fn at_once(plan: &Plan) -> Option<usize> {
+    let going = |pool: &PoolPlan| pool.moves.saturating_sub(pool.held);
+    let going = plan.pools.iter().filter(|pool| pool.strategy == "immediate").map(going).sum();
+    (going > 1 && plan.nodes.iter().any(|node| node.effect > EffectClass::None)).then_some(going)
+}
+
 /// The table of machines: class, how many, where.
 pub(in crate::plan) fn table(plan: &Plan, fold: Fold) -> Vec<Line> {
     let rows = groups::rows(plan);
@@ -126,6 +133,9 @@ pub(in crate::plan) fn table(plan: &Plan, fold: Fold) -> Vec<Line> {
         let text = format!("and {} in {} more lines", count(machines, "machine"), rows.len() - shown);
         out.push(Line::new(2).with(Ink::Dim, &text));
     }
+    out.extend(
+        at_once(plan).map(|going| Line::new(2).with(Ink::Bad, &format!("all at once: {going} machines in one step"))),
+    );
     out.extend(staged(plan).map(|text| Line::new(2).with(Ink::Dim, text)));
     out
 }

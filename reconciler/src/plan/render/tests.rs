@@ -216,3 +216,12 @@ fn a_plan_is_held_against_the_one_that_was_shown() {
     plan.objects.remove(2);
     insta::assert_snapshot!(render_against(&shown, &plan, RenderOptions::default()));
 }
+
+#[test]
+fn a_list_that_changed_unfolds() {
+    let mut document = document();
+    document["objects"] = json!([{ "object": "profile/base", "change": "update", "file": "base.kdl", "line": 2, "fields": [
+        { "path": "kernel.args", "before": ["quiet"], "after": ["quiet", "iommu=pt"] }] }]);
+    let text = render(&plan_of(document), RenderOptions::default().unfolded());
+    assert!(text.contains("+ iommu=pt"), "{text}");
+}
