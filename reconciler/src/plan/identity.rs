@@ -24,6 +24,16 @@ use serde_json::{Map, Value};
 
 use super::{Change, MovedChange, ObjectChange, Observed, ObservedObject, Warning, observed::text};
 
+/// Members of documents that name another object.
+const NAMED: [(&str, Kind); 6] = [
+    ("site", Kind::Site),
+    ("pool", Kind::Pool),
+    ("profile", Kind::Profile),
+    ("extends", Kind::Profile),
+    ("image", Kind::Image),
+    ("rollout", Kind::Rollout),
+];
+
 /// What is in force, under the names of the new tree.
 pub(super) struct Identity<'o> {
     /// What is in force.
@@ -35,7 +45,7 @@ pub(super) struct Identity<'o> {
     /// `moved` lines that do nothing.
     pub(super) warnings: Vec<Warning>,
     former: BTreeMap<ObjectRef, ObjectRef>,
-    /// Freezes without a document whose text follows a rename: nobody else would write it.
+    /// Objects without a document whose text follows a rename: nobody else would write it.
     followed: BTreeSet<ObjectRef>,
 }
 
@@ -162,13 +172,11 @@ impl<'o> Identity<'o> {
         view
     }
 
-    /// A retained freeze names its scope in a text that no commit writes any more: it follows the rename, or the next plan,
-    /// for which the `moved` line is done, would find it covering nobody.
+    /// What is retained names others in a text that no commit writes any more: it follows the rename, or the next plan, for
+    /// which the `moved` line is done, would find a freeze covering nobody and a profile that nobody needs.
     fn follow(&mut self, fleet: &Fleet, view: &mut Observed) {
-        for (object, held) in &mut view.objects {
-            if object.kind != Kind::Freeze || fleet.freezes.contains_key(&object.name) {
-                continue;
-            }
+        let declared: BTreeSet<&ObjectRef> = fleet.objects().map(|entry| &entry.object).collect();
+        for (object, held) in view.objects.iter_mut().filter(|(object, _)| !declared.contains(object)) {
             let mut doc = (*held.doc).clone();
             let mut changes = false;
             for one in doc.get_mut("scope").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -178,6 +186,19 @@ impl<'o> Identity<'o> {
                 {
                     *one = Value::from(ObjectRef::new(known.kind, name).to_string());
                     changes = true;
+                }
+            }
+            for (key, kind) in NAMED {
+                let named = match doc.get_mut(key) {
+                    Some(Value::Array(items)) => items.iter_mut().collect(),
+                    named => named.into_iter().collect::<Vec<_>>(),
+                };
+                for one in named {
+                    let known = one.as_str().and_then(|text| Name::new(text).ok());
+                    if let Some(name) = known.and_then(|known| self.new_name(kind, &known)) {
+                        *one = Value::from(name.to_string());
+                        changes = true;
+                    }
                 }
             }
             if changes && let Ok(digest) = canonical::digest_of(&doc) {

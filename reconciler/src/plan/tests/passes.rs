@@ -109,6 +109,18 @@ fn a_retained_freeze_keeps_its_scope_over_a_rename() {
 }
 
 #[test]
+fn what_is_retained_needs_what_it_names_under_another_name() {
+    let before = in_force(&fleet(&[]), &[("a", "h100")]);
+    let silent = super::QUIET.replace("\"quiet\"", "\"silent\"");
+    let line = "moved from=\"profile/quiet\" to=\"profile/silent\"\n";
+    let (_, after) = stands(&fleet(&[("l40s.kdl", ""), ("quiet.kdl", &silent), ("m.kdl", line)]), &before);
+    assert_eq!(after.objects[&object("pool/l40s")].doc["profile"], "silent");
+    let gone = fleet(&[("l40s.kdl", ""), ("quiet.kdl", "removed \"profile/silent\" reason=\"sold\"\n")]);
+    let held = plan(&gone, &next(&after), now());
+    assert_eq!(held.plan.gates[0].wait, Wait::Dependents { needed_by: vec![object("pool/l40s")], count: 1 });
+}
+
+#[test]
 fn a_freeze_whose_removal_is_held_holds() {
     let limited = HEAD.replace("}\n", "  prune {\n    max-objects 1\n  }\n}\n");
     let before = in_force(&fleet(&[("fleet.kdl", &limited), ("f.kdl", &freeze("pool/h100"))]), &[("a", "h100")]);
