@@ -103,20 +103,25 @@ if [ -n "${BETTER_COMPUTE_CA_PEM-}" ] && [ -z "${BETTER_COMPUTE_CA-}" ]; then
     export BETTER_COMPUTE_CA
 fi
 
-code=1 live=''
+code=1 live='' unasked=''
 if [ -n "${BETTER_COMPUTE_URL-}" ] && [ -n "${BETTER_COMPUTE_TOKEN-}" ]; then
     code=0 live=yes
     forms --live || code=$?
     if [ "$code" = 1 ] && [ ! -s "$out/plan.md" ]; then
         say 'the control plane could not be asked, so that this is the offline plan:'
         cat "$work/said" >&2
-        live=''
+        live='' unasked=yes
     fi
 fi
 if [ -z "$live" ]; then
     code=0
     unset BETTER_COMPUTE_URL BETTER_COMPUTE_TOKEN BETTER_COMPUTE_CA
     forms || code=$?
+fi
+if [ -n "$unasked" ] && [ -s "$out/plan.md" ]; then
+    note='**The control plane could not be asked:** this plan is offline and knows declared machines only.'
+    { sed -n 1p "$out/plan.md" && printf '%s\n\n' "$note" && sed 1d "$out/plan.md"; } >"$work/noted.md"
+    mv "$work/noted.md" "$out/plan.md"
 fi
 # What a repository says is no command to the one who runs this: a line that begins with `::` would be one.
 fence=''

@@ -328,5 +328,6 @@ fn a_token_that_can_only_plan_shows_the_machines_there_are_and_changes_nothing()
     let answer = said(script);
     assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
     assert!(answer.err.contains("this is the offline plan"), "{}", answer.err);
+    assert!(pull.comment().contains("The control plane could not be asked"), "{}", pull.comment());
     assert_eq!(pull.json()["inputs"]["observed"], "offline");
 }

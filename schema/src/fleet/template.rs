@@ -57,6 +57,10 @@ impl<'t> Renderer<'t> {
         environment.set_recursion_limit(RECURSION);
         environment.set_debug(false);
         environment.remove_global("debug");
+        environment.add_filter("times", |value: i64, factor: i64| {
+            let product = value.checked_mul(factor);
+            product.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "the product does not fit 64 bits"))
+        });
         environment.add_filter("json", |value: minijinja::Value| {
             serde_json::to_string(&value).map_err(|_| Error::new(ErrorKind::BadSerialization, "the value has no JSON"))
         });
@@ -160,6 +164,10 @@ fn guard(name: &str, text: &str) -> Result<(), RenderError> {
         if at - start > TAG {
             return Err(refuse(start, "this tag is longer than 4096 bytes"));
         }
+        if let Some(times) = operator(&bytes[start..at], b'*') {
+            let instead = "templates do not multiply with `*`, which repeats lists too; write VALUE|times(2), which takes numbers";
+            return Err(refuse(start + times, instead));
+        }
         let inside = text.get(start + 2..at).unwrap_or("").trim_start_matches(['-', '+']).trim_start();
         branches += usize::from(inside.starts_with("elif"));
         if branches > BRANCHES {
@@ -189,6 +197,23 @@ fn tag_end(bytes: &[u8], mut at: usize, end: &[u8]) -> usize {
         at += 1;
     }
     bytes.len()
+}
+
+/// Where an operator stands in a tag, outside of its texts.
+fn operator(tag: &[u8], operator: u8) -> Option<usize> {
+    let mut quote = None;
+    let mut at = 0;
+    while at < tag.len() {
+        match (quote, tag[at]) {
+            (Some(_), b'\\') => at += 1,
+            (Some(open), byte) if open == byte => quote = None,
+            (None, byte @ (b'"' | b'\'')) => quote = Some(byte),
+            (None, byte) if byte == operator => return Some(at),
+            _ => {}
+        }
+        at += 1;
+    }
+    None
 }
 
 /// The templates that a text includes, imports or extends by a literal name.
@@ -289,6 +314,16 @@ mod tests {
             serde_json::json!({"node": {"name": "n1", "labels": {"a": "b"}}}),
         ));
         stack::on(STACK, || Renderer::new([("t.j2", text)])?.render("t.j2", &values)).expect("room for a thread")
+    }
+
+    #[test]
+    fn numbers_are_multiplied_and_lists_are_not_repeated() {
+        assert_eq!(render("{{ 6|times(7) }} {{ '2*3' }} {# 2 * 3 #}").as_deref(), Ok("42 2*3 "));
+        for text in ["{{ [1] * 100000000 }}", "{% if 2 in [1]*90000000 %}x{% endif %}", "{{ 2 ** 40 }}"] {
+            let error = render(text).expect_err("refused");
+            assert_eq!(error.code, codes::TEMPLATE_LIMIT, "{text}");
+            assert!(error.message.contains("times("), "{}", error.message);
+        }
     }
 
     #[test]
