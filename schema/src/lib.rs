@@ -22,3 +22,4 @@ pub mod report;
 pub mod shard;
 pub mod spec;
 pub mod time;
+pub mod unit;

@@ -46,6 +46,7 @@ pub fn carry_out(host: Host<'_>, steps: &[Step], memory: &mut Memory, keep: &mut
                 memory.dirs.retain(|dir| !dirs.contains(dir));
                 finish(memory, keep, &mut ran, &mut outcome);
             }
+            Step::Run(action) if is_own(action) && !taken_off(action, memory, keep, &mut ran, &mut outcome) => {}
             Step::Run(action) => match run(host, action) {
                 Ok(really) => {
                     ran.push(action.clone());
@@ -76,6 +77,32 @@ fn finish(memory: &mut Memory, keep: &mut dyn Keep, ran: &mut Vec<Action>, outco
     ran.clear();
     if let Err(error) = keep.keep(memory) {
         outcome.problems.push(format!("the memory cannot be kept: {error}"));
+    }
+}
+
+/// Whether an action ends the daemon that runs it.
+fn is_own(action: &Action) -> bool {
+    matches!(action, Action::Restart(unit) if schema::unit::refused(unit).is_some())
+}
+
+/// Takes what ends the daemon off what is owed before it is run, so that the next one does not find it: it runs once at
+/// most. Whether that is kept.
+fn taken_off(
+    action: &Action,
+    memory: &mut Memory,
+    keep: &mut dyn Keep,
+    ran: &mut Vec<Action>,
+    outcome: &mut Outcome,
+) -> bool {
+    memory.owed.retain(|owed| owed != action && !ran.contains(owed));
+    ran.clear();
+    match keep.keep(memory) {
+        Ok(()) => true,
+        Err(error) => {
+            memory.owed.insert(action.clone());
+            outcome.problems.push(format!("{action}: not run, for the memory cannot be kept: {error}"));
+            false
+        }
     }
 }
 

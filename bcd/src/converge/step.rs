@@ -129,6 +129,8 @@ impl Planner<'_> {
             (Key::Value(path), Origin::Value(before), Some(Seen::Value(Some(seen)))) => {
                 Ok((seen != before).then(|| Step::SetValue(path.clone(), before.clone())))
             }
+            // Nobody undoes what would end the daemon, or start a shutdown.
+            (Key::Active(unit), ..) if schema::unit::refused(unit).is_some() => Ok(None),
             (Key::Active(unit), Origin::Active(before), Some(Seen::Active(Some(seen)))) => {
                 Ok((seen != before).then(|| Step::Activate(unit.clone(), *before)))
             }

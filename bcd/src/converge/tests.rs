@@ -362,6 +362,45 @@ fn a_restart_that_is_owed_outlasts_a_power_cut() {
     }
 }
 
+/// The machine whose daemon is killed by its own restart: what is on disk then no longer asks for it.
+#[test]
+fn the_daemons_own_restart_is_taken_off_before_it_runs() {
+    const OWN: &str = "systemctl restart -- bcd.service";
+    let own = section::Action::Restart("bcd.service".into());
+    for n in 1.. {
+        let mut world = World::new(&[("/etc/c.conf", "one")]);
+        world.machine.systemd = true;
+        world.kept.owed = [section::Action::ReloadSystemd, own.clone()].into();
+        let cut = world.interrupted(&NodeSpec::default(), n);
+        let ran = world.ran().iter().filter(|ran| *ran == OWN).count();
+        assert!(ran == 0 || !world.kept.owed.contains(&own), "cut at {n}: it ran and is still owed");
+        world.host(&NodeSpec::default());
+        let again = world.ran().iter().filter(|ran| *ran == OWN).count();
+        assert!(ran + again <= 1, "cut at {n}: {ran} and {again}");
+        if !cut {
+            assert!(n > 1 && ran == 1);
+            break;
+        }
+    }
+}
+
+#[test]
+fn what_ends_the_daemon_is_neither_restarted_nor_stopped_nor_started() {
+    let mut world = World::new(&[]);
+    world.machine.systemd = true;
+    let unit = |name: &str, active| Unit { name: name.into(), active: Some(active), ..Unit::default() };
+    let mut spec = files(vec![read_by("one", &["bcd.service", "reboot.target", "chrony.service"])]);
+    spec.host.units = vec![unit("bcd.service", false), unit("reboot.target", true)];
+    assert_eq!(world.host(&spec).state, SectionState::Failed);
+    assert_eq!(world.ran(), [RESTART]);
+    assert_eq!(world.text("/etc/c.conf").as_deref(), Some("one"), "the file is as wanted all the same");
+
+    // A memory from before this was refused undoes nothing of it either.
+    world.kept.items.insert(Key::Active("bcd.service".into()), Origin::Active(false));
+    ends_well(&world.host(&NodeSpec::default()));
+    assert!(!world.ran().iter().any(|ran| ran.contains("bcd.service")));
+}
+
 #[test]
 fn what_is_no_unit_is_never_restarted() {
     let mut world = World::new(&[]);

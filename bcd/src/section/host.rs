@@ -201,10 +201,15 @@ fn host_file(file: &HostFile, facts: &Facts, desired: &mut Desired) {
     if let Some(tree) = OWNED_BY_ACCESS.into_iter().chain(state).find(|tree| path.is_under(tree)) {
         return desired.problems.push(format!("file {path}: {tree} is managed by the daemon itself"));
     }
+    if schema::unit::is_daemon_file(path.as_str()) {
+        return desired.hold(Key::Path(path.clone()), format!("file {path}: the node daemon runs as this unit"));
+    }
     let name = Named::File(format!("host.files.{path}"));
     let mut units = BTreeSet::new();
     for unit in &file.restart {
-        if unit::is_unit_name(unit) {
+        if let Some(why) = schema::unit::refused(unit) {
+            desired.problems.push(format!("file {path}: {unit} is not restarted: {why}"));
+        } else if unit::is_unit_name(unit) {
             units.insert(unit.clone());
         } else {
             desired.problems.push(format!("file {path}: {unit:?} is not a unit's name"));
@@ -242,6 +247,9 @@ fn host_unit(wanted: &Unit, facts: &Facts, desired: &mut Desired) {
         return desired.problems.push(format!("unit {name:?} is not a unit's name"));
     }
     let own = format!("/etc/systemd/system/{name}");
+    if let Some(why) = schema::unit::refused(name) {
+        return leave_unit(wanted, why, &own, facts, desired);
+    }
     let (at, text) = if wanted.content.is_empty() {
         match facts.units.get(name) {
             Some((at, text)) => (at.clone(), text.clone()),
@@ -260,6 +268,11 @@ fn host_unit(wanted: &Unit, facts: &Facts, desired: &mut Desired) {
             desired.problems.push(format!("unit {name} cannot be enabled: it has no [Install] section"));
         }
         for (place, target) in links {
+            let alias = place.as_str().strip_prefix("/etc/systemd/system/").and_then(schema::unit::refused);
+            if let Some(why) = alias.filter(|_| enabled) {
+                desired.hold(Key::Path(place.clone()), format!("unit {name} cannot be {place}: {why}"));
+                continue;
+            }
             let want = if enabled { Want::Link(target) } else { Want::Absent };
             desired.want(Key::Path(place), want, Named::Field(format!("host.units.{name}.enabled")));
         }
@@ -267,6 +280,17 @@ fn host_unit(wanted: &Unit, facts: &Facts, desired: &mut Desired) {
     if let Some(active) = wanted.active.filter(|_| facts.systemd) {
         let at = Named::Field(format!("host.units.{name}.state"));
         desired.want(Key::Active(name.clone()), Want::Active(active), at);
+    }
+}
+
+/// A unit that no spec has a word about stays as it is: neither made so, nor undone.
+fn leave_unit(wanted: &Unit, why: &str, own: &str, facts: &Facts, desired: &mut Desired) {
+    let name = &wanted.name;
+    desired.hold(Key::Active(name.clone()), format!("unit {name} cannot be managed: {why}"));
+    desired.held.insert(Key::Path(HostPath::known(own)));
+    let installed = facts.units.get(name).map(|(at, text)| (at.as_str(), text.as_str()));
+    for (at, text) in installed.into_iter().chain([(own, wanted.content.as_str())]) {
+        desired.held.extend(unit::enable_links(name, text, at).into_iter().map(|(place, _)| Key::Path(place)));
     }
 }
 
@@ -314,6 +338,32 @@ mod tests {
         assert_eq!(compile(&host, &facts).staged, ["kernel arguments iommu=pt"]);
         let facts = Facts { kernel_args: Some(vec!["quiet".into(), "iommu=pt".into()]), ..facts };
         assert_eq!(compile(&host, &facts).staged, Vec::<String>::new());
+    }
+
+    #[test]
+    fn units_that_end_the_daemon_or_the_run_are_left_alone() {
+        for name in ["bcd.service", "reboot.target", "systemd-poweroff.service", "rescue.target", "system.slice"] {
+            let content = "[Service]\nExecStart=/bin/x\n[Install]\nWantedBy=multi-user.target\n".to_owned();
+            let unit = Unit { name: name.into(), content, enabled: Some(true), active: Some(true), ..Unit::default() };
+            let host = HostSection { units: vec![unit], ..HostSection::default() };
+            let desired = compile(&host, &Facts { systemd: true, ..Facts::default() });
+            assert_eq!((desired.wants.len(), desired.problems.len()), (0, 1), "{name}");
+            let place = |text: &str| Key::Path(HostPath::known(text));
+            assert!(desired.held.contains(&Key::Active(name.into())), "{name}");
+            assert!(desired.held.contains(&place(&format!("/etc/systemd/system/{name}"))), "{name}");
+            let link = format!("/etc/systemd/system/multi-user.target.wants/{name}");
+            assert!(desired.held.contains(&place(&link)), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_unit_takes_the_place_of_the_daemon() {
+        let content = "[Service]\nExecStart=/bin/x\n[Install]\nAlias=bcd.service b.service\n".to_owned();
+        let unit = Unit { name: "a.service".into(), content, enabled: Some(true), ..Unit::default() };
+        let host = HostSection { units: vec![unit], ..HostSection::default() };
+        let desired = compile(&host, &Facts::default());
+        let link = |name: &str| Key::Path(HostPath::known(&format!("/etc/systemd/system/{name}")));
+        assert!(desired.held.contains(&link("bcd.service")) && desired.wants.contains_key(&link("b.service")));
     }
 
     #[test]
