@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     diagnostic::{Code, Diagnostic, SourceRef, Span},
+    fleet::parse::MOST_FINDINGS,
     name::Name,
     object::{Kind, ObjectRef},
 };
@@ -51,8 +52,16 @@ impl<'f> Findings<'f> {
         Diagnostic::new(code, &self.place(span), message)
     }
 
+    /// Keeps a finding, up to [`MOST_FINDINGS`] of them; the first error is always kept.
     pub(super) fn push(&mut self, diagnostic: Diagnostic) {
-        self.found.push(diagnostic);
+        if !self.full() || (diagnostic.is_error() && !self.found.iter().any(Diagnostic::is_error)) {
+            self.found.push(diagnostic);
+        }
+    }
+
+    /// Whether so much is wrong that no more is looked for.
+    pub(super) fn full(&self) -> bool {
+        self.found.len() >= MOST_FINDINGS
     }
 
     /// What is written at a place.

@@ -14,6 +14,9 @@ use crate::diagnostic::{Diagnostic, Span, codes};
 /// Levels of blocks, lists or comments that a document may nest.
 pub(super) const MAX_DEPTH: usize = 32;
 
+/// What is found wrong in a file, and in an object of it, at most: whoever has a thousand mistakes has made one.
+pub(super) const MOST_FINDINGS: usize = 1_000;
+
 /// The syntax that a path's ending names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Syntax {

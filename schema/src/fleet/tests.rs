@@ -3,6 +3,7 @@
 pub(super) mod support;
 
 mod diagnostics;
+mod empty;
 mod example;
 mod hostile;
 mod incremental;

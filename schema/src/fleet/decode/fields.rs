@@ -78,6 +78,25 @@ impl<'o> Fields<'o> {
         self.entries.iter().any(|entry| entry.key == key)
     }
 
+    /// Reports a key that is written and says nothing: who empties a list, or lets a program do so, means neither
+    /// nothing nor everything by it. `empty` is what was decoded; a value that was wrong has been reported already.
+    pub(in crate::fleet) fn filled(&self, key: &str, empty: bool, findings: &mut Findings<'_>) {
+        if !empty || self.sheet.is_some() {
+            return;
+        }
+        let mut written = self.entries.iter().filter(|entry| entry.key == key);
+        let Some(first) = written.next() else { return };
+        let bare = |entry: &Entry| entry.args.is_empty() && entry.fields.is_empty();
+        let silent = bare(first) && written.all(bare);
+        if silent || !findings.found.iter().any(crate::diagnostic::Diagnostic::is_error) {
+            let diagnostic = findings
+                .at(codes::BAD_VALUE, first.span, format!("`{key}` is written, and nothing is in it"))
+                .label("empty")
+                .help("say what is meant; a key that is not meant is left out");
+            findings.push(diagnostic);
+        }
+    }
+
     /// The one entry of a key that may be written once.
     pub(in crate::fleet) fn one(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Option<&'o Entry> {
         let mut entries = self.all(key);
@@ -374,6 +393,9 @@ impl<'o> Fields<'o> {
     /// Reports every key that nobody asked for.
     pub(in crate::fleet) fn finish(&self, findings: &mut Findings<'_>) {
         for entry in self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str())) {
+            if findings.full() {
+                return;
+            }
             let shown: String = entry.key.chars().take(60).collect();
             let near = similar(&entry.key, self.known.iter().copied());
             let help =

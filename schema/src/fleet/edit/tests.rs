@@ -225,7 +225,10 @@ fn kdl_file() -> impl Strategy<Value = String> {
     ]);
     let tail =
         prop::sample::select(vec!["", " // c", " /* c */", " /- gone", ";", " {\n    z 1 // in\n  }", " k=\"v\""]);
-    let node = ("[a-z]{1,6}", prop::collection::vec(literal, 1..3), tail)
+    // These are no bare words.
+    let is_word = |word: &String| !matches!(word.as_str(), "true" | "false" | "null" | "inf" | "nan");
+    let key = "[a-z]{1,6}".prop_filter("a keyword", is_word);
+    let node = (key, prop::collection::vec(literal, 1..3), tail)
         .prop_map(|(key, args, tail)| format!("  {key} {}{tail}\n", args.join(" ")));
     prop::collection::vec(node, 1..6).prop_map(|nodes| format!("// top\nkind \"x\" {{\n{}}}\n// end\n", nodes.concat()))
 }

@@ -55,6 +55,9 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     if !fields.has("policy") {
         fields.require("policy", None::<()>, findings);
     }
+    fields.filled("policy", access.policy.is_empty(), findings);
+    fields.filled("claims", access.claims.is_empty(), findings);
+    fields.filled("token", access.token.is_empty(), findings);
     for policy in access.policy.iter().filter(|policy| !policy.ends_with(".cedar")) {
         form::refuse(codes::BAD_VALUE, policy, "the path of a *.cedar file", findings);
     }

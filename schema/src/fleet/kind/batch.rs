@@ -123,5 +123,9 @@ fn scope(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<BatchSc
         let diagnostic = findings.at(codes::MISSING_KEY, at.span, message);
         findings.push(diagnostic);
     }
+    fields.filled("nodes", scope.nodes.is_empty(), findings);
+    fields.filled("pools", scope.pools.is_empty(), findings);
+    fields.filled("sites", scope.sites.is_empty(), findings);
+    fields.filled("selector", scope.selector.is_empty(), findings);
     Some(scope)
 }

@@ -130,6 +130,9 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     let bind = fields.record("apply", None, findings, |apply, findings| {
         Some(Apply { bind: apply.word("bind", &BINDABLE, findings) })
     });
+    // Brakes that brake nothing.
+    fields.filled("prune", prune.as_ref().is_none_or(|prune| prune.is_empty()), findings);
+    fields.filled("apply", bind.as_ref().is_none_or(|apply| apply.is_empty()), findings);
     let suspend = hold::hold("suspend", fields, findings);
     let freeze = fields.named("freeze", ("name", None), findings, |name, fields, findings| {
         let written = Located::new(name.to_owned(), fields.place(findings));

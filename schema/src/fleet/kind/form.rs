@@ -141,7 +141,7 @@ pub(in crate::fleet) fn manageable(text: &str) -> bool {
     const RESERVED: [&str; 5] = ["/proc", "/sys", "/dev", "/var/lib/bcd", "/etc/ssh/better-compute"];
     let under = |tree: &&str| text.strip_prefix(*tree).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let own = text.rsplit_once('/').is_some_and(|(_, name)| name.starts_with("60-better-compute"));
-    !RESERVED.iter().any(under) && !own
+    !RESERVED.iter().any(under) && !own && !crate::unit::is_daemon_file(text)
 }
 
 /// A systemd unit's name with its suffix.

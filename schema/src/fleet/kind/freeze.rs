@@ -59,6 +59,7 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     if scope.is_empty() {
         fields.require("scope", None::<()>, findings);
     }
+    fields.filled("scope", scope.is_empty(), findings);
     let rule = rule(fields, findings);
     Some(Freeze { name: subject.name.clone(), at: subject.at.clone(), scope, rule: rule? })
 }
@@ -69,7 +70,7 @@ pub(super) fn rule(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Opti
     let from = fields.parse("from", TIME, findings);
     let until = fields.parse("until", TIME, findings);
     ordered(("from", from.as_ref()), ("until", until.as_ref()), findings);
-    let weekly = ["days", "hours", "zone"].iter().any(|key| fields.has(key));
+    let weekly = WEEKLY.iter().any(|key| fields.has(key));
     let window = window(fields, findings);
     never(from.as_ref(), until.as_ref(), window.as_ref(), findings);
     if !weekly && !fields.has("until") {
@@ -99,16 +100,27 @@ fn never(
     }
 }
 
-/// The keys of a weekly window; `None` without any of them.
+const WEEKLY: [&str; 3] = ["days", "hours", "zone"];
+
+/// The keys of a weekly window; `None` without any of them. A zone alone says no time of the week, and would be all.
 pub(super) fn window(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Window> {
     const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
-    let weekly = ["days", "hours", "zone"].iter().any(|key| fields.has(key));
+    let weekly = WEEKLY.iter().any(|key| fields.has(key));
     let mut days: Vec<Weekday> = fields.words("days", &DAYS, findings).into_iter().map(|day| day.value).collect();
     days.sort_unstable();
     days.dedup();
+    fields.filled("days", days.is_empty(), findings);
     let hours = hours(fields, findings);
     let zone: Option<Located<Zone>> = zone(fields, findings);
     if !weekly {
+        return None;
+    }
+    if !fields.has("days") && !fields.has("hours") {
+        let at = zone.as_ref().map_or_else(|| fields.place(findings), |zone| zone.at.clone());
+        let diagnostic = findings
+            .at(codes::MISSING_KEY, at.span, "a weekly window has `days`, or `hours`, or both")
+            .help("days \"sat\" \"sun\", or hours \"22:00\" \"06:00\"");
+        findings.push(diagnostic);
         return None;
     }
     let zone = fields.require("zone", zone, findings)?;

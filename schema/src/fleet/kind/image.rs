@@ -74,12 +74,17 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     let digest = fields.require("digest", digest, findings);
     let arch = fields.word("arch", &["amd64", "arm64"], findings);
     let arch = fields.require("arch", arch, findings);
+    let size = fields.parse("size", "a size such as 2GiB", findings);
+    let (signed_by, uses) =
+        (fields.texts("signed-by", findings), fields.words("use", &["os", "ramdisk", "instance"], findings));
+    fields.filled("signed-by", signed_by.is_empty(), findings);
+    fields.filled("use", uses.is_empty(), findings);
     let image = Image {
         name: subject.name.clone(),
         at: subject.at.clone(),
-        size: fields.parse("size", "a size such as 2GiB", findings),
-        signed_by: fields.texts("signed-by", findings),
-        uses: fields.words("use", &["os", "ramdisk", "instance"], findings),
+        size,
+        signed_by,
+        uses,
         protect: hold::protect(fields, findings),
         url: url?,
         digest: digest?,

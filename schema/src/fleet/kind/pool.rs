@@ -233,7 +233,7 @@ fn gpus(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Gpus> {
 }
 
 fn policy(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Policy {
-    Policy {
+    let policy = Policy {
         disruption_budget: fields.count_or_share("disruption-budget", findings),
         placement: fields.word("placement", &["pack", "spread"], findings),
         gpu_sharing: fields.word("gpu-sharing", &["none", "mig", "timeslice", "mps"], findings),
@@ -247,7 +247,11 @@ fn policy(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Policy {
         mig: fields.table("mig", findings, |entry, findings| Fields::integer_of(entry, (1, 7), findings)),
         acceptance: fields.named("acceptance", ("check", None), findings, acceptance),
         tenants: fields.refer_all("tenants", Kind::Tenant, findings),
-    }
+    };
+    // No tenants are all tenants.
+    fields.filled("tenants", policy.tenants.is_empty(), findings);
+    fields.filled("mig", policy.mig.is_empty(), findings);
+    policy
 }
 
 fn acceptance(check: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Acceptance> {

@@ -356,9 +356,22 @@ fn units(key: &'static str, fields: &mut Fields<'_>, findings: &mut Findings<'_>
             form::keep(Some(unit), "a unit with its suffix, such as chrony.service", form::unit, findings)
         })
         .collect();
+    for unit in &units {
+        managed(unit, key, findings);
+    }
     units.sort_by(|a, b| a.value.cmp(&b.value));
     units.dedup();
+    fields.filled(key, units.is_empty(), findings);
     units
+}
+
+/// Reports a unit that ends the daemon or the machine's run.
+fn managed(unit: &Located<String>, what: &str, findings: &mut Findings<'_>) {
+    if let Some(why) = crate::unit::refused(unit) {
+        let message = format!("{what} {:?} cannot be managed: {why}", unit.value);
+        let diagnostic = findings.at(codes::BAD_HOST, unit.at.span, message);
+        findings.push(diagnostic);
+    }
 }
 
 fn exclusive(content: Option<&Located<String>>, template: Option<&Located<String>>, findings: &mut Findings<'_>) {
@@ -373,6 +386,7 @@ fn exclusive(content: Option<&Located<String>>, template: Option<&Located<String
 fn unit(name: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<UnitEntry> {
     let at = fields.place(findings);
     let name = Located::new(name.to_owned(), at);
+    managed(&name, "unit", findings);
     form::keep(Some(name), "a unit with its suffix, such as chrony.service", form::unit, findings);
     let entry = UnitEntry {
         content: fields.text("content", findings),

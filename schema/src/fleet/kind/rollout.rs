@@ -116,6 +116,7 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
         window: fields.record("window", None, findings, window),
         on_failure: fields.word("on-failure", &["pause", "rollback"], findings),
     };
+    fields.filled("gate", rollout.gate.is_empty(), findings);
     // What is wrong with a wave itself would be told a second time.
     if findings.errors() == before {
         shape(&rollout, fields, findings);
@@ -135,6 +136,7 @@ fn wave(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Wave {
         selector: super::words_of("selector", fields, findings),
         soak: fields.parse("soak", "a duration such as 30m", findings),
     };
+    fields.filled("selector", wave.selector.is_empty(), findings);
     let said = ["nodes", "percent", "selector"].into_iter().filter(|key| fields.has(key)).count();
     if said != 1 {
         let at = fields.place(findings);

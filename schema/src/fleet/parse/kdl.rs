@@ -1,5 +1,7 @@
 //! KDL version 2 into the document model.
 
+use std::collections::{HashMap, hash_map};
+
 use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 
 use super::guard::{self, Refused, What};
@@ -54,6 +56,12 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
+    fn tell(&mut self, problem: Diagnostic) {
+        if self.problems.len() < super::MOST_FINDINGS {
+            self.problems.push(problem);
+        }
+    }
+
     fn refused(&mut self, refused: &Refused) {
         let span = self.lines.span(refused.at, refused.at + 1);
         let diagnostic = match refused.what {
@@ -80,7 +88,7 @@ impl Reader<'_> {
                 problem(codes::KDL_SYNTAX, span, "not valid KDL: this } closes nothing").label("no block is open here")
             }
         };
-        self.problems.push(diagnostic);
+        self.tell(diagnostic);
     }
 
     fn syntax(&mut self, error: &kdl::KdlError, v1: Option<(usize, usize)>) {
@@ -98,7 +106,7 @@ impl Reader<'_> {
                     format!("version 2 writes #{word}; a text is quoted: \"{word}\""),
                 )
             };
-            self.problems.push(
+            self.tell(
                 problem(codes::KDL_V1, self.lines.span(start, end), message)
                     .label("written in KDL version 1")
                     .help(help),
@@ -112,14 +120,14 @@ impl Reader<'_> {
             .filter(|found| found.message.as_deref().is_some_and(|text| text.starts_with("No closing '}'")));
         if let Some(found) = open.max_by_key(|found| found.span.offset()) {
             let span = self.lines.span(found.span.offset(), found.span.offset() + 1);
-            self.problems.push(
+            self.tell(
                 problem(codes::KDL_SYNTAX, span, "not valid KDL: a block is not closed")
                     .label("opened here")
                     .help("write the missing }"),
             );
             return;
         }
-        for found in &error.diagnostics {
+        for found in error.diagnostics.iter().take(super::MOST_FINDINGS) {
             let span = self.trim(found.span.offset(), found.span.offset() + found.span.len());
             let message = match found.message.as_deref().map(|text| text.trim_end_matches('.')) {
                 Some(text) if !text.is_empty() => format!("not valid KDL: {}", lower(text)),
@@ -137,10 +145,10 @@ impl Reader<'_> {
                 diagnostic.label = None;
                 diagnostic.help = Some("a backslash is written \\\\; in a raw text, #\"…\"#, it is itself".to_owned());
             }
-            self.problems.push(diagnostic);
+            self.tell(diagnostic);
         }
         if error.diagnostics.is_empty() {
-            self.problems.push(problem(codes::KDL_SYNTAX, Span::START, "not valid KDL"));
+            self.tell(problem(codes::KDL_SYNTAX, Span::START, "not valid KDL"));
         }
     }
 
@@ -160,7 +168,7 @@ impl Reader<'_> {
     fn annotation(&mut self, present: bool, span: Span) {
         if present {
             let message = "type annotations have no meaning in a fleet file";
-            self.problems.push(problem(codes::TYPE_ANNOTATION, span, message).help("delete the part in parentheses"));
+            self.tell(problem(codes::TYPE_ANNOTATION, span, message).help("delete the part in parentheses"));
         }
     }
 
@@ -170,7 +178,7 @@ impl Reader<'_> {
         let name = args.next();
         if let Some(extra) = args.next() {
             let message = "an object has one name, then its keys";
-            self.problems.push(
+            self.tell(
                 problem(codes::WRONG_TYPE, extra.span, message)
                     .label("a second value")
                     .help("write key=value, or put keys in a block: { key \"value\" }"),
@@ -185,6 +193,7 @@ impl Reader<'_> {
         self.annotation(node.ty().is_some(), span);
         let mut entry =
             Entry { key: name.value().to_owned(), span, args: Vec::new(), fields: Vec::new(), form: Form::Node };
+        let mut places: HashMap<&str, Span> = HashMap::new();
         for item in node.entries() {
             let Some(arg) = self.arg(item) else { continue };
             let Some(key) = item.name() else {
@@ -194,9 +203,12 @@ impl Reader<'_> {
             let span = self.trim(key.span().offset(), key.span().offset() + key.span().len());
             let field =
                 Entry { key: key.value().to_owned(), span, args: vec![arg], fields: Vec::new(), form: Form::Single };
-            match entry.fields.iter().find(|other| other.key == field.key) {
-                Some(first) => self.problems.push(twice(&field.key, first.span, field.span)),
-                None => entry.fields.push(field),
+            match places.entry(key.value()) {
+                hash_map::Entry::Occupied(first) => self.tell(twice(&field.key, *first.get(), span)),
+                hash_map::Entry::Vacant(place) => {
+                    place.insert(span);
+                    entry.fields.push(field);
+                }
             }
         }
         if let Some(children) = node.children() {
@@ -225,7 +237,7 @@ impl Reader<'_> {
             KdlValue::Float(_) => Scalar::Float,
             KdlValue::Bool(flag) => Scalar::Bool(*flag),
             KdlValue::Null => {
-                self.problems.push(super::null(span));
+                self.tell(super::null(span));
                 return None;
             }
         };

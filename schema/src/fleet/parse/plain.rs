@@ -6,6 +6,8 @@
 //! document would become, without a finding, or `None`; then the crate reads the file, and every finding is its own.
 //! So nothing here reports an error, and nothing here decides what is valid: when in doubt, `None`.
 
+use std::collections::HashSet;
+
 use super::{MAX_DEPTH, guard};
 use crate::{
     diagnostic::Span,
@@ -20,6 +22,19 @@ pub(super) fn read(text: &str) -> Option<Vec<Object>> {
     let mut reader = Reader { text, bytes: text.as_bytes(), at: 0, line: 1, begin: 0, wide: 0 };
     let entries = reader.nodes(0)?;
     entries.into_iter().map(object).collect()
+}
+
+/// Whether no key of a node is written twice.
+fn distinct(fields: &[Entry]) -> bool {
+    const FEW: usize = 8;
+    if fields.len() <= FEW {
+        return fields
+            .iter()
+            .enumerate()
+            .all(|(index, field)| fields[..index].iter().all(|other| other.key != field.key));
+    }
+    let mut keys = HashSet::with_capacity(fields.len());
+    fields.iter().all(|field| keys.insert(field.key.as_str()))
 }
 
 /// A top-level node as an object; more than a name is a finding.
@@ -67,36 +82,47 @@ impl Reader<'_> {
     fn node(&mut self, depth: usize) -> Option<Entry> {
         let (key, span) = self.word()?;
         let mut node = Entry { key, span, args: Vec::new(), fields: Vec::new(), form: Form::Node };
+        let block = self.entries(&mut node)?;
+        if !distinct(&node.fields) {
+            return None;
+        }
+        if block {
+            if depth == MAX_DEPTH {
+                return None;
+            }
+            let mut children = self.nodes(depth + 1)?;
+            node.fields.append(&mut children);
+            self.end()?;
+        }
+        Some(node)
+    }
+
+    /// The arguments and properties of a node, up to its end or into its block; whether it has one.
+    fn entries(&mut self, node: &mut Entry) -> Option<bool> {
         loop {
             let spaced = self.space();
             match self.peek() {
-                None => return Some(node),
+                None => return Some(false),
                 Some(b'\n') => {
                     self.newline();
-                    return Some(node);
+                    return Some(false);
                 }
                 Some(b';') => {
                     self.at += 1;
-                    return Some(node);
+                    return Some(false);
                 }
                 _ if !spaced => return None,
                 Some(b'/') => {
                     self.comment()?;
-                    return Some(node);
+                    return Some(false);
                 }
                 // The block that holds this node ends.
-                Some(b'}') => return Some(node),
+                Some(b'}') => return Some(false),
                 Some(b'{') => {
-                    if depth == MAX_DEPTH {
-                        return None;
-                    }
                     self.at += 1;
-                    let mut children = self.nodes(depth + 1)?;
-                    node.fields.append(&mut children);
-                    self.end()?;
-                    return Some(node);
+                    return Some(true);
                 }
-                Some(_) => self.entry(&mut node)?,
+                Some(_) => self.entry(node)?,
             }
         }
     }
@@ -135,9 +161,6 @@ impl Reader<'_> {
         } else {
             self.other()?
         };
-        if node.fields.iter().any(|other| other.key == word) {
-            return None;
-        }
         node.fields.push(Entry { key: word, span, args: vec![value], fields: Vec::new(), form: Form::Single });
         Some(())
     }

@@ -153,6 +153,12 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
+    fn tell(&mut self, problem: Diagnostic) {
+        if self.problems.len() < super::MOST_FINDINGS {
+            self.problems.push(problem);
+        }
+    }
+
     /// The parser ends at the first thing that it refuses. What stands alone is taken out, and the rest is looked at too.
     fn refused(&mut self, mut error: serde_saphyr::Error) {
         let mut rest = self.lines.text().to_owned();
@@ -163,7 +169,7 @@ impl Reader<'_> {
             if !self.problems.is_empty() && !alone {
                 return;
             }
-            self.problems.push(diagnostic);
+            self.tell(diagnostic);
             let range = span.start as usize..span.end as usize;
             let Some(written) = rest.get(range.clone()).filter(|written| alone && written.len() > 1) else { return };
             let width = written.len();
@@ -256,7 +262,7 @@ impl Reader<'_> {
             Raw::Map(members) => members,
             other => {
                 let message = format!("an object is a mapping with kind and name, not {}", describe(other));
-                self.problems.push(problem(codes::NO_IDENTITY, span, message));
+                self.tell(problem(codes::NO_IDENTITY, span, message));
                 return None;
             }
         };
@@ -269,13 +275,13 @@ impl Reader<'_> {
         let written = members.iter().find(|(key, _)| matches!(&key.value, Raw::Text(key) if key == "name"));
         if let Some((_, value)) = written.filter(|(_, value)| matches!(value.value, Raw::List(_) | Raw::Map(_))) {
             let message = format!("the name of an object is a text, and this is {}", describe(&value.value));
-            self.problems.push(problem(codes::NO_IDENTITY, self.span(value), message));
+            self.tell(problem(codes::NO_IDENTITY, self.span(value), message));
             return None;
         }
         let name = name.and_then(|entry| entry.args.into_iter().next());
         let Some(kind) = kind else {
             let at = members.first().map_or(span, |(key, _)| self.span(key));
-            self.problems.push(
+            self.tell(
                 problem(codes::NO_IDENTITY, at, "the document has no `kind`")
                     .help("an object in YAML begins with `kind: …` and `name: …`; a file for something else is listed under `ignore` in fleet.kdl"),
             );
@@ -283,7 +289,7 @@ impl Reader<'_> {
         };
         let arg = kind.args.into_iter().next()?;
         let Scalar::Text(word) = arg.value else {
-            self.problems.push(problem(codes::NO_IDENTITY, arg.span, "`kind` is a word such as pool"));
+            self.tell(problem(codes::NO_IDENTITY, arg.span, "`kind` is a word such as pool"));
             return None;
         };
         Some(Object { kind: (word, arg.span), name, fields, span: arg.span })
@@ -300,11 +306,11 @@ impl Reader<'_> {
                 if matches!(key.value, Raw::Bool(_) | Raw::Number) {
                     diagnostic = diagnostic.help(format!("quote it: \"{}\"", self.raw(span)));
                 }
-                self.problems.push(diagnostic);
+                self.tell(diagnostic);
                 continue;
             };
             if let Some(first) = places.get(name) {
-                self.problems.push(twice(name, *first, span));
+                self.tell(twice(name, *first, span));
                 continue;
             }
             places.insert(name.clone(), span);
@@ -319,7 +325,7 @@ impl Reader<'_> {
             Raw::Null => {
                 let at = self.span(value);
                 let at = if self.raw(at).trim().is_empty() { span } else { at };
-                self.problems.push(null(at));
+                self.tell(null(at));
             }
             Raw::Map(members) => {
                 let fields = self.members(members);
@@ -329,7 +335,7 @@ impl Reader<'_> {
                 for item in items {
                     let Raw::Map(members) = &item.value else {
                         let message = format!("every item of this list is a mapping, not {}", describe(&item.value));
-                        self.problems.push(problem(codes::WRONG_TYPE, self.span(item), message));
+                        self.tell(problem(codes::WRONG_TYPE, self.span(item), message));
                         continue;
                     };
                     let fields = self.members(members);
@@ -355,12 +361,12 @@ impl Reader<'_> {
             Raw::Text(text) => Scalar::Text(text.clone()),
             Raw::Number => number(self.raw(span)),
             Raw::Null => {
-                self.problems.push(null(span));
+                self.tell(null(span));
                 return None;
             }
             Raw::List(_) | Raw::Map(_) => {
                 let message = format!("a list holds values, not {}", describe(&node.value));
-                self.problems.push(problem(codes::WRONG_TYPE, span, message));
+                self.tell(problem(codes::WRONG_TYPE, span, message));
                 return None;
             }
         };

@@ -140,17 +140,21 @@ fn window() -> Vec<(&'static str, BoxedStrategy<Value>)> {
     vec![("days", several(&["mon", "wed", "sat", "sun"])), ("hours", hours), ("zone", zones)]
 }
 
+/// A window without a zone is none, and a zone without hours or days asks for one.
+fn whole(mut document: Value) -> Value {
+    let members = document.as_object_mut().expect("members");
+    members.entry("zone").or_insert_with(|| "UTC".into());
+    if !members.contains_key("hours") {
+        members.entry("days").or_insert_with(|| json!(["sun"]));
+    }
+    document
+}
+
 fn freeze() -> BoxedStrategy<Value> {
     let mut members = window();
     members.push(("from", time(2026)));
     members.push(("until", time(2027)));
-    with(json!({"reason": "because", "owner": "ops", "zone": "UTC"}), members)
-        .prop_map(|mut document| {
-            // A window without a zone is none, and hours or days ask for one.
-            document.as_object_mut().expect("members").entry("zone").or_insert_with(|| "UTC".into());
-            document
-        })
-        .boxed()
+    with(json!({"reason": "because", "owner": "ops", "zone": "UTC"}), members).prop_map(whole).boxed()
 }
 
 fn document(kind: Kind) -> BoxedStrategy<Value> {
@@ -160,8 +164,14 @@ fn document(kind: Kind) -> BoxedStrategy<Value> {
             json!({"format": 1, "trust-domain": "t.example"}),
             vec![
                 ("admission", any_of(&["token", "strict"])),
-                ("prune", some(vec![("max-objects", number(0..9)), ("max-nodes-percent", any_of(&["5%", "100%"]))])),
-                ("apply", some(vec![("bind", any_of(&["live", "drain", "reboot", "wipe"]))])),
+                (
+                    "prune",
+                    with(
+                        json!({"max-objects": 9}),
+                        vec![("max-objects", number(0..9)), ("max-nodes-percent", any_of(&["5%", "100%"]))],
+                    ),
+                ),
+                ("apply", with(json!({"bind": "live"}), vec![("bind", any_of(&["live", "drain", "reboot", "wipe"]))])),
                 ("suspend", hold()),
                 ("freeze", table("[a-z]{1,8}", freeze())),
                 ("rollout", any_of(&["now"])),
@@ -293,7 +303,7 @@ fn document(kind: Kind) -> BoxedStrategy<Value> {
                 ("max-unavailable", any_of(&["5%", "50%"])),
                 ("spread", any_of(&["rack"])),
                 ("gate", several(&["healthy", "approval"])),
-                ("window", with(json!({"zone": "Asia/Tokyo"}), window())),
+                ("window", with(json!({"zone": "Asia/Tokyo"}), window()).prop_map(whole).boxed()),
                 ("on-failure", any_of(&["pause", "rollback"])),
             ],
         ),
@@ -343,7 +353,7 @@ fn document(kind: Kind) -> BoxedStrategy<Value> {
             let members = vec![
                 ("pools", several(&["p"])),
                 ("sites", several(&["s"])),
-                ("selector", some(vec![("rack", any_of(&["r1"])), ("row", any_of(&["a"]))])),
+                ("selector", with(json!({"rack": "r1"}), vec![("row", any_of(&["a"]))])),
             ];
             with(json!({"nodes": ["n", "p-0a1b2c3d"]}), members).prop_map(move |scope| {
                 let mut document = document.clone();

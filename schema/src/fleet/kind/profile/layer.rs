@@ -80,8 +80,12 @@ const ROOTS: [&str; 7] = ["sysctl", "modules", "kernelArgs", "hugepages", "files
 pub(super) fn drift(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Drift {
     let drift = fields.record("drift", None, findings, |fields, findings| {
         let drift = Drift { warn: paths("warn", fields, findings), adopt: paths("adopt", fields, findings) };
+        fields.filled("warn", drift.warn.is_empty(), findings);
+        fields.filled("adopt", drift.adopt.is_empty(), findings);
         for path in &drift.adopt {
-            if let Some(other) = drift.warn.iter().find(|other| other.value == path.value) {
+            // Both are in order.
+            let same = drift.warn.binary_search_by(|other| other.value.as_str().cmp(path.value.as_str()));
+            if let Some(other) = same.ok().map(|index| &drift.warn[index]) {
                 let diagnostic = findings
                     .at(codes::CONFLICT, path.at.span, "`warn` and `adopt` exclude each other")
                     .also(&other.at, "the warn");
@@ -115,16 +119,22 @@ fn paths(key: &'static str, fields: &mut Fields<'_>, findings: &mut Findings<'_>
 
 pub(super) fn without(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Without {
     let without = fields.record("without", None, findings, |fields, findings| {
+        // `without { file }` is not without all files.
+        let mut names = |key| {
+            let names = fields.texts(key, findings);
+            fields.filled(key, names.is_empty(), findings);
+            names
+        };
         Some(Without {
-            sysctl: fields.texts("sysctl", findings),
-            module: fields.texts("module", findings),
-            args: fields.texts("args", findings),
-            hugepages: fields.texts("hugepages", findings),
-            file: fields.texts("file", findings),
-            unit: fields.texts("unit", findings),
-            package: fields.texts("package", findings),
-            key: fields.texts("key", findings),
-            drift: fields.texts("drift", findings),
+            sysctl: names("sysctl"),
+            module: names("module"),
+            args: names("args"),
+            hugepages: names("hugepages"),
+            file: names("file"),
+            unit: names("unit"),
+            package: names("package"),
+            key: names("key"),
+            drift: names("drift"),
         })
     });
     without.map(|without| without.value).unwrap_or_default()
