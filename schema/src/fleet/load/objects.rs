@@ -39,11 +39,16 @@ pub(in crate::fleet) struct Objects {
     pub(in crate::fleet) gone: BTreeMap<ObjectRef, SourceRef>,
     /// Where every object is defined.
     pub(in crate::fleet) defined: BTreeMap<ObjectRef, SourceRef>,
+    /// Bytes of files that were read again, for what else is wrong in objects that are defined twice.
+    again: usize,
     /// The machines, until all are at hand.
     machines: Vec<Arc<Node>>,
     /// The documents, by address.
     pub(in crate::fleet) made: Vec<Arc<Made>>,
 }
+
+/// How much is read again at most.
+const MOST_READ_AGAIN: usize = 1 << 20;
 
 impl Objects {
     /// Puts the objects of files together.
@@ -114,6 +119,11 @@ impl Objects {
                 .label("the second")
                 .also(&first, "the first");
             found.push(diagnostic);
+            // A file is read whole for each of them.
+            self.again = self.again.saturating_add(file.parsed.text.len());
+            if self.again > MOST_READ_AGAIN {
+                return;
+            }
             if let Some((object, keys)) = file.read_again(index) {
                 let mut findings = Findings::new(Arc::clone(&file.path), &file.parsed.text, found);
                 nameless(address.kind, &object, keys, &mut findings);

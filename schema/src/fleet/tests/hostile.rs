@@ -120,6 +120,8 @@ fn many_mistakes_of_one_kind_are_only_errors() {
             "site \"s\"\nbatch \"b\" command=\"node.reboot\" reason=\"x\" expires=\"2027-01-01T00:00:00Z\" {{ scope {{ nodes {names} }} }}\n"
         ),
         many(|n| format!("profile \"p{n}\" extends=\"p{}\"\n", n.saturating_sub(1))),
+        // Each was read with its whole file again.
+        "node \"n\" mac=\"x\"\n".repeat(15_000),
         format!("rollout \"w\" {{\n{}}}\n", many(|_| "wave nodes=1\n".to_owned())),
     ];
     for text in files {
