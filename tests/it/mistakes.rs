@@ -93,9 +93,13 @@ fn no_mistake_in_a_repository_removes_anything() {
     up.wait_converged(&repo.commit("back"), 1);
     kept("names are swapped, and back");
 
-    let text = repo.read("pools/h100.kdl");
-    repo.write("pools/h100.kdl", text.replace("pool \"h100\"", "pool \"hopper\""));
-    repo.write("nodes/fra1-r12.kdl", repo.read("nodes/fra1-r12.kdl").replace("pool \"h100\"", "pool \"hopper\""));
+    for file in ["pools/h100.kdl", "nodes/fra1-r12.kdl", "batches/2026-12-kernel.kdl", "tenants/research.kdl"] {
+        let text = repo.read(file);
+        repo.write(
+            file,
+            text.replace("pool \"h100\"", "pool \"hopper\"").replace("pools \"h100\"", "pools \"hopper\""),
+        );
+    }
     let _ = repo.commit("a pool has another name");
     let plan = up.cli().json(&[
         "plan",
