@@ -2,7 +2,8 @@
 
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use schema::spec::{
-    AccessKey, AccessSection, DriftMode, DriftRule, HostFile, HostSection, Hugepages, KernelModule, NodeSpec, PackagePin, Unit,
+    AccessKey, AccessSection, DriftMode, DriftRule, HostFile, HostSection, Hugepages, KernelModule, NodeSpec,
+    PackagePin, Unit,
 };
 
 /// A spec in which every member has a value that is not its default.

@@ -180,8 +180,13 @@ impl World {
         pools::insert_targets(&mut txn, std::slice::from_ref(&target)).await.unwrap();
         let from = nodes::SpecFrom { target: target.digest, overlay: "{}".to_owned() };
         let signature = signed.encode_to_vec();
-        let new =
-            nodes::NewSpec { generation: Generation(generation), bytes: &spec, signature: &signature, from: &from, effect: schema::effect::EffectClass::Live };
+        let new = nodes::NewSpec {
+            generation: Generation(generation),
+            bytes: &spec,
+            signature: &signature,
+            from: &from,
+            effect: schema::effect::EffectClass::Live,
+        };
         nodes::set_spec(&mut txn, node, before, &new).await.unwrap();
         txn.commit().await.unwrap();
         spec
