@@ -137,7 +137,7 @@ fn no_mistake_in_a_repository_removes_anything() {
     assert_eq!(source["applied"]["commit"], in_the_end.as_str());
     kept("another history was pushed over it");
     // What is meant to go goes, and this test would have seen it.
-    repo.git(&["checkout", "--quiet", "-B", "main", &in_the_end]);
+    repo.git(&["checkout", "--quiet", "--force", "-B", "main", &in_the_end]);
     repo.write("sites/spare.kdl", "removed \"site/spare\" reason=\"nobody needs it\"\n");
     up.wait_applied(&repo.commit("a site is removed"));
     let (after, removed) = in_force(&up);
