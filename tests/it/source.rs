@@ -89,6 +89,8 @@ fn a_pool_whose_document_is_gone_is_retained_and_one_that_is_removed_goes() {
             .map(|pool| pool["name"].as_str().unwrap_or_default().to_owned())
             .collect::<Vec<_>>()
     };
+    // Nothing else may name the pool.
+    repo.replace("tenants/inference.yaml", "pool: l40s", "pool: h200");
     repo.remove("pools/l40s.kdl");
     up.wait_applied(&repo.commit("absent"));
     assert_eq!(pools(), ["h100", "h200", "l40s"]);
