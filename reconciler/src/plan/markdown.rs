@@ -63,7 +63,7 @@ pub fn markdown(plan: &Plan, key: &str) -> String {
             held => format!(" **{held} machines are held: they were not shown like this.**"),
         };
         let from = class_word(bind.class);
-        writeln!(out, "Effects from {from} on go only as a plan showed them.{held} To let exactly this plan go, end the message of the merge with\n").expect(DONE);
+        writeln!(out, "Effects from {from} on go only as a plan showed them.{held} To let exactly this plan go{}, end the message of the merge with\n", render::offline_lets_go(plan)).expect(DONE);
         writeln!(out, "```text\n{}\n```\n", cut(&quiet(&bind.trailer), 200).replace('`', "'")).expect(DONE);
     }
     let tail = format!("<sub>plan {}</sub>\n", code(&plan.digest().to_string()));

@@ -20,7 +20,7 @@ pub(super) use groups::{few, pool_words, rows, said as class_word};
 pub(super) use page::Section;
 pub(super) use quiet::{cut, quiet};
 pub(super) use sections::{BOUND, Fold, count, of as sections};
-pub(super) use summary::{at_once, compared, facts, is_empty, machines, objects, staged};
+pub(super) use summary::{at_once, compared, facts, is_empty, machines, objects, offline_lets_go, staged};
 
 use super::Plan;
 use page::{Ink, paint};

@@ -103,6 +103,14 @@ pub(in crate::plan) fn at_once(plan: &Plan) -> Option<usize> {
     (going > 1 && plan.nodes.iter().any(|node| node.effect > EffectClass::None)).then_some(going)
 }
 
+/// What a plan that was made offline cannot let go.
+pub(in crate::plan) fn offline_lets_go(plan: &Plan) -> &'static str {
+    match plan.inputs.observed {
+        ObservedFrom::Offline => " (declared machines only: for the others a live plan's line is needed)",
+        ObservedFrom::Live => "",
+    }
+}
+
 /// The table of machines: class, how many, where.
 pub(in crate::plan) fn table(plan: &Plan, fold: Fold) -> Vec<Line> {
     let rows = groups::rows(plan);

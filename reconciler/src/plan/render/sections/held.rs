@@ -7,6 +7,7 @@ use crate::plan::{
     render::{
         groups::{self, moment},
         page::{Ink, Line},
+        summary,
     },
 };
 
@@ -101,7 +102,11 @@ pub(super) fn bind(plan: &Plan) -> Vec<Line> {
         let text = format!(" {wait} not shown like this.");
         out.push(Line::marked(2, '!').with(Ink::Bad, &count(bind.held, "machine")).with(Ink::Plain, &text));
     }
-    out.push(Line::new(2).with(Ink::Plain, "To let exactly this plan go, end the message of the merge with:"));
+    let offline = summary::offline_lets_go(plan);
+    out.push(
+        Line::new(2)
+            .with(Ink::Plain, &format!("To let exactly this plan go{offline}, end the message of the merge with:")),
+    );
     out.push(Line::new(4).with(Ink::Bold, &bind.trailer));
     out
 }
