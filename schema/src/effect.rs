@@ -13,6 +13,7 @@ use crate::node::words;
 
 mod classify;
 mod managed;
+pub mod places;
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use schema::{
+    effect::places::{KEYS, SSHD},
     spec::{AccessKey, AccessSection},
     time::Timestamp,
 };
@@ -15,9 +16,6 @@ use schema::{
 use super::{Desired, Facts, Key, Named, host::managed};
 use crate::path::HostPath;
 
-/// The SSH server's drop-in. The server keeps the first value that it reads, so this one comes first.
-pub(super) const DROP_IN: &str = "/etc/ssh/sshd_config.d/00-better-compute.conf";
-const KEYS: &str = "/etc/ssh/better-compute/authorized_keys.d";
 const USUAL: &str = ".ssh/authorized_keys .ssh/authorized_keys2";
 const HEADER: &str = "# Managed by Better Compute. Change the fleet repository instead.\n";
 const KEY_TYPES: [&str; 7] = [
@@ -60,8 +58,8 @@ pub(super) fn compile(access: &AccessSection, facts: &Facts, now: Timestamp) -> 
         }
         let own = facts.sshd.authorized_keys_file.as_deref().filter(|own| *own != "none").unwrap_or(USUAL);
         let content = format!("{HEADER}AuthorizedKeysFile {own} {KEYS}/%u\n");
-        let name = Named::File(format!("access.{DROP_IN}"));
-        desired.want(Key::Path(HostPath::known(DROP_IN)), managed(content, facts), name);
+        let name = Named::File(format!("access.{SSHD}"));
+        desired.want(Key::Path(HostPath::known(SSHD)), managed(content, facts), name);
     }
     desired
 }
@@ -133,7 +131,7 @@ mod tests {
             sshd: Sshd { authorized_keys_file: Some("/etc/keys/%u".into()), ..Sshd::default() },
             ..Facts::default()
         };
-        let text = content(&compile(&key(None), &facts, now()), DROP_IN).expect("a file");
+        let text = content(&compile(&key(None), &facts, now()), SSHD).expect("a file");
         assert!(text.contains("AuthorizedKeysFile /etc/keys/%u /etc/ssh/better-compute/authorized_keys.d/%u\n"));
     }
 

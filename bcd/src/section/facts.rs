@@ -109,7 +109,7 @@ fn sshd(tree: &Tree) -> Sshd {
     let main = tree.text(&HostPath::known("/etc/ssh/sshd_config"));
     let others = tree.names(&HostPath::known("/etc/ssh/sshd_config.d")).into_iter().filter_map(|name| {
         let path: HostPath = format!("/etc/ssh/sshd_config.d/{name}").parse().ok()?;
-        (name.ends_with(".conf") && path.as_str() != super::access::DROP_IN).then(|| tree.text(&path)).flatten()
+        (name.ends_with(".conf") && path.as_str() != schema::effect::places::SSHD).then(|| tree.text(&path)).flatten()
     });
     let includes = |text: &String| {
         let include =

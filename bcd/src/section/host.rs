@@ -5,17 +5,15 @@
 
 use std::collections::BTreeSet;
 
-use schema::spec::{HostFile, HostSection, Hugepages, KernelModule, Unit};
+use schema::{
+    effect::places::{GRUB, MODPROBE, MODULES_LOAD, PINS, SSHD, SYSCTL},
+    spec::{HostFile, HostSection, Hugepages, KernelModule, Unit},
+};
 
 use super::{Desired, Facts, Key, MAX_FILE_BYTES, Named, Shared, Style, Want, facts::hugepages_path, unit};
 use crate::{path::HostPath, tree::FileState};
 
-const SYSCTL: &str = "/etc/sysctl.d/60-better-compute.conf";
-const MODULES_LOAD: &str = "/etc/modules-load.d/60-better-compute.conf";
-const MODPROBE: &str = "/etc/modprobe.d/60-better-compute.conf";
-const GRUB: &str = "/etc/default/grub.d/60-better-compute.cfg";
-const PINS: &str = "/etc/apt/preferences.d/60-better-compute";
-const OWNED_BY_ACCESS: [&str; 2] = ["/etc/ssh/better-compute", super::access::DROP_IN];
+const OWNED_BY_ACCESS: [&str; 2] = ["/etc/ssh/better-compute", SSHD];
 const HEADER: &str = "# Managed by Better Compute. Change the fleet repository instead.\n";
 
 pub(super) fn compile(host: &HostSection, facts: &Facts) -> Desired {

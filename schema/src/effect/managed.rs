@@ -2,17 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
+use super::places::{GRUB, KEYS, MODPROBE, MODULES_LOAD, PINS, SSHD, SYSCTL, UNITS};
 use crate::spec::{NodeSpec, Unit};
-
-/// The directory of the host's own unit files.
-const UNITS: &str = "/etc/systemd/system";
-const SYSCTL: &str = "/etc/sysctl.d/60-better-compute.conf";
-const MODULES_LOAD: &str = "/etc/modules-load.d/60-better-compute.conf";
-const MODPROBE: &str = "/etc/modprobe.d/60-better-compute.conf";
-const GRUB: &str = "/etc/default/grub.d/60-better-compute.cfg";
-const PINS: &str = "/etc/apt/preferences.d/60-better-compute";
-const KEYS: &str = "/etc/ssh/better-compute/authorized_keys.d";
-const SSHD: &str = "/etc/ssh/sshd_config.d/00-better-compute.conf";
 
 /// Something that is done once after a file under a certain directory changed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
