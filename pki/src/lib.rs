@@ -9,6 +9,7 @@
 //! | [`csr`], [`issue`], [`verify`] | certificate requests, certificates, and who a peer is |
 //! | [`node_key`], [`report`] | the key that lives on a machine and what it signs |
 //! | [`worker`], [`statement`] | the command-signing root, its 24-hour workers, and what they sign |
+//! | [`command`] | commands to a node, and a node's last word on them |
 //! | [`anchor`], [`bundle`] | what a machine is told to trust, first by pin and later by signature |
 //! | [`token`], [`sealed`] | join and API tokens, and how a join token travels |
 //! | [`keys`] | every key of a control plane as one sealed document, and what each role gets of it |
@@ -18,6 +19,7 @@
 
 pub mod anchor;
 pub mod bundle;
+pub mod command;
 pub mod csr;
 mod encoding;
 pub mod hardware;

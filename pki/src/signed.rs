@@ -25,11 +25,15 @@ pub enum Purpose {
     StatusReport,
     /// A node says what it is made of.
     Inventory,
+    /// A worker tells a node to do something.
+    Command,
+    /// A node says how a command ended.
+    CommandUpdate,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::WorkerCertificate,
         Self::DesiredState,
         Self::ServerTime,
@@ -38,6 +42,8 @@ impl Purpose {
         Self::CsrPossession,
         Self::StatusReport,
         Self::Inventory,
+        Self::Command,
+        Self::CommandUpdate,
     ];
 
     /// The word in the signed bytes.
@@ -52,6 +58,8 @@ impl Purpose {
             Self::CsrPossession => "csr-possession",
             Self::StatusReport => "status-report",
             Self::Inventory => "inventory",
+            Self::Command => "command",
+            Self::CommandUpdate => "command-update",
         }
     }
 }

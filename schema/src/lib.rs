@@ -8,6 +8,7 @@
 pub mod canonical;
 pub mod cause;
 pub mod clock;
+pub mod command;
 pub mod diagnostic;
 pub mod digest;
 pub mod effect;
