@@ -68,6 +68,19 @@ pub struct JoinRequest {
     pub described: bool,
     #[prost(string, tag = "5")]
     pub agent_version: ::prost::alloc::string::String,
+    /// What vouches for the machine instead of a token.
+    #[prost(message, optional, tag = "6")]
+    pub attestation: ::core::option::Option<Attestation>,
+}
+/// Evidence that an attestor of the control plane checks.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Attestation {
+    /// Which attestor, such as `x509`.
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    /// Canonical JSON, by kind; bound to the CSR and the fleet.
+    #[prost(bytes = "vec", tag = "2")]
+    pub document: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SealedToken {
@@ -94,15 +107,40 @@ pub struct JoinResponse {
     pub trust_bundle: ::core::option::Option<SignedTrustBundle>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RenewChallengeRequest {
+    /// The certificate that is being renewed, DER.
+    #[prost(bytes = "vec", tag = "1")]
+    pub certificate: ::prost::alloc::vec::Vec<u8>,
+    /// 32 random bytes that the signed time answers.
+    #[prost(bytes = "vec", tag = "2")]
+    pub nonce: ::prost::alloc::vec::Vec<u8>,
+    /// The version of the trust bundle that the node has.
+    #[prost(uint64, tag = "3")]
+    pub trust_version: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RenewChallengeResponse {
+    /// Good once, for a few minutes, for this certificate.
+    #[prost(bytes = "vec", tag = "1")]
+    pub challenge: ::prost::alloc::vec::Vec<u8>,
+    #[prost(message, optional, tag = "2")]
+    pub server_time: ::core::option::Option<SignedTime>,
+    /// Every later trust bundle, one version at a time.
+    #[prost(message, repeated, tag = "3")]
+    pub trust_steps: ::prost::alloc::vec::Vec<SignedTrustBundle>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RenewRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub csr: ::prost::alloc::vec::Vec<u8>,
     /// The certificate that is being renewed, DER.
     #[prost(bytes = "vec", tag = "2")]
     pub certificate: ::prost::alloc::vec::Vec<u8>,
-    /// By the node key over the CSR and the certificate's serial, purpose `csr-possession`.
+    /// By the node key over the CSR, the certificate's serial and the challenge, purpose `csr-possession`.
     #[prost(bytes = "vec", tag = "3")]
     pub possession: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "4")]
+    pub challenge: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RenewResponse {
@@ -249,6 +287,33 @@ pub mod join_client {
                 .insert(GrpcMethod::new("bettercompute.agent.v1.Join", "Join"));
             self.inner.unary(req, path, codec).await
         }
+        /// What a renewal has to be signed over, with signed time and the trust bundles that the node missed.
+        pub async fn renew_challenge(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RenewChallengeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RenewChallengeResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/bettercompute.agent.v1.Join/RenewChallenge",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("bettercompute.agent.v1.Join", "RenewChallenge"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
         /// A new certificate for a node that proves possession of its key.
         pub async fn renew(
             &mut self,
@@ -299,6 +364,14 @@ pub mod join_server {
             &self,
             request: tonic::Request<super::JoinRequest>,
         ) -> std::result::Result<tonic::Response<super::JoinResponse>, tonic::Status>;
+        /// What a renewal has to be signed over, with signed time and the trust bundles that the node missed.
+        async fn renew_challenge(
+            &self,
+            request: tonic::Request<super::RenewChallengeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RenewChallengeResponse>,
+            tonic::Status,
+        >;
         /// A new certificate for a node that proves possession of its key.
         async fn renew(
             &self,
@@ -452,6 +525,51 @@ pub mod join_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = JoinSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/bettercompute.agent.v1.Join/RenewChallenge" => {
+                    #[allow(non_camel_case_types)]
+                    struct RenewChallengeSvc<T: Join>(pub Arc<T>);
+                    impl<
+                        T: Join,
+                    > tonic::server::UnaryService<super::RenewChallengeRequest>
+                    for RenewChallengeSvc<T> {
+                        type Response = super::RenewChallengeResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RenewChallengeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Join>::renew_challenge(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RenewChallengeSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -664,7 +782,7 @@ pub struct AccessKey {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NodeFrame {
-    #[prost(oneof = "node_frame::Frame", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "node_frame::Frame", tags = "1, 2, 3, 4, 5")]
     pub frame: ::core::option::Option<node_frame::Frame>,
 }
 /// Nested message and enum types in `NodeFrame`.
@@ -681,16 +799,19 @@ pub mod node_frame {
         /// Canonical JSON of an inventory report.
         #[prost(message, tag = "4")]
         Inventory(super::NodeReport),
+        /// What became of a command.
+        #[prost(message, tag = "5")]
+        CommandUpdate(super::CommandUpdate),
     }
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GatewayFrame {
-    #[prost(oneof = "gateway_frame::Frame", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "gateway_frame::Frame", tags = "1, 2, 3, 4, 5, 6, 12")]
     pub frame: ::core::option::Option<gateway_frame::Frame>,
 }
 /// Nested message and enum types in `GatewayFrame`.
 pub mod gateway_frame {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Frame {
         #[prost(message, tag = "1")]
         Welcome(super::Welcome),
@@ -706,6 +827,9 @@ pub mod gateway_frame {
         /// The gateway is going away; connect again, after the given time at most.
         #[prost(message, tag = "6")]
         Goodbye(super::Goodbye),
+        /// What the node should trust moved on.
+        #[prost(message, tag = "12")]
+        Trust(super::TrustSteps),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -721,6 +845,7 @@ pub struct Hello {
     pub nonce: ::prost::alloc::vec::Vec<u8>,
     #[prost(string, tag = "5")]
     pub agent_version: ::prost::alloc::string::String,
+    /// What this node understands beyond the first version, such as `commands`.
     #[prost(string, repeated, tag = "6")]
     pub capabilities: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(uint64, tag = "7")]
@@ -739,7 +864,7 @@ pub struct Hello {
     #[prost(bool, tag = "11")]
     pub described: bool,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Welcome {
     /// The session's epoch: a later session of the same node has a higher one.
     #[prost(uint64, tag = "1")]
@@ -755,6 +880,16 @@ pub struct Welcome {
     /// What this control plane reads beyond the first version of the reports, such as `drift`.
     #[prost(string, repeated, tag = "6")]
     pub capabilities: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Every trust bundle later than the one that Hello names, one version at a time. They are stepped through before the
+    /// time is looked at.
+    #[prost(message, repeated, tag = "7")]
+    pub trust_steps: ::prost::alloc::vec::Vec<SignedTrustBundle>,
+}
+/// Trust bundles that came into force while the session is open.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TrustSteps {
+    #[prost(message, repeated, tag = "1")]
+    pub trust_steps: ::prost::alloc::vec::Vec<SignedTrustBundle>,
 }
 /// The session is not opened, or ends here.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -776,6 +911,35 @@ pub struct DesiredState {
     /// Purpose `desired-state`, over node id, generation and spec.
     #[prost(message, optional, tag = "3")]
     pub signature: ::core::option::Option<Signature>,
+}
+/// One-shot work for this node. The same one may come again, on this session or a later one.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Command {
+    /// Canonical JSON of the body: exactly the bytes that were signed.
+    #[prost(bytes = "vec", tag = "1")]
+    pub body: ::prost::alloc::vec::Vec<u8>,
+    /// Purpose `command`, over node id and body.
+    #[prost(message, optional, tag = "2")]
+    pub signature: ::core::option::Option<Signature>,
+    /// The approved batch that a destructive command is part of, with its proofs; empty when there is none.
+    #[prost(bytes = "vec", tag = "3")]
+    pub approval: ::prost::alloc::vec::Vec<u8>,
+}
+/// Stop between two steps, and say how it ended. A command that is over stays as it is.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CancelCommand {
+    #[prost(string, tag = "1")]
+    pub command_id: ::prost::alloc::string::String,
+}
+/// What a node says about a command.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CommandUpdate {
+    /// Canonical JSON of the update.
+    #[prost(bytes = "vec", tag = "1")]
+    pub update: ::prost::alloc::vec::Vec<u8>,
+    /// ECDSA P-256, ASN.1, by the node key, purpose `command-update`, over node id and update. Empty unless it is the last word.
+    #[prost(bytes = "vec", tag = "2")]
+    pub signature: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Heartbeat {
