@@ -2,7 +2,10 @@
 //!
 //! Both travel as exact bytes. A gateway that forges, changes or readdresses either is found out by whoever acts on it.
 
-use schema::id::NodeId;
+use schema::{
+    digest::{Digest, Digester},
+    id::NodeId,
+};
 
 use crate::{
     Realm,
@@ -18,6 +21,17 @@ fn command(realm: &Realm, node: NodeId, body: &[u8]) -> SignedBytes {
 
 fn update(realm: &Realm, node: NodeId, update: &[u8]) -> SignedBytes {
     SignedBytes::new(Purpose::CommandUpdate, realm).field(node.to_string()).field(update)
+}
+
+/// Names one copy of a command: its body with the signature that it came with. Two copies with the same body are told
+/// apart by it, so that a spoilt one speaks for itself only.
+#[must_use]
+pub fn command_copy(body: &[u8], signature: &Signature) -> Digest {
+    let mut digest = Digester::new("bc/command-copy/v1");
+    for part in [body, &signature.worker, &signature.root_signature, &signature.signature] {
+        digest.part(part);
+    }
+    digest.finish()
 }
 
 impl WorkerKey {

@@ -40,3 +40,14 @@ fn a_signed_update_is_good_for_its_node_bytes_and_purpose_only() {
     let report = node.key.sign_report(&realm(), schema::report::ReportKind::Status, node.id, UPDATE);
     assert_eq!(key.verify_command_update(&realm(), node.id, UPDATE, &report), bad);
 }
+
+#[test]
+fn a_copy_is_its_body_with_its_signature() {
+    let worker = keys().command_root().certify(&realm(), now());
+    let signature = worker.sign_command(NodeId::generate(), BODY);
+    let mut spoilt = signature.clone();
+    spoilt.signature[0] ^= 1;
+    assert_eq!(command_copy(BODY, &signature), command_copy(BODY, &signature.clone()));
+    assert_ne!(command_copy(BODY, &signature), command_copy(BODY, &spoilt));
+    assert_ne!(command_copy(BODY, &signature), command_copy(UPDATE, &signature));
+}

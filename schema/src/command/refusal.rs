@@ -30,76 +30,63 @@ impl Refusal {
     pub const fn is_final(self) -> bool {
         !matches!(self, Self::Busy)
     }
-
-    /// What it means and what to do, for people.
-    #[must_use]
-    pub const fn help(self) -> &'static str {
-        match self {
-            Self::Unsupported => {
-                "the node does not run this kind of command, or not in its role; `better-compute kinds --commands` lists who runs what"
-            }
-            Self::StaleGeneration => {
-                "the node did not apply the wanted generation before the deadline; see `better-compute explain node` for what keeps it from converging"
-            }
-            Self::Expired => {
-                "the command reached the node after its deadline; run it again, or give it a longer --not-after"
-            }
-            Self::BadSignature => {
-                "the node does not know the key that signed the command; its trust bundle is behind, or something else than this control plane sent it"
-            }
-            Self::BatchUnapproved => {
-                "destructive commands need a batch that enough people approved; name it with --batch"
-            }
-            Self::UnbatchedLimit => {
-                "the trust policy allows no more destructive commands outside a batch in this hour; use a batch, or wait"
-            }
-            Self::Busy => "the node has as many commands of this lane as it takes; this one is tried again by itself",
-        }
-    }
 }
 
 /// Why a command ended as it did: a stable word in kebab case, or the word of a [`Refusal`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reason(Cow<'static, str>);
 
-impl Reason {
-    /// It waited past its deadline and never ran.
-    pub const NOT_AFTER: Self = Self::of("not-after");
-    /// It took longer than its kind may.
-    pub const TIMEOUT: Self = Self::of("timeout");
-    /// The daemon or the machine stopped while it ran, and it is not safe to run twice.
-    pub const INTERRUPTED: Self = Self::of("interrupted");
-    /// The node came back without the journal that knew what became of it.
-    pub const JOURNAL_LOST: Self = Self::of("journal-lost");
-    /// Its node was deleted.
-    pub const NODE_DELETED: Self = Self::of("node-deleted");
-    /// Somebody cancelled it.
-    pub const CANCELLED: Self = Self::of("cancelled");
-    /// The work itself failed; the message says how.
-    pub const FAILED: Self = Self::of("failed");
-    /// A GPU is in use.
-    pub const GPU_BUSY: Self = Self::of("gpu-busy");
-    /// A GPU that the command names is not there.
-    pub const GPU_UNKNOWN: Self = Self::of("gpu-unknown");
-    /// Whether the GPUs are in use could not be told.
-    pub const GPU_USE_UNKNOWN: Self = Self::of("gpu-use-unknown");
-    /// At least one GPU did not reset, or is not healthy after it.
-    pub const RESET_FAILED: Self = Self::of("reset-failed");
-    /// At least one check failed.
-    pub const CHECKS_FAILED: Self = Self::of("checks-failed");
-    /// No check failed, and at least one could not be made.
-    pub const CHECKS_UNKNOWN: Self = Self::of("checks-unknown");
-    /// A program that the command needs is not on the machine.
-    pub const PROGRAM_MISSING: Self = Self::of("program-missing");
-    /// A program did not answer in time and was killed.
-    pub const PROGRAM_HUNG: Self = Self::of("program-hung");
-    /// A program said no.
-    pub const PROGRAM_FAILED: Self = Self::of("program-failed");
-    /// The destination did not take the upload.
-    pub const UPLOAD_FAILED: Self = Self::of("upload-failed");
-    /// The machine can do only a part of what the kind offers, and not this one.
-    pub const UNSUPPORTED_HERE: Self = Self::of("unsupported-here");
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident = $word:literal;)*) => {
+        impl Reason {
+            $($(#[$doc])* pub const $name: Self = Self::of($word);)*
 
+            /// Every reason that has a name here, but those that are refusals.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+reasons! {
+    /// It waited past its deadline and never ran.
+    NOT_AFTER = "not-after";
+    /// It took longer than its kind may.
+    TIMEOUT = "timeout";
+    /// The daemon or the machine stopped while it ran, and it is not safe to run twice.
+    INTERRUPTED = "interrupted";
+    /// The node came back without the journal that knew what became of it.
+    JOURNAL_LOST = "journal-lost";
+    /// Its node was deleted.
+    NODE_DELETED = "node-deleted";
+    /// Somebody cancelled it.
+    CANCELLED = "cancelled";
+    /// The work itself failed; the message says how.
+    FAILED = "failed";
+    /// A GPU is in use.
+    GPU_BUSY = "gpu-busy";
+    /// A GPU that the command names is not there.
+    GPU_UNKNOWN = "gpu-unknown";
+    /// Whether the GPUs are in use could not be told.
+    GPU_USE_UNKNOWN = "gpu-use-unknown";
+    /// At least one GPU did not reset, or is not healthy after it.
+    RESET_FAILED = "reset-failed";
+    /// At least one check failed.
+    CHECKS_FAILED = "checks-failed";
+    /// No check failed, and at least one could not be made.
+    CHECKS_UNKNOWN = "checks-unknown";
+    /// A program that the command needs is not on the machine.
+    PROGRAM_MISSING = "program-missing";
+    /// A program did not answer in time and was killed.
+    PROGRAM_HUNG = "program-hung";
+    /// A program said no.
+    PROGRAM_FAILED = "program-failed";
+    /// The destination did not take the upload.
+    UPLOAD_FAILED = "upload-failed";
+    /// The machine can do only a part of what the kind offers, and not this one.
+    UNSUPPORTED_HERE = "unsupported-here";
+}
+
+impl Reason {
     const MAX: usize = 64;
 
     const fn of(word: &'static str) -> Self {

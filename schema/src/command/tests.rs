@@ -1,1 +1,5 @@
 //! Facts about commands.
+
+mod documents;
+mod moves;
+mod payloads;

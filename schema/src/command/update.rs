@@ -99,6 +99,10 @@ pub struct CommandUpdate {
     /// The digest of the result's canonical bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_digest: Option<Digest>,
+    /// Which copy of the command was refused, when its signature did not count: the digest of its body and signature.
+    /// Another copy of the same command may be good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<Digest>,
     /// The life of the journal that knows it.
     pub journal_id: JournalId,
     /// The boot that it was said in.
@@ -140,6 +144,7 @@ impl CommandUpdate {
             message: None,
             result: None,
             result_digest: None,
+            copy: None,
             journal_id,
             boot_id,
         }
