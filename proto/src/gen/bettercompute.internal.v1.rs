@@ -12,11 +12,23 @@ pub struct ServerTimeResponse {
     pub time: ::core::option::Option<super::super::agent::v1::SignedTime>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TrustBundleRequest {}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TrustBundleRequest {
+    /// The version that the asker has; 0: none.
+    #[prost(uint64, tag = "1")]
+    pub since: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TrustBundleResponse {
     #[prost(message, optional, tag = "1")]
     pub trust_bundle: ::core::option::Option<super::super::agent::v1::SignedTrustBundle>,
+    /// Every later bundle than `since`, one version at a time.
+    #[prost(message, repeated, tag = "2")]
+    pub trust_steps: ::prost::alloc::vec::Vec<
+        super::super::agent::v1::SignedTrustBundle,
+    >,
+    /// DER.
+    #[prost(bytes = "vec", repeated, tag = "3")]
+    pub node_authorities: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
 }
 /// Generated client implementations.
 pub mod authority_client {
@@ -161,6 +173,37 @@ pub mod authority_client {
                 .insert(GrpcMethod::new("bettercompute.internal.v1.Authority", "Join"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn renew_challenge(
+            &mut self,
+            request: impl tonic::IntoRequest<
+                super::super::super::agent::v1::RenewChallengeRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<super::super::super::agent::v1::RenewChallengeResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/bettercompute.internal.v1.Authority/RenewChallenge",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "bettercompute.internal.v1.Authority",
+                        "RenewChallenge",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn renew(
             &mut self,
             request: impl tonic::IntoRequest<
@@ -214,7 +257,7 @@ pub mod authority_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// The newest trust bundle.
+        /// The newest trust bundle, those on the way to it, and the authorities whose node certificates count.
         pub async fn trust_bundle(
             &mut self,
             request: impl tonic::IntoRequest<super::TrustBundleRequest>,
@@ -270,6 +313,15 @@ pub mod authority_server {
             tonic::Response<super::super::super::agent::v1::JoinResponse>,
             tonic::Status,
         >;
+        async fn renew_challenge(
+            &self,
+            request: tonic::Request<
+                super::super::super::agent::v1::RenewChallengeRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<super::super::super::agent::v1::RenewChallengeResponse>,
+            tonic::Status,
+        >;
         async fn renew(
             &self,
             request: tonic::Request<super::super::super::agent::v1::RenewRequest>,
@@ -285,7 +337,7 @@ pub mod authority_server {
             tonic::Response<super::ServerTimeResponse>,
             tonic::Status,
         >;
-        /// The newest trust bundle.
+        /// The newest trust bundle, those on the way to it, and the authorities whose node certificates count.
         async fn trust_bundle(
             &self,
             request: tonic::Request<super::TrustBundleRequest>,
@@ -451,6 +503,54 @@ pub mod authority_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = JoinSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/bettercompute.internal.v1.Authority/RenewChallenge" => {
+                    #[allow(non_camel_case_types)]
+                    struct RenewChallengeSvc<T: Authority>(pub Arc<T>);
+                    impl<
+                        T: Authority,
+                    > tonic::server::UnaryService<
+                        super::super::super::agent::v1::RenewChallengeRequest,
+                    > for RenewChallengeSvc<T> {
+                        type Response = super::super::super::agent::v1::RenewChallengeResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::super::super::agent::v1::RenewChallengeRequest,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Authority>::renew_challenge(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RenewChallengeSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
