@@ -806,7 +806,7 @@ pub mod node_frame {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GatewayFrame {
-    #[prost(oneof = "gateway_frame::Frame", tags = "1, 2, 3, 4, 5, 6, 12")]
+    #[prost(oneof = "gateway_frame::Frame", tags = "1, 2, 3, 4, 5, 6, 7, 8, 12")]
     pub frame: ::core::option::Option<gateway_frame::Frame>,
 }
 /// Nested message and enum types in `GatewayFrame`.
@@ -827,6 +827,12 @@ pub mod gateway_frame {
         /// The gateway is going away; connect again, after the given time at most.
         #[prost(message, tag = "6")]
         Goodbye(super::Goodbye),
+        /// Do this once.
+        #[prost(message, tag = "7")]
+        Command(super::Command),
+        /// Stop a command.
+        #[prost(message, tag = "8")]
+        CancelCommand(super::CancelCommand),
         /// What the node should trust moved on.
         #[prost(message, tag = "12")]
         Trust(super::TrustSteps),
