@@ -26,6 +26,9 @@ pub(super) fn check<T: DeserializeOwned + Serialize>(value: &Value) -> Result<Va
     // No payload at all is one with nothing said.
     let nothing = Value::Object(serde_json::Map::new());
     let value = if value.is_null() { &nothing } else { value };
+    if !value.is_object() {
+        return Err(PayloadError { path: ".".to_owned(), expected: "an object with the members of this kind".to_owned() });
+    }
     let read: T = serde_path_to_error::deserialize(value)
         .map_err(|error| PayloadError { path: error.path().to_string(), expected: error.inner().to_string() })?;
     let whole = |expected: String| PayloadError { path: ".".to_owned(), expected };
