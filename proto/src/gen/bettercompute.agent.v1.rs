@@ -782,7 +782,7 @@ pub struct AccessKey {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NodeFrame {
-    #[prost(oneof = "node_frame::Frame", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "node_frame::Frame", tags = "1, 2, 3, 4, 5, 6")]
     pub frame: ::core::option::Option<node_frame::Frame>,
 }
 /// Nested message and enum types in `NodeFrame`.
@@ -802,6 +802,9 @@ pub mod node_frame {
         /// What became of a command.
         #[prost(message, tag = "5")]
         CommandUpdate(super::CommandUpdate),
+        /// A command presupposes a spec that the node does not have.
+        #[prost(message, tag = "6")]
+        DesiredStateWanted(super::DesiredStateWanted),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -946,6 +949,12 @@ pub struct CommandUpdate {
     /// ECDSA P-256, ASN.1, by the node key, purpose `command-update`, over node id and update. Empty unless it is the last word.
     #[prost(bytes = "vec", tag = "2")]
     pub signature: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DesiredStateWanted {
+    /// At least this one.
+    #[prost(uint64, tag = "1")]
+    pub generation: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Heartbeat {
