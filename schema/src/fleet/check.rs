@@ -7,6 +7,7 @@ mod identity;
 mod layers;
 mod moved;
 mod notes;
+mod partial;
 mod references;
 mod render;
 
@@ -40,7 +41,7 @@ pub(super) fn check(
     references::check(&objects, files, sources, found);
     moved::removed(&objects, found);
     moved::check(&objects, files, found);
-    booking::check(&objects, found);
+    booking::check(&objects, files, found);
     freezes(&objects, found);
     identity::machines(&objects.nodes, found);
     let resolve::Chains { resolved, circles, deep } = resolve::resolve(&objects.profiles);
@@ -54,9 +55,10 @@ pub(super) fn check(
         .map(|file| (Arc::clone(&file.path), Arc::clone(&file.parsed.text)))
         .collect();
     on_stack(found, |found| render::templates(&templates, &objects.profiles, found));
+    let parts = objects.parts;
     let fleet = Fleet {
         tree: sources.digest(),
-        document: objects.fleet?,
+        document: objects.fleet.clone().or(parts.fleet.clone()).unwrap_or_else(partial::document),
         sites: objects.sites,
         pools: objects.pools,
         profiles: objects.profiles,
@@ -77,13 +79,14 @@ pub(super) fn check(
         made: objects.made,
     };
     layers::check(&fleet, found);
-    on_stack(found, |found| render::hosts(&fleet, clean, found));
+    let partial = partial::Partial::of(&fleet, objects.fleet.is_none(), parts);
+    on_stack(found, |found| render::hosts(partial.fleet(&fleet), &partial, clean, found));
     // Beside an error a note is noise.
     if !found.iter().any(Diagnostic::is_error) {
         strategies(&fleet, found);
         notes::check(&fleet, sources, found);
     }
-    Some(fleet)
+    objects.fleet.is_some().then_some(fleet)
 }
 
 /// Checks templates where there is room for what they may need.

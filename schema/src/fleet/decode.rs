@@ -10,7 +10,7 @@ mod value;
 use std::sync::Arc;
 
 pub(super) use fields::{Fields, lone};
-pub(super) use value::{one_of, text};
+pub(super) use value::{mended_name, one_of, text};
 
 use super::{
     Located,

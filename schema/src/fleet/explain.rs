@@ -4,7 +4,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 
-use super::{Fleet, Layer, Located, Node, Pool, ResolvedProfile, stack, template};
+use super::{
+    Fleet, Layer, Located, Node, Pool, ResolvedProfile, host_path,
+    kind::{AccessKeyEntry, FileEntry},
+    stack, template,
+};
 use crate::{
     diagnostic::{Lines, SourceRef},
     name::Name,
@@ -15,8 +19,8 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Provenance {
-    /// The value's path: that of the node spec (`host.sysctl.vm.swappiness`, `host.files./etc/motd.mode`), or `pool`,
-    /// `profile`, `labels.rack` for what the machine itself is.
+    /// The value's path: `sysctl.vm.swappiness`, `files./etc/motd.mode`, or `pool`, `profile`, `labels.rack` for what the
+    /// machine itself is. An item of a list is named by its text: `kernelArgs.quiet`.
     pub path: String,
     /// The value, shortened for people.
     pub value: String,
@@ -48,7 +52,8 @@ pub struct Read {
     pub from: Option<SourceRef>,
 }
 
-/// The provenance of a machine's values, ordered by path; with `path`, of those at it or below it.
+/// The provenance of a machine's values: its own first, then those of its host by path; with `path`, of those at it or
+/// below it.
 pub(super) fn node(fleet: &Fleet, node: &Node, path: Option<&str>) -> Vec<Provenance> {
     let mut found = Vec::new();
     let own = format!("node/{}", node.name);
@@ -91,11 +96,15 @@ impl Machine<'_> {
         if let Some(resolved) = profile.and_then(|profile| self.fleet.resolved(profile)) {
             host(resolved, &mut found);
         }
-        if let Some(path) = path {
-            let below = |rest: &str| rest.is_empty() || rest.starts_with('.') || rest.starts_with('/');
-            found.retain(|one| one.path.strip_prefix(path).is_some_and(below));
+        if let Some(path) = path.map(host_path::canonical) {
+            found.retain(|one| host_path::below(&one.path, &path));
         }
-        found.sort_by(|a, b| a.path.cmp(&b.path));
+        // Items of a list stay in its order.
+        let place = |one: &Provenance| {
+            let own = OWN.iter().position(|root| host_path::below(&one.path, root)).unwrap_or(OWN.len());
+            (own, if host_path::below(&one.path, "kernelArgs") { "kernelArgs".to_owned() } else { one.path.clone() })
+        };
+        found.sort_by_cached_key(place);
         // Without room for that stack nothing is said about what templates read.
         let _room = stack::on(template::STACK, || {
             for one in &mut found {
@@ -150,94 +159,136 @@ impl Machine<'_> {
     }
 }
 
+/// What a machine itself is, ahead of what its host looks like.
+const OWN: [&str; 4] = ["pool", "profile", "image", "labels"];
+
+/// Where everything that a profile's chain says about a host is written, by path: the blocks of things that have a name,
+/// each of their words, and each item of a list.
+pub(super) fn places(resolved: &ResolvedProfile) -> BTreeMap<String, SourceRef> {
+    let mut found = Vec::new();
+    host(resolved, &mut found);
+    let mut places: BTreeMap<String, SourceRef> = found.into_iter().map(|one| (one.path, one.at)).collect();
+    let mut blocks = |path: String, at: &SourceRef| {
+        places.entry(path).or_insert_with(|| at.clone());
+    };
+    resolved.modules.iter().for_each(|(name, layer)| blocks(format!("modules.{name}"), &layer.value.at));
+    resolved.files.iter().for_each(|(name, layer)| blocks(format!("files.{name}"), &layer.value.at));
+    resolved.units.iter().for_each(|(name, layer)| blocks(format!("units.{name}"), &layer.value.at));
+    resolved.access.iter().for_each(|(name, layer)| blocks(key(name, layer), &layer.value.at));
+    places
+}
+
 fn host(resolved: &ResolvedProfile, found: &mut Vec<Provenance>) {
-    table("host.sysctl", &resolved.sysctl, Clone::clone, found);
-    table("host.hugepages", &resolved.hugepages, ToString::to_string, found);
-    table("host.packages", &resolved.packages, Clone::clone, found);
-    table("host.drift", &resolved.drift, ToString::to_string, found);
-    for (index, arg) in resolved.kernel_args.iter().enumerate() {
-        found.push(one(format!("host.kernelArgs.{index}"), arg, &arg.value, arg.value.value.clone()));
+    table("sysctl", &resolved.sysctl, Clone::clone, found);
+    table("hugepages", &resolved.hugepages, ToString::to_string, found);
+    table("packages", &resolved.packages, Clone::clone, found);
+    table("drift", &resolved.drift, ToString::to_string, found);
+    for arg in &resolved.kernel_args {
+        found.push(whole(format!("kernelArgs.{}", arg.value.value), arg, arg.value.value.clone()));
     }
     for (name, layer) in &resolved.modules {
-        let path = format!("host.modules.{name}");
-        let module = &layer.value.value;
-        let blacklisted = module.blacklist.as_ref().is_some_and(|blacklist| blacklist.value);
-        found.push(one(
-            path.clone(),
-            layer,
-            &layer.value,
-            if blacklisted { "blacklisted".to_owned() } else { "loaded".to_owned() },
-        ));
-        member(&path, "options", layer, module.options.as_ref(), Clone::clone, found);
+        let blacklisted = layer.value.value.blacklist.as_ref().is_some_and(|blacklist| blacklist.value);
+        let path = format!("modules.{name}");
+        let shown = if blacklisted { "blacklisted" } else { "loaded" };
+        found.push(whole(path.clone(), layer, shown.to_owned()));
+        member(&path, "options", layer, |module| module.options.as_ref(), Clone::clone, found);
     }
     for (name, layer) in &resolved.files {
-        let (path, file) = (format!("host.files.{name}"), &layer.value.value);
-        text(&path, layer, file.content.as_ref(), file.template.as_ref(), found);
-        member(&path, "owner", layer, file.owner.as_ref(), Clone::clone, found);
-        member(&path, "group", layer, file.group.as_ref(), Clone::clone, found);
-        member(&path, "mode", layer, file.mode.as_ref(), Clone::clone, found);
-        for unit in &file.restart {
-            found.push(one(format!("{path}.restart.{}", unit.value), layer, unit, "restarts".to_owned()));
+        let path = format!("files.{name}");
+        text(&path, layer, |file| (file.content.as_ref(), file.template.as_ref()), found);
+        member(&path, "owner", layer, |file| file.owner.as_ref(), Clone::clone, found);
+        member(&path, "group", layer, |file| file.group.as_ref(), Clone::clone, found);
+        member(&path, "mode", layer, |file| file.mode.as_ref(), Clone::clone, found);
+        for unit in &layer.value.value.restart {
+            let same = |file: &FileEntry| file.restart.iter().find(|other| other.value == unit.value).cloned();
+            let mut restart = plain(&format!("{path}.restart.{}", unit.value), "restarts", &layer_of(layer), &unit.at);
+            restart.beaten = layer.beaten.iter().filter_map(|(_, file)| Some(same(&file.value)?.at)).collect();
+            found.push(restart);
         }
     }
     for (name, layer) in &resolved.units {
-        let (path, unit) = (format!("host.units.{name}"), &layer.value.value);
-        text(&path, layer, unit.content.as_ref(), unit.template.as_ref(), found);
-        member(&path, "enabled", layer, unit.enable.as_ref(), ToString::to_string, found);
-        member(&path, "state", layer, unit.state.as_ref(), Clone::clone, found);
-        member(&path, "drain", layer, unit.drain.as_ref(), ToString::to_string, found);
+        let path = format!("units.{name}");
+        text(&path, layer, |unit| (unit.content.as_ref(), unit.template.as_ref()), found);
+        member(&path, "enabled", layer, |unit| unit.enable.as_ref(), ToString::to_string, found);
+        member(&path, "state", layer, |unit| unit.state.as_ref(), Clone::clone, found);
+        member(&path, "drain", layer, |unit| unit.drain.as_ref(), ToString::to_string, found);
     }
     for (name, layer) in &resolved.access {
-        let (path, key) = (format!("access.keys.{name}"), &layer.value.value);
-        member(&path, "key", layer, Some(&key.key), Clone::clone, found);
-        member(&path, "principal", layer, key.principal.as_ref(), Clone::clone, found);
-        member(&path, "account", layer, key.account.as_ref(), Clone::clone, found);
-        member(&path, "until", layer, key.until.as_ref(), ToString::to_string, found);
+        let path = key(name, layer);
+        member(&path, "key", layer, |key| Some(&key.key), Clone::clone, found);
+        member(&path, "principal", layer, |key| key.principal.as_ref(), Clone::clone, found);
+        member(&path, "account", layer, |key| key.account.as_ref(), Clone::clone, found);
+        member(&path, "until", layer, |key| key.until.as_ref(), ToString::to_string, found);
     }
     if let Some(image) = &resolved.image {
-        found.push(one("image".to_owned(), image, &image.value, image.value.value.to_string()));
+        found.push(whole("image".to_owned(), image, image.value.value.to_string()));
     }
+}
+
+/// A key is called after whom it belongs to.
+fn key(name: &str, layer: &Layer<AccessKeyEntry>) -> String {
+    format!("access.{}", layer.value.value.principal.as_ref().map_or(name, |principal| &principal.value))
 }
 
 fn table<T>(path: &str, layers: &BTreeMap<String, Layer<T>>, show: impl Fn(&T) -> String, found: &mut Vec<Provenance>) {
     for (key, layer) in layers {
-        found.push(one(format!("{path}.{key}"), layer, &layer.value, show(&layer.value.value)));
+        found.push(whole(format!("{path}.{key}"), layer, show(&layer.value.value)));
     }
 }
 
 fn text<T>(
     path: &str,
     layer: &Layer<T>,
-    content: Option<&Located<String>>,
-    template: Option<&Located<String>>,
+    get: impl Fn(&T) -> (Option<&Located<String>>, Option<&Located<String>>),
     found: &mut Vec<Provenance>,
 ) {
-    let path = format!("{path}.content");
-    if let Some(template) = template {
-        let mut from = one(path, layer, template, format!("made by {}", template.value));
-        from.template = Some(Arc::from(template.value.as_str()));
-        found.push(from);
-    } else if let Some(content) = content {
-        found.push(one(path, layer, content, content.value.clone()));
-    }
+    let (content, template) = get(&layer.value.value);
+    let Some(said) = template.or(content) else { return };
+    let shown = if template.is_some() { format!("made by {}", said.value) } else { said.value.clone() };
+    let mut one = one(
+        format!("{path}.content"),
+        layer,
+        |value| {
+            let (content, template) = get(value);
+            template.or(content)
+        },
+        shown,
+    );
+    one.template = template.map(|template| Arc::from(template.value.as_str()));
+    found.push(one);
 }
 
+/// A word of a thing that has a name.
 fn member<T, V>(
     path: &str,
     key: &str,
     layer: &Layer<T>,
-    value: Option<&Located<V>>,
+    get: impl Fn(&T) -> Option<&Located<V>>,
     show: impl Fn(&V) -> String,
     found: &mut Vec<Provenance>,
 ) {
-    if let Some(value) = value {
-        found.push(one(format!("{path}.{key}"), layer, value, show(&value.value)));
+    if let Some(value) = get(&layer.value.value) {
+        let shown = show(&value.value);
+        found.push(one(format!("{path}.{key}"), layer, get, shown));
     }
 }
 
-fn one<T, V>(path: String, layer: &Layer<T>, value: &Located<V>, shown: String) -> Provenance {
-    let mut one = plain(&path, &shown, &format!("profile/{}", layer.profile), &value.at);
-    one.beaten = layer.beaten.iter().map(|(_, at)| at.clone()).collect();
+fn layer_of<T>(layer: &Layer<T>) -> String {
+    format!("profile/{}", layer.profile)
+}
+
+/// A value that is a layer's as a whole.
+fn whole<T>(path: String, layer: &Layer<T>, shown: String) -> Provenance {
+    let mut one = plain(&path, &shown, &layer_of(layer), &layer.value.at);
+    one.beaten = layer.beaten.iter().map(|(_, beaten)| beaten.at.clone()).collect();
+    one
+}
+
+/// A value that is a part of a layer's: where each layer says that part.
+fn one<T, V>(path: String, layer: &Layer<T>, get: impl Fn(&T) -> Option<&Located<V>>, shown: String) -> Provenance {
+    let at = get(&layer.value.value).map_or(&layer.value.at, |value| &value.at);
+    let mut one = plain(&path, &shown, &layer_of(layer), at);
+    one.beaten = layer.beaten.iter().filter_map(|(_, beaten)| Some(get(&beaten.value)?.at.clone())).collect();
     one
 }
 

@@ -141,8 +141,14 @@ impl Fleet {
         self.made[index].keys.find(path)
     }
 
+    /// Where everything that a profile's chain says about a host is written, by path. Empty when there is no such profile.
+    #[must_use]
+    pub fn host_places(&self, profile: &str) -> BTreeMap<String, SourceRef> {
+        self.resolved.get(profile).map(explain::places).unwrap_or_default()
+    }
+
     /// Where the values of a declared machine come from: all of them, or those whose path is `path` or below it (for
-    /// example `host.sysctl` or `host.files./etc/motd.mode`). `None` when no document declares the machine.
+    /// example `sysctl` or `files./etc/motd.mode`). `None` when no document declares the machine.
     #[must_use]
     pub fn explain(&self, node: &str, path: Option<&str>) -> Option<Vec<Provenance>> {
         Some(explain::node(self, self.nodes.get(node)?, path))

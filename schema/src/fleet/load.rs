@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub(super) use files::ParsedFile;
-pub(super) use objects::Objects;
+pub(super) use objects::{Objects, Parts};
 
 /// What a tree turned out to be.
 #[derive(Debug, Clone)]

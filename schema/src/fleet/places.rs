@@ -8,8 +8,10 @@ use std::{
 };
 
 use super::{
-    doc::{Entry, Form, Scalar},
+    ByteSize,
+    doc::{Arg, Entry, Form, Scalar},
     parse::{self, Syntax},
+    reference::{self, Key, Takes},
 };
 use crate::diagnostic::{SourceRef, Span};
 
@@ -36,7 +38,8 @@ impl Keys {
         Self { file, text, syntax, index, places: OnceLock::new() }
     }
 
-    /// The place of a path such as `sysctl.vm.swappiness` or `file./etc/motd.mode`, or of the nearest key above it.
+    /// The place of a path such as `sysctl.vm.swappiness`, `file./etc/motd.mode` or `wave[2].nodes`, of one item of a list
+    /// such as `kernel.args.quiet`, or of the nearest key above it.
     pub(super) fn find(&self, path: &str) -> Option<&SourceRef> {
         let places = self.places.get_or_init(|| self.read());
         let mut upto = path.len();
@@ -44,40 +47,94 @@ impl Keys {
             if let Some(at) = places.get(&path[..upto]) {
                 return Some(at);
             }
-            upto = path[..upto].rfind('.')?;
+            upto = path[..upto].rfind(['.', '['])?;
         }
     }
 
     fn read(&self) -> BTreeMap<String, SourceRef> {
-        let mut places = BTreeMap::new();
+        let mut places = Places { file: &self.file, found: BTreeMap::new() };
         let parsed = parse::parse_anywhere(self.text.as_bytes(), self.syntax);
-        let Some(object) = parsed.objects.get(self.index) else { return places };
+        let Some(object) = parsed.objects.get(self.index) else { return places.found };
+        let keys = object.kind.0.parse().map(|kind| reference::kind(kind).keys.as_slice()).unwrap_or_default();
         for field in &object.fields {
-            walk("", field, &|span| SourceRef::new(Arc::clone(&self.file), span), &mut places);
+            places.entry("", field, keys);
         }
-        places
+        places.found
     }
 }
 
-/// An argument of a block is its name (`file "/etc/motd" …`) or stands for a key (`gpus 8 …`), which only the kind
-/// knows: the keys below are remembered under both paths.
-fn walk(above: &str, entry: &Entry, place: &impl Fn(Span) -> SourceRef, places: &mut BTreeMap<String, SourceRef>) {
-    let path = if above.is_empty() { entry.key.clone() } else { format!("{above}.{}", entry.key) };
-    let mut below = vec![path.clone()];
-    let id = || entry.fields.iter().find(|field| matches!(field.key.as_str(), "name" | "path"));
-    let own = match entry.form {
-        Form::Node => entry.args.first(),
-        Form::Item => id().and_then(|field| field.args.first()),
-        Form::Single | Form::List | Form::Map => None,
-    };
-    if let Some(Scalar::Text(name)) = own.map(|arg| &arg.value) {
-        below.push(format!("{path}.{name}"));
+/// The places of an object's keys, being collected.
+struct Places<'k> {
+    file: &'k Arc<str>,
+    found: BTreeMap<String, SourceRef>,
+}
+
+impl Places<'_> {
+    /// Remembers a place; the first of a path counts.
+    fn say(&mut self, path: String, span: Span) {
+        self.found.entry(path).or_insert_with(|| SourceRef::new(Arc::clone(self.file), span));
     }
-    let span = entry.args.first().filter(|_| entry.fields.is_empty()).map_or(entry.span, |arg| arg.span);
-    for path in &below {
-        places.entry(path.clone()).or_insert_with(|| place(span));
-        for field in &entry.fields {
-            walk(path, field, place, places);
+
+    fn entry(&mut self, above: &str, entry: &Entry, keys: &[Key]) {
+        let known = keys.iter().find(|key| key.key == entry.key);
+        let mut path = if above.is_empty() { entry.key.clone() } else { format!("{above}.{}", entry.key) };
+        let inner = known.map(Key::keys).unwrap_or_default();
+        match known.map(|key| &key.takes) {
+            Some(Takes::Named { id, short, .. }) => {
+                let named = entry.fields.iter().find(|field| field.key == *id).and_then(|field| field.args.first());
+                let own = if entry.form == Form::Node { entry.args.first() } else { None };
+                if let Some(name) = own.or(named).and_then(text) {
+                    let rest = if own.is_some() { &entry.args[1..] } else { &[] };
+                    self.block(format!("{path}.{name}"), (entry, rest), *short, inner);
+                } else {
+                    for thing in &entry.fields {
+                        self.block(format!("{path}.{}", thing.key), (thing, &thing.args), *short, inner);
+                    }
+                }
+            }
+            Some(Takes::Block { positional, .. }) => self.block(path, (entry, &entry.args), *positional, inner),
+            Some(Takes::Blocks { .. }) => {
+                let before = (1..).find(|index| !self.found.contains_key(&format!("{path}[{index}]"))).unwrap_or(1);
+                self.say(path.clone(), entry.span);
+                path = format!("{path}[{before}]");
+                self.block(path, (entry, &entry.args), None, inner);
+            }
+            Some(Takes::List(_)) => {
+                self.say(path.clone(), entry.args.first().map_or(entry.span, |arg| arg.span));
+                for (item, arg) in entry.args.iter().filter_map(|arg| Some((text(arg)?, arg))) {
+                    if matches!(path.as_str(), "kernel.modules" | "kernel.blacklist") {
+                        self.say(format!("kernel.module.{item}"), arg.span);
+                    }
+                    self.say(format!("{path}.{item}"), arg.span);
+                }
+            }
+            _ => self.block(path, (entry, &entry.args), None, inner),
         }
+    }
+
+    /// A key with what is below it. A lone value stands for the key `positional`.
+    fn block(&mut self, path: String, (entry, args): (&Entry, &[Arg]), positional: Option<&str>, keys: &[Key]) {
+        let span = args.first().filter(|_| entry.fields.is_empty()).map_or(entry.span, |arg| arg.span);
+        if let (Some(key), Some(arg)) = (positional, args.first()) {
+            self.say(format!("{path}.{key}"), arg.span);
+        }
+        for field in &entry.fields {
+            self.entry(&path, field, keys);
+            // Sizes of pages have one spelling in a document.
+            if let Some(size) =
+                Some(&field.key).filter(|_| path == "hugepages").and_then(|key| key.parse::<ByteSize>().ok())
+            {
+                self.say(format!("{path}.{size}"), field.args.first().map_or(field.span, |arg| arg.span));
+            }
+        }
+        self.say(path, span);
+    }
+}
+
+fn text(arg: &Arg) -> Option<String> {
+    match &arg.value {
+        Scalar::Text(text) => Some(text.clone()),
+        Scalar::Int(number) => Some(number.to_string()),
+        Scalar::Bool(_) | Scalar::Float => None,
     }
 }

@@ -10,7 +10,7 @@ use super::{
     Located, Profile,
     kind::{AccessKeyEntry, FileEntry, Module, Setting, UnitEntry, Without},
 };
-use crate::{diagnostic::SourceRef, name::Name, spec::DriftMode};
+use crate::{name::Name, spec::DriftMode};
 
 /// A value that won, the layer that won with it, and the layers that it beat.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +19,8 @@ pub struct Layer<T> {
     pub value: Located<T>,
     /// The profile that says it.
     pub profile: Name,
-    /// Profiles further down that said something else, nearest first.
-    pub beaten: Vec<(Name, SourceRef)>,
+    /// What profiles further down said instead, nearest first.
+    pub beaten: Vec<(Name, Located<T>)>,
 }
 
 /// A profile with everything that its chain says.
@@ -196,7 +196,7 @@ fn overlay<T: Clone>(base: &mut BTreeMap<String, Layer<T>>, layer: &BTreeMap<Str
 fn won<T: Clone>(before: Option<Layer<T>>, value: &Located<T>, profile: &Name) -> Layer<T> {
     let mut beaten = Vec::new();
     if let Some(before) = before {
-        beaten.push((before.profile, before.value.at));
+        beaten.push((before.profile, before.value));
         beaten.extend(before.beaten);
     }
     Layer { value: value.clone(), profile: profile.clone(), beaten }

@@ -17,6 +17,27 @@ pub(super) fn similar<'c>(word: &str, candidates: impl IntoIterator<Item = &'c s
     candidates.into_iter().filter_map(near).min().map(|(_, candidate)| candidate)
 }
 
+/// The candidates that were probably meant, likeliest first: those that have the word in them, then those that are a few
+/// letters away.
+pub(super) fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Vec<&'c str> {
+    let word: String = word.chars().take(128).collect::<String>().to_lowercase();
+    let length = word.chars().count();
+    let allowed = (length / 4).clamp(1, 4);
+    let near = |candidate: &'c str| {
+        let lower = candidate.to_lowercase();
+        if length >= 3 && lower.contains(&word) {
+            return Some((0, candidate));
+        }
+        let far = lower.chars().count().abs_diff(length) > allowed;
+        let distance = if far { usize::MAX } else { distance(&word, &lower) };
+        (distance <= allowed).then_some((distance, candidate))
+    };
+    let mut found: Vec<_> = candidates.into_iter().filter_map(near).collect();
+    found.sort_unstable();
+    found.dedup();
+    found.into_iter().map(|(_, candidate)| candidate).take(5).collect()
+}
+
 fn prefixes(word: &str, candidate: &str) -> bool {
     word.len() >= 3
         && candidate.len() >= 3

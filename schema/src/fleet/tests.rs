@@ -2,6 +2,7 @@
 
 pub(super) mod support;
 
+mod consequences;
 mod diagnostics;
 mod empty;
 mod example;

@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use super::references::Unread;
 use crate::{
     diagnostic::{Diagnostic, codes},
     fleet::{
         Pool, Quota,
         kind::{GpuSharing, Gpus, Policy},
-        load::Objects,
+        load::{Objects, ParsedFile},
         suggest::similar,
     },
+    object::Kind,
 };
 
 /// Checks quotas and MIG layouts.
-pub(super) fn check(objects: &Objects, found: &mut Vec<Diagnostic>) {
+pub(super) fn check(objects: &Objects, files: &[ParsedFile], found: &mut Vec<Diagnostic>) {
+    let models_known = !Unread::of(files, objects).doubts(Kind::Pool);
     let mut limits: BTreeMap<_, &Quota> = BTreeMap::new();
     for quota in objects.quotas.values() {
         let (pool, model) = (quota.pool.as_ref(), quota.gpu_model.as_ref());
@@ -27,7 +30,10 @@ pub(super) fn check(objects: &Objects, found: &mut Vec<Diagnostic>) {
         if let Some(pool) = pool {
             allowed(quota, pool, found);
         }
-        known_model(quota, pool, objects, found);
+        // Another pool may have the model when not all pools are known.
+        if pool.is_some() || (quota.pool.is_none() && models_known) {
+            known_model(quota, pool, objects, found);
+        }
     }
     for pool in objects.pools.values() {
         if let Some(policy) = &pool.policy {

@@ -31,7 +31,7 @@ pub(super) fn removed(objects: &Objects, found: &mut Vec<Diagnostic>) {
 
 /// Reports lines that cannot all be true.
 pub(super) fn check(objects: &Objects, files: &[ParsedFile], found: &mut Vec<Diagnostic>) {
-    let unread = Unread::of(files);
+    let unread = Unread::of(files, objects);
     let from: BTreeMap<&ObjectRef, &Moved> = objects.moved.iter().rev().map(|moved| (&moved.from, moved)).collect();
     let to: BTreeMap<&ObjectRef, &Moved> = objects.moved.iter().rev().map(|moved| (&moved.to, moved)).collect();
     for moved in &objects.moved {

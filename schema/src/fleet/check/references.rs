@@ -10,7 +10,7 @@ use std::{
 use crate::{
     diagnostic::{Diagnostic, codes},
     fleet::{
-        Located, Moved, Node, SourceBlob, Sources,
+        Located, Moved, Node, Sources,
         load::{Objects, ParsedFile},
         parse::Syntax,
         suggest::similar,
@@ -22,7 +22,7 @@ use crate::{
 /// Checks every reference.
 pub(super) fn check(objects: &Objects, files: &[ParsedFile], sources: &Sources, found: &mut Vec<Diagnostic>) {
     let moved = objects.moved.iter().map(|moved| (&moved.from, moved)).collect();
-    let references = References { objects, moved, unread: Unread::of(files) };
+    let references = References { objects, moved, unread: Unread::of(files, objects) };
     // Thousands of machines name the same few pools.
     let mut there: HashSet<&ObjectRef> = HashSet::new();
     let mut missing: Vec<&Located<ObjectRef>> = Vec::new();
@@ -42,12 +42,14 @@ pub(super) fn check(objects: &Objects, files: &[ParsedFile], sources: &Sources, 
     let carried = |key: &str| any(&|node| node.labels.contains_key(key));
     let selects = |key: &str, value: &str| any(&|node| node.labels.get(key).is_some_and(|label| label.value == value));
     let labels = LazyCell::new(|| Labels::of(&objects.nodes));
-    for batch in objects.batches.values() {
+    // Who has a label is not known while machines are missing.
+    let known = !references.unread.doubts(Kind::Node);
+    for batch in objects.batches.values().filter(|_| known) {
         let nobody = batch.scope.selector.iter().filter(|(key, value)| !selects(key, value));
         found.extend(nobody.filter_map(|(key, value)| labels.nobody(key, value)));
         found.extend(batch.spread.as_ref().filter(|key| !carried(key)).and_then(|key| labels.misspelt(key)));
     }
-    for rollout in objects.rollouts.values() {
+    for rollout in objects.rollouts.values().filter(|_| known) {
         found.extend(rollout.spread.as_ref().filter(|key| !carried(key)).and_then(|key| labels.misspelt(key)));
     }
     for access in objects.access.values() {
@@ -95,10 +97,12 @@ impl References<'_> {
             text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
         };
         address.kind == Kind::Node
-            && address
-                .name
-                .rsplit_once('-')
-                .is_some_and(|(pool, key)| hexadecimal(key) && self.objects.pools.contains_key(pool))
+            && address.name.rsplit_once('-').and_then(|(pool, key)| Some((Name::new(pool).ok()?, key))).is_some_and(
+                |(pool, key)| {
+                    let pool = ObjectRef::new(Kind::Pool, pool);
+                    hexadecimal(key) && (self.objects.defined.contains_key(&pool) || self.unread.may_hold(&pool))
+                },
+            )
     }
 }
 
@@ -142,9 +146,8 @@ impl<'c> Labels<'c> {
 
 fn policies(policy: &Located<String>, sources: &Sources, found: &mut Vec<Diagnostic>) {
     let files = || {
-        let cedar =
-            sources.iter().filter(|(path, blob)| path.ends_with(".cedar") && matches!(blob, SourceBlob::Bytes(_)));
-        cedar.map(|(path, _)| &**path)
+        // What is there and cannot be read was reported.
+        sources.iter().map(|(path, _)| &**path).filter(|path| path.ends_with(".cedar"))
     };
     if files().any(|path| path == policy.value) {
         return;
@@ -158,8 +161,10 @@ fn policies(policy: &Located<String>, sources: &Sources, found: &mut Vec<Diagnos
     found.push(diagnostic);
 }
 
-/// Words of files that could not be read to their end: an object that may be in one is not missed as well.
+/// What nobody knows for an error that was reported: words of files that could not be read to their end, and objects
+/// whose kind or name is wrong. What may be there is not missed as well.
 pub(super) struct Unread<'c> {
+    objects: &'c Objects,
     /// A file of which nothing is known.
     any: bool,
     /// The first word of a line and another word of it.
@@ -167,9 +172,9 @@ pub(super) struct Unread<'c> {
 }
 
 impl<'c> Unread<'c> {
-    pub(super) fn of(files: &'c [ParsedFile]) -> Self {
+    pub(super) fn of(files: &'c [ParsedFile], objects: &'c Objects) -> Self {
         let broken = files.iter().filter(|file| !file.parsed.whole && file.syntax != Syntax::Template);
-        let mut unread = Self { any: false, words: BTreeSet::new() };
+        let mut unread = Self { objects, any: false, words: BTreeSet::new() };
         for file in broken {
             unread.any |= file.parsed.text.is_empty();
             for line in file.parsed.text.lines() {
@@ -187,6 +192,13 @@ impl<'c> Unread<'c> {
 
     pub(super) fn may_hold(&self, address: &ObjectRef) -> bool {
         let said = |first| self.words.contains(&(first, address.name.as_str()));
-        self.any || said(address.kind.as_str()) || said("name:")
+        let perhaps = || self.objects.perhaps.iter().any(|perhaps| perhaps.may_be(address));
+        self.any || said(address.kind.as_str()) || said("name:") || perhaps()
+    }
+
+    /// Whether there may be objects of a kind of which not all is known.
+    pub(super) fn doubts(&self, kind: Kind) -> bool {
+        let said = |first: &str| first == "name:" || first == kind.as_str();
+        self.any || self.words.iter().any(|(first, _)| said(first)) || self.objects.lacks(kind)
     }
 }

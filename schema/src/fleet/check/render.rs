@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{clean::Clean, hosts as groups};
+use super::{clean::Clean, hosts as groups, partial::Partial};
 use crate::{
     diagnostic::{Diagnostic, Lines, SourceRef, codes},
     fleet::{
@@ -64,8 +64,8 @@ fn missing(name: &str, at: &SourceRef, templates: &BTreeMap<Arc<str>, Arc<str>>)
 /// Times that the hosts of a profile are rendered again without what was missing.
 const ROUNDS: usize = 50;
 
-/// Renders every host. What goes wrong in many of them is said once.
-pub(super) fn hosts(fleet: &Fleet, clean: &mut Clean, found: &mut Vec<Diagnostic>) {
+/// Renders every host, as far as it is known. What goes wrong in many of them is said once.
+pub(super) fn hosts(fleet: &Fleet, partial: &Partial, clean: &mut Clean, found: &mut Vec<Diagnostic>) {
     let mut said: BTreeSet<(String, usize, String)> = BTreeSet::new();
     let strict = fleet.document.admission.as_ref().is_some_and(|admission| admission.value == Admission::Strict);
     for (pool, profile, nodes) in groups(fleet) {
@@ -76,8 +76,9 @@ pub(super) fn hosts(fleet: &Fleet, clean: &mut Clean, found: &mut Vec<Diagnostic
         }
         let undeclared = *profile == pool.profile.value && !strict;
         let sample = undeclared.then(|| format!("{}-00000000", pool.name));
-        let mended = sound(&template);
-        if clean.covers(&template, &mended, &nodes, sample.as_deref()) {
+        let unknown = partial.unknown(pool, resolved);
+        let mended = sound(&template, &unknown);
+        if unknown.is_empty() && clean.covers(&template, &mended, &nodes, sample.as_deref()) {
             continue;
         }
         let sample = sample.map(|name| (name, NodeOverlay::default(), None));
@@ -168,13 +169,18 @@ fn blank(text: &mut String, mut range: Range<usize>) -> Option<Range<usize>> {
     Some(range)
 }
 
-/// A host without the texts of templates that are missing or do not parse, and of those that include such: what is
-/// wrong with them was reported, and the others are still looked at.
-fn sound(template: &HostTemplate) -> Cow<'_, HostTemplate> {
+/// A host without the texts of templates that are missing, do not parse or read what is not known, and of those that
+/// include such: what is wrong with them was reported, and the others are still looked at.
+fn sound<'t>(template: &'t HostTemplate, unknown: &[&str]) -> Cow<'t, HostTemplate> {
     let texts = &template.templates;
     let mut bad: BTreeSet<String> =
         template.named().filter(|name| !texts.contains_key(*name)).map(str::to_owned).collect();
-    let broken = texts.iter().filter(|(name, text)| Renderer::new([(name.as_str(), text.as_str())]).is_err());
+    let reads = |renderer: &Renderer<'_>, name: &str| {
+        !unknown.is_empty() && renderer.inputs(name).iter().any(|root| unknown.contains(&root.as_str()))
+    };
+    let broken = texts.iter().filter(|(name, text)| {
+        Renderer::new([(name.as_str(), text.as_str())]).map_or(true, |renderer| reads(&renderer, name))
+    });
     bad.extend(broken.map(|(name, _)| name.clone()));
     loop {
         let unsound = |name: &str| bad.contains(name) || !texts.contains_key(name);

@@ -26,13 +26,15 @@ pub(in crate::fleet) struct Fields<'o> {
     span: Span,
     entries: &'o [Entry],
     known: Vec<&'static str>,
+    /// Keys that are not there and have to be, with what to say.
+    missing: Vec<(String, String)>,
     /// What is asked for, when keys are recorded instead of read.
     sheet: Option<RefCell<Vec<Key>>>,
 }
 
 impl<'o> Fields<'o> {
     pub(in crate::fleet) fn new(what: impl Into<String>, span: Span, entries: &'o [Entry]) -> Self {
-        Self { what: what.into(), span, entries, known: Vec::new(), sheet: None }
+        Self { what: what.into(), span, entries, known: Vec::new(), missing: Vec::new(), sheet: None }
     }
 
     /// Keys to be recorded: nothing is written, and what is asked for can be taken with [`Fields::asked`].
@@ -134,7 +136,7 @@ impl<'o> Fields<'o> {
         findings: &mut Findings<'_>,
     ) -> Option<Located<String>> {
         let line = self.line(key, findings);
-        self.require(key, line, findings)
+        self.require(key, line)
     }
 
     pub(in crate::fleet) fn name(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Option<Located<Name>> {
@@ -354,44 +356,43 @@ impl<'o> Fields<'o> {
     }
 
     /// Insists on a key. A value that was wrong has been reported and is not missed a second time.
-    pub(in crate::fleet) fn require<T>(&self, key: &str, value: Option<T>, findings: &mut Findings<'_>) -> Option<T> {
+    pub(in crate::fleet) fn require<T>(&mut self, key: &str, value: Option<T>) -> Option<T> {
         if let Some(sheet) = &self.sheet {
             sheet.borrow_mut().iter_mut().filter(|asked| asked.key == key).for_each(|asked| asked.required = true);
         }
-        if value.is_none() && !self.has(key) {
-            let mut diagnostic = findings.at(codes::MISSING_KEY, self.span, format!("{} needs `{key}`", self.what));
-            let unknown =
-                self.entries.iter().map(|entry| entry.key.as_str()).filter(|other| !self.known.contains(other));
-            if let Some(near) = similar(key, unknown) {
-                diagnostic = diagnostic.help(format!("was `{near}` meant to be `{key}`?"));
-            }
-            findings.push(diagnostic);
-        }
+        self.miss(key, &format!("`{key}`"), value.is_none());
         value
     }
 
+    fn miss(&mut self, key: &str, what: &str, missing: bool) {
+        if missing && !self.has(key) {
+            self.missing.push((key.to_owned(), format!("{} needs {what}", self.what)));
+        }
+    }
+
     /// Reports a key that is missing where another could stand for it.
-    pub(in crate::fleet) fn require_either<T>(
-        &self,
-        key: &str,
-        or: &str,
-        value: Option<T>,
-        findings: &mut Findings<'_>,
-    ) {
+    pub(in crate::fleet) fn require_either<T>(&mut self, key: &str, or: &str, value: Option<T>) {
         if let Some(sheet) = &self.sheet {
             let mut sheet = sheet.borrow_mut();
             sheet.iter_mut().filter(|asked| asked.key == key).for_each(|asked| asked.or = Some(or.to_owned()));
             return;
         }
-        let before = findings.found.len();
-        self.require(key, value, findings);
-        if let Some(missing) = findings.found.get_mut(before) {
-            missing.message = format!("{} needs `{key}` or `{or}`", self.what);
-        }
+        self.miss(key, &format!("`{key}` or `{or}`"), value.is_none());
     }
 
-    /// Reports every key that nobody asked for.
+    /// Reports every key that nobody asked for, and those that are not there. A key that was misspelt is not missed as
+    /// well.
     pub(in crate::fleet) fn finish(&self, findings: &mut Findings<'_>) {
+        let misspelt = |key: &str| {
+            let unknown = self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str()));
+            unknown.into_iter().any(|entry| similar(&entry.key, self.known.iter().copied()) == Some(key))
+        };
+        for (key, message) in self.missing.iter().filter(|(key, _)| !misspelt(key)) {
+            let unknown = self.entries.iter().map(|entry| entry.key.as_str());
+            let near = similar(key, unknown.filter(|other| !self.known.contains(other)));
+            let help = near.map(|near| format!("was `{near}` meant to be `{key}`?"));
+            findings.push(findings.at(codes::MISSING_KEY, self.span, message.as_str()).maybe_help(help));
+        }
         for entry in self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str())) {
             if findings.full() {
                 return;

@@ -82,6 +82,13 @@ where
     }
 }
 
+/// The name that a text was probably meant to be.
+pub(in crate::fleet) fn mended_name(text: &str) -> Option<Name> {
+    let letter = |letter: char| if matches!(letter, 'a'..='z' | '0'..='9') { letter } else { '-' };
+    let mended: String = text.to_lowercase().chars().map(letter).take(63).collect();
+    Name::new(mended.trim_matches('-')).ok()
+}
+
 /// A name.
 pub(super) fn name(arg: &Arg, findings: &mut Findings<'_>) -> Option<Located<Name>> {
     let text = text(arg, findings)?;
@@ -89,14 +96,7 @@ pub(super) fn name(arg: &Arg, findings: &mut Findings<'_>) -> Option<Located<Nam
         Ok(name) => Some(Located::new(name, text.at)),
         Err(error) => {
             let mut diagnostic = findings.at(codes::BAD_NAME, arg.span, error.to_string());
-            let mended: String = text
-                .to_lowercase()
-                .chars()
-                .map(|c| if matches!(c, 'a'..='z' | '0'..='9') { c } else { '-' })
-                .take(63)
-                .collect();
-            let mended = mended.trim_matches('-');
-            if Name::new(mended).is_ok() {
+            if let Some(mended) = mended_name(&text) {
                 diagnostic = diagnostic.help(format!("for example \"{mended}\""));
             }
             findings.push(diagnostic);

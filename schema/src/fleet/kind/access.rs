@@ -53,7 +53,7 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
         policy: fields.texts("policy", findings),
     };
     if !fields.has("policy") {
-        fields.require("policy", None::<()>, findings);
+        fields.require("policy", None::<()>);
     }
     fields.filled("policy", access.policy.is_empty(), findings);
     fields.filled("claims", access.claims.is_empty(), findings);

@@ -85,14 +85,14 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     const COMMANDS: [&str; 4] = ["node.reboot", "node.reimage", "gpu.reset", "disk.wipe"];
     let fields = &mut subject.fields;
     let command = fields.word("command", &COMMANDS, findings);
-    let command = fields.require("command", command, findings);
+    let command = fields.require("command", command);
     let payload = fields.table("payload", findings, setting);
     let scope = fields.record("scope", None, findings, scope);
-    let scope = fields.require("scope", scope, findings);
+    let scope = fields.require("scope", scope);
     let reason = fields.required_line("reason", findings);
     let not_before = fields.parse("not-before", TIME, findings);
     let expires = fields.parse("expires", TIME, findings);
-    let expires = fields.require("expires", expires, findings);
+    let expires = fields.require("expires", expires);
     hold::ordered(("not-before", not_before.as_ref()), ("expires", expires.as_ref()), findings);
     let max_in_flight = fields.integer("max-in-flight", (1, 100_000), findings);
     let spread = form::keep(fields.text("spread", findings), "the key of a label", form::label_key, findings);

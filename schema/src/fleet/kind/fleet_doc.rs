@@ -107,7 +107,7 @@ const BINDABLE: [&str; 6] = ["live", "service-restart", "drain", "reboot", "reim
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<FleetDocument> {
     let fields = &mut subject.fields;
     let format = fields.integer("format", (0, u32::MAX), findings);
-    let format = fields.require("format", format, findings);
+    let format = fields.require("format", format);
     if let Some(format) = format.as_ref().filter(|format| format.value != 1) {
         let diagnostic =
             findings.at(codes::BAD_VALUE, format.at.span, format!("this version reads format 1, not {}", format.value));
@@ -115,7 +115,7 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     }
     let trust_domain =
         form::keep(fields.text("trust-domain", findings), "a domain name such as acme.example", form::domain, findings);
-    let trust_domain = fields.require("trust-domain", trust_domain, findings);
+    let trust_domain = fields.require("trust-domain", trust_domain);
     let admission = fields.word("admission", &["token", "strict"], findings);
     let prune = fields.record("prune", None, findings, |prune, findings| Some(decode_prune(prune, findings)));
     let rollout = fields.refer("rollout", Kind::Rollout, findings);

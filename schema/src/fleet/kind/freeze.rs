@@ -57,7 +57,7 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     let scope = fields.addresses("scope", &[Kind::Pool, Kind::Site, Kind::Node], findings);
     findings.refers.extend_from_slice(&scope);
     if scope.is_empty() {
-        fields.require("scope", None::<()>, findings);
+        fields.require("scope", None::<()>);
     }
     fields.filled("scope", scope.is_empty(), findings);
     let rule = rule(fields, findings);
@@ -123,7 +123,7 @@ pub(super) fn window(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Op
         findings.push(diagnostic);
         return None;
     }
-    let zone = fields.require("zone", zone, findings)?;
+    let zone = fields.require("zone", zone)?;
     Some(Window { days, hours, zone: zone.value })
 }
 

@@ -69,11 +69,11 @@ pub struct Image {
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Image> {
     let fields = &mut subject.fields;
     let url = form::keep(fields.text("url", findings), "an https:// address", form::url, findings);
-    let url = fields.require("url", url, findings);
+    let url = fields.require("url", url);
     let digest = fields.parse("digest", "sha256: and 64 hexadecimal digits", findings);
-    let digest = fields.require("digest", digest, findings);
+    let digest = fields.require("digest", digest);
     let arch = fields.word("arch", &["amd64", "arm64"], findings);
-    let arch = fields.require("arch", arch, findings);
+    let arch = fields.require("arch", arch);
     let size = fields.parse("size", "a size such as 2GiB", findings);
     let (signed_by, uses) =
         (fields.texts("signed-by", findings), fields.words("use", &["os", "ramdisk", "instance"], findings));

@@ -69,7 +69,7 @@ pub(in crate::fleet) fn keys(
     findings: &mut Findings<'_>,
 ) -> (Option<Located<ObjectRef>>, Option<Located<ObjectRef>>) {
     let from = fields.address("from", &KINDS, findings);
-    let from = fields.require("from", from, findings);
+    let from = fields.require("from", from);
     let to = fields.address("to", &KINDS, findings);
-    (from, fields.require("to", to, findings))
+    (from, fields.require("to", to))
 }

@@ -189,9 +189,9 @@ pub struct Pool {
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Pool> {
     let fields = &mut subject.fields;
     let site = fields.refer("site", Kind::Site, findings);
-    let site = fields.require("site", site, findings);
+    let site = fields.require("site", site);
     let profile = fields.refer("profile", Kind::Profile, findings);
-    let profile = fields.require("profile", profile, findings);
+    let profile = fields.require("profile", profile);
     let pool = Pool {
         name: subject.name.clone(),
         at: subject.at.clone(),
@@ -227,7 +227,7 @@ fn gpus(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Gpus> {
     let gpus = Gpus {
         model: fields.line("model", findings),
         memory: fields.parse("memory", "a size such as 80GiB", findings),
-        count: fields.require("count", count, findings)?,
+        count: fields.require("count", count)?,
     };
     Some(gpus)
 }

@@ -307,10 +307,20 @@ fn hugepages(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> BTreeMap<S
         let count = Fields::integer_of(entry, (0, 1 << 24), findings);
         count.filter(|_| size.is_some())
     });
-    table
-        .into_iter()
-        .map(|(size, count)| (size.parse::<ByteSize>().map_or(size, |size| size.to_string()), count))
-        .collect()
+    let mut pages: BTreeMap<String, Located<u32>> = BTreeMap::new();
+    for (size, count) in table {
+        let size = size.parse::<ByteSize>().map_or(size, |size| size.to_string());
+        if let Some(first) = pages.get(&size) {
+            let diagnostic = findings
+                .at(codes::DUPLICATE_KEY, count.at.span, format!("pages of {size} are counted twice"))
+                .label("the second")
+                .also(&first.at, "the first");
+            findings.push(diagnostic);
+            continue;
+        }
+        pages.insert(size, count);
+    }
+    pages
 }
 
 fn file(path: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<FileEntry> {
@@ -343,7 +353,7 @@ fn file(path: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Opt
     };
     exclusive(entry.content.as_ref(), entry.template.as_ref(), findings);
     if entry.template.is_none() && !fields.has("template") {
-        fields.require_either("content", "template", entry.content.as_ref(), findings);
+        fields.require_either("content", "template", entry.content.as_ref());
     }
     Some(entry)
 }
@@ -418,7 +428,7 @@ fn packages(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> BTreeMap<St
             form::version,
             findings,
         );
-        fields.require("version", version, findings)
+        fields.require("version", version)
     });
     packages.into_iter().map(|(name, version)| (name, version.value)).collect()
 }
@@ -436,7 +446,7 @@ fn access(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Access {
             principal: fields.line("principal", findings),
             account: form::keep(fields.text("account", findings), "a user", form::account, findings),
             until: fields.parse("until", "a time such as 2026-11-30T12:00:00Z", findings),
-            key: fields.require("key", key, findings)?,
+            key: fields.require("key", key)?,
         };
         Some(entry)
     });

@@ -53,7 +53,7 @@ const LIMITS: [&str; 5] = ["gpus", "cores", "memory", "reservations", "max-lengt
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Quota> {
     let fields = &mut subject.fields;
     let tenant = fields.refer("tenant", Kind::Tenant, findings);
-    let tenant = fields.require("tenant", tenant, findings);
+    let tenant = fields.require("tenant", tenant);
     let pool = fields.refer("pool", Kind::Pool, findings);
     let gpu_model = fields.line("gpu-model", findings);
     let gpus = fields.integer("gpus", (0, 10_000_000), findings);

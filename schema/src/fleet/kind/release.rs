@@ -50,13 +50,13 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     let fields = &mut subject.fields;
     let version = fields.text("version", findings);
     let version = form::keep(version, "a version such as 0.2.0", form::release_version, findings);
-    let version = fields.require("version", version, findings);
+    let version = fields.require("version", version);
     let artifact = fields.named("artifact", ("arch", None), findings, artifact);
     if artifact.is_empty() {
-        fields.require("artifact", None::<()>, findings);
+        fields.require("artifact", None::<()>);
     }
     let signature = form::keep(fields.text("signature", findings), "an https:// address", form::https, findings);
-    let signature = fields.require("signature", signature, findings);
+    let signature = fields.require("signature", signature);
     Some(Release {
         name: subject.name.clone(),
         at: subject.at.clone(),
@@ -69,9 +69,9 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
 fn artifact(arch: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Artifact> {
     one_of(&Located::new(arch.to_owned(), fields.place(findings)), &["amd64", "arm64"], findings);
     let url = form::keep(fields.text("url", findings), "an https:// address", form::url, findings);
-    let url = fields.require("url", url, findings);
+    let url = fields.require("url", url);
     let digest = fields.parse("digest", "sha256: and 64 hexadecimal digits", findings);
-    let digest = fields.require("digest", digest, findings);
+    let digest = fields.require("digest", digest);
     let size = fields.parse("size", "a size such as 20MiB", findings);
     Some(Artifact { url: url?, digest: digest?, size })
 }

@@ -97,7 +97,7 @@ fn network(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Netwo
         router,
         vlan: fields.integer("vlan", (1, 4094), findings),
         mtu: fields.integer("mtu", (576, 65_535), findings),
-        cidr: fields.require("cidr", cidr, findings)?,
+        cidr: fields.require("cidr", cidr)?,
     };
     Some(network)
 }

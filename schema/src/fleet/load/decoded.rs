@@ -8,8 +8,8 @@ use crate::{
     fleet::{
         ApiAccess, Batch, FleetDocument, Freeze, Image, Located, Moved, Node, Pool, Profile, Quota, Release, Removed,
         Rollout, Site, Tenant,
-        decode::{Fields, Findings, Subject, name_of},
-        doc::Object,
+        decode::{Fields, Findings, Subject, mended_name, name_of},
+        doc::{Object, Scalar},
         fleet_object::{Made, made},
         kind,
         places::Keys,
@@ -33,6 +33,8 @@ pub(super) struct Decoded {
 pub(super) enum What {
     /// Nothing that has an address.
     Nothing,
+    /// Something whose kind or name is wrong.
+    Perhaps(Perhaps),
     Moved(Moved),
     Removed(Removed),
     /// An object, with its model when nothing is wrong with it.
@@ -40,7 +42,28 @@ pub(super) enum What {
         address: ObjectRef,
         at: SourceRef,
         model: Option<(Typed, Arc<Made>)>,
+        /// What could be read of it when something is wrong with it.
+        part: Option<Typed>,
     },
+}
+
+/// What an object may be whose kind or name is wrong: a reference to that is not a second error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::fleet) struct Perhaps {
+    kind: Option<Kind>,
+    name: Option<Name>,
+}
+
+impl Perhaps {
+    /// Whether it may be of a kind.
+    pub(in crate::fleet) fn may_be_a(&self, kind: Kind) -> bool {
+        self.kind.is_none_or(|own| own == kind)
+    }
+
+    /// Whether it may be an object.
+    pub(in crate::fleet) fn may_be(&self, address: &ObjectRef) -> bool {
+        self.may_be_a(address.kind) && self.name.as_ref().is_none_or(|own| *own == address.name)
+    }
 }
 
 /// Defines [`Typed`] and what is done with each kind of it.
@@ -54,22 +77,24 @@ macro_rules! typed {
             $($kind(Box<$model>),)*
         }
 
-        /// Reads an object's keys. It is kept when it decodes without an error of its own.
-        fn typed(kind: Kind, subject: &mut Subject<'_>, keys: Keys, findings: &mut Findings<'_>) -> Option<(Typed, Arc<Made>)> {
+        /// Reads an object's keys. Its document is made when it decodes without an error of its own.
+        fn typed(kind: Kind, subject: &mut Subject<'_>, keys: Keys, findings: &mut Findings<'_>) -> Option<(Typed, Option<Arc<Made>>)> {
             let before = findings.errors();
             match kind {
                 Kind::Node => {
                     let model = kind::node::decode(subject, findings);
                     subject.fields.finish(findings);
-                    let model = model.filter(|_| findings.errors() == before)?;
-                    let made = made(kind, &model.name, &model, &model.at, keys);
+                    let model = model?;
+                    let right = findings.errors() == before;
+                    let made = right.then(|| made(kind, &model.name, &model, &model.at, keys));
                     Some((Typed::Node(Arc::new(model)), made))
                 }
                 $(Kind::$kind => {
                     let model = kind::$module::decode(subject, findings);
                     subject.fields.finish(findings);
-                    let model = model.filter(|_| findings.errors() == before)?;
-                    let made = made(kind, &model.name, &model, &model.at, keys);
+                    let model = model?;
+                    let right = findings.errors() == before;
+                    let made = right.then(|| made(kind, &model.name, &model, &model.at, keys));
                     Some((Typed::$kind(Box::new(model)), made))
                 })*
                 Kind::Moved | Kind::Removed => None,
@@ -106,8 +131,7 @@ pub(super) fn decode(object: &Object, root: bool, keys: Keys) -> Decoded {
 fn one(object: &Object, root: bool, keys: Keys, findings: &mut Findings<'_>) -> What {
     let (word, span) = &object.kind;
     let Ok(kind) = word.parse::<Kind>() else {
-        unknown(object, findings);
-        return What::Nothing;
+        return unknown(object, keys, findings);
     };
     match kind {
         Kind::Removed => return kind::removed::decode(object, findings).map_or(What::Nothing, What::Removed),
@@ -126,16 +150,30 @@ fn one(object: &Object, root: bool, keys: Keys, findings: &mut Findings<'_>) -> 
     };
     let Some(name) = name else {
         nameless(kind, object, keys, findings);
-        return What::Nothing;
+        return What::Perhaps(Perhaps { kind: Some(kind), name: meant(object) });
     };
     let at = findings.place(object.name.as_ref().map_or(*span, |name| name.span));
     let address = ObjectRef::new(kind, name.clone());
     let fields = Fields::new(kind.as_str(), object.span, &object.fields);
     let mut subject = Subject { name, at: at.clone(), fields };
-    What::Object { address, at, model: typed(kind, &mut subject, keys, findings) }
+    let (model, part) = match typed(kind, &mut subject, keys, findings) {
+        Some((typed, Some(made))) => (Some((typed, made)), None),
+        Some((typed, None)) => (None, Some(typed)),
+        None => (None, None),
+    };
+    What::Object { address, at, model, part }
 }
 
-fn unknown(object: &Object, findings: &mut Findings<'_>) {
+/// The name that an object has or was probably meant to have.
+fn meant(object: &Object) -> Option<Name> {
+    match &object.name.as_ref()?.value {
+        Scalar::Text(text) => mended_name(text),
+        _ => None,
+    }
+}
+
+/// Reports a kind that does not exist, and what else is wrong in the object where its kind can be guessed.
+fn unknown(object: &Object, keys: Keys, findings: &mut Findings<'_>) -> What {
     let (word, span) = &object.kind;
     let shown: String = word.chars().take(60).collect();
     let words: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
@@ -152,6 +190,20 @@ fn unknown(object: &Object, findings: &mut Findings<'_>) {
     let diagnostic =
         findings.at(codes::UNKNOWN_KIND, *span, format!("there is no kind `{shown}`")).label("unknown kind").help(help);
     findings.push(diagnostic);
+    let kind = near.and_then(|near| near.parse().ok());
+    if let Some(kind) = kind {
+        let mut inner = Vec::new();
+        let mut within = Findings::new(Arc::clone(&findings.file), findings.text, &mut inner);
+        nameless(kind, object, keys, &mut within);
+        let refers = within.refers;
+        // With keys of another kind it is probably not what it looks like.
+        if !inner.iter().any(|found| found.code == codes::UNKNOWN_KEY) {
+            findings.refers.extend(refers);
+            inner.into_iter().for_each(|found| findings.push(found));
+        }
+    }
+    let name = meant(object);
+    if kind.is_none() && name.is_none() { What::Nothing } else { What::Perhaps(Perhaps { kind, name }) }
 }
 
 /// Looks for what else is wrong in an object that cannot be kept.

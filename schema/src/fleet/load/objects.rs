@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     ParsedFile,
-    decoded::{Decoded, Typed, What, nameless},
+    decoded::{Decoded, Perhaps, Typed, What, nameless},
 };
 use crate::{
     diagnostic::{Diagnostic, SourceRef, codes},
@@ -39,12 +39,24 @@ pub(in crate::fleet) struct Objects {
     pub(in crate::fleet) gone: BTreeMap<ObjectRef, SourceRef>,
     /// Where every object is defined.
     pub(in crate::fleet) defined: BTreeMap<ObjectRef, SourceRef>,
+    /// Objects whose kind or name is wrong.
+    pub(in crate::fleet) perhaps: Vec<Perhaps>,
+    /// What could be read of objects that are wrong.
+    pub(in crate::fleet) parts: Parts,
     /// Bytes of files that were read again, for what else is wrong in objects that are defined twice.
     again: usize,
     /// The machines, until all are at hand.
     machines: Vec<Arc<Node>>,
     /// The documents, by address.
     pub(in crate::fleet) made: Vec<Arc<Made>>,
+}
+
+/// What could be read of objects that are wrong, where templates need it.
+#[derive(Debug, Default)]
+pub(in crate::fleet) struct Parts {
+    pub(in crate::fleet) fleet: Option<FleetDocument>,
+    pub(in crate::fleet) pools: BTreeMap<Name, Pool>,
+    pub(in crate::fleet) profiles: BTreeMap<Name, Profile>,
 }
 
 /// How much is read again at most.
@@ -74,6 +86,7 @@ impl Objects {
             && all.fleet.is_none()
             && files[0].parsed.whole
             && !all.defined.keys().any(|object| object.kind == Kind::Fleet)
+            && !all.perhaps.iter().any(|perhaps| perhaps.may_be_a(Kind::Fleet))
         {
             let at = SourceRef::start_of(Arc::clone(&files[0].path));
             let diagnostic = Diagnostic::new(codes::NO_ROOT, &at, "the fleet file does not say which fleet this is")
@@ -102,8 +115,12 @@ impl Objects {
     }
 
     fn put(&mut self, decoded: &Decoded, file: &ParsedFile, index: usize, distinct: bool, found: &mut Vec<Diagnostic>) {
-        let (address, at, model) = match &decoded.what {
-            What::Object { address, at, model } => (address, at, model),
+        let (address, at, model, part) = match &decoded.what {
+            What::Object { address, at, model, part } => (address, at, model, part),
+            What::Perhaps(perhaps) => {
+                found.extend_from_slice(&decoded.findings);
+                return self.perhaps.push(perhaps.clone());
+            }
             What::Removed(removed) => {
                 found.extend_from_slice(&decoded.findings);
                 return self.remove(removed, found);
@@ -138,6 +155,25 @@ impl Objects {
             self.keep(typed);
             self.made.push(Arc::clone(made));
         }
+        match part {
+            Some(Typed::Fleet(document)) => self.parts.fleet = Some((**document).clone()),
+            Some(Typed::Pool(pool)) => drop(self.parts.pools.insert(pool.name.clone(), (**pool).clone())),
+            Some(Typed::Profile(profile)) => {
+                self.parts.profiles.insert(profile.name.clone(), (**profile).clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether there may be objects of a kind that are not among those that were decoded.
+    pub(in crate::fleet) fn lacks(&self, kind: Kind) -> bool {
+        let decoded = match kind {
+            Kind::Node => self.nodes.len(),
+            Kind::Pool => self.pools.len(),
+            _ => return true,
+        };
+        let defined = self.defined.keys().filter(|object| object.kind == kind).count();
+        defined != decoded || self.perhaps.iter().any(|perhaps| perhaps.may_be_a(kind))
     }
 
     fn keep(&mut self, typed: &Typed) {

@@ -58,7 +58,7 @@ fn table() -> Vec<(Code, Vec<(&'static str, &'static str)>)> {
         (codes::TYPE_ANNOTATION, one("s.yaml", "kind: site\nname: !secret fra1\n")),
         (codes::NULL, one("s.yaml", "kind: site\nname: fra1\nlabels:\n")),
         (codes::NULL, one("s.kdl", "site \"fra1\" region=#null\n")),
-        (codes::UNKNOWN_KIND, one("p.kdl", "pol \"h100\"\n")),
+        (codes::UNKNOWN_KIND, one("p.kdl", "tenat \"x\"\n")),
         (codes::UNKNOWN_KIND, one("k.yaml", "kind: Deployment\nname: x\n")),
         (codes::NO_IDENTITY, one("s.kdl", "site\n")),
         (codes::NO_IDENTITY, one("s.yaml", "replicas: 3\n")),

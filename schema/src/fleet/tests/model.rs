@@ -232,3 +232,95 @@ fn every_key_of_an_object_has_a_place() {
     );
     assert_eq!(place("profile/base", "nothing"), None);
 }
+
+const LAYERS: [(&str, &str); 3] = [
+    (
+        "fleet.kdl",
+        "fleet \"t\" { format 1; trust-domain \"t.example\"; rollout \"now\" }\nrollout \"now\" { immediate }\nsite \"s\"\npool \"p\" site=\"s\" profile=\"tip\"\nnode \"n\" pool=\"p\"\n",
+    ),
+    (
+        "low.kdl",
+        r#"profile "low" {
+  kernel {
+    args "iommu=pt"
+    args "quiet"
+    modules "overlay"
+    module "nvidia" options="A=1"
+    blacklist "nouveau"
+  }
+  hugepages { "2048KiB" 64 }
+  unit "a.service" enable=#true state="started"
+  file "/etc/x" content="x" mode="0600" { restart "a.service" "b.service" }
+  access { key "ada" { key "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP3uQw1AvVfe6sGGzZeQAz0PBvkJqIBufObnF6t8fVAp" } }
+}
+"#,
+    ),
+    (
+        "tip.kdl",
+        r#"profile "tip" extends="low" {
+  kernel { args "debug"; modules "br_netfilter" }
+  unit "a.service" enable=#false
+  drift { warn "host.hugepages[2MiB].count" }
+}
+"#,
+    ),
+];
+
+#[test]
+fn every_item_of_a_list_has_the_place_of_its_own_layer() {
+    let fleet = fleet(&LAYERS);
+    let said = |path: &str| -> Vec<String> {
+        let found = fleet.explain("n", Some(path)).expect("declared");
+        found.iter().map(|one| format!("{} {}", one.path, one.at)).collect()
+    };
+    let args = ["kernelArgs.iommu=pt low.kdl:3:10", "kernelArgs.quiet low.kdl:4:10", "kernelArgs.debug tip.kdl:2:17"];
+    assert_eq!(said("kernelArgs"), args);
+    assert_eq!(said("modules.overlay"), ["modules.overlay low.kdl:5:13"]);
+    assert_eq!(said("modules.nvidia.options"), ["modules.nvidia.options low.kdl:6:29"]);
+    assert_eq!(said("files./etc/x.restart.b.service"), ["files./etc/x.restart.b.service low.kdl:11:63"]);
+    let places = fleet.host_places("tip");
+    for (path, place) in [
+        ("kernelArgs.quiet", "low.kdl:4:10"),
+        ("modules.br_netfilter", "tip.kdl:2:34"),
+        ("modules.nvidia", "low.kdl:6:12"),
+        ("hugepages.2MiB", "low.kdl:9:25"),
+        ("units.a.service.enabled", "tip.kdl:3:27"),
+        ("access.ada.key", "low.kdl:12:28"),
+    ] {
+        assert_eq!(places.get(path).map(ToString::to_string).as_deref(), Some(place), "{path}");
+    }
+}
+
+#[test]
+fn a_word_that_won_is_held_against_the_same_word_below() {
+    let fleet = fleet(&LAYERS);
+    let enabled = fleet.explain("n", Some("units.a.service.enabled")).expect("declared");
+    assert_eq!(enabled[0].beaten.iter().map(ToString::to_string).collect::<Vec<_>>(), ["low.kdl:10:27"]);
+}
+
+#[test]
+fn one_value_is_found_by_all_its_names_and_told_by_one() {
+    let fleet = fleet(&LAYERS);
+    for name in ["hugepages.2MiB", "host.hugepages.2MiB", "hugepages[2MiB].count"] {
+        let found = fleet.explain("n", Some(name)).expect("declared");
+        assert_eq!(found.iter().map(|one| one.path.as_str()).collect::<Vec<_>>(), ["hugepages.2MiB"], "{name}");
+    }
+    let template = fleet.host_template("p", "tip").expect("a template");
+    assert_eq!(template.drift[0].path, "hugepages.2MiB");
+}
+
+#[test]
+fn keys_of_a_document_are_found_where_they_stand() {
+    let fleet = fleet(&LAYERS);
+    let place = |path: &str| fleet.place(&"profile/low".parse().expect("an address"), path).map(ToString::to_string);
+    for (path, at) in [
+        ("kernel.module.overlay", "low.kdl:5:13"),
+        ("kernel.module.nouveau", "low.kdl:7:15"),
+        ("kernel.module.nvidia.options", "low.kdl:6:29"),
+        ("kernel.args.quiet", "low.kdl:4:10"),
+        ("hugepages.2MiB", "low.kdl:9:25"),
+        ("file./etc/x.restart.b.service", "low.kdl:11:63"),
+    ] {
+        assert_eq!(place(path).as_deref(), Some(at), "{path}");
+    }
+}

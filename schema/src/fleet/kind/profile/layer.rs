@@ -7,12 +7,14 @@ use super::super::form;
 use crate::{
     diagnostic::codes,
     fleet::{
-        Located,
+        ByteSize, Located,
         decode::{Fields, Findings},
+        host_path::{self, ROOTS},
+        suggest::similar,
     },
 };
 
-/// What may differ on the host. A path is that of `explain` without `host.`: `sysctl.vm.swappiness`, `files./etc/motd`,
+/// What may differ on the host. A path is that of `explain`: `sysctl.vm.swappiness`, `files./etc/motd`,
 /// `units.chrony.service`; with `*` at its end it means every path that begins so.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
@@ -74,9 +76,6 @@ impl Without {
     }
 }
 
-/// Where a path of a host begins.
-const ROOTS: [&str; 7] = ["sysctl", "modules", "kernelArgs", "hugepages", "files", "units", "packages"];
-
 pub(super) fn drift(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Drift {
     let drift = fields.record("drift", None, findings, |fields, findings| {
         let drift = Drift { warn: paths("warn", fields, findings), adopt: paths("adopt", fields, findings) };
@@ -98,23 +97,43 @@ pub(super) fn drift(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Dri
 }
 
 fn paths(key: &'static str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Vec<Located<String>> {
-    let mut paths = fields.texts(key, findings);
+    let mut paths = canonical(fields.texts(key, findings));
     paths.retain(|path| {
         let stars = path.matches('*').count();
         let root = path.split(['.', '*']).next().unwrap_or("");
-        let good = form::line(path)
-            && (stars == 0 || (stars == 1 && path.ends_with('*')))
-            && (ROOTS.contains(&root) || path.value == "*")
-            && (root != "kernelArgs" || path.value == root);
-        if !good {
-            let expected = "a path of a host such as sysctl.vm.swappiness or files./etc/motd, or its beginning and *";
-            form::refuse(codes::BAD_VALUE, path, expected, findings);
+        let form = form::line(path) && (stars == 0 || (stars == 1 && path.ends_with('*')));
+        let (known, whole) = (ROOTS.contains(&root) || path.value == "*", root != "kernelArgs" || path.value == root);
+        if form && known && whole {
+            return true;
         }
-        good
+        let shown: String = path.chars().take(80).collect();
+        let expected = "a path of a host such as sysctl.vm.swappiness or files./etc/motd, or its beginning and *";
+        let help = match similar(root, ROOTS) {
+            _ if form && !whole => "kernel arguments are looked at as one: write `kernelArgs`".to_owned(),
+            Some(near) if form && !known => format!("did you mean `{near}{}`?", &shown[root.len().min(shown.len())..]),
+            _ => format!("a path begins with one of: {}", ROOTS.join(", ")),
+        };
+        let diagnostic = findings
+            .at(codes::BAD_VALUE, path.at.span, format!("{shown:?} is not {expected}"))
+            .label("not a path of a host")
+            .help(help);
+        findings.push(diagnostic);
+        false
     });
     paths.sort_by(|a, b| a.value.cmp(&b.value));
     paths.dedup();
     paths
+}
+
+/// Paths in the one spelling that they have everywhere.
+fn canonical(paths: Vec<Located<String>>) -> Vec<Located<String>> {
+    paths.into_iter().map(|path| path.map(|path| host_path::canonical(&path))).collect()
+}
+
+/// Sizes of pages in the one spelling that they have everywhere.
+fn sizes(sizes: Vec<Located<String>>) -> Vec<Located<String>> {
+    let one = |size: String| size.parse::<ByteSize>().map_or(size, |size| size.to_string());
+    sizes.into_iter().map(|size| size.map(one)).collect()
 }
 
 pub(super) fn without(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Without {
@@ -129,12 +148,12 @@ pub(super) fn without(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> W
             sysctl: names("sysctl"),
             module: names("module"),
             args: names("args"),
-            hugepages: names("hugepages"),
+            hugepages: sizes(names("hugepages")),
             file: names("file"),
             unit: names("unit"),
             package: names("package"),
             key: names("key"),
-            drift: names("drift"),
+            drift: canonical(names("drift")),
         })
     });
     without.map(|without| without.value).unwrap_or_default()
