@@ -11,6 +11,7 @@
 
 pub mod brake;
 pub mod edit;
+pub mod host_path;
 pub mod kind;
 pub mod reference;
 pub mod window;
