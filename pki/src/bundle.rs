@@ -1,7 +1,7 @@
 //! The trust bundle: the roots as they are now, versioned and signed.
 //!
 //! A node steps from the bundle that it has to the next one, which must be signed by a command-signing root that it
-//! already trusts. A lower version is never taken.
+//! already trusts. A lower version is never taken, and none is left out: a node that missed three steps takes all three.
 
 use rustls_pki_types::CertificateDer;
 use schema::digest::Digest;
@@ -30,6 +30,12 @@ pub enum BundleRefusal {
     /// Older than the one in force.
     #[error("the trust bundle is older than the one in force")]
     Older,
+    /// Versions between the one in force and this one are missing.
+    #[error("the trust bundle leaves out versions after the one in force")]
+    Skips,
+    /// Another one of the version in force.
+    #[error("the trust bundle is another one of the version in force")]
+    Differs,
     /// No root that is trusted so far signed it.
     #[error("the trust bundle is not signed by a command-signing root that is trusted here")]
     BadSignature,
@@ -142,23 +148,49 @@ impl CommandRoot {
 }
 
 impl SignedBundle {
-    /// The next bundle, checked by what is trusted so far. A version that is already known may come again.
+    /// The first bundle of a machine that joins, of whatever version: checked by the anchor that was pinned.
     ///
     /// # Errors
     /// With the first reason against it.
-    pub fn step(&self, trusted: &CommandVerifier, at_least: u64) -> Result<TrustBundle, BundleRefusal> {
-        let bytes = signed_bytes(trusted.realm(), &self.bytes);
-        if !trusted.roots().iter().any(|root| root.verify(&bytes, &self.signature).is_ok()) {
+    pub fn first(&self, anchor: &CommandVerifier) -> Result<TrustBundle, BundleRefusal> {
+        let bytes = signed_bytes(anchor.realm(), &self.bytes);
+        if !anchor.roots().iter().any(|root| root.verify(&bytes, &self.signature).is_ok()) {
             return Err(BundleRefusal::BadSignature);
         }
         let bundle = TrustBundle::from_bytes(&self.bytes)?;
-        if bundle.realm() != *trusted.realm() {
-            return Err(BundleRefusal::WrongRealm);
+        if bundle.realm() != *anchor.realm() { Err(BundleRefusal::WrongRealm) } else { Ok(bundle) }
+    }
+}
+
+impl TrustBundle {
+    /// The next bundle after this one. The one in force may come again.
+    ///
+    /// # Errors
+    /// With the first reason against it.
+    pub fn step(&self, next: &SignedBundle) -> Result<Self, BundleRefusal> {
+        let bundle = next.first(&self.verifier())?;
+        match bundle.version.checked_sub(self.version) {
+            None => Err(BundleRefusal::Older),
+            Some(0) if bundle == *self => Ok(bundle),
+            Some(0) => Err(BundleRefusal::Differs),
+            Some(1) => Ok(bundle),
+            Some(_) => Err(BundleRefusal::Skips),
         }
-        if bundle.version < at_least {
-            return Err(BundleRefusal::Older);
+    }
+
+    /// Steps through every bundle that is news, oldest first, and stops at the first that is refused: what was stepped to
+    /// by then, and why it went no further.
+    #[must_use]
+    pub fn step_through(&self, steps: &[SignedBundle]) -> (Self, Option<BundleRefusal>) {
+        let mut current = self.clone();
+        for step in steps {
+            match current.step(step) {
+                Ok(next) => current = next,
+                Err(BundleRefusal::Older) => {}
+                Err(refusal) => return (current, Some(refusal)),
+            }
         }
-        Ok(bundle)
+        (current, None)
     }
 }
 

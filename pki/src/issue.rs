@@ -117,8 +117,8 @@ impl Authority {
     /// A self-signed root.
     pub(crate) fn root(trust_domain: &str, now: Timestamp) -> Self {
         let key = generate_key();
-        let (mut params, _) = params(now, AUTHORITY_LIFE);
-        params.distinguished_name = name(trust_domain, "root");
+        let (mut params, serial) = params(now, AUTHORITY_LIFE);
+        params.distinguished_name = name(trust_domain, &numbered("root", &serial));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(1));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let certificate = params.self_signed(&key).expect("a root signs itself");
@@ -128,8 +128,8 @@ impl Authority {
     /// An issuing authority under this root.
     pub(crate) fn issuing(&self, kind: AuthorityKind, trust_domain: &str, now: Timestamp) -> Self {
         let key = generate_key();
-        let (mut params, _) = params(now, AUTHORITY_LIFE);
-        params.distinguished_name = name(trust_domain, kind.name());
+        let (mut params, serial) = params(now, AUTHORITY_LIFE);
+        params.distinguished_name = name(trust_domain, &numbered(kind.name(), &serial));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.extended_key_usages = kind.usages();
@@ -137,8 +137,33 @@ impl Authority {
         Self { certificate: Base64(certificate.der().to_vec()), key: Secret(key.serialize_der()) }
     }
 
+    /// A certificate for another root's key under this one: whoever knows only this root believes what that one vouches for.
+    pub(crate) fn cross(&self, next: &Self, life: Duration, now: Timestamp) -> CertificateDer<'static> {
+        let certificate = next.certificate();
+        let (_, parsed) = x509_parser::parse_x509_certificate(&certificate)
+            .expect("a root's certificate was checked when it was opened");
+        let subject = parsed.subject();
+        let text = |mut found: Box<dyn Iterator<Item = &x509_parser::x509::AttributeTypeAndValue<'_>> + '_>| {
+            found.next().and_then(|attribute| attribute.as_str().ok()).unwrap_or_default().to_owned()
+        };
+        let (mut params, _) = params(now, life);
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationName, text(Box::new(subject.iter_organization())));
+        params.distinguished_name.push(DnType::CommonName, text(Box::new(subject.iter_common_name())));
+        // Below it stand the roots that came later, each under the one before.
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let crossed = params.signed_by(&next.key_pair(), &self.issuer()).expect("a root signs the next one");
+        crossed.der().clone()
+    }
+
     pub(crate) fn certificate(&self) -> CertificateDer<'static> {
         CertificateDer::from(self.certificate.0.clone())
+    }
+
+    fn key_pair(&self) -> KeyPair {
+        KeyPair::from_pkcs8_der_and_sign_algo(&PrivatePkcs8KeyDer::from(self.key.0.as_slice()), &PKCS_ECDSA_P256_SHA256)
+            .expect("an authority's key was checked when it was opened")
     }
 
     /// Whether certificate and key can be used, for keys that were just opened.
@@ -151,12 +176,7 @@ impl Authority {
     }
 
     fn issuer(&self) -> Issuer<'static, KeyPair> {
-        let key = KeyPair::from_pkcs8_der_and_sign_algo(
-            &PrivatePkcs8KeyDer::from(self.key.0.as_slice()),
-            &PKCS_ECDSA_P256_SHA256,
-        )
-        .expect("an authority's key was checked when it was opened");
-        Issuer::from_ca_cert_der(&self.certificate(), key)
+        Issuer::from_ca_cert_der(&self.certificate(), self.key_pair())
             .expect("an authority's certificate was checked when it was opened")
     }
 
@@ -347,6 +367,11 @@ fn name(trust_domain: &str, role: &str) -> DistinguishedName {
     name.push(DnType::OrganizationName, trust_domain);
     name.push(DnType::CommonName, format!("Better Compute {role}"));
     name
+}
+
+/// Authorities of one kind have names of their own, so that a chain is built without guessing.
+fn numbered(role: &str, serial: &Serial) -> String {
+    format!("{role} {}", serial.as_str().get(..8).unwrap_or_default())
 }
 
 fn params(now: Timestamp, life: Duration) -> (CertificateParams, Serial) {

@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 use crate::{
     Realm,
     anchor::Anchor,
+    challenge::ChallengeKey,
     encoding::{Base64, Secret},
     issue::{Authority, AuthorityKind, IssueError, NodeIssuer, TlsIdentity},
     provider::random,
@@ -21,8 +22,12 @@ use crate::{
 };
 
 mod envelope;
+mod rotation;
 
 pub use envelope::OpenError;
+pub use rotation::{Advanced, MAX_OFFLINE, Phase, Rotation, RotationKind, RotationStatus};
+
+use rotation::Rotations;
 
 /// The name under which every internal server answers.
 pub const INTERNAL_NAME: &str = "authority.internal";
@@ -47,6 +52,9 @@ pub struct Keys {
     checkpoint: Secret,
     /// Encrypts the secret store (AES-256-GCM).
     secret_store: Secret,
+    /// What is being replaced, and what is left of what was.
+    #[serde(default, skip_serializing_if = "Rotations::is_empty")]
+    rotations: Rotations,
 }
 
 /// What a gateway process holds: its certificates, and whom it believes.
@@ -82,6 +90,7 @@ impl Keys {
             join: JoinKey::generate(),
             checkpoint: Secret(random::<32>().to_vec()),
             secret_store: Secret(random::<32>().to_vec()),
+            rotations: Rotations::default(),
         })
     }
 
@@ -98,10 +107,8 @@ impl Keys {
     pub fn open(sealed: &[u8], secret: &[u8]) -> Result<Self, OpenError> {
         let keys: Self = open(sealed, secret)?;
         let authorities = [&keys.root, &keys.node, &keys.serving, &keys.internal];
-        if !authorities.into_iter().all(Authority::is_sound) || !keys.command_root.is_sound() {
-            return Err(OpenError::Malformed);
-        }
-        Ok(keys)
+        let sound = authorities.into_iter().all(Authority::is_sound) && keys.command_root.is_sound();
+        if sound && keys.rotations.is_sound() { Ok(keys) } else { Err(OpenError::Malformed) }
     }
 
     /// The trust domain of all certificates.
@@ -114,7 +121,7 @@ impl Keys {
     #[must_use]
     pub fn anchor(&self, fleet_id: &str) -> Anchor {
         let realm = Realm::new(&self.trust_domain, fleet_id);
-        Anchor::new(&realm, &[self.root.certificate()], vec![self.command_root.public()], self.join.public())
+        Anchor::new(&realm, &self.roots(), self.command_roots(), self.join.public())
     }
 
     /// The root certificate, which API clients and nodes trust.
@@ -132,7 +139,13 @@ impl Keys {
     /// Judges node certificates.
     #[must_use]
     pub fn node_verifier(&self) -> NodeVerifier {
-        NodeVerifier::new(&self.trust_domain, &[self.node.certificate()]).expect("an own authority is a certificate")
+        NodeVerifier::new(&self.trust_domain, &self.node_authorities()).expect("an own authority is a certificate")
+    }
+
+    /// Makes and checks what renewals are signed over.
+    #[must_use]
+    pub fn challenge_key(&self) -> ChallengeKey {
+        ChallengeKey::derive(&self.checkpoint.0)
     }
 
     /// The command-signing root.
@@ -141,10 +154,10 @@ impl Keys {
         &self.command_root
     }
 
-    /// Opens sealed join tokens.
+    /// Open sealed join tokens: the key in the anchor first.
     #[must_use]
-    pub const fn join_key(&self) -> &JoinKey {
-        &self.join
+    pub fn join_keys(&self) -> Vec<JoinKey> {
+        std::iter::once(&self.join).chain(self.rotations.other_join_key()).cloned().collect()
     }
 
     /// A serving certificate for these DNS names and addresses: for the API, or for a gateway in this process.
@@ -152,7 +165,11 @@ impl Keys {
     /// # Errors
     /// When a name cannot stand in a certificate.
     pub fn issue_serving(&self, names: &[String], now: Timestamp) -> Result<TlsIdentity, IssueError> {
-        self.serving.issue_named("server", names, vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth], now)
+        let issued =
+            self.serving.issue_named("server", names, vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth], now)?;
+        // Whoever knows only a root of before gets from it to the present one.
+        let chain = issued.chain().iter().cloned().chain(self.rotations.crosses(now)).collect();
+        Ok(TlsIdentity::new(chain, issued.key().clone_key()))
     }
 
     /// A certificate for a control-plane process, as client and as server of the internal service.
@@ -184,7 +201,7 @@ impl Keys {
                 vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth],
                 now,
             )?,
-            node_authorities: vec![Base64(self.node.certificate().to_vec())],
+            node_authorities: self.node_authorities().iter().map(|der| Base64(der.to_vec())).collect(),
             internal_authority: Base64(self.internal.certificate().to_vec()),
         })
     }

@@ -12,6 +12,7 @@
 //! | [`command`] | commands to a node, and a node's last word on them |
 //! | [`anchor`], [`bundle`] | what a machine is told to trust, first by pin and later by signature |
 //! | [`token`], [`sealed`] | join and API tokens, and how a join token travels |
+//! | [`challenge`] | what makes a renewal fresh |
 //! | [`keys`] | every key of a control plane as one sealed document, and what each role gets of it |
 //! | [`hardware`] | which machine this is, from identifiers that are often lies |
 //! | [`tls`] | rustls configurations |
@@ -19,6 +20,7 @@
 
 pub mod anchor;
 pub mod bundle;
+pub mod challenge;
 pub mod command;
 pub mod csr;
 mod encoding;

@@ -25,8 +25,8 @@ fn report(realm: &Realm, kind: ReportKind, node: NodeId, payload: &[u8]) -> Sign
     SignedBytes::new(purpose(kind), realm).field(node.to_string()).field(payload)
 }
 
-fn possession(realm: &Realm, csr: Digest, serial: &Serial) -> SignedBytes {
-    SignedBytes::new(Purpose::CsrPossession, realm).field(csr.as_bytes()).field(serial.as_str())
+fn possession(realm: &Realm, csr: Digest, serial: &Serial, challenge: &[u8]) -> SignedBytes {
+    SignedBytes::new(Purpose::CsrPossession, realm).field(csr.as_bytes()).field(serial.as_str()).field(challenge)
 }
 
 impl NodeKey {
@@ -36,10 +36,11 @@ impl NodeKey {
         self.sign(&report(realm, kind, node, payload))
     }
 
-    /// Proves that the holder of the key in the certificate with this serial asks for another one by this request.
+    /// Proves that the holder of the key in the certificate with this serial asks for another one by this request, and asks
+    /// now: the challenge is the control plane's and fresh.
     #[must_use]
-    pub fn sign_possession(&self, realm: &Realm, csr: Digest, serial: &Serial) -> Vec<u8> {
-        self.sign(&possession(realm, csr, serial))
+    pub fn sign_possession(&self, realm: &Realm, csr: Digest, serial: &Serial, challenge: &[u8]) -> Vec<u8> {
+        self.sign(&possession(realm, csr, serial, challenge))
     }
 }
 
@@ -68,9 +69,10 @@ impl NodePublicKey {
         realm: &Realm,
         csr: Digest,
         serial: &Serial,
+        challenge: &[u8],
         signature: &[u8],
     ) -> Result<(), BadNodeSignature> {
-        self.verify(&possession(realm, csr, serial), signature)
+        self.verify(&possession(realm, csr, serial, challenge), signature)
     }
 }
 

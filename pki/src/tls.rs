@@ -224,4 +224,4 @@ fn root_store(roots: &[CertificateDer<'_>]) -> Result<RootCertStore, TlsError> {
 type Provider = Arc<CryptoProvider>;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

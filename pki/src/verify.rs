@@ -3,6 +3,8 @@
 //! Strict on purpose: exactly one URI name, exactly the SPIFFE form, our trust domain, a client certificate, one of our
 //! node authorities. Every other answer has a typed reason.
 
+use std::sync::{Arc, PoisonError, RwLock};
+
 use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use schema::{id::NodeId, time::Timestamp};
 use serde::{Deserialize, Serialize};
@@ -85,11 +87,11 @@ pub enum Peer {
     Refused(IdentityRefusal),
 }
 
-/// Judges node certificates.
+/// Judges node certificates. Clones judge alike, also after [`NodeVerifier::replace`].
 #[derive(Debug, Clone)]
 pub struct NodeVerifier {
     trust_domain: String,
-    anchors: Vec<TrustAnchor<'static>>,
+    anchors: Arc<RwLock<Arc<[TrustAnchor<'static>]>>>,
 }
 
 impl NodeVerifier {
@@ -98,12 +100,18 @@ impl NodeVerifier {
     /// # Errors
     /// When one of them is not a certificate.
     pub fn new(trust_domain: &str, authorities: &[CertificateDer<'_>]) -> Result<Self, IdentityRefusal> {
-        let anchors = authorities
-            .iter()
-            .map(|der| anchor_from_trusted_cert(der).map(|anchor| anchor.to_owned()))
-            .collect::<Result<_, _>>()
-            .map_err(|_| IdentityRefusal::Malformed)?;
+        let anchors = Arc::new(RwLock::new(anchors(authorities)?));
         Ok(Self { trust_domain: trust_domain.to_owned(), anchors })
+    }
+
+    /// From now on these node authorities count, here and in every clone.
+    ///
+    /// # Errors
+    /// When one of them is not a certificate; the old ones stay.
+    pub fn replace(&self, authorities: &[CertificateDer<'_>]) -> Result<(), IdentityRefusal> {
+        let next = anchors(authorities)?;
+        *self.anchors.write().unwrap_or_else(PoisonError::into_inner) = next;
+        Ok(())
     }
 
     /// Judges the chain that a TLS peer showed; the handshake itself proved that the peer holds the key.
@@ -137,10 +145,11 @@ impl NodeVerifier {
             Validity::Open => not_after,
         };
         let certificate = EndEntityCert::try_from(leaf).map_err(|_| IdentityRefusal::Malformed)?;
+        let anchors = Arc::clone(&self.anchors.read().unwrap_or_else(PoisonError::into_inner));
         certificate
             .verify_for_usage(
                 provider().signature_verification_algorithms.all,
-                &self.anchors,
+                &anchors,
                 intermediates,
                 unix_time(at),
                 KeyUsage::client_auth(),
@@ -177,6 +186,11 @@ impl NodeVerifier {
         }
         path.strip_prefix("node/").and_then(|id| id.parse().ok()).ok_or(IdentityRefusal::NotANode)
     }
+}
+
+fn anchors(authorities: &[CertificateDer<'_>]) -> Result<Arc<[TrustAnchor<'static>]>, IdentityRefusal> {
+    let anchor = |der| anchor_from_trusted_cert(der).map(|anchor| anchor.to_owned());
+    authorities.iter().map(anchor).collect::<Result<_, _>>().map_err(|_| IdentityRefusal::Malformed)
 }
 
 pub(crate) fn unix_time(time: Timestamp) -> UnixTime {

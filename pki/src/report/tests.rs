@@ -38,10 +38,11 @@ fn possession_is_proved_for_one_request_over_one_certificate() {
     let keys = keys();
     let (node, other) = (Node::of(&keys), Node::of(&keys));
     let (csr, key) = (Digest::of("request"), node.key.public());
-    let proof = node.key.sign_possession(&realm(), csr, &node.issued.serial);
-    assert_eq!(key.verify_possession(&realm(), csr, &node.issued.serial, &proof), Ok(()));
-    assert!(key.verify_possession(&realm(), Digest::of("another"), &node.issued.serial, &proof).is_err());
-    assert!(key.verify_possession(&realm(), csr, &other.issued.serial, &proof).is_err());
+    let proof = node.key.sign_possession(&realm(), csr, &node.issued.serial, b"now");
+    assert_eq!(key.verify_possession(&realm(), csr, &node.issued.serial, b"now", &proof), Ok(()));
+    assert!(key.verify_possession(&realm(), Digest::of("another"), &node.issued.serial, b"now", &proof).is_err());
+    assert!(key.verify_possession(&realm(), csr, &other.issued.serial, b"now", &proof).is_err());
+    assert!(key.verify_possession(&realm(), csr, &node.issued.serial, b"later", &proof).is_err());
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn clock(seconds: i64) -> SharedClock {
 }
 
 /// Runs a handshake and one message each way; gives the client's view and the server's view.
-fn handshake(
+pub(crate) fn handshake(
     client: ClientConfig,
     server: ServerConfig,
     name: &str,
