@@ -12,12 +12,14 @@
 
 pub mod api_tokens;
 pub mod audit;
+pub mod commands;
 pub mod control_plane;
 pub mod db;
 pub mod embedded;
 pub mod error;
 pub mod fleet_holds;
 pub mod idempotency;
+pub mod identities;
 pub mod join_tokens;
 pub mod joins;
 pub mod leases;
@@ -29,6 +31,7 @@ pub mod node_inventory;
 pub mod node_reports;
 pub mod node_sections;
 pub mod nodes;
+pub mod outbox;
 pub mod outcomes;
 pub mod page;
 pub mod plans;

@@ -72,6 +72,10 @@ impl Kind {
 pub const NODE: Kind = Kind::sharded("node");
 /// Composes, signs and stores the spec of a node. Key: the node's id.
 pub const NODESPEC: Kind = Kind::sharded("nodespec");
+/// Signs the commands of a node, takes over its last words, and settles what its reconnect proves. Key: the node's id.
+pub const COMMAND: Kind = Kind::sharded("command");
+/// Ends commands that are past their time. Key: `all`.
+pub const COMMAND_SWEEPER: Kind = Kind::singleton("command-sweeper");
 /// Judges silence. Key: `all`.
 pub const LIVENESS: Kind = Kind::singleton("liveness");
 

@@ -1,13 +1,14 @@
 //! Changes of one axis each.
 
 use schema::{
+    command::Reason,
     id::NodeId,
     inventory::InventorySection,
     node::{Condition, NoScheduleReason, Power, ProvisionEvent, ProvisionState, Trust},
 };
 
 use super::{ChangeError, Node};
-use crate::{DbError, Txn, poke::Poke};
+use crate::{DbError, Txn, commands, poke::Poke};
 
 /// Moves a locked node along the provision axis. A failure also turns maintenance on.
 ///
@@ -164,11 +165,12 @@ pub async fn bump_identity(txn: &mut Txn, id: NodeId) -> Result<(), DbError> {
     Ok(())
 }
 
-/// Deletes a node and everything that hangs off it.
+/// Deletes a node and everything that hangs off it. The commands that wait for it are cancelled; those that ended are kept.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn delete(txn: &mut Txn, id: NodeId) -> Result<(), DbError> {
+    commands::cancel_pending_of(txn, id, &Reason::NODE_DELETED).await?;
     sqlx::query!("DELETE FROM nodes WHERE id = $1", id.as_uuid()).execute(txn.conn()).await?;
     txn.poke(Poke::Node(id));
     Ok(())

@@ -1,0 +1,323 @@
+//! What a gateway writes: it takes pending commands for its sessions and says what it heard in between.
+//!
+//! Every write names the session's epoch and holds the session's row until the commit, so no other session begins in between. None of
+//! them ends a command.
+
+use schema::{
+    command::{CommandKind, Lane},
+    generation::Epoch,
+    id::{CommandId, NodeId},
+};
+
+use super::known_kinds;
+use crate::{Db, DbError, convert};
+
+/// How many commands of each lane a session has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// The node.
+    pub node: NodeId,
+    /// The session's epoch.
+    pub epoch: Epoch,
+    /// Room per lane, in the order of [`Lane::ALL`].
+    pub room: [u32; Lane::ALL.len()],
+}
+
+/// A command to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dispatch {
+    /// Which.
+    pub id: CommandId,
+    /// Counts the node's commands.
+    pub seq: u64,
+    /// Its lane.
+    pub lane: Lane,
+    /// Its kind.
+    pub kind: CommandKind,
+    /// The exact bytes that were signed.
+    pub body: Vec<u8>,
+    /// The signature, an encoded wire message.
+    pub signature: Vec<u8>,
+}
+
+pub(super) struct DispatchRow {
+    pub(super) id: uuid::Uuid,
+    pub(super) node_id: uuid::Uuid,
+    pub(super) seq: i64,
+    pub(super) lane: String,
+    pub(super) kind: String,
+    pub(super) body: Vec<u8>,
+    pub(super) signature: Vec<u8>,
+}
+
+impl DispatchRow {
+    pub(super) fn read(self) -> Result<Dispatch, DbError> {
+        Ok(Dispatch {
+            id: CommandId::from_uuid(self.id),
+            seq: super::seq(self.seq),
+            lane: convert::word("lane", &self.lane)?,
+            kind: super::kind(&self.kind)?,
+            body: self.body,
+            signature: self.signature,
+        })
+    }
+}
+
+/// By node, each list in the order of the numbers.
+fn by_node(mut rows: Vec<DispatchRow>) -> Result<Vec<(NodeId, Vec<Dispatch>)>, DbError> {
+    rows.sort_unstable_by_key(|row| (row.node_id, row.seq));
+    let mut nodes: Vec<(NodeId, Vec<Dispatch>)> = Vec::new();
+    for row in rows {
+        let node = NodeId::from_uuid(row.node_id);
+        let dispatch = row.read()?;
+        match nodes.last_mut() {
+            Some((last, list)) if *last == node => list.push(dispatch),
+            _ => nodes.push((node, vec![dispatch])),
+        }
+    }
+    Ok(nodes)
+}
+
+/// Takes the commands that are due for these sessions, as far as their room goes, in one statement. Within a lane nothing
+/// overtakes: a command that is not signed yet, or rests after the node was busy, holds those after it. What waits for
+/// approvals, is past its deadline or is not for the node's identity holds nothing and is not taken.
+///
+/// # Errors
+/// When the statement fails. When its answer is lost, [`in_flight`] has what it took.
+pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatch>)>, DbError> {
+    if claims.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<uuid::Uuid> = claims.iter().map(|claim| claim.node.as_uuid()).collect();
+    let epochs: Vec<i64> = claims.iter().map(|claim| claim.epoch.to_i64()).collect();
+    let room =
+        |lane: Lane| claims.iter().map(|claim| convert::int(claim.room[lane.index()])).collect::<Vec<i32>>();
+    let rows = sqlx::query_as!(
+        DispatchRow,
+        r#"WITH session AS MATERIALIZED (
+               SELECT s.node_id, s.epoch, s.boot_id, s.journal_id, w.control, w.provision, w.bulk
+               FROM sessions s
+               JOIN UNNEST($1::uuid[], $2::bigint[], $3::int[], $4::int[], $5::int[]) AS w (node_id, epoch, control, provision, bulk)
+                    ON w.node_id = s.node_id AND w.epoch = s.epoch
+               WHERE s.disconnected_at IS NULL
+               ORDER BY s.node_id
+               FOR SHARE OF s
+           ), lane AS MATERIALIZED (
+               SELECT s.node_id, s.epoch, s.boot_id, s.journal_id, l.name, l.room, node_allowed_kinds(s.node_id) AS allowed
+               FROM session s
+               CROSS JOIN LATERAL (VALUES ('control', s.control), ('provision', s.provision), ('bulk', s.bulk)) AS l (name, room)
+               WHERE l.room > 0
+                 AND EXISTS (SELECT FROM commands c WHERE c.node_id = s.node_id AND c.lane = l.name AND c.state = 'pending')
+           ), picked AS MATERIALIZED (
+               SELECT f.id, l.epoch, l.boot_id, l.journal_id
+               FROM lane l
+               CROSS JOIN LATERAL (
+                   SELECT p.id, bool_and(p.ready) OVER (ORDER BY p.seq) AS clear
+                   FROM (
+                       SELECT c.id, c.seq, c.signature IS NOT NULL AND c.not_before <= compute_now() AS ready
+                       FROM commands c
+                       WHERE c.node_id = l.node_id AND c.lane = l.name AND c.state = 'pending'
+                         AND c.not_before IS NOT NULL AND c.not_after > compute_now()
+                         AND c.kind = ANY ($6) AND (l.allowed IS NULL OR c.kind = ANY (l.allowed))
+                       ORDER BY c.seq
+                       LIMIT l.room
+                   ) AS p
+               ) AS f
+               WHERE f.clear
+           ), locked AS MATERIALIZED (
+               SELECT c.id, p.epoch, p.boot_id, p.journal_id
+               FROM commands c
+               JOIN picked p ON p.id = c.id
+               WHERE c.state = 'pending' AND c.not_after > compute_now()
+               ORDER BY c.id
+               FOR NO KEY UPDATE OF c
+           )
+           UPDATE commands c
+           SET state = 'dispatched',
+               epoch = l.epoch,
+               boot_id = l.boot_id,
+               journal_id = l.journal_id,
+               dispatched_at = compute_now()
+           FROM locked l
+           WHERE c.id = l.id
+           RETURNING c.id, c.node_id, c.seq, c.lane, c.kind, c.body, c.signature AS "signature!""#,
+        &ids,
+        &epochs,
+        &room(Lane::Control),
+        &room(Lane::Provision),
+        &room(Lane::Bulk),
+        &known_kinds(),
+    )
+    .fetch_all(db.pool())
+    .await?;
+    by_node(rows)
+}
+
+/// What these sessions have in flight by their own epoch and have said no last word about.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn in_flight(db: &Db, sessions: &[(NodeId, Epoch)]) -> Result<Vec<(NodeId, Vec<Dispatch>)>, DbError> {
+    let (ids, epochs): (Vec<uuid::Uuid>, Vec<i64>) =
+        sessions.iter().map(|(id, epoch)| (id.as_uuid(), epoch.to_i64())).unzip();
+    let rows = sqlx::query_as!(
+        DispatchRow,
+        r#"SELECT c.id, c.node_id, c.seq, c.lane, c.kind, c.body, c.signature AS "signature!"
+           FROM UNNEST($1::uuid[], $2::bigint[]) AS s (node_id, epoch)
+           JOIN commands c ON c.node_id = s.node_id AND c.epoch = s.epoch
+           WHERE c.state IN ('dispatched', 'acked', 'running') AND c.signature IS NOT NULL AND c.kind = ANY ($3)
+             AND NOT EXISTS (SELECT FROM command_updates u WHERE u.node_id = c.node_id AND u.command_id = c.id)"#,
+        &ids,
+        &epochs,
+        &known_kinds(),
+    )
+    .fetch_all(db.pool())
+    .await?;
+    by_node(rows)
+}
+
+/// What a node said in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// It is in the node's journal.
+    Acked,
+    /// The node began.
+    Running,
+    /// The node has no room in the lane.
+    Busy,
+}
+
+/// A step of one command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Which command.
+    pub id: CommandId,
+    /// Who said it.
+    pub node: NodeId,
+    /// The session's epoch.
+    pub epoch: Epoch,
+    /// What.
+    pub step: Step,
+}
+
+/// Writes steps down in one statement, each under the epoch in which its command was sent, and never backwards. A command that
+/// the node had no room for waits again, 1 to 30 seconds, doubling.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn progress(db: &Db, steps: &[Progress]) -> Result<(), DbError> {
+    if steps.is_empty() {
+        return Ok(());
+    }
+    // Of several steps of one command only the furthest counts; busy says that there was none.
+    let mut furthest: std::collections::BTreeMap<CommandId, Progress> = std::collections::BTreeMap::new();
+    for step in steps {
+        let known = furthest.entry(step.id).or_insert(*step);
+        if rank(step.step) > rank(known.step) {
+            *known = *step;
+        }
+    }
+    let ids: Vec<uuid::Uuid> = furthest.keys().map(|id| id.as_uuid()).collect();
+    let nodes: Vec<uuid::Uuid> = furthest.values().map(|step| step.node.as_uuid()).collect();
+    let epochs: Vec<i64> = furthest.values().map(|step| step.epoch.to_i64()).collect();
+    let words: Vec<String> = furthest.values().map(|step| word(step.step).to_owned()).collect();
+    sqlx::query!(
+        r#"WITH said AS MATERIALIZED (
+               SELECT * FROM UNNEST($1::uuid[], $2::uuid[], $3::bigint[], $4::text[]) AS p (id, node_id, epoch, word)
+           ), session AS MATERIALIZED (
+               SELECT s.node_id, s.epoch
+               FROM sessions s
+               WHERE (s.node_id, s.epoch) IN (SELECT node_id, epoch FROM said)
+               ORDER BY s.node_id
+               FOR SHARE OF s
+           ), locked AS MATERIALIZED (
+               SELECT c.id, p.word
+               FROM commands c
+               JOIN said p ON p.id = c.id AND p.node_id = c.node_id AND p.epoch = c.epoch
+               JOIN session s ON s.node_id = p.node_id AND s.epoch = p.epoch
+               WHERE (p.word = 'acked' AND c.state = 'dispatched')
+                  OR (p.word = 'running' AND c.state IN ('dispatched', 'acked'))
+                  OR (p.word = 'pending' AND c.state = 'dispatched')
+               ORDER BY c.id
+               FOR NO KEY UPDATE OF c
+           )
+           UPDATE commands c
+           SET state = l.word,
+               acked_at = CASE WHEN l.word = 'pending' THEN NULL ELSE COALESCE(c.acked_at, compute_now()) END,
+               started_at = CASE WHEN l.word = 'running' THEN compute_now() ELSE c.started_at END,
+               not_before = CASE WHEN l.word = 'pending' THEN compute_now() + LEAST(30, 2 ^ LEAST(c.busy_count, 5)) * interval '1 second'
+                                 ELSE c.not_before END,
+               busy_count = CASE WHEN l.word = 'pending' THEN c.busy_count + 1 ELSE c.busy_count END
+           FROM locked l
+           WHERE c.id = l.id"#,
+        &ids,
+        &nodes,
+        &epochs,
+        &words,
+    )
+    .execute(db.pool())
+    .await?;
+    Ok(())
+}
+
+const fn rank(step: Step) -> u8 {
+    match step {
+        Step::Busy => 0,
+        Step::Acked => 1,
+        Step::Running => 2,
+    }
+}
+
+const fn word(step: Step) -> &'static str {
+    match step {
+        Step::Busy => "pending",
+        Step::Acked => "acked",
+        Step::Running => "running",
+    }
+}
+
+/// Gives back what was taken and never sent: it waits again, at once.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn release(db: &Db, never_sent: &[(CommandId, NodeId, Epoch)]) -> Result<(), DbError> {
+    let ids: Vec<uuid::Uuid> = never_sent.iter().map(|(id, ..)| id.as_uuid()).collect();
+    let nodes: Vec<uuid::Uuid> = never_sent.iter().map(|(_, node, _)| node.as_uuid()).collect();
+    let epochs: Vec<i64> = never_sent.iter().map(|(.., epoch)| epoch.to_i64()).collect();
+    sqlx::query!(
+        r#"WITH locked AS MATERIALIZED (
+               SELECT c.id
+               FROM commands c
+               JOIN UNNEST($1::uuid[], $2::uuid[], $3::bigint[]) AS r (id, node_id, epoch)
+                    ON r.id = c.id AND r.node_id = c.node_id AND r.epoch = c.epoch
+               WHERE c.state = 'dispatched'
+               ORDER BY c.id
+               FOR NO KEY UPDATE OF c
+           )
+           UPDATE commands c SET state = 'pending' FROM locked l WHERE c.id = l.id"#,
+        &ids,
+        &nodes,
+        &epochs,
+    )
+    .execute(db.pool())
+    .await?;
+    Ok(())
+}
+
+/// The commands of these nodes that are in flight and that somebody wants to be cancelled.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn cancels(db: &Db, nodes: &[NodeId]) -> Result<Vec<(NodeId, CommandId)>, DbError> {
+    let nodes: Vec<uuid::Uuid> = nodes.iter().map(|node| node.as_uuid()).collect();
+    let rows = sqlx::query!(
+        r#"SELECT node_id, id
+           FROM commands
+           WHERE node_id = ANY ($1) AND state IN ('dispatched', 'acked', 'running') AND cancel_requested_at IS NOT NULL
+           ORDER BY node_id, seq"#,
+        &nodes,
+    )
+    .fetch_all(db.pool())
+    .await?;
+    Ok(rows.into_iter().map(|row| (NodeId::from_uuid(row.node_id), CommandId::from_uuid(row.id))).collect())
+}

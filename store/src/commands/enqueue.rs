@@ -1,0 +1,232 @@
+//! A command comes in: one row with its number and its body, in the transaction of whoever wants it.
+
+use jiff_sqlx::ToSqlx;
+use schema::{
+    canonical,
+    command::{CommandBody, CommandKind, CommandState, PayloadError, SecretRef},
+    generation::Generation,
+    id::{BatchId, CommandId, NodeId},
+    time::Timestamp,
+};
+use serde_json::{Value, json};
+
+use super::Command;
+use crate::{DbError, Txn, convert, outbox, queue};
+
+/// A command to queue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewCommand {
+    /// For which node.
+    pub node_id: NodeId,
+    /// What to do.
+    pub kind: CommandKind,
+    /// What to do it with; defaults are filled in.
+    pub payload: Value,
+    /// Unique per node: a repeat returns the first command. `wf:<workflow>:<step>` names a workflow as the owner.
+    pub idempotency_key: String,
+    /// Never begun from here on.
+    pub not_after: Timestamp,
+    /// What the node must have applied.
+    pub min_generation: Option<Generation>,
+    /// The destructive batch that it is part of.
+    pub batch_id: Option<BatchId>,
+    /// The secrets that it needs, by reference.
+    pub secrets: Vec<SecretRef>,
+    /// Who wants it.
+    pub created_by: String,
+}
+
+/// A queued command.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Enqueued {
+    /// The command; the first one when its key came again.
+    pub command: Command,
+    /// The bytes to sign.
+    pub body: Vec<u8>,
+    /// Whether it was queued by this call.
+    pub fresh: bool,
+}
+
+/// Why a command was not queued.
+#[derive(Debug, thiserror::Error)]
+pub enum EnqueueError {
+    /// No such node.
+    #[error("there is no node {0}")]
+    UnknownNode(NodeId),
+    /// The node is retired.
+    #[error("the node is retired")]
+    Retired,
+    /// The key stands for a command of another kind.
+    #[error("the key was used for {id}, which is a {kind}")]
+    Conflict {
+        /// The command that has the key.
+        id: CommandId,
+        /// Its kind.
+        kind: String,
+    },
+    /// The node's certificate allows only other kinds.
+    #[error("the node runs a restricted identity that does not accept {kind}; it accepts {}", list(allowed))]
+    Restricted {
+        /// The kind that was wanted.
+        kind: CommandKind,
+        /// What the certificate allows.
+        allowed: Vec<String>,
+    },
+    /// The payload is not one of this kind.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// The statement failed.
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+fn list(words: &[String]) -> String {
+    if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
+}
+
+/// Queues a command under the node's next number. The `command` reconciler is woken in the same transaction.
+///
+/// # Errors
+/// [`EnqueueError`] says why not.
+pub async fn enqueue(txn: &mut Txn, new: &NewCommand) -> Result<Enqueued, EnqueueError> {
+    let payload = new.kind.check_payload(&new.payload)?;
+    let id = new.node_id.as_uuid();
+    // A repeat takes no number and no lock.
+    let node = sqlx::query!(
+        r#"UPDATE nodes
+           SET next_cmd_seq = next_cmd_seq + 1
+           WHERE id = $1 AND NOT EXISTS (SELECT FROM commands WHERE node_id = $1 AND idempotency_key = $2)
+           RETURNING next_cmd_seq - 1 AS "seq!", name, provision_state, node_allowed_kinds(id) AS allowed"#,
+        id,
+        new.idempotency_key,
+    )
+    .fetch_optional(txn.conn())
+    .await
+    .map_err(DbError::from)?;
+    let Some(node) = node else {
+        return repeat(txn, new).await?.ok_or(EnqueueError::UnknownNode(new.node_id));
+    };
+    if node.provision_state == "retired" {
+        return Err(EnqueueError::Retired);
+    }
+    if let Some(allowed) = node.allowed.filter(|allowed| !allowed.iter().any(|kind| kind == new.kind.as_str())) {
+        return Err(EnqueueError::Restricted { kind: new.kind, allowed });
+    }
+    let body = CommandBody {
+        id: CommandId::generate(),
+        node_id: new.node_id,
+        kind: new.kind,
+        seq: super::seq(node.seq),
+        payload,
+        not_after: new.not_after,
+        min_generation: new.min_generation,
+        batch: new.batch_id,
+        secrets: new.secrets.clone(),
+    };
+    let bytes = body.to_bytes();
+    let payload = canonical::to_vec(&body.payload).map_err(|error| DbError::corrupt("payload", error))?;
+    let payload = String::from_utf8_lossy(&payload).into_owned();
+    let row = new.kind.row();
+    let owner = owner(&new.idempotency_key);
+    let inserted = sqlx::query!(
+        r#"INSERT INTO commands (id, node_id, seq, kind, lane, payload, idempotency_key, not_after, min_generation, batch_id, body,
+                                 owner, created_by)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+           ON CONFLICT (node_id, idempotency_key) DO NOTHING
+           RETURNING not_before, created_at"#,
+        body.id.as_uuid(),
+        id,
+        node.seq,
+        new.kind.as_str(),
+        row.lane.as_str(),
+        payload,
+        new.idempotency_key,
+        new.not_after.to_sqlx() as _,
+        new.min_generation.map(Generation::to_i64),
+        new.batch_id.map(BatchId::as_uuid),
+        bytes,
+        owner,
+        new.created_by,
+    )
+    .fetch_optional(txn.conn())
+    .await
+    .map_err(DbError::from)?;
+    let Some(inserted) = inserted else {
+        // Another transaction queued it between the two statements; the number stays unused.
+        return repeat(txn, new).await?.ok_or(EnqueueError::UnknownNode(new.node_id));
+    };
+    let command = Command {
+        id: body.id,
+        node_id: new.node_id,
+        node: Some(convert::word("node name", &node.name)?),
+        seq: body.seq,
+        kind: new.kind.to_string(),
+        lane: row.lane,
+        payload,
+        idempotency_key: new.idempotency_key.clone(),
+        state: CommandState::Pending,
+        reason: None,
+        message: None,
+        not_before: convert::time(inserted.not_before),
+        not_after: new.not_after,
+        min_generation: new.min_generation,
+        batch_id: new.batch_id,
+        signed_at: None,
+        sent_in: None,
+        busy_count: 0,
+        result: None,
+        has_evidence: false,
+        late: None,
+        cancel_requested_at: None,
+        owner,
+        created_by: new.created_by.clone(),
+        created_at: inserted.created_at.to_jiff(),
+        dispatched_at: None,
+        acked_at: None,
+        started_at: None,
+        settled_at: None,
+    };
+    let doc = json!({ "command": command.id, "node": command.node_id, "kind": command.kind, "seq": command.seq });
+    outbox::append(txn, &[outbox::NewEvent::new(outbox::COMMAND_QUEUED, command.node_id, doc)]).await?;
+    queue::enqueue(txn, &queue::COMMAND, [new.node_id]).await?;
+    Ok(Enqueued { command, body: bytes, fresh: true })
+}
+
+/// The command that has the key already.
+async fn repeat(txn: &mut Txn, new: &NewCommand) -> Result<Option<Enqueued>, EnqueueError> {
+    let found = sqlx::query!(
+        "SELECT id, kind, body FROM commands WHERE node_id = $1 AND idempotency_key = $2",
+        new.node_id.as_uuid(),
+        new.idempotency_key
+    )
+    .fetch_optional(txn.conn())
+    .await
+    .map_err(DbError::from)?;
+    let Some(found) = found else { return Ok(None) };
+    let id = CommandId::from_uuid(found.id);
+    if found.kind != new.kind.as_str() {
+        return Err(EnqueueError::Conflict { id, kind: found.kind });
+    }
+    let command = super::read::in_txn(txn, id).await?;
+    Ok(command.map(|command| Enqueued { command, body: found.body, fresh: false }))
+}
+
+/// Who waits for a command, as its key says.
+fn owner(key: &str) -> Option<String> {
+    let (workflow, _step) = key.strip_prefix("wf:")?.split_once(':')?;
+    (!workflow.is_empty()).then(|| format!("wf:{workflow}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_names_the_workflow_that_waits() {
+        assert_eq!(owner("wf:01abc:step-2").as_deref(), Some("wf:01abc"));
+        assert_eq!(owner("wf:01abc:a:b").as_deref(), Some("wf:01abc"));
+        for other in ["api:me:wf:1:2", "wf:", "wf::x", "wf:alone", "acceptance:node_1:1:diag.nvml"] {
+            assert_eq!(owner(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Every way in which a command ends. It ends once: what comes later changes nothing. Each end is an event in the outbox and a
+//! wake-up of the node's controller, in the same transaction.
+
+use schema::{
+    command::{CommandEvent, CommandState, KINDS, Reason, kind::UNKNOWN_KIND_TIMEOUT},
+    id::{CommandId, NodeId},
+};
+use serde_json::json;
+
+use super::{Command, read};
+use crate::{Db, DbError, Txn, convert, outbox, poke::Poke, queue};
+
+/// How a command ends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ending {
+    /// What happened.
+    pub event: CommandEvent,
+    /// Why.
+    pub reason: Option<Reason>,
+    /// Why, for people.
+    pub message: Option<String>,
+    /// What came out, canonical JSON.
+    pub result: Option<String>,
+    /// The node's own word for it, for kinds whose results are attested.
+    pub evidence: Option<Evidence>,
+}
+
+impl Ending {
+    /// An end with a reason and nothing else.
+    #[must_use]
+    pub const fn because(event: CommandEvent, reason: Reason) -> Self {
+        Self { event, reason: Some(reason), message: None, result: None, evidence: None }
+    }
+}
+
+/// A last word that was verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evidence {
+    /// The exact bytes.
+    pub payload: Vec<u8>,
+    /// The node's signature over them.
+    pub signature: Vec<u8>,
+    /// The key that verified it.
+    pub key: Vec<u8>,
+}
+
+/// What became of an attempt to end a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// It ended now.
+    Moved(CommandState),
+    /// It had ended before; nothing changed.
+    Final(CommandState),
+    /// It cannot end like that from where it is; nothing changed.
+    Illegal(CommandState),
+    /// There is no such command of this node.
+    Unknown,
+}
+
+/// Ends a command of a node.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn settle(txn: &mut Txn, node: NodeId, id: CommandId, ending: &Ending) -> Result<Settled, DbError> {
+    let row = sqlx::query!(
+        "SELECT kind, state, owner FROM commands WHERE id = $1 AND node_id = $2 FOR NO KEY UPDATE",
+        id.as_uuid(),
+        node.as_uuid()
+    )
+    .fetch_optional(txn.conn())
+    .await?;
+    let Some(row) = row else { return Ok(Settled::Unknown) };
+    let from: CommandState = convert::word("command state", &row.state)?;
+    if from.is_terminal() {
+        return Ok(Settled::Final(from));
+    }
+    let to = match from.transition(ending.event) {
+        Ok(to) if to.is_terminal() => to,
+        Ok(_) | Err(_) => return Ok(Settled::Illegal(from)),
+    };
+    let reason = ending.reason.as_ref().map(Reason::as_str);
+    let (payload, signature, key) = match &ending.evidence {
+        Some(evidence) => {
+            (Some(&*evidence.payload), Some(&*evidence.signature), Some(&*evidence.key))
+        }
+        None => (None, None, None),
+    };
+    sqlx::query!(
+        r#"UPDATE commands
+           SET state = $2, reason = $3, message = $4, result = $5, evidence = $6, evidence_signature = $7, evidence_key = $8,
+               settled_at = compute_now()
+           WHERE id = $1"#,
+        id.as_uuid(),
+        to.as_str(),
+        reason,
+        ending.message.as_deref(),
+        ending.result.as_deref(),
+        payload,
+        signature,
+        key,
+    )
+    .execute(txn.conn())
+    .await?;
+    let end = End { id: id.as_uuid(), node_id: node.as_uuid(), kind: row.kind, state: to.to_string(), reason: reason.map(str::to_owned), owner: row.owner };
+    announce(txn, &[end]).await?;
+    Ok(Settled::Moved(to))
+}
+
+/// What a node said about a command that had ended: kept beside it, the first time. `false` when something was kept before.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn record_late(
+    txn: &mut Txn,
+    node: NodeId,
+    id: CommandId,
+    state: CommandState,
+    reason: Option<&Reason>,
+) -> Result<bool, DbError> {
+    let done = sqlx::query!(
+        r#"UPDATE commands
+           SET late_state = $3, late_reason = $4, late_at = compute_now()
+           WHERE id = $1 AND node_id = $2 AND settled_at IS NOT NULL AND late_at IS NULL"#,
+        id.as_uuid(),
+        node.as_uuid(),
+        state.as_str(),
+        reason.map(Reason::as_str),
+    )
+    .execute(txn.conn())
+    .await?;
+    let fresh = done.rows_affected() == 1;
+    if fresh {
+        let doc = json!({ "command": id, "node": node, "state": state, "reason": reason });
+        outbox::append(txn, &[outbox::NewEvent::new(outbox::COMMAND_LATE, node, doc)]).await?;
+    }
+    Ok(fresh)
+}
+
+/// Takes a command back: at once while it waits; in flight its node is asked, and keeps the last word; one that has ended
+/// stays as it is. Answers the command as it is afterwards; `None` when there is none.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn cancel(txn: &mut Txn, id: CommandId) -> Result<Option<Command>, DbError> {
+    let row = sqlx::query!("SELECT node_id, kind, state, cancel_requested_at FROM commands WHERE id = $1 FOR NO KEY UPDATE", id.as_uuid())
+        .fetch_optional(txn.conn())
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let node = NodeId::from_uuid(row.node_id);
+    let state: CommandState = convert::word("command state", &row.state)?;
+    if !state.is_terminal() && row.cancel_requested_at.is_none() {
+        sqlx::query!("UPDATE commands SET cancel_requested_at = compute_now() WHERE id = $1", id.as_uuid())
+            .execute(txn.conn())
+            .await?;
+        let shown = if state == CommandState::Pending { CommandState::Cancelled } else { state };
+        let doc = json!({ "command": id, "node": node, "kind": row.kind, "state": shown });
+        outbox::append(txn, &[outbox::NewEvent::new(outbox::COMMAND_CANCEL_REQUESTED, node, doc)]).await?;
+    }
+    if state == CommandState::Pending {
+        settle(txn, node, id, &Ending::because(CommandEvent::Cancel, Reason::CANCELLED)).await?;
+    } else if state.is_in_flight() {
+        txn.poke(Poke::Node(node));
+    }
+    read::in_txn(txn, id).await
+}
+
+/// Cancels what waits for a node that goes away, and answers how many that were. The node's row is held until the commit, so nothing
+/// is queued behind it.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn cancel_pending_of(txn: &mut Txn, node: NodeId, reason: &Reason) -> Result<usize, DbError> {
+    sqlx::query!("SELECT id FROM nodes WHERE id = $1 FOR UPDATE", node.as_uuid()).fetch_optional(txn.conn()).await?;
+    let ended = sqlx::query_as!(
+        End,
+        r#"WITH locked AS MATERIALIZED (
+               SELECT id FROM commands WHERE node_id = $1 AND state = 'pending' ORDER BY id FOR NO KEY UPDATE
+           )
+           UPDATE commands c
+           SET state = 'cancelled', reason = $2, settled_at = compute_now()
+           FROM locked l
+           WHERE c.id = l.id
+           RETURNING c.id, c.node_id, c.kind, c.state, c.reason, c.owner"#,
+        node.as_uuid(),
+        reason.as_str(),
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    announce(txn, &ended).await?;
+    Ok(ended.len())
+}
+
+/// What a sweep ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Waited past their deadline.
+    pub expired: usize,
+    /// Took longer than their kind may.
+    pub timed_out: usize,
+    /// Taken back while in flight, and not begun by the node.
+    pub cancelled: usize,
+    /// There may be more.
+    pub more: bool,
+}
+
+/// Ends what waited past its deadline, what takes longer than its deadline plus its kind's timeout, and what was taken back and
+/// came back unbegun, `limit` of each at most. A kind that is unknown here gets 15 minutes.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn sweep(txn: &mut Txn, limit: u32) -> Result<Swept, DbError> {
+    let most = i64::from(limit);
+    let cancelled = sqlx::query_as!(
+        End,
+        r#"WITH due AS MATERIALIZED (
+               SELECT id FROM commands
+               WHERE state = 'pending' AND cancel_requested_at IS NOT NULL
+               ORDER BY id LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
+           )
+           UPDATE commands c
+           SET state = 'cancelled', reason = $2, settled_at = compute_now()
+           FROM due
+           WHERE c.id = due.id
+           RETURNING c.id, c.node_id, c.kind, c.state, c.reason, c.owner"#,
+        most,
+        Reason::CANCELLED.to_string(),
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    let expired = sqlx::query_as!(
+        End,
+        r#"WITH due AS MATERIALIZED (
+               SELECT id FROM commands
+               WHERE state = 'pending' AND settled_at IS NULL AND not_after <= compute_now()
+               ORDER BY id LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
+           )
+           UPDATE commands c
+           SET state = 'expired', reason = $2, settled_at = compute_now()
+           FROM due
+           WHERE c.id = due.id
+           RETURNING c.id, c.node_id, c.kind, c.state, c.reason, c.owner"#,
+        most,
+        Reason::NOT_AFTER.to_string(),
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    let kinds: Vec<String> = KINDS.iter().map(|row| row.kind.to_string()).collect();
+    let timeouts: Vec<f64> = KINDS.iter().map(|row| convert::millis(row.timeout.to_std())).collect();
+    let timed_out = sqlx::query_as!(
+        End,
+        r#"WITH due AS MATERIALIZED (
+               SELECT c.id
+               FROM commands c
+               LEFT JOIN UNNEST($2::text[], $3::float8[]) AS k (kind, timeout) ON k.kind = c.kind
+               WHERE c.state IN ('dispatched', 'acked', 'running') AND c.settled_at IS NULL AND c.not_after <= compute_now()
+                 AND c.not_after + COALESCE(k.timeout, $4) * interval '1 millisecond' <= compute_now()
+               ORDER BY c.id LIMIT $1 FOR NO KEY UPDATE OF c SKIP LOCKED
+           )
+           UPDATE commands c
+           SET state = 'failed', reason = $5, settled_at = compute_now()
+           FROM due
+           WHERE c.id = due.id
+           RETURNING c.id, c.node_id, c.kind, c.state, c.reason, c.owner"#,
+        most,
+        &kinds,
+        &timeouts,
+        convert::millis(UNKNOWN_KIND_TIMEOUT.to_std()),
+        Reason::TIMEOUT.to_string(),
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    let swept = Swept {
+        expired: expired.len(),
+        timed_out: timed_out.len(),
+        cancelled: cancelled.len(),
+        more: [&cancelled, &expired, &timed_out].iter().any(|ended| ended.len() >= limit as usize),
+    };
+    let ended: Vec<End> = cancelled.into_iter().chain(expired).chain(timed_out).collect();
+    announce(txn, &ended).await?;
+    Ok(swept)
+}
+
+/// Forgets commands that ended 90 days ago.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn prune(db: &Db) -> Result<u64, DbError> {
+    let done = sqlx::query!("DELETE FROM commands WHERE settled_at < compute_now() - interval '90 days'")
+        .execute(db.pool())
+        .await?;
+    Ok(done.rows_affected())
+}
+
+struct End {
+    id: uuid::Uuid,
+    node_id: uuid::Uuid,
+    kind: String,
+    state: String,
+    reason: Option<String>,
+    owner: Option<String>,
+}
+
+async fn announce(txn: &mut Txn, ended: &[End]) -> Result<(), DbError> {
+    if ended.is_empty() {
+        return Ok(());
+    }
+    let events: Vec<outbox::NewEvent> = ended
+        .iter()
+        .map(|end| {
+            let node = NodeId::from_uuid(end.node_id);
+            let mut doc = json!({
+                "command": CommandId::from_uuid(end.id), "node": node, "kind": end.kind, "state": end.state, "reason": end.reason,
+            });
+            if let Some(owner) = &end.owner {
+                doc["owner"] = owner.as_str().into();
+            }
+            outbox::NewEvent::new(outbox::COMMAND_SETTLED, node, doc)
+        })
+        .collect();
+    outbox::append(txn, &events).await?;
+    queue::enqueue(txn, &queue::NODE, ended.iter().map(|end| NodeId::from_uuid(end.node_id))).await
+}

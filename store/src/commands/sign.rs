@@ -1,0 +1,77 @@
+//! What waits for a signature, and putting it down. A command is signed after it was committed, never in the transaction of
+//! its cause.
+
+use std::collections::BTreeSet;
+
+use schema::id::{CommandId, NodeId};
+
+use crate::{Db, DbError, Txn, poke::Poke};
+
+/// A command that can be sent once it is signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unsigned {
+    /// Which.
+    pub id: CommandId,
+    /// For which node.
+    pub node_id: NodeId,
+    /// The bytes to sign.
+    pub body: Vec<u8>,
+}
+
+/// The pending commands of a node without a signature, or with one that is half a worker's life old, in their order.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn unsigned(db: &Db, node: NodeId, limit: u32) -> Result<Vec<Unsigned>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT id, body
+           FROM commands
+           WHERE node_id = $1 AND state = 'pending' AND not_after > compute_now() AND not_before IS NOT NULL
+             AND (signature IS NULL OR signed_at < compute_now() - interval '12 hours')
+           ORDER BY seq
+           LIMIT $2"#,
+        node.as_uuid(),
+        i64::from(limit),
+    )
+    .fetch_all(db.pool())
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Unsigned { id: CommandId::from_uuid(row.id), node_id: node, body: row.body })
+        .collect())
+}
+
+/// Puts signatures (encoded wire messages) down and pokes the gateways. A command that was taken, settled or signed in
+/// the meantime stays as it is. Answers those that are signed by this call.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn sign(txn: &mut Txn, signed: &[(CommandId, Vec<u8>)]) -> Result<Vec<CommandId>, DbError> {
+    let ids: Vec<uuid::Uuid> = signed.iter().map(|(id, _)| id.as_uuid()).collect();
+    let signatures: Vec<Vec<u8>> = signed.iter().map(|(_, signature)| signature.clone()).collect();
+    // The commit does not wait for the disk: a signature that a crash takes back is made again.
+    let rows = sqlx::query!(
+        r#"WITH quick AS MATERIALIZED (
+               SELECT set_config('synchronous_commit', 'off', true)
+           ), s AS MATERIALIZED (
+               SELECT c.id, s.signature
+               FROM quick, commands c
+               JOIN UNNEST($1::uuid[], $2::bytea[]) AS s (id, signature) ON s.id = c.id
+               WHERE c.state = 'pending' AND (c.signature IS NULL OR c.signed_at < compute_now() - interval '12 hours')
+               ORDER BY c.id
+               FOR UPDATE OF c
+           )
+           UPDATE commands c
+           SET signature = s.signature, signed_at = compute_now()
+           FROM s
+           WHERE c.id = s.id
+           RETURNING c.id, c.node_id"#,
+        &ids,
+        &signatures,
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    let nodes: BTreeSet<uuid::Uuid> = rows.iter().map(|row| row.node_id).collect();
+    nodes.into_iter().for_each(|node| txn.poke(Poke::Node(NodeId::from_uuid(node))));
+    Ok(rows.into_iter().map(|row| CommandId::from_uuid(row.id)).collect())
+}

@@ -1,0 +1,179 @@
+//! The outbox: what happened, for whoever follows, written in the transaction of the cause.
+//!
+//! Rows are read in the order of (transaction, row), and only those that no transaction that still runs can precede: a
+//! reader that continues after the last row it saw misses nothing, however long another transaction took to commit.
+
+use std::{fmt, str::FromStr};
+
+use schema::time::Timestamp;
+use serde_json::Value;
+
+use crate::{Db, DbError, Txn};
+
+/// A command was queued.
+pub const COMMAND_QUEUED: &str = "command.queued";
+/// A command ended.
+pub const COMMAND_SETTLED: &str = "command.settled";
+/// Somebody wants a command to be cancelled.
+pub const COMMAND_CANCEL_REQUESTED: &str = "command.cancel-requested";
+/// A node said something about a command that had ended.
+pub const COMMAND_LATE: &str = "command.late";
+
+/// An event to write.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewEvent {
+    /// What kind of event.
+    pub kind: &'static str,
+    /// What it is about.
+    pub subject: String,
+    /// The rest.
+    pub doc: Value,
+}
+
+impl NewEvent {
+    /// An event.
+    #[must_use]
+    pub fn new(kind: &'static str, subject: impl fmt::Display, doc: Value) -> Self {
+        Self { kind, subject: subject.to_string(), doc }
+    }
+}
+
+/// The place of an event in the order of reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Cursor {
+    xid: u64,
+    id: i64,
+}
+
+/// The text is no cursor.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no place in the order of events")]
+pub struct ParseCursorError(String);
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.xid, self.id)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = ParseCursorError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let refuse = || ParseCursorError(text.chars().take(80).collect());
+        let (xid, id) = text.split_once('-').ok_or_else(refuse)?;
+        Ok(Self { xid: xid.parse().map_err(|_| refuse())?, id: id.parse().map_err(|_| refuse())? })
+    }
+}
+
+/// A stored event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// Its place; pass it as `after` to go on.
+    pub cursor: Cursor,
+    /// What kind of event.
+    pub kind: String,
+    /// What it is about.
+    pub subject: String,
+    /// The rest.
+    pub doc: Value,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Writes events in the transaction of the cause.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn append(txn: &mut Txn, events: &[NewEvent]) -> Result<(), DbError> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let kinds: Vec<String> = events.iter().map(|event| event.kind.to_owned()).collect();
+    let subjects: Vec<String> = events.iter().map(|event| event.subject.clone()).collect();
+    let docs: Vec<String> = events.iter().map(|event| event.doc.to_string()).collect();
+    sqlx::query!(
+        "INSERT INTO outbox (kind, subject, doc) SELECT * FROM UNNEST($1::text[], $2::text[], $3::text[])",
+        &kinds,
+        &subjects,
+        &docs,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
+/// The events after a place, of these kinds (none: all), `limit` at most.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn list(db: &Db, after: Cursor, kinds: &[String], limit: u32) -> Result<Vec<Event>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT xid::text AS "xid!", id, kind, subject, doc, at
+           FROM outbox
+           WHERE (xid, id) > ($1::text::xid8, $2)
+             AND xid < pg_snapshot_xmin(pg_current_snapshot())
+             AND (cardinality($3::text[]) = 0 OR kind = ANY ($3))
+           ORDER BY xid, id
+           LIMIT $4"#,
+        after.xid.to_string(),
+        after.id,
+        kinds,
+        i64::from(limit),
+    )
+    .fetch_all(db.pool())
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            Ok(Event {
+                cursor: Cursor { xid: row.xid.parse().map_err(|e| DbError::corrupt("event", e))?, id: row.id },
+                kind: row.kind,
+                subject: row.subject,
+                doc: serde_json::from_str(&row.doc).map_err(|e| DbError::corrupt("event", e))?,
+                at: row.at.to_jiff(),
+            })
+        })
+        .collect()
+}
+
+/// The place of the newest event that can be read: whoever begins there hears only what is new.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn newest(db: &Db) -> Result<Cursor, DbError> {
+    let row = sqlx::query!(
+        r#"SELECT xid::text AS "xid!", id
+           FROM outbox
+           WHERE xid < pg_snapshot_xmin(pg_current_snapshot())
+           ORDER BY xid DESC, id DESC
+           LIMIT 1"#
+    )
+    .fetch_optional(db.pool())
+    .await?;
+    let Some(row) = row else { return Ok(Cursor::default()) };
+    Ok(Cursor { xid: row.xid.parse().map_err(|e| DbError::corrupt("event", e))?, id: row.id })
+}
+
+/// Forgets events that are a week old.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn prune(db: &Db) -> Result<u64, DbError> {
+    let done =
+        sqlx::query!("DELETE FROM outbox WHERE at < compute_now() - interval '7 days'").execute(db.pool()).await?;
+    Ok(done.rows_affected())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_back_from_its_text() {
+        let cursor = Cursor { xid: 12, id: 7 };
+        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        for text in ["", "12", "a-1", "1-", "-1-1", "1-2-3"] {
+            assert!(text.parse::<Cursor>().is_err(), "{text}");
+        }
+    }
+}
