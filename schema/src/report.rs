@@ -75,6 +75,9 @@ pub struct StatusReport {
     /// that does not know the word can read the rest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drift: Vec<DriftEntry>,
+    /// The version of the trust bundle that the node believes. Absent unless the control plane said that it reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust_version: Option<u64>,
 }
 
 words! {
@@ -161,6 +164,8 @@ pub const MAX_DRIFT_VALUE: usize = 64 * 1024;
 pub const MAX_DRIFT_BYTES: usize = 256 * 1024;
 /// The word by which a gateway says that its control plane reads [`StatusReport::drift`].
 pub const DRIFT_CAPABILITY: &str = "drift";
+/// The word by which a gateway says that its control plane reads [`StatusReport::trust_version`].
+pub const TRUST_CAPABILITY: &str = "trust";
 
 /// Changed sections of a node's inventory, with the digests of all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! The provision axis: how far a machine is from unknown to usable.
 //!
 //! ```text
-//! a server that already runs      adopting ──▶ adopted
+//! a server that already runs      adopting ──▶ adopted ──▶ adopting, when it comes back as a new identity
 //! a bare-metal server             enrolling ─▶ inspecting ─▶ commissioning ─▶ ready ─▶ deploying ─▶ deployed
 //!                                                                              ▲                      │  ▲
 //!                                                                              └───── releasing ◀─────┘  └▶ rescue
@@ -54,6 +54,8 @@ words! {
         Commission = "commission",
         /// Tests and wipe passed, or a release finished.
         BecomeReady = "become-ready",
+        /// The machine came back as a new identity: what was known of its disk counts no more.
+        Rejoin = "rejoin",
         /// Put an image on it.
         Deploy = "deploy",
         /// The image runs.
@@ -109,6 +111,8 @@ impl ProvisionState {
         use ProvisionEvent as E;
         let to = match (self, event) {
             (Self::Adopting, E::Adopt) => Self::Adopted,
+            (Self::Adopting | Self::Adopted, E::Rejoin) => Self::Adopting,
+            (Self::Failed, E::Rejoin) if failed_from == Some(Self::Adopting) => Self::Adopting,
             (Self::Enrolling, E::Inspect) => Self::Inspecting,
             (Self::Inspecting, E::Commission) => Self::Commissioning,
             (Self::Commissioning | Self::Releasing, E::BecomeReady) => Self::Ready,
