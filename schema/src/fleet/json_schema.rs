@@ -1,6 +1,9 @@
 //! The JSON Schema (2020-12) of YAML files: what an editor completes and validates with. Made from [`reference`], so it
 //! takes every form that the decoders take: a value or a list of them, a mapping by name or a list of mappings, a lone
 //! value for a block. What needs more than one value to judge (references, exclusions, times) is left to `check`.
+//!
+//! Wherever there is a choice the schema says what decides it (`kind`, or the type of the value), so that an editor tells
+//! the one thing that is wrong and not everything that the value could have been instead.
 
 use serde_json::{Map, Value, json};
 
@@ -23,8 +26,14 @@ pub fn json_schema(kind: Option<Kind>) -> Value {
     }
     let definitions: Map<String, Value> =
         reference::kinds().iter().map(|kind| (kind.kind.to_string(), object(kind))).collect();
-    let one: Vec<Value> =
-        reference::kinds().iter().map(|kind| json!({ "$ref": format!("#/$defs/{}", kind.kind) })).collect();
+    let by_kind = reference::kinds().iter().map(|kind| {
+        let of_kind = json!({ "properties": { "kind": { "const": kind.kind.as_str() } }, "required": ["kind"] });
+        json!({ "if": of_kind, "then": { "$ref": format!("#/$defs/{}", kind.kind) } })
+    });
+    let by_kind: Vec<Value> = by_kind.collect();
+    let kinds: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+    let says = format!("What the object is, in lower case: {}.", kinds.join(", "));
+    let wrong = "There is no such kind. `better-compute kinds` lists them.";
     json!({
         "$schema": dialect,
         "$id": format!("urn:better-compute:fleet:{FORMAT}"),
@@ -32,8 +41,8 @@ pub fn json_schema(kind: Option<Kind>) -> Value {
         "description": "One object of a fleet repository. A file may hold several, parted by ---.",
         "type": "object",
         "required": ["kind"],
-        "properties": { "kind": { "enum": Kind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>() } },
-        "oneOf": one,
+        "properties": { "kind": { "enum": kinds, "description": says, "errorMessage": wrong } },
+        "allOf": by_kind,
         "$defs": definitions,
     })
 }
@@ -119,10 +128,10 @@ fn value(takes: &Takes, key: &Key) -> Value {
             "minimum": i64::try_from(*least).unwrap_or(i64::MIN),
             "maximum": i64::try_from(*most).unwrap_or(i64::MAX),
         }),
-        Takes::Share => any([share(), json!({ "type": "integer", "minimum": 0, "maximum": 100 })]),
+        Takes::Share => by_type("integer", json!({ "type": "integer", "minimum": 0, "maximum": 100 }), share()),
         Takes::CountOrShare => {
             let number = json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX });
-            any([json!({ "type": "string", "pattern": "^(0*(100|[0-9]{1,2})%|[0-9]+)$" }), number])
+            by_type("integer", number, json!({ "type": "string", "pattern": "^(0*(100|[0-9]{1,2})%|[0-9]+)$" }))
         }
         Takes::Address(kinds) => json!({ "type": "string", "pattern": address(kinds) }),
         // A window has a beginning and an end.
@@ -131,7 +140,7 @@ fn value(takes: &Takes, key: &Key) -> Value {
         }
         Takes::List(one) => {
             let one = value(one, key);
-            any([one.clone(), json!({ "type": "array", "items": one })])
+            by_type("array", json!({ "type": "array", "items": one.clone() }), one)
         }
         Takes::Table(values) => {
             let values: Vec<Value> = values.iter().map(|one| value(one, key)).collect();
@@ -141,7 +150,7 @@ fn value(takes: &Takes, key: &Key) -> Value {
         Takes::Block { positional, keys } => lone(block(keys, &[]), *positional, keys),
         Takes::Blocks { keys } => {
             let one = block(keys, &[]);
-            any([one.clone(), json!({ "type": "array", "minItems": 1, "items": one })])
+            by_type("array", json!({ "type": "array", "minItems": 1, "items": one.clone() }), one)
         }
         Takes::Named { id, short, keys } => {
             let mut listed = block(keys, &[id]);
@@ -161,7 +170,9 @@ fn value(takes: &Takes, key: &Key) -> Value {
                 "additionalProperties": lone(block(keys, &[]), *short, keys),
             });
             // In a list each has its name among its keys; so has one that stands alone.
-            any([by_name, json!({ "type": "array", "minItems": 1, "items": listed }), listed])
+            let list = json!({ "type": "array", "minItems": 1, "items": listed.clone() });
+            let alone = json!({ "if": { "required": [id] }, "then": listed, "else": by_name });
+            by_type("array", list, alone)
         }
         Takes::Later => json!(false),
     }
@@ -172,9 +183,14 @@ fn lone(block: Value, positional: Option<&str>, keys: &[Key]) -> Value {
     let key = positional.and_then(|positional| keys.iter().find(|key| key.key == positional));
     let alone = |key: &Key| keys.iter().all(|other| other.key == key.key || !other.required);
     match key.filter(|key| alone(key)) {
-        Some(key) => any([value(&key.takes, key), block]),
+        Some(key) => by_type("object", block, value(&key.takes, key)),
         None => block,
     }
+}
+
+/// One schema for values of a type, another for all others.
+fn by_type(of: &str, then: Value, other: Value) -> Value {
+    json!({ "if": { "type": of }, "then": then, "else": other })
 }
 
 fn any(schemas: impl IntoIterator<Item = Value>) -> Value {

@@ -151,6 +151,52 @@ fn mutations(document: &Value) -> Vec<Value> {
     mutated
 }
 
+/// What an editor tells of a document: each error and its place.
+fn told(document: &Value) -> Vec<String> {
+    validator()
+        .iter_errors(document)
+        .map(|error| format!("{} at {}", error.to_string().chars().take(90).collect::<String>(), error.instance_path()))
+        .collect()
+}
+
+#[test]
+fn one_mistake_is_one_error_where_it_is() {
+    let pool = || json!({ "kind": "pool", "name": "p", "site": "s", "profile": "b" });
+    let with = |key: &str, value: Value| {
+        let mut pool = pool();
+        pool[key] = value;
+        pool
+    };
+    let cases = [
+        (with("kind", json!("Pool")), "/kind"),
+        (with("kind", json!("pol")), "/kind"),
+        (with("clas", json!("metal-host")), ""),
+        (with("class", json!("metal")), "/class"),
+        (with("site", json!("FRA 1")), "/site"),
+        (with("hardware", json!({ "gpus": { "count": "8" } })), "/hardware/gpus/count"),
+        (with("hardware", json!({ "gpus": "8" })), "/hardware/gpus"),
+        (with("policy", json!({ "tenants": ["a", 5] })), "/policy/tenants/1"),
+        (with("policy", json!({ "disruption-budget": -1 })), "/policy/disruption-budget"),
+        (with("policy", json!({ "acceptance": { "diag.nvml": { "timeuot": "5m" } } })), "/policy/acceptance/diag.nvml"),
+        (with("policy", json!({ "acceptance": [{ "check": "diag.nvlm" }] })), "/policy/acceptance/0/check"),
+        (
+            json!({ "kind": "profile", "name": "b", "file": { "/etc/x": { "content": "x", "mode": 644 } } }),
+            "/file/~1etc~1x/mode",
+        ),
+        (
+            json!({ "kind": "profile", "name": "b", "unit": [{ "name": "a.service", "enable": "yes" }] }),
+            "/unit/0/enable",
+        ),
+        (json!({ "kind": "rollout", "name": "r", "wave": [{ "nodes": 1 }, { "percnt": 100 }] }), "/wave/1"),
+        (json!({ "kind": "removed", "name": "pool/x" }), ""),
+    ];
+    for (document, place) in cases {
+        let told = told(&document);
+        assert!(told.len() == 1 && told[0].ends_with(&format!(" at {place}")), "{document}\n{told:#?}");
+    }
+    assert_eq!(told(&pool()), Vec::<String>::new());
+}
+
 #[test]
 fn schema_and_decoders_agree_about_mistakes() {
     let all = validator();
