@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use schema::{
+    digest::Digest,
     generation::{Epoch, Generation, IdentityGeneration},
-    id::{BootId, GatewayId, JournalId, NodeId},
+    id::{BootId, CommandId, GatewayId, JournalId, NodeId},
+    inventory::InventorySection,
     node::{Connectivity, connectivity::UNREACHABLE_AFTER},
     time::{Duration, Timestamp},
 };
@@ -22,12 +24,14 @@ pub struct SessionOpen {
     pub boot_id: BootId,
     /// The journal, as Hello says.
     pub journal_id: JournalId,
-    /// The identity generation of the certificate.
-    pub identity_generation: IdentityGeneration,
+    /// The serial number of the certificate, big endian.
+    pub serial: Vec<u8>,
     /// The daemon's version.
     pub version: String,
     /// The machine is described by a file.
     pub described: bool,
+    /// The daemon runs commands.
+    pub commands: bool,
 }
 
 /// An open session.
@@ -37,8 +41,14 @@ pub struct Opened {
     pub epoch: Epoch,
     /// The node's generation; when Hello is behind, the spec is sent.
     pub generation: Generation,
-    /// Boot and journal of the session before; `None` for the first.
-    pub previous: Option<(BootId, JournalId)>,
+    /// The identity of the certificate.
+    pub identity_generation: IdentityGeneration,
+    /// The kinds of commands that the certificate's identity accepts; `None` for every kind.
+    pub allowed_kinds: Option<Vec<String>>,
+    /// Digests of the stored inventory.
+    pub inventory: BTreeMap<InventorySection, Digest>,
+    /// Another gateway had an open session of this node.
+    pub taken_over: bool,
 }
 
 /// Why a session was refused.
@@ -50,9 +60,15 @@ pub enum OpenError {
     /// The node is retired.
     #[error("the node is retired")]
     Retired,
+    /// There is no record of the certificate.
+    #[error("the certificate is not on record")]
+    Uncertified,
+    /// The certificate was revoked.
+    #[error("the certificate is revoked")]
+    CertificateRevoked,
     /// The certificate belongs to an identity that was replaced.
     #[error("the node's identity was replaced: the certificate is of generation {presented}, the node is at {current}")]
-    Revoked {
+    Replaced {
         /// Of the certificate.
         presented: IdentityGeneration,
         /// Of the node.
@@ -63,72 +79,96 @@ pub enum OpenError {
     Db(#[from] DbError),
 }
 
-/// Opens a session: the epoch rises, the node is connected, and a session that was open elsewhere writes nothing more.
+/// Opens a session in one statement: the certificate is judged, the epoch rises, the node is connected, and a session that
+/// was open elsewhere writes nothing more. What the session before had in flight is for [`crate::commands::resume`], in the
+/// same transaction.
 ///
 /// # Errors
 /// [`OpenError`] says why the node may not have one.
 pub async fn open(txn: &mut Txn, session: &SessionOpen) -> Result<Opened, OpenError> {
-    let id = session.node_id.as_uuid();
-    let node = sqlx::query!(
-        "SELECT identity_generation, provision_state, generation FROM nodes WHERE id = $1 FOR NO KEY UPDATE",
-        id
+    let row = sqlx::query!(
+        r#"WITH node AS MATERIALIZED (
+               SELECT id, identity_generation, provision_state, generation
+               FROM nodes
+               WHERE id = $1
+               FOR NO KEY UPDATE
+           ), judged AS MATERIALIZED (
+               SELECT n.id, n.generation, n.identity_generation AS current, c.identity_generation AS presented, c.allowed_kinds,
+                      p.gateway_id <> $3 AND p.disconnected_at IS NULL AS taken_over,
+                      CASE WHEN n.provision_state = 'retired' THEN 'retired'
+                           WHEN c.serial IS NULL THEN 'uncertified'
+                           WHEN c.identity_generation <> n.identity_generation THEN 'replaced'
+                           WHEN c.revoked_at IS NOT NULL THEN 'revoked'
+                           ELSE 'open' END AS verdict
+               FROM node n
+               LEFT JOIN node_certs c ON c.serial = $2 AND c.node_id = n.id
+               LEFT JOIN sessions p ON p.node_id = n.id
+           ), opened AS (
+               INSERT INTO sessions AS s (node_id, epoch, gateway_id, boot_id, journal_id, identity_generation, version, described, commands)
+               SELECT id, 1, $3, $4, $5, current, $6, $7, $8
+               FROM judged
+               WHERE verdict = 'open'
+               ON CONFLICT (node_id) DO UPDATE
+               SET epoch = s.epoch + 1,
+                   gateway_id = EXCLUDED.gateway_id,
+                   boot_id = EXCLUDED.boot_id,
+                   journal_id = EXCLUDED.journal_id,
+                   identity_generation = EXCLUDED.identity_generation,
+                   version = EXCLUDED.version,
+                   described = EXCLUDED.described,
+                   commands = EXCLUDED.commands,
+                   connected_at = compute_now(),
+                   disconnected_at = NULL,
+                   last_seen = compute_now()
+               RETURNING node_id, epoch
+           ), connected AS (
+               UPDATE nodes n
+               SET connectivity = 'connected',
+                   connectivity_since = compute_now(),
+                   no_schedule_reasons = array_remove(no_schedule_reasons, 'unreachable')
+               FROM opened o
+               WHERE n.id = o.node_id AND n.connectivity <> 'connected'
+           )
+           SELECT j.verdict AS "verdict!", j.generation AS "generation!", j.current AS "current!", j.presented AS "presented?", j.allowed_kinds, j.taken_over,
+                  o.epoch AS "epoch?",
+                  ARRAY(SELECT i.section FROM node_inventory i WHERE i.node_id = $1 ORDER BY i.section) AS "sections!",
+                  ARRAY(SELECT i.digest FROM node_inventory i WHERE i.node_id = $1 ORDER BY i.section) AS "digests!"
+           FROM judged j
+           LEFT JOIN opened o ON true"#,
+        session.node_id.as_uuid(),
+        session.serial,
+        session.gateway_id.as_uuid(),
+        session.boot_id.as_uuid(),
+        session.journal_id.as_uuid(),
+        session.version,
+        session.described,
+        session.commands,
     )
     .fetch_optional(txn.conn())
     .await
     .map_err(DbError::from)?
     .ok_or(OpenError::Unknown(session.node_id))?;
-    if node.provision_state == "retired" {
-        return Err(OpenError::Retired);
-    }
-    let current = IdentityGeneration::from_i64(node.identity_generation);
-    if current != session.identity_generation {
-        return Err(OpenError::Revoked { presented: session.identity_generation, current });
-    }
-    let before = sqlx::query!("SELECT boot_id, journal_id FROM sessions WHERE node_id = $1", id)
-        .fetch_optional(txn.conn())
-        .await
-        .map_err(DbError::from)?;
-    let epoch = sqlx::query_scalar!(
-        r#"INSERT INTO sessions AS s (node_id, epoch, gateway_id, boot_id, journal_id, identity_generation, version, described)
-           VALUES ($1, 1, $2, $3, $4, $5, $6, $7)
-           ON CONFLICT (node_id) DO UPDATE
-           SET epoch = s.epoch + 1,
-               gateway_id = EXCLUDED.gateway_id,
-               boot_id = EXCLUDED.boot_id,
-               journal_id = EXCLUDED.journal_id,
-               identity_generation = EXCLUDED.identity_generation,
-               version = EXCLUDED.version,
-               described = EXCLUDED.described,
-               connected_at = compute_now(),
-               disconnected_at = NULL,
-               last_seen = compute_now()
-           RETURNING epoch"#,
-        id,
-        session.gateway_id.as_uuid(),
-        session.boot_id.as_uuid(),
-        session.journal_id.as_uuid(),
-        session.identity_generation.to_i64(),
-        session.version,
-        session.described,
-    )
-    .fetch_one(txn.conn())
-    .await
-    .map_err(DbError::from)?;
-    sqlx::query!(
-        r#"UPDATE nodes
-           SET connectivity = 'connected',
-               connectivity_since = compute_now(),
-               no_schedule_reasons = array_remove(no_schedule_reasons, 'unreachable')
-           WHERE id = $1 AND connectivity <> 'connected'"#,
-        id,
-    )
-    .execute(txn.conn())
-    .await
-    .map_err(DbError::from)?;
+    let current = IdentityGeneration::from_i64(row.current);
+    let epoch = match (row.verdict.as_str(), row.epoch) {
+        ("open", Some(epoch)) => Epoch::from_i64(epoch),
+        ("retired", _) => return Err(OpenError::Retired),
+        ("revoked", _) => return Err(OpenError::CertificateRevoked),
+        ("replaced", _) => {
+            let presented = row.presented.map_or(IdentityGeneration::NONE, IdentityGeneration::from_i64);
+            return Err(OpenError::Replaced { presented, current });
+        }
+        _ => return Err(OpenError::Uncertified),
+    };
+    let inventory = row.sections.iter().zip(&row.digests).map(|(section, digest)| {
+        Ok((convert::word("inventory section", section)?, convert::digest(digest)?))
+    });
     Ok(Opened {
-        epoch: Epoch::from_i64(epoch),
-        generation: Generation::from_i64(node.generation),
-        previous: before.map(|row| (BootId::from_uuid(row.boot_id), JournalId::from_uuid(row.journal_id))),
+        epoch,
+        generation: Generation::from_i64(row.generation),
+        identity_generation: current,
+        allowed_kinds: row.allowed_kinds,
+        inventory: inventory.collect::<Result<_, DbError>>()?,
+        taken_over: row.taken_over.unwrap_or(false),
     })
 }
 
@@ -215,7 +255,11 @@ pub struct SessionFacts {
     /// The session's certificate was revoked, or is of an identity that was replaced.
     pub revoked: bool,
     /// Inventory sections to ask for.
-    pub inventory_wanted: Vec<schema::inventory::InventorySection>,
+    pub inventory_wanted: Vec<InventorySection>,
+    /// Commands wait to be claimed.
+    pub commands_waiting: bool,
+    /// Commands in flight that somebody wants to be cancelled.
+    pub cancels: Vec<CommandId>,
 }
 
 /// The facts of many sessions in one statement, by node and the serial of the session's certificate. A node that is
@@ -229,7 +273,14 @@ pub async fn check(db: &Db, sessions: &[(NodeId, Vec<u8>)]) -> Result<Vec<Sessio
     let rows = sqlx::query!(
         r#"SELECT n.id, s.epoch, n.generation, n.spec_signed_at, n.identity_generation, n.inventory_wanted,
                   (c.serial IS NULL OR c.revoked_at IS NOT NULL OR c.identity_generation <> n.identity_generation
-                   OR n.provision_state = 'retired') AS "revoked!"
+                   OR n.provision_state = 'retired') AS "revoked!",
+                  EXISTS (SELECT FROM commands p
+                          WHERE p.node_id = n.id AND p.state = 'pending' AND p.signature IS NOT NULL
+                            AND p.not_before <= compute_now() AND p.not_after > compute_now()) AS "commands_waiting!",
+                  ARRAY(SELECT f.id FROM commands f
+                        WHERE f.node_id = n.id AND f.state IN ('dispatched', 'acked', 'running')
+                          AND f.cancel_requested_at IS NOT NULL
+                        ORDER BY f.seq) AS "cancels!"
            FROM UNNEST($1::uuid[], $2::bytea[]) AS w (node_id, serial)
            JOIN nodes n ON n.id = w.node_id
            JOIN sessions s ON s.node_id = n.id
@@ -253,6 +304,8 @@ pub async fn check(db: &Db, sessions: &[(NodeId, Vec<u8>)]) -> Result<Vec<Sessio
                     .iter()
                     .map(|text| convert::word("inventory section", text))
                     .collect::<Result<_, _>>()?,
+                commands_waiting: row.commands_waiting,
+                cancels: row.cancels.into_iter().map(CommandId::from_uuid).collect(),
             })
         })
         .collect()
@@ -275,6 +328,8 @@ pub struct Session {
     pub version: String,
     /// The machine is described by a file.
     pub described: bool,
+    /// The daemon runs commands.
+    pub commands: bool,
     /// When it opened.
     pub connected_at: Timestamp,
     /// When it closed; `None` while it is open.
@@ -289,7 +344,7 @@ pub struct Session {
 /// When the statement fails.
 pub async fn find(db: &Db, id: NodeId) -> Result<Option<Session>, DbError> {
     let row = sqlx::query!(
-        r#"SELECT node_id, epoch, gateway_id, boot_id, journal_id, version, described, connected_at, disconnected_at, last_seen
+        r#"SELECT node_id, epoch, gateway_id, boot_id, journal_id, version, described, commands, connected_at, disconnected_at, last_seen
            FROM sessions
            WHERE node_id = $1"#,
         id.as_uuid(),
@@ -304,6 +359,7 @@ pub async fn find(db: &Db, id: NodeId) -> Result<Option<Session>, DbError> {
         journal_id: JournalId::from_uuid(row.journal_id),
         version: row.version,
         described: row.described,
+        commands: row.commands,
         connected_at: row.connected_at.to_jiff(),
         disconnected_at: convert::time(row.disconnected_at),
         last_seen: row.last_seen.to_jiff(),

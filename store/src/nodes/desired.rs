@@ -155,6 +155,27 @@ pub async fn find_spec(db: &Db, id: NodeId) -> Result<Option<StoredSpec>, DbErro
     .transpose()
 }
 
+/// What gateways send of the specs of some nodes, in one statement: generation, bytes and signature. Nodes without a spec
+/// are left out.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find_specs(db: &Db, nodes: &[NodeId]) -> Result<Vec<(NodeId, Generation, Vec<u8>, Vec<u8>)>, DbError> {
+    let nodes: Vec<uuid::Uuid> = nodes.iter().map(|node| node.as_uuid()).collect();
+    let rows = sqlx::query!(
+        r#"SELECT id, generation, spec AS "spec!", spec_signature AS "signature!"
+           FROM nodes
+           WHERE id = ANY ($1) AND spec IS NOT NULL"#,
+        &nodes,
+    )
+    .fetch_all(db.pool())
+    .await?;
+    let rows = rows.into_iter();
+    Ok(rows
+        .map(|row| (NodeId::from_uuid(row.id), Generation::from_i64(row.generation), row.spec, row.signature))
+        .collect())
+}
+
 /// Stores a new spec, which was composed and signed outside the transaction against generation `expected`, and pokes the
 /// node's gateway after the commit.
 ///

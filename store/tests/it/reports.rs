@@ -17,19 +17,10 @@ use store::{
     testing::TestDb,
 };
 
-use crate::{commit, node};
+use crate::{commit, node, session};
 
 async fn open(db: &Db, node_id: NodeId) -> Epoch {
-    let session = sessions::SessionOpen {
-        node_id,
-        gateway_id: GatewayId::generate(),
-        boot_id: BootId::generate(),
-        journal_id: JournalId::generate(),
-        identity_generation: IdentityGeneration(1),
-        version: String::new(),
-        described: false,
-    };
-    commit!(db, |txn| sessions::open(&mut txn, &session).await.expect("open")).epoch
+    commit!(db, |txn| sessions::open(&mut txn, &session(node_id)).await.expect("open")).epoch
 }
 
 fn report(node_id: NodeId, epoch: Epoch, seq: u64) -> NewReport {

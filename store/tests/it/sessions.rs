@@ -4,30 +4,18 @@ use std::{collections::BTreeMap, time::Duration as StdDuration};
 
 use schema::{
     generation::{Epoch, Generation, IdentityGeneration},
-    id::{BootId, GatewayId, JournalId, NodeId},
+    id::NodeId,
     node::{Connectivity, NoScheduleReason, ProvisionEvent, connectivity::Seen},
     time::Duration,
 };
 use sqlx::{Connection as _, PgConnection};
 use store::{
-    Db, nodes,
+    Db, node_certs, nodes,
     sessions::{self, OpenError, Opened, SessionOpen},
     testing::TestDb,
 };
 
-use crate::{commit, node, read};
-
-fn hello(node_id: NodeId) -> SessionOpen {
-    SessionOpen {
-        node_id,
-        gateway_id: GatewayId::generate(),
-        boot_id: BootId::generate(),
-        journal_id: JournalId::generate(),
-        identity_generation: IdentityGeneration(1),
-        version: "0.1.0".to_owned(),
-        described: true,
-    }
-}
+use crate::{certificate, commit, node, read, serial, session};
 
 async fn open(db: &Db, session: &SessionOpen) -> Result<Opened, OpenError> {
     let mut txn = db.begin().await.expect("begin");
@@ -44,12 +32,12 @@ async fn close(db: &Db, id: NodeId, epoch: Epoch) -> Vec<NodeId> {
 async fn each_session_has_a_higher_epoch_and_the_one_before_writes_nothing_more() {
     let test = TestDb::create().await;
     let id = node(test.db(), "a").await.id;
-    let one = hello(id);
+    let one = session(id);
     let first = open(test.db(), &one).await.expect("open");
-    assert_eq!((first.epoch, first.previous), (Epoch(1), None));
+    assert_eq!((first.epoch, first.identity_generation), (Epoch(1), IdentityGeneration(1)));
     assert_eq!(read(test.db(), id).await.connectivity, Connectivity::Connected);
-    let second = open(test.db(), &hello(id)).await.expect("open");
-    assert_eq!((second.epoch, second.previous), (Epoch(2), Some((one.boot_id, one.journal_id))));
+    let second = open(test.db(), &session(id)).await.expect("open");
+    assert_eq!(second.epoch, Epoch(2));
 
     assert!(sessions::beat(test.db(), &[(id, first.epoch)]).await.expect("beat").is_empty());
     assert!(close(test.db(), id, first.epoch).await.is_empty());
@@ -73,14 +61,20 @@ async fn who_may_not_have_a_session_is_told_why() {
         nodes::set_provision(&mut txn, &retiring, ProvisionEvent::Retired).await.expect("retired");
         nodes::bump_identity(&mut txn, replaced.id).await.expect("bump");
     });
-    assert!(matches!(open(test.db(), &hello(NodeId::generate())).await, Err(OpenError::Unknown(_))));
-    assert!(matches!(open(test.db(), &hello(retired.id)).await, Err(OpenError::Retired)));
+    assert!(matches!(open(test.db(), &session(NodeId::generate())).await, Err(OpenError::Unknown(_))));
+    assert!(matches!(open(test.db(), &session(retired.id)).await, Err(OpenError::Retired)));
     assert!(matches!(
-        open(test.db(), &hello(replaced.id)).await,
-        Err(OpenError::Revoked { presented: IdentityGeneration(1), current: IdentityGeneration(2) })
+        open(test.db(), &session(replaced.id)).await,
+        Err(OpenError::Replaced { presented: IdentityGeneration(1), current: IdentityGeneration(2) })
     ));
-    let new = SessionOpen { identity_generation: IdentityGeneration(2), ..hello(replaced.id) };
-    open(test.db(), &new).await.expect("the new identity");
+    let new = SessionOpen { serial: serial(replaced.id, 2), ..session(replaced.id) };
+    assert!(matches!(open(test.db(), &new).await, Err(OpenError::Uncertified)));
+    assert!(sessions::find(test.db(), replaced.id).await.expect("find").is_none(), "whoever is refused writes nothing");
+    let renewed = certificate(replaced.id, 2);
+    commit!(test.db(), |txn| node_certs::insert(&mut txn, &renewed).await.expect("certificate"));
+    assert_eq!(open(test.db(), &new).await.expect("the new identity").identity_generation, IdentityGeneration(2));
+    commit!(test.db(), |txn| node_certs::revoke_all(&mut txn, replaced.id, "stolen").await.expect("revoke"));
+    assert!(matches!(open(test.db(), &new).await, Err(OpenError::CertificateRevoked)));
 }
 
 async fn judge(db: &Db, graces: &BTreeMap<String, Duration>) -> Vec<(NodeId, Connectivity)> {
@@ -91,7 +85,7 @@ async fn judge(db: &Db, graces: &BTreeMap<String, Duration>) -> Vec<(NodeId, Con
 async fn silence_leads_to_unreachable_then_to_lost_and_a_session_back() {
     let test = TestDb::create().await;
     let id = node(test.db(), "a").await.id;
-    let session = open(test.db(), &hello(id)).await.expect("open");
+    let session = open(test.db(), &session(id)).await.expect("open");
     let graces = BTreeMap::from([("h100".to_owned(), Duration::from_secs(60))]);
     assert!(judge(test.db(), &graces).await.is_empty());
     test.advance(StdDuration::from_secs(91)).await;
@@ -105,7 +99,7 @@ async fn silence_leads_to_unreachable_then_to_lost_and_a_session_back() {
 
     test.advance(StdDuration::from_secs(151)).await;
     assert_eq!(judge(test.db(), &graces).await, [(id, Connectivity::Lost)]);
-    open(test.db(), &hello(id)).await.expect("open");
+    open(test.db(), &session(id)).await.expect("open");
     let back = read(test.db(), id).await;
     assert_eq!((back.connectivity, back.no_schedule.len()), (Connectivity::Connected, 0));
 }
@@ -123,7 +117,7 @@ async fn the_sql_judgement_is_the_one_of_the_schema() {
             for silent in [-60_i32, 0, 60, 120, 200] {
                 let id = node(test.db(), &format!("m{}", rows.len())).await.id;
                 if session.is_some() {
-                    open(test.db(), &hello(id)).await.expect("open");
+                    open(test.db(), &session(id)).await.expect("open");
                 }
                 let set = |sql: &'static str| sqlx::query(sql).bind(id.as_uuid()).bind(silent);
                 let changed = set(
@@ -158,23 +152,13 @@ async fn the_sql_judgement_is_the_one_of_the_schema() {
 async fn a_gateway_sees_what_moved_under_its_sessions() {
     let test = TestDb::create().await;
     let id = node(test.db(), "a").await.id;
-    let session = open(test.db(), &hello(id)).await.expect("open");
-    let now = test.db().now().await.expect("now");
-    let cert = store::node_certs::NodeCert {
-        serial: vec![7],
-        node_id: id,
-        public_key: vec![1],
-        identity_generation: IdentityGeneration(1),
-        not_before: now,
-        not_after: Duration::from_secs(86_400).after(now),
-        revoked_at: None,
-    };
-    commit!(test.db(), |txn| store::node_certs::insert(&mut txn, &cert).await.expect("insert"));
-    let check =
-        async || sessions::check(test.db(), &[(id, vec![7]), (NodeId::generate(), vec![8])]).await.expect("check");
+    let opened = open(test.db(), &session(id)).await.expect("open");
+    let asked = [(id, serial(id, 1)), (NodeId::generate(), vec![8])];
+    let check = async || sessions::check(test.db(), &asked).await.expect("check");
     let facts = check().await;
-    assert_eq!((facts.len(), facts[0].node_id, facts[0].epoch, facts[0].revoked), (1, id, session.epoch, false));
-    commit!(test.db(), |txn| store::node_certs::revoke_all(&mut txn, id, "stolen").await.expect("revoke"));
+    assert_eq!((facts.len(), facts[0].node_id, facts[0].epoch, facts[0].revoked), (1, id, opened.epoch, false));
+    assert_eq!((facts[0].commands_waiting, facts[0].cancels.len()), (false, 0));
+    commit!(test.db(), |txn| node_certs::revoke_all(&mut txn, id, "stolen").await.expect("revoke"));
     assert!(check().await[0].revoked);
 }
 
@@ -188,7 +172,7 @@ async fn a_gateway_needs_no_more_than_its_own_database_role() {
     assert!(store::migrate::is_current(&narrow).await.expect("it may see whether the tables are up to date"));
     assert!(!db.has_control_rights().await.expect("rights") && test.db().has_control_rights().await.expect("rights"));
 
-    let session = open(&db, &hello(id)).await.expect("open");
+    let session = open(&db, &session(id)).await.expect("open");
     let report = store::node_reports::NewReport {
         node_id: id,
         epoch: session.epoch,
