@@ -128,6 +128,15 @@ impl Diagnostic {
     }
 }
 
+/// A text of a fleet file as messages quote it: its beginning, when it is long.
+pub(crate) fn shown(text: &str) -> String {
+    const MOST: usize = 80;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// Sorts by file, place, code and text, notes after all that has to be mended, and drops exact repetitions: the order
 /// people read.
 pub fn sort(diagnostics: &mut Vec<Diagnostic>) {

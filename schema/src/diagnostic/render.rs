@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use unicode_width::UnicodeWidthChar as _;
+
 use super::{Diagnostic, Severity, SourceMap, SourceRef};
 
 /// Whether the text carries terminal colours.
@@ -98,10 +100,13 @@ fn quote(
     // A long line is cut to a window around the place.
     let skip = if column > WIDTH / 2 && line.chars().count() > WIDTH { column - WIDTH / 2 } else { 0 };
     let shown: String = line.chars().skip(skip).take(WIDTH).collect();
-    let lead: String =
-        shown.chars().take(column - skip).map(|letter| if letter == '\t' { '\t' } else { ' ' }).collect();
-    let rest = shown.chars().count().saturating_sub(column - skip).max(1);
-    let carets: String = std::iter::repeat_n(mark, marked.clamp(1, rest)).collect();
+    let (before, rest): (Vec<char>, Vec<char>) =
+        (shown.chars().take(column - skip).collect(), shown.chars().skip(column - skip).collect());
+    // A letter may be as wide as two, or as none; a tab is as wide as it is in the line above.
+    let blank = |letter: &char| if *letter == '\t' { "\t".to_owned() } else { " ".repeat(width(*letter)) };
+    let lead: String = before.iter().map(blank).collect();
+    let under: usize = rest.iter().take(marked.max(1)).map(|letter| width(*letter)).sum();
+    let carets: String = std::iter::repeat_n(mark, under.max(1)).collect();
     let under = match label {
         Some(label) => format!("{carets} {}", safe(label)),
         None => carets,
@@ -111,13 +116,19 @@ fn quote(
     push(out, format_args!("{:gutter$} {bar} {lead}{}\n", "", paint.wrap(tone, &under)));
 }
 
+/// The columns that a letter takes, shown as [`safe`] shows it.
+fn width(letter: char) -> usize {
+    if steers(letter) { 1 } else { letter.width().unwrap_or(1) }
+}
+
 /// Text from a repository never controls a terminal: control and direction characters are shown as a replacement.
 fn safe(text: &str) -> String {
-    let bad = |letter: char| {
-        (letter.is_control() && letter != '\n' && letter != '\t')
-            || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-    };
-    text.chars().map(|letter| if bad(letter) { '\u{fffd}' } else { letter }).collect()
+    text.chars().map(|letter| if steers(letter) { '\u{fffd}' } else { letter }).collect()
+}
+
+fn steers(letter: char) -> bool {
+    (letter.is_control() && letter != '\n' && letter != '\t')
+        || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 fn push(out: &mut String, line: std::fmt::Arguments<'_>) {
@@ -133,5 +144,43 @@ impl Paint {
             Colour::Never => text.to_owned(),
             Colour::Always => format!("\u{1b}[{tone}m{text}\u{1b}[0m"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        diagnostic::{Lines, codes},
+        fleet::Sources,
+    };
+
+    /// What is shown below a word of a line.
+    fn under(line: &str, word: &str) -> String {
+        let start = line.find(word).expect("the word");
+        let at = SourceRef::new("x", Lines::new(line).span(start, start + word.len()));
+        let sources: SourceMap = [("x".into(), line.into())].into_iter().collect();
+        let shown = one(&Diagnostic::new(codes::BAD_VALUE, &at, "wrong"), &sources, Colour::Never);
+        shown.lines().last().expect("a line").trim_start_matches("  | ").to_owned()
+    }
+
+    #[test]
+    fn a_caret_stands_below_its_letter() {
+        assert_eq!(under("\tname=\"x\" \tbad", "bad"), "\t         \t^^^");
+        assert_eq!(under("name=\"日本\" bad", "bad"), "            ^^^");
+        assert_eq!(under("name=\"日本\"", "\"日本\""), "     ^^^^^^");
+        assert_eq!(under("e\u{301}e\u{301} bad", "bad"), "   ^^^");
+        assert_eq!(under("\u{202e}\u{7} bad", "bad"), "   ^^^");
+    }
+
+    #[test]
+    fn columns_count_letters_after_a_byte_order_mark_and_before_crlf() {
+        let text = "\u{feff}site \"日本\" region=5\r\nsite \"b\" {\r\n\tregion 5\r\n}\r\n";
+        let root = "fleet \"t\" { format 1; trust-domain \"t.example\"; }\n";
+        let sources: Sources = [("fleet.kdl", root.as_bytes()), ("x.kdl", text.as_bytes())].into_iter().collect();
+        let found = crate::fleet::load(&sources).diagnostics;
+        let places: Vec<String> =
+            found.iter().filter(|found| found.is_error()).map(|found| found.at().to_string()).collect();
+        assert_eq!(places, ["x.kdl:1:6", "x.kdl:1:18", "x.kdl:3:9"]);
     }
 }

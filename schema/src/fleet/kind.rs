@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Located,
-    decode::{Fields, Findings},
+    decode::{Fields, Findings, lone, text},
 };
 
 pub use access::ApiAccess;
@@ -56,11 +56,18 @@ fn words_of(
     fields: &mut Fields<'_>,
     findings: &mut Findings<'_>,
 ) -> BTreeMap<String, Located<String>> {
-    let labels = fields.text_table(key, findings);
-    for (key, value) in &labels {
-        let key = Located::new(key.clone(), value.at.clone());
-        form::keep(Some(key), "the key of a label: letters, digits, - _ . /", form::label_key, findings);
-        form::keep(Some(value.clone()), "a text on one line", |text| text.is_empty() || form::line(text), findings);
-    }
-    labels
+    fields.table(key, findings, |entry, findings| {
+        let written = findings.located(entry.key.clone(), entry.span);
+        let before = findings.errors();
+        form::keep(Some(written), "the key of a label: letters, digits, - _ . /", form::label_key, findings);
+        if findings.errors() == before + 1
+            && entry.key.ends_with(':')
+            && let Some(found) = findings.found.last_mut()
+        {
+            found.help = Some("KDL has no colon after a key".to_owned());
+        }
+        let value = lone(entry, "a text", findings).and_then(|arg| text(arg, findings));
+        let value = form::keep(value, "a text on one line", |text| text.is_empty() || form::line(text), findings);
+        value.filter(|_| findings.errors() == before)
+    })
 }

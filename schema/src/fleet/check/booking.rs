@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::references::Unread;
 use crate::{
-    diagnostic::{Diagnostic, codes},
+    diagnostic::{Diagnostic, codes, shown},
     fleet::{
         Pool, Quota,
         kind::{GpuSharing, Gpus, Policy},
@@ -99,7 +99,7 @@ fn mig(pool: &Pool, policy: &Policy, found: &mut Vec<Diagnostic>) {
     let (mut slices, mut memory) = (0, 0);
     for (name, count) in &policy.mig {
         let Some((of_slices, of_memory)) = profile(name) else {
-            let shown: String = name.chars().take(40).collect();
+            let shown = shown(name);
             let diagnostic = Diagnostic::new(codes::BAD_MIG, &count.at, format!("{shown:?} is not a MIG profile"));
             found.push(diagnostic.help("a profile is written like 1g.10gb, 3g.40gb or 1g.10gb+me"));
             return;

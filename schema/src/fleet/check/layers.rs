@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    diagnostic::{Diagnostic, SourceRef, codes},
+    diagnostic::{Diagnostic, SourceRef, codes, shown},
     fleet::{Fleet, Layer, Located, Profile, ResolvedProfile, suggest::similar},
 };
 
@@ -67,7 +67,7 @@ impl<'c> Leave<'c> {
     ) {
         let inherited: BTreeSet<&str> = self.parent.map(below).unwrap_or_default().into_iter().collect();
         for name in names {
-            let shown: String = name.chars().take(100).collect();
+            let shown = shown(name);
             if let Some(at) = own.get(name.value.as_str()) {
                 let message = format!("{what} {shown:?} is left out and said by the same profile");
                 let diagnostic = Diagnostic::new(codes::CONFLICT, &name.at, message).also(at, "said here");

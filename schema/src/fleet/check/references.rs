@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    diagnostic::{Diagnostic, codes},
+    diagnostic::{Diagnostic, codes, shown},
     fleet::{
         Located, Moved, Node, Sources,
         load::{Objects, ParsedFile},
@@ -154,7 +154,7 @@ fn policies(policy: &Located<String>, sources: &Sources, found: &mut Vec<Diagnos
     }
     let last = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     let near = files().find(|path| last(path) == last(policy)).or_else(|| similar(policy, files()));
-    let shown: String = policy.chars().take(100).collect();
+    let shown = shown(policy);
     let diagnostic = Diagnostic::new(codes::POLICY_MISSING, &policy.at, format!("there is no policy file {shown:?}"))
         .label("not in the repository")
         .maybe_help(near.map(|near| format!("did you mean {near:?}?")));

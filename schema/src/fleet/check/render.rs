@@ -10,7 +10,7 @@ use std::{
 
 use super::{clean::Clean, hosts as groups, partial::Partial};
 use crate::{
-    diagnostic::{Diagnostic, Lines, SourceRef, codes},
+    diagnostic::{Diagnostic, Lines, SourceRef, codes, shown},
     fleet::{
         Fleet, HostTemplate, Located, NodeOverlay, Profile, ResolvedProfile,
         host::Composer,
@@ -55,7 +55,7 @@ fn missing(name: &str, at: &SourceRef, templates: &BTreeMap<Arc<str>, Arc<str>>)
         Some(near) => format!("did you mean {near:?}? templates are named by their path from the fleet's root"),
         None => "templates are *.j2 files, named by their path from the fleet's root".to_owned(),
     };
-    let shown: String = name.chars().take(100).collect();
+    let shown = shown(name);
     Diagnostic::new(codes::TEMPLATE_MISSING, at, format!("there is no template {shown:?}"))
         .label("not in the repository")
         .help(help)

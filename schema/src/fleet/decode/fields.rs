@@ -6,7 +6,7 @@ use std::{cell::RefCell, fmt::Display, str::FromStr};
 
 use super::{Findings, value};
 use crate::{
-    diagnostic::{SourceRef, Span, codes},
+    diagnostic::{SourceRef, Span, codes, shown},
     fleet::{
         Located, Share,
         doc::{Arg, Entry, Form, Scalar},
@@ -28,13 +28,15 @@ pub(in crate::fleet) struct Fields<'o> {
     known: Vec<&'static str>,
     /// Keys that are not there and have to be, with what to say.
     missing: Vec<(String, String)>,
+    /// Whether a value without a key was reported: it may have been meant for any of them.
+    stray: bool,
     /// What is asked for, when keys are recorded instead of read.
     sheet: Option<RefCell<Vec<Key>>>,
 }
 
 impl<'o> Fields<'o> {
     pub(in crate::fleet) fn new(what: impl Into<String>, span: Span, entries: &'o [Entry]) -> Self {
-        Self { what: what.into(), span, entries, known: Vec::new(), missing: Vec::new(), sheet: None }
+        Self { what: what.into(), span, entries, known: Vec::new(), missing: Vec::new(), stray: false, sheet: None }
     }
 
     /// Keys to be recorded: nothing is written, and what is asked for can be taken with [`Fields::asked`].
@@ -73,6 +75,18 @@ impl<'o> Fields<'o> {
     pub(in crate::fleet) fn all(&mut self, key: &'static str) -> impl Iterator<Item = &'o Entry> + use<'o> {
         self.known.push(key);
         self.entries.iter().filter(move |entry| entry.key == key)
+    }
+
+    /// The same with a value that has no key, which was reported: what is not there may have been meant by it.
+    pub(in crate::fleet) fn stray(mut self, stray: bool) -> Self {
+        self.stray = stray;
+        self
+    }
+
+    /// Whether something else that is reported may have been meant for a key that is not there. Asked after all keys were
+    /// read.
+    pub(in crate::fleet) fn unclear(&self) -> bool {
+        self.stray || self.entries.iter().any(|entry| !self.known.contains(&entry.key.as_str()))
     }
 
     /// Whether a key is written, whatever its value.
@@ -387,7 +401,7 @@ impl<'o> Fields<'o> {
             let unknown = self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str()));
             unknown.into_iter().any(|entry| similar(&entry.key, self.known.iter().copied()) == Some(key))
         };
-        for (key, message) in self.missing.iter().filter(|(key, _)| !misspelt(key)) {
+        for (key, message) in self.missing.iter().filter(|(key, _)| !self.stray && !misspelt(key)) {
             let unknown = self.entries.iter().map(|entry| entry.key.as_str());
             let near = similar(key, unknown.filter(|other| !self.known.contains(other)));
             let help = near.map(|near| format!("was `{near}` meant to be `{key}`?"));
@@ -397,10 +411,15 @@ impl<'o> Fields<'o> {
             if findings.full() {
                 return;
             }
-            let shown: String = entry.key.chars().take(60).collect();
+            let shown = shown(&entry.key);
             let near = similar(&entry.key, self.known.iter().copied());
-            let help =
-                near.map_or_else(|| format!("the keys are: {}", self.list()), |near| format!("did you mean `{near}`?"));
+            let help = match near {
+                Some(near) if entry.key.strip_suffix(':') == Some(near) => {
+                    format!("KDL has no colon after a key: {near} \"…\"")
+                }
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the keys are: {}", self.list()),
+            };
             let diagnostic = findings
                 .at(codes::UNKNOWN_KEY, entry.span, format!("{} has no key `{shown}`", self.what))
                 .label("unknown key")

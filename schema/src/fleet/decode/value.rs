@@ -4,7 +4,7 @@ use std::{fmt::Display, str::FromStr};
 
 use super::Findings;
 use crate::{
-    diagnostic::codes,
+    diagnostic::{codes, shown},
     fleet::{
         Located,
         doc::{Arg, Scalar},
@@ -134,7 +134,7 @@ pub(super) fn parse<T: FromStr>(arg: &Arg, expected: &str, findings: &mut Findin
     match text.parse() {
         Ok(value) => Some(findings.located(value, arg.span)),
         Err(_) => {
-            let shown: String = text.chars().take(60).collect();
+            let shown = shown(&text);
             let diagnostic = findings
                 .at(codes::BAD_VALUE, arg.span, format!("{shown:?} is not {expected}"))
                 .label(format!("expected {expected}"));
@@ -162,7 +162,7 @@ pub(in crate::fleet) fn one_of(text: &Located<String>, words: &[&str], findings:
     if words.contains(&text.value.as_str()) {
         return true;
     }
-    let shown: String = text.chars().take(60).collect();
+    let shown = shown(text);
     let possible = words.join(", ");
     let help = match similar(text, words.iter().copied()) {
         Some(near) => format!("did you mean `{near}`? the words are: {possible}"),

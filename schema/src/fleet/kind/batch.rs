@@ -117,7 +117,7 @@ fn scope(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<BatchSc
         sites: fields.refer_all("sites", Kind::Site, findings),
         selector: words_of("selector", fields, findings),
     };
-    if !["nodes", "pools", "sites", "selector"].iter().any(|key| fields.has(key)) {
+    if !["nodes", "pools", "sites", "selector"].iter().any(|key| fields.has(key)) && !fields.unclear() {
         let at = fields.place(findings);
         let message = "a scope names machines: `nodes`, `pools`, `sites` or a `selector` over labels";
         let diagnostic = findings.at(codes::MISSING_KEY, at.span, message);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::{
-    diagnostic::{Code, codes},
+    diagnostic::{Code, codes, shown},
     fleet::{Located, decode::Findings, parse::turns},
 };
 
@@ -24,7 +24,7 @@ pub(in crate::fleet) fn keep(
 
 /// Reports a text that does not have a form.
 pub(in crate::fleet) fn refuse(code: Code, text: &Located<String>, expected: &str, findings: &mut Findings<'_>) {
-    let shown: String = text.chars().take(80).collect();
+    let shown = shown(text);
     let diagnostic =
         findings.at(code, text.at.span, format!("{shown:?} is not {expected}")).label(format!("expected {expected}"));
     findings.push(diagnostic);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hold::{TIME, ordered};
 use crate::{
-    diagnostic::{SourceRef, codes},
+    diagnostic::{SourceRef, codes, shown},
     fleet::{
         Located,
         decode::{Fields, Findings, Subject},
@@ -161,7 +161,7 @@ fn zone(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Located<
         return Some(Located::new(zone, text.at));
     }
     let names = || Zone::names().iter().map(String::as_str);
-    let shown: String = text.chars().take(60).collect();
+    let shown = shown(&text);
     let parts = |name: &'static str| name.rsplit_once('/').unwrap_or(("", name));
     let (region, city) = text.rsplit_once('/').unwrap_or(("", &text));
     let same = names().find(|name| name.eq_ignore_ascii_case(&text) || parts(name).1.eq_ignore_ascii_case(city));

@@ -47,7 +47,7 @@ pub(in crate::fleet) fn decode(object: &Object, findings: &mut Findings<'_>) -> 
             .help("moved from=\"pool/a\" to=\"pool/b\"");
         findings.push(diagnostic);
     }
-    let mut fields = Fields::new("moved", object.span, &object.fields);
+    let mut fields = Fields::new("moved", object.span, &object.fields).stray(object.name.is_some());
     let (from, to) = keys(&mut fields, findings);
     fields.finish(findings);
     let (from, to) = (from?, to?);

@@ -138,7 +138,7 @@ fn wave(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Wave {
     };
     fields.filled("selector", wave.selector.is_empty(), findings);
     let said = ["nodes", "percent", "selector"].into_iter().filter(|key| fields.has(key)).count();
-    if said != 1 {
+    if said != 1 && !(said == 0 && fields.unclear()) {
         let at = fields.place(findings);
         let message = "a wave says who is in it: one of `nodes`, `percent` and `selector`";
         let diagnostic = findings.at(codes::BAD_WAVES, at.span, message).help("wave percent=\"10%\" soak=\"1h\"");

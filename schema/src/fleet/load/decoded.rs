@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::{
-    diagnostic::{Diagnostic, SourceRef, codes},
+    diagnostic::{Diagnostic, SourceRef, codes, shown},
     fleet::{
         ApiAccess, Batch, FleetDocument, Freeze, Image, Located, Moved, Node, Pool, Profile, Quota, Release, Removed,
         Rollout, Site, Tenant,
@@ -175,7 +175,7 @@ fn meant(object: &Object) -> Option<Name> {
 /// Reports a kind that does not exist, and what else is wrong in the object where its kind can be guessed.
 fn unknown(object: &Object, keys: Keys, findings: &mut Findings<'_>) -> What {
     let (word, span) = &object.kind;
-    let shown: String = word.chars().take(60).collect();
+    let shown = shown(word);
     let words: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
     let near = similar(word, Kind::ALL.iter().map(|kind| kind.as_str()));
     let help = near.map_or_else(

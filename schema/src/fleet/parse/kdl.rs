@@ -6,8 +6,9 @@ use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 
 use super::guard::{self, Refused, What};
 use crate::{
-    diagnostic::{Diagnostic, Lines, Span, codes},
+    diagnostic::{Diagnostic, Lines, Span, codes, shown},
     fleet::doc::{Arg, Entry, Form, Object, Parsed, Scalar, problem},
+    object::Kind,
 };
 
 /// Parses `parsed.text`.
@@ -113,6 +114,9 @@ impl Reader<'_> {
             );
             return;
         }
+        if self.misplaced(error) {
+            return;
+        }
         // A block that is left open yields several findings; the innermost one says it.
         let open = error
             .diagnostics
@@ -137,8 +141,48 @@ impl Reader<'_> {
             diagnostic.label = found.label.clone();
             diagnostic.help = found.help.clone();
             let written = self.lines.text().get(span.start as usize..span.end as usize).unwrap_or("");
-            if written.starts_with(|first: char| first.is_ascii_digit()) {
-                diagnostic.help = Some(format!("a word that begins with a digit is quoted: \"{written}\""));
+            let first = written.chars().next();
+            match found.message.as_deref().unwrap_or_default() {
+                _ if first.is_some_and(|first| first.is_ascii_digit()) => {
+                    diagnostic.message = format!("not valid KDL: `{}` is not a number", shown(written));
+                    diagnostic.label = None;
+                    diagnostic.help = Some(format!("a word that begins with a digit is quoted: \"{written}\""));
+                }
+                // All that follows is read as something that it is not.
+                text if text.starts_with("matching multiline") => {
+                    diagnostic.message = "not valid KDL: a line of this text is indented less than its end".to_owned();
+                    diagnostic.label = Some("opened here".to_owned());
+                    diagnostic.help = Some(
+                        "every line begins with the white space that the closing \"\"\" has in front of it".to_owned(),
+                    );
+                    self.tell(diagnostic);
+                    return;
+                }
+                text if text.starts_with("Found invalid node name") => {
+                    diagnostic.message =
+                        format!("not valid KDL: a key is expected here, and not `{}`", first.unwrap_or(' '));
+                    diagnostic.label = Some("not a key".to_owned());
+                    diagnostic.help = None;
+                }
+                text if text.starts_with("Expected property value") => {
+                    diagnostic.message = "not valid KDL: a value is expected after `=`".to_owned();
+                    diagnostic.label = None;
+                    diagnostic.help = Some("write key=\"value\"; several values are: key \"one\" \"two\"".to_owned());
+                }
+                text if text.starts_with("Expected quoted string") && first == Some('"') => {
+                    let comma = written.ends_with(',');
+                    diagnostic.message = "not valid KDL: something stands at the end of this text".to_owned();
+                    diagnostic.label = None;
+                    diagnostic.help = Some(
+                        if comma { "KDL has no commas: delete it" } else { "put a space behind the text" }.to_owned(),
+                    );
+                }
+                text if text.starts_with("invalid contents inside type annotation") => {
+                    diagnostic.message = "not valid KDL: `(` begins a type annotation, which nothing takes".to_owned();
+                    diagnostic.label = None;
+                    diagnostic.help = Some("quote a text that has parentheses".to_owned());
+                }
+                _ => {}
             }
             if let Some(escape) = unknown_escape(written) {
                 diagnostic.message = format!("not valid KDL: {escape} is no escape");
@@ -150,6 +194,24 @@ impl Reader<'_> {
         if error.diagnostics.is_empty() {
             self.tell(problem(codes::KDL_SYNTAX, Span::START, "not valid KDL"));
         }
+    }
+
+    /// Something that stands where nothing can. What is around it is read as open blocks and ends of documents.
+    fn misplaced(&mut self, error: &kdl::KdlError) -> bool {
+        let places = error
+            .diagnostics
+            .iter()
+            .filter(|found| found.message.as_deref().is_some_and(|text| text.starts_with("Expected end of document")));
+        let Some(at) = places.map(|found| found.span.offset()).min() else { return false };
+        let span = self.trim(at, at + 1);
+        let Some(letter) = self.lines.text().get(at..).and_then(|rest| rest.chars().next()) else { return false };
+        let span = if letter.is_whitespace() { span } else { self.lines.span(at, at + letter.len_utf8()) };
+        let diagnostic = problem(codes::KDL_SYNTAX, span, format!("not valid KDL: `{letter}` cannot stand here"));
+        self.tell(match letter {
+            '=' => diagnostic.help("a key that begins a line has its value after a space: key \"value\""),
+            _ => diagnostic,
+        });
+        true
     }
 
     /// The range without white space at its ends.
@@ -176,7 +238,8 @@ impl Reader<'_> {
         let entry = self.node(node)?;
         let mut args = entry.args.into_iter();
         let name = args.next();
-        if let Some(extra) = args.next() {
+        // What is said of a first value of `moved` is said of all.
+        if let Some(extra) = args.next().filter(|_| entry.key != Kind::Moved.as_str()) {
             let message = "an object has one name, then its keys";
             self.tell(
                 problem(codes::WRONG_TYPE, extra.span, message)

@@ -32,6 +32,8 @@ pub(super) fn parse(parsed: &mut Parsed) {
             reader.refused(error);
         }
     }
+    // What has no kind may be anything.
+    parsed.whole &= !reader.problems.iter().any(|found| found.code == codes::NO_IDENTITY);
     parsed.problems.append(&mut reader.problems);
 }
 
@@ -262,7 +264,9 @@ impl Reader<'_> {
             Raw::Map(members) => members,
             other => {
                 let message = format!("an object is a mapping with kind and name, not {}", describe(other));
-                self.tell(problem(codes::NO_IDENTITY, span, message));
+                let list = matches!(other, Raw::List(_));
+                let help = list.then(|| "a file has one object, or several that are parted by ---".to_owned());
+                self.tell(problem(codes::NO_IDENTITY, span, message).maybe_help(help));
                 return None;
             }
         };

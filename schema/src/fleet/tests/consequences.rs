@@ -70,6 +70,8 @@ fn a_document_that_cannot_be_read_is_not_missed() {
         ("tenant.kdl", "tenant { weight 3; }\n", codes::NO_IDENTITY),
         ("tenant.yaml", "kind: tenant\nname: research\nweight: heavy\n", codes::WRONG_TYPE),
         ("tenant.yaml", "kind: tenant\nname: research\nweight: [\n", codes::YAML_SYNTAX),
+        ("tenant.yaml", "name: research\nweight: 3\n", codes::NO_IDENTITY),
+        ("tenant.yaml", "- kind: tenant\n  name: research\n", codes::NO_IDENTITY),
         ("site.kdl", "site \"fra1\" { gateway \"nowhere\" }\n", codes::BAD_VALUE),
         ("base.kdl", "profile \"base\" { sysctl { vm.swappiness #true } }\n", codes::WRONG_TYPE),
         ("node.kdl", "node \"n2\" pool=\"h200\" { labels zone=\"z1\" racks=2 }\n", codes::QUOTE_IT),
@@ -110,6 +112,26 @@ fn a_misspelt_key_is_not_missed_as_well() {
     assert_eq!(errors(&wrong), [codes::UNKNOWN_KEY]);
     let missing = [("x.kdl", "pool \"x\" { profile \"base\"; }\n"), SITE, PROFILE];
     assert_eq!(errors(&missing), [codes::MISSING_KEY]);
+}
+
+#[test]
+fn one_mistake_in_a_line_is_one_error() {
+    for (line, code) in [
+        ("moved \"pool/a\" \"pool/b\"", codes::WRONG_TYPE),
+        ("rollout \"r\" { wave 1; wave percent=\"100%\"; }", codes::WRONG_TYPE),
+        ("rollout \"r\" { wave percnt=\"100%\"; }", codes::UNKNOWN_KEY),
+        (
+            "batch \"b\" { command \"node.reboot\"; reason \"x\"; expires \"2026-12-01T00:00:00Z\"; scope pool=\"p\"; }",
+            codes::UNKNOWN_KEY,
+        ),
+        ("site \"s\" {\n  labels {\n    rack = \"x\"\n  }\n}", codes::KDL_SYNTAX),
+        ("site \"s\" { labels { rack: r12; }; }", codes::BAD_VALUE),
+        ("site \"s\" {\n  region \"\"\"\n  a\n    \"\"\"\n}", codes::KDL_SYNTAX),
+        ("site \"s\" { region \"x\", labels a=\"b\"; }", codes::KDL_SYNTAX),
+        ("pool \"p\" { site \"fra1\"; profile \"base\"; hardware { memory 2TiB; }; }", codes::KDL_SYNTAX),
+    ] {
+        assert_eq!(errors(&[("x.kdl", &format!("{line}\n")), SITE, PROFILE]), [code], "{line}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::{
     fleet::{
         Located,
         decode::{Findings, single, value},
-        doc::{Arg, Entry, Form},
+        doc::{Arg, Entry, Form, Scalar},
         reference::Takes,
     },
 };
@@ -48,17 +48,6 @@ impl<'o> Fields<'o> {
             }
         }
         table
-    }
-
-    /// A mapping of free keys to texts.
-    pub(in crate::fleet) fn text_table(
-        &mut self,
-        key: &'static str,
-        findings: &mut Findings<'_>,
-    ) -> BTreeMap<String, Located<String>> {
-        self.table(key, findings, |entry, findings| {
-            lone(entry, "a text", findings).and_then(|arg| value::text(arg, findings))
-        })
     }
 
     /// A block with keys of its own: `hardware { … }`. An argument stands for the key `positional`.
@@ -153,9 +142,14 @@ impl<'o> Fields<'o> {
                     add(field.key.clone(), field.span, (field, &field.args), findings);
                 }
             } else {
-                let diagnostic = findings.at(codes::WRONG_TYPE, entry.span, format!("every {key} has a name")).help(format!(
-                    "in KDL: {key} \"name\" {{ … }}; in YAML a mapping by name, or a list of mappings that have `{id}`"
-                ));
+                let name = entry.args.first().and_then(|arg| match &arg.value {
+                    Scalar::Text(text) if text.len() < 60 => Some(text.as_str()),
+                    _ => None,
+                });
+                let name = name.unwrap_or("NAME");
+                let diagnostic = findings.at(codes::WRONG_TYPE, entry.span, format!("every {key} has a name")).help(
+                    format!("in KDL: {key} {name:?} {{ … }}; in YAML: {key}: {{{name}: {{…}}}}, or a list of mappings that have `{id}`"),
+                );
                 findings.push(diagnostic);
             }
         }
@@ -230,7 +224,7 @@ fn record<T>(
         findings.push(diagnostic);
     }
     own.extend(entry.fields.iter().cloned());
-    let mut fields = Fields::new(what, span, &own);
+    let mut fields = Fields::new(what, span, &own).stray(!rest.is_empty());
     let value = each(&mut fields, findings);
     fields.finish(findings);
     value.map(|value| findings.located(value, span))

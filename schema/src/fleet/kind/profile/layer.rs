@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::form;
 use crate::{
-    diagnostic::codes,
+    diagnostic::{codes, shown},
     fleet::{
         ByteSize, Located,
         decode::{Fields, Findings},
@@ -106,15 +106,15 @@ fn paths(key: &'static str, fields: &mut Fields<'_>, findings: &mut Findings<'_>
         if form && known && whole {
             return true;
         }
-        let shown: String = path.chars().take(80).collect();
+        let text = shown(path);
         let expected = "a path of a host such as sysctl.vm.swappiness or files./etc/motd, or its beginning and *";
         let help = match similar(root, ROOTS) {
             _ if form && !whole => "kernel arguments are looked at as one: write `kernelArgs`".to_owned(),
-            Some(near) if form && !known => format!("did you mean `{near}{}`?", &shown[root.len().min(shown.len())..]),
+            Some(near) if form && !known => format!("did you mean `{near}{}`?", &path[root.len()..]),
             _ => format!("a path begins with one of: {}", ROOTS.join(", ")),
         };
         let diagnostic = findings
-            .at(codes::BAD_VALUE, path.at.span, format!("{shown:?} is not {expected}"))
+            .at(codes::BAD_VALUE, path.at.span, format!("{text:?} is not {expected}"))
             .label("not a path of a host")
             .help(help);
         findings.push(diagnostic);
