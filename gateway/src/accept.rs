@@ -1,9 +1,15 @@
 //! From TCP connections to TLS connections: handshakes have a time limit and a number of places.
 //!
-//! When all places are taken, the oldest handshake that had its fair time makes room. Whoever opens many and finishes
-//! none therefore delays a newcomer by moments, and loses only its own.
+//! When all places are taken, the oldest handshake of the address that has the most of them makes room, once it had its
+//! fair time. Whoever opens many and finishes none therefore delays a newcomer by moments, and loses only its own.
 
-use std::{collections::VecDeque, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use pki::verify::NodeVerifier;
 use schema::clock::SharedClock;
@@ -16,7 +22,10 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::{Activity, Connection, PeerInfo};
+use crate::{
+    connection::{Activity, Connection, PeerInfo},
+    places::{Places, most_crowded},
+};
 
 /// How handshakes are bounded.
 #[derive(Debug, Clone)]
@@ -26,6 +35,17 @@ pub(crate) struct AcceptLimits {
     pub(crate) handshake_timeout: Duration,
     pub(crate) fair_time: Duration,
     pub(crate) idle_after: Duration,
+    /// Connections of one address that showed no good certificate.
+    pub(crate) per_address: usize,
+    /// Connections of one node.
+    pub(crate) per_identity: usize,
+}
+
+/// A handshake that is under way.
+struct Guest {
+    since: Instant,
+    address: IpAddr,
+    task: AbortHandle,
 }
 
 /// Turns accepted sockets into judged connections.
@@ -47,19 +67,22 @@ impl Acceptor {
         let this = Arc::new(self);
         let places = Arc::new(Semaphore::new(this.limits.connections));
         let mut handshakes = JoinSet::new();
-        let mut order: VecDeque<(Instant, AbortHandle)> = VecDeque::new();
+        let shares = Places::new(this.limits.per_address, this.limits.per_identity);
+        let mut guests: VecDeque<Guest> = VecDeque::new();
         loop {
-            while order.front().is_some_and(|(_, handle)| handle.is_finished()) {
-                order.pop_front();
-            }
             let full = handshakes.len() >= this.limits.handshakes;
-            let oldest = order.front().map_or_else(Instant::now, |(since, _)| *since + this.limits.fair_time);
+            let oldest = if full { oldest_of_the_crowd(&mut guests) } else { None };
+            let until = oldest.map_or_else(Instant::now, |place| guests[place].since + this.limits.fair_time);
             tokio::select! {
                 () = cancel.cancelled() => break,
-                Some(_) = handshakes.join_next() => {}
-                () = sleep_until(oldest), if full => {
-                    if let Some((_, handle)) = order.pop_front() {
-                        handle.abort();
+                Some(_) = handshakes.join_next() => {
+                    while guests.front().is_some_and(|guest| guest.task.is_finished()) {
+                        guests.pop_front();
+                    }
+                }
+                () = sleep_until(until), if full => {
+                    if let Some(guest) = oldest.and_then(|place| guests.remove(place)) {
+                        guest.task.abort();
                     }
                 }
                 accepted = listener.accept(), if !full => match accepted {
@@ -68,8 +91,9 @@ impl Acceptor {
                             tracing::warn!(%address, "a connection was dropped: the gateway has all that it takes");
                             continue;
                         };
-                        let task = Arc::clone(&this).handshake(tcp, address, permit, out.clone());
-                        order.push_back((Instant::now(), handshakes.spawn(task)));
+                        let handshake = Arc::clone(&this).handshake(tcp, address, permit, Arc::clone(&shares), out.clone());
+                        let task = handshakes.spawn(handshake);
+                        guests.push_back(Guest { since: Instant::now(), address: address.ip(), task });
                     }
                     Err(error) => {
                         // Out of file descriptors, mostly: it passes when connections close.
@@ -86,6 +110,7 @@ impl Acceptor {
         tcp: TcpStream,
         address: SocketAddr,
         permit: OwnedSemaphorePermit,
+        shares: Arc<Places>,
         out: mpsc::Sender<io::Result<Connection>>,
     ) {
         if let Err(error) = tcp.set_nodelay(true) {
@@ -95,8 +120,12 @@ impl Acceptor {
         match timeout(self.limits.handshake_timeout, self.tls.accept(tcp)).await {
             Ok(Ok(io)) => {
                 let peer = self.verifier.peer(io.get_ref().1.peer_certificates(), self.clock.now());
+                let Some(place) = shares.take(&peer, address.ip()) else {
+                    tracing::info!(%address, "a connection was dropped: its peer has all that it may have");
+                    return;
+                };
                 let info = PeerInfo { address, peer, activity: Arc::new(Activity::default()) };
-                let connection = Connection::new(io, info, self.limits.idle_after, permit);
+                let connection = Connection::new(io, info, self.limits.idle_after, (permit, place));
                 // Nobody takes it: the server is stopping.
                 out.send(Ok(connection)).await.ok();
             }
@@ -104,4 +133,11 @@ impl Acceptor {
             Err(_) => tracing::debug!(%address, "a TLS handshake took too long"),
         }
     }
+}
+
+/// The oldest handshake of the address that has the most of them.
+fn oldest_of_the_crowd(guests: &mut VecDeque<Guest>) -> Option<usize> {
+    guests.retain(|guest| !guest.task.is_finished());
+    let crowded = most_crowded(guests.iter().map(|guest| guest.address))?;
+    guests.iter().position(|guest| guest.address == crowded)
 }

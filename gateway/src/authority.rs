@@ -35,12 +35,18 @@ pub trait ControlPlane: Send + Sync + 'static {
     async fn anchor(&self) -> Result<pb::GetAnchorResponse, Status>;
     /// Makes a machine a node.
     async fn join(&self, request: pb::JoinRequest, peer: SocketAddr) -> Result<pb::JoinResponse, Status>;
+    /// What a renewal has to be signed over.
+    async fn renew_challenge(
+        &self,
+        request: pb::RenewChallengeRequest,
+        peer: SocketAddr,
+    ) -> Result<pb::RenewChallengeResponse, Status>;
     /// A new certificate for a node.
     async fn renew(&self, request: pb::RenewRequest, peer: SocketAddr) -> Result<pb::RenewResponse, Status>;
     /// Signed time over a node's nonce.
     async fn server_time(&self, node: NodeId, nonce: Vec<u8>) -> Result<pb::SignedTime, Status>;
-    /// The newest trust bundle.
-    async fn trust_bundle(&self) -> Result<pb::SignedTrustBundle, Status>;
+    /// The newest trust bundle, every one later than `since`, and the authorities whose node certificates count.
+    async fn trust(&self, since: u64) -> Result<internal::TrustBundleResponse, Status>;
 }
 
 /// A control plane in this process.
@@ -65,6 +71,14 @@ impl<T: Authority> ControlPlane for InProcess<T> {
         self.0.join(from_peer(request, peer)).await.map(tonic::Response::into_inner)
     }
 
+    async fn renew_challenge(
+        &self,
+        request: pb::RenewChallengeRequest,
+        peer: SocketAddr,
+    ) -> Result<pb::RenewChallengeResponse, Status> {
+        self.0.renew_challenge(from_peer(request, peer)).await.map(tonic::Response::into_inner)
+    }
+
     async fn renew(&self, request: pb::RenewRequest, peer: SocketAddr) -> Result<pb::RenewResponse, Status> {
         self.0.renew(from_peer(request, peer)).await.map(tonic::Response::into_inner)
     }
@@ -74,8 +88,9 @@ impl<T: Authority> ControlPlane for InProcess<T> {
         time(self.0.server_time(Request::new(request)).await?.into_inner())
     }
 
-    async fn trust_bundle(&self) -> Result<pb::SignedTrustBundle, Status> {
-        bundle(self.0.trust_bundle(Request::new(internal::TrustBundleRequest {})).await?.into_inner())
+    async fn trust(&self, since: u64) -> Result<internal::TrustBundleResponse, Status> {
+        let request = Request::new(internal::TrustBundleRequest { since });
+        self.0.trust_bundle(request).await.map(tonic::Response::into_inner)
     }
 }
 
@@ -119,6 +134,14 @@ impl ControlPlane for AuthorityClient {
         answer(self.0.clone().join(from_peer(request, peer)).await)
     }
 
+    async fn renew_challenge(
+        &self,
+        request: pb::RenewChallengeRequest,
+        peer: SocketAddr,
+    ) -> Result<pb::RenewChallengeResponse, Status> {
+        answer(self.0.clone().renew_challenge(from_peer(request, peer)).await)
+    }
+
     async fn renew(&self, request: pb::RenewRequest, peer: SocketAddr) -> Result<pb::RenewResponse, Status> {
         answer(self.0.clone().renew(from_peer(request, peer)).await)
     }
@@ -128,8 +151,8 @@ impl ControlPlane for AuthorityClient {
         time(answer(self.0.clone().server_time(request).await)?)
     }
 
-    async fn trust_bundle(&self) -> Result<pb::SignedTrustBundle, Status> {
-        bundle(answer(self.0.clone().trust_bundle(internal::TrustBundleRequest {}).await)?)
+    async fn trust(&self, since: u64) -> Result<internal::TrustBundleResponse, Status> {
+        answer(self.0.clone().trust_bundle(internal::TrustBundleRequest { since }).await)
     }
 }
 
@@ -142,10 +165,6 @@ fn from_peer<T>(message: T, peer: SocketAddr) -> Request<T> {
 
 fn time(response: internal::ServerTimeResponse) -> Result<pb::SignedTime, Status> {
     response.time.ok_or_else(|| Status::internal("the control plane answered without a time"))
-}
-
-fn bundle(response: internal::TrustBundleResponse) -> Result<pb::SignedTrustBundle, Status> {
-    response.trust_bundle.ok_or_else(|| Status::internal("the control plane answered without a trust bundle"))
 }
 
 // A node must not take a broken wire between two of our processes for an answer.

@@ -51,6 +51,10 @@ pub struct Limits {
     pub connections: usize,
     /// TLS handshakes in flight.
     pub handshakes: usize,
+    /// Connections of one address without a good certificate: machines that join behind one address are few at a time.
+    pub strangers_per_address: usize,
+    /// Connections of one node.
+    pub connections_per_node: usize,
     /// Session streams.
     pub sessions: usize,
     /// Sessions whose row is being opened.
@@ -66,6 +70,8 @@ impl Default for Limits {
         Self {
             connections: 30_000,
             handshakes: 1_024,
+            strangers_per_address: 512,
+            connections_per_node: 6,
             sessions: 20_000,
             opens: 12,
             streams_per_connection: 16,
@@ -93,6 +99,8 @@ pub struct Timing {
     pub check: Duration,
     /// Within which time nodes connect again when the gateway goes away.
     pub reconnect_within: Duration,
+    /// How long a node that was told to go may still say something.
+    pub linger: Duration,
     /// How long the gateway takes to go away.
     pub drain: Duration,
 }
@@ -108,6 +116,7 @@ impl Default for Timing {
             liveness: Duration::from_secs(5),
             check: Duration::from_secs(3),
             reconnect_within: Duration::from_secs(5),
+            linger: Duration::from_secs(2),
             drain: Duration::from_secs(10),
         }
     }

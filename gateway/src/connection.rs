@@ -1,4 +1,8 @@
-//! One TLS connection: who is at the other end, and whether it still has a reason to be open.
+//! One TLS connection: who is at the other end, whether it still has a reason to be open, and whether what it sends is of
+//! any use.
+//!
+//! HTTP/2 lets a peer send as many pings, settings, window updates and empty frames as it likes, and each is work. What a
+//! peer sends is therefore held against the frames and calls that came out of it: who is too far behind is cut off.
 
 use std::{
     io,
@@ -22,6 +26,17 @@ use tokio::{
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
+use crate::places::Place;
+
+/// How much a node may send before something useful came out of it: more than the largest frame.
+const LENT_TO_NODES: u64 = 6 * 1024 * 1024;
+/// How much anybody else may: more than the largest call.
+const LENT_TO_STRANGERS: u64 = 1024 * 1024;
+/// How much of that is forgiven a second: more than pings and window updates of a quiet connection take.
+const FORGIVEN_PER_SECOND: u64 = 4 * 1024;
+/// What a frame takes on the wire beside itself, generously.
+const BESIDE_A_FRAME: u64 = 512;
+
 /// What handlers know of the connection that a call came over.
 #[derive(Debug, Clone)]
 pub(crate) struct PeerInfo {
@@ -35,12 +50,21 @@ pub(crate) struct PeerInfo {
 pub(crate) struct Activity {
     sessions: AtomicUsize,
     calls: AtomicU64,
+    useful: AtomicU64,
 }
 
 impl Activity {
     /// A call arrived.
     pub(crate) fn call(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
+        self.useful.fetch_add(LENT_TO_STRANGERS, Ordering::Relaxed);
+    }
+
+    /// A frame of so many bytes arrived or was sent.
+    pub(crate) fn frame(&self, bytes: usize) {
+        // Small pieces of a large frame have heads of their own.
+        let bytes = u64::try_from(bytes).unwrap_or(0).saturating_mul(2);
+        self.useful.fetch_add(BESIDE_A_FRAME + bytes, Ordering::Relaxed);
     }
 
     /// A session begins; it lasts as long as the guard.
@@ -60,7 +84,27 @@ impl Drop for InSession {
     }
 }
 
-/// A connection that fails its reader when for a while nobody called and no session is open. Pings keep nothing open.
+/// How far a peer is behind with useful things.
+#[derive(Debug)]
+struct Debt {
+    bytes: u64,
+    most: u64,
+    since: Instant,
+}
+
+impl Debt {
+    /// Whether the peer may go on after it sent `read` bytes, of which `useful` were of use.
+    fn grows(&mut self, read: u64, useful: u64, now: Instant) -> bool {
+        let seconds = now.saturating_duration_since(self.since).as_secs();
+        self.since += Duration::from_secs(seconds);
+        let forgiven = seconds.saturating_mul(FORGIVEN_PER_SECOND);
+        self.bytes = (self.bytes + read).saturating_sub(useful).saturating_sub(forgiven);
+        self.bytes <= self.most
+    }
+}
+
+/// A connection that fails its reader when for a while nobody called and no session is open, or when all that comes is of no
+/// use. Pings keep nothing open.
 #[derive(Debug)]
 pub(crate) struct Connection {
     io: TlsStream<TcpStream>,
@@ -68,7 +112,8 @@ pub(crate) struct Connection {
     idle_after: Duration,
     calls_seen: u64,
     timer: Pin<Box<Sleep>>,
-    _permit: OwnedSemaphorePermit,
+    debt: Debt,
+    _place: (OwnedSemaphorePermit, Place),
 }
 
 impl Connection {
@@ -76,9 +121,11 @@ impl Connection {
         io: TlsStream<TcpStream>,
         info: PeerInfo,
         idle_after: Duration,
-        permit: OwnedSemaphorePermit,
+        place: (OwnedSemaphorePermit, Place),
     ) -> Self {
-        Self { io, info, idle_after, calls_seen: 0, timer: Box::pin(sleep(idle_after)), _permit: permit }
+        let most = if matches!(info.peer, Peer::Node(_)) { LENT_TO_NODES } else { LENT_TO_STRANGERS };
+        let debt = Debt { bytes: 0, most, since: Instant::now() };
+        Self { io, info, idle_after, calls_seen: 0, timer: Box::pin(sleep(idle_after)), debt, _place: place }
     }
 
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
@@ -111,7 +158,15 @@ impl AsyncRead for Connection {
         if let Poll::Ready(error) = this.poll_idle(cx) {
             return Poll::Ready(Err(error));
         }
-        Pin::new(&mut this.io).poll_read(cx, buf)
+        let before = buf.filled().len();
+        std::task::ready!(Pin::new(&mut this.io).poll_read(cx, buf))?;
+        let read = u64::try_from(buf.filled().len() - before).unwrap_or(0);
+        let useful = this.info.activity.useful.swap(0, Ordering::Relaxed);
+        if !this.debt.grows(read, useful, Instant::now()) {
+            tracing::info!(address = %this.info.address, "a connection was cut off: what it sent was of no use");
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "what the peer sends is of no use")));
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -138,5 +193,26 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_sends_nothing_useful_is_cut_off_and_a_quiet_one_is_not() {
+        let begin = Instant::now();
+        let mut debt = Debt { bytes: 0, most: LENT_TO_STRANGERS, since: begin };
+        let pings = (0..1_000_000).take_while(|_| debt.grows(17, 0, begin)).count();
+        assert_eq!(pings, usize::try_from(LENT_TO_STRANGERS).expect("a size") / 17);
+
+        let mut debt = Debt { bytes: 0, most: LENT_TO_STRANGERS, since: begin };
+        let day = (0..86_400).all(|second| debt.grows(17 * 50, 0, begin + Duration::from_secs(second)));
+        assert!(day, "fifty pings a second are forgiven");
+
+        let mut debt = Debt { bytes: 0, most: LENT_TO_STRANGERS, since: begin };
+        assert!(debt.grows(LENT_TO_STRANGERS, 0, begin) && debt.grows(1, 2 * LENT_TO_STRANGERS, begin));
+        assert_eq!(debt.bytes, 0, "and nothing is saved up");
     }
 }

@@ -27,6 +27,8 @@ use crate::{
 };
 
 const PAUSE: Duration = Duration::from_secs(1);
+/// A spec may be large; so many at most are in memory at the same time.
+const SPECS_PER_STATEMENT: usize = 32;
 
 /// Nodes to look at again, and nodes whose spec is wanted.
 #[derive(Debug, Default)]
@@ -65,7 +67,12 @@ impl Questions {
             let mut listener = Listener::new(db);
             loop {
                 match listener.next().await {
-                    Heard::Poke(Poke::Node(node_id)) if registry.find(node_id).is_some() => self.look(node_id),
+                    Heard::Poke(Poke::Node(node_id)) => {
+                        let Some(seat) = registry.find(node_id) else { continue };
+                        // Most often it is a command: the claim need not wait for the look.
+                        seat.mailbox.put(Input::CommandsMayWait).ok();
+                        self.look(node_id);
+                    }
                     Heard::Poke(_) => {}
                     Heard::Reconnected => registry.all().iter().for_each(|seat| self.look(seat.node_id)),
                 }
@@ -100,24 +107,19 @@ impl Questions {
         }
     }
 
-    /// Fetches specs until it is cancelled.
+    /// Fetches specs until it is cancelled, those of many sessions in one statement.
     pub(crate) async fn answer_specs(&self, db: &Db, registry: &Registry, cancel: CancellationToken) {
         loop {
-            let next = {
-                let mut waiting = self.lock();
-                let next = waiting.specs.iter().next().copied();
-                next.inspect(|node_id| _ = waiting.specs.remove(node_id))
-            };
-            let Some(node_id) = next else {
+            let wanted: Vec<NodeId> = self.lock().specs.extract_if(|_| true).take(SPECS_PER_STATEMENT).collect();
+            if wanted.is_empty() {
                 tokio::select! {
                     () = cancel.cancelled() => return,
                     () = self.wake_specs.notified() => continue,
                 }
-            };
-            let Some(seat) = registry.find(node_id) else { continue };
-            if let Err(error) = send_spec(db, &seat).await {
-                tracing::warn!(%node_id, epoch = %seat.epoch, error = %chain(&error), "a spec could not be read");
-                self.lock().specs.insert(node_id);
+            }
+            if let Err(error) = send_specs(db, registry, &wanted).await {
+                tracing::warn!(sessions = wanted.len(), error = %chain(&error), "specs could not be read");
+                self.lock().specs.extend(wanted);
                 tokio::select! {
                     () = cancel.cancelled() => return,
                     () = tokio::time::sleep(PAUSE) => {}
@@ -151,20 +153,23 @@ impl From<sessions::SessionFacts> for Facts {
             revoked: row.revoked,
             generation: row.generation,
             inventory_wanted: row.inventory_wanted,
+            commands_waiting: row.commands_waiting,
+            cancels: row.cancels,
         }
     }
 }
 
-async fn send_spec(db: &Db, seat: &Seat) -> Result<(), DbError> {
-    let Some(stored) = nodes::find_spec(db, seat.node_id).await? else { return Ok(()) };
-    match pb::Signature::decode(stored.signature.as_slice()) {
-        Ok(signature) => seat.mailbox.put(Input::Spec(Box::new(pb::DesiredState {
-            generation: stored.generation.0,
-            spec: stored.bytes,
-            signature: Some(signature),
-        }))),
-        Err(error) => {
-            tracing::error!(node_id = %seat.node_id, generation = %stored.generation, %error, "a stored signature is not readable");
+async fn send_specs(db: &Db, registry: &Registry, wanted: &[NodeId]) -> Result<(), DbError> {
+    for (node_id, generation, spec, signature) in nodes::find_specs(db, wanted).await? {
+        let Some(seat) = registry.find(node_id) else { continue };
+        match pb::Signature::decode(signature.as_slice()) {
+            Ok(signature) => {
+                let spec = pb::DesiredState { generation: generation.0, spec, signature: Some(signature) };
+                seat.mailbox.put(Input::Spec(Box::new(spec))).ok();
+            }
+            Err(error) => {
+                tracing::error!(%node_id, %generation, %error, "a stored signature is not readable");
+            }
         }
     }
     Ok(())

@@ -70,6 +70,14 @@ impl Join for JoinForwarder {
         told("join", peer, self.control_plane.join(request.into_inner(), peer).await)
     }
 
+    async fn renew_challenge(
+        &self,
+        request: Request<pb::RenewChallengeRequest>,
+    ) -> Result<Response<pb::RenewChallengeResponse>, Status> {
+        let (peer, _permit) = self.enter(&request)?;
+        told("renew-challenge", peer, self.control_plane.renew_challenge(request.into_inner(), peer).await)
+    }
+
     async fn renew(&self, request: Request<pb::RenewRequest>) -> Result<Response<pb::RenewResponse>, Status> {
         let (peer, _permit) = self.enter(&request)?;
         told("renew", peer, self.control_plane.renew(request.into_inner(), peer).await)

@@ -15,13 +15,19 @@ pub mod serve;
 pub mod session;
 
 mod accept;
+mod claims;
 mod connection;
 mod facts;
 mod join;
+mod last_words;
 mod liveness;
+mod places;
+mod pokes;
 mod registry;
 mod reports;
 mod shared;
+mod steps;
+mod trust;
 
 pub use authority::{AuthorityClient, ControlPlane, InProcess};
 pub use config::{Config, Limits, Timing};

@@ -53,6 +53,7 @@ pub(crate) struct Seat {
     pub(crate) serial: Serial,
     pub(crate) mailbox: Mailbox,
     sent: AtomicU64,
+    trust: AtomicU64,
     heard: AtomicBool,
 }
 
@@ -70,6 +71,7 @@ impl Seat {
             serial,
             mailbox: Mailbox::default(),
             sent: AtomicU64::new(0),
+            trust: AtomicU64::new(u64::MAX),
             heard: AtomicBool::new(true),
         })
     }
@@ -84,11 +86,18 @@ impl Seat {
         self.sent.store(generation.0, Ordering::Relaxed);
     }
 
+    /// The version of the trust bundle that the node was given, and notes that it is given `version`.
+    pub(crate) fn trust(&self, version: u64) -> u64 {
+        self.trust.swap(version, Ordering::Relaxed)
+    }
+
     fn is_news(&self, facts: &Facts) -> bool {
         facts.epoch > self.epoch
             || facts.identity_generation > self.identity_generation
             || facts.revoked
             || !facts.inventory_wanted.is_empty()
+            || facts.commands_waiting
+            || !facts.cancels.is_empty()
             || facts.generation.0 > self.sent.load(Ordering::Relaxed)
     }
 }
@@ -131,10 +140,10 @@ impl Registry {
     pub(crate) fn seat(&self, seat: &Arc<Seat>) {
         let mut inner = self.lock();
         match inner.seats.get(&seat.node_id) {
-            Some(other) if other.epoch > seat.epoch => seat.mailbox.put(Input::End(Refusal::Superseded)),
+            Some(other) if other.epoch > seat.epoch => seat.mailbox.end(Refusal::Superseded),
             other => {
                 if let Some(other) = other {
-                    other.mailbox.put(Input::End(Refusal::Superseded));
+                    other.mailbox.end(Refusal::Superseded);
                 }
                 inner.seats.insert(seat.node_id, Arc::clone(seat));
             }
@@ -167,14 +176,14 @@ impl Registry {
     /// Tells a session what the database says about its node, if it does not know yet.
     pub(crate) fn tell(&self, node_id: NodeId, facts: Facts) {
         if let Some(seat) = self.find(node_id).filter(|seat| seat.is_news(&facts)) {
-            seat.mailbox.put(Input::Facts(facts));
+            seat.mailbox.put(Input::Facts(facts)).ok();
         }
     }
 
     /// Ends the session of a node if it still has this epoch.
     pub(crate) fn end(&self, node_id: NodeId, epoch: Epoch, refusal: Refusal) {
         if let Some(seat) = self.find(node_id).filter(|seat| seat.epoch == epoch) {
-            seat.mailbox.put(Input::End(refusal));
+            seat.mailbox.end(refusal);
         }
     }
 }
@@ -199,31 +208,61 @@ impl Drop for Admission {
     }
 }
 
-/// Messages for one session. A newer message takes the place of an older one of its kind.
+/// Messages for one session. A newer message takes the place of an older one of its kind, where it says all that the older
+/// one did.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
-    waiting: Mutex<VecDeque<Input>>,
+    waiting: Mutex<Waiting>,
     wake: Notify,
 }
 
+#[derive(Debug, Default)]
+struct Waiting {
+    inputs: VecDeque<Input>,
+    closed: bool,
+}
+
 impl Mailbox {
-    pub(crate) fn put(&self, input: Input) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves a message; gives it back when nobody reads any more.
+    pub(crate) fn put(&self, input: Input) -> Result<(), Input> {
+        let mut waiting = self.lock();
+        if waiting.closed {
+            return Err(input);
+        }
         let kind = std::mem::discriminant(&input);
         // An end is final: the first reason stands.
-        let ended = matches!(input, Input::End(_)) && waiting.iter().any(|other| matches!(other, Input::End(_)));
+        let ended = matches!(input, Input::End(_)) && waiting.inputs.iter().any(|other| matches!(other, Input::End(_)));
         if !ended {
-            waiting.retain(|other| std::mem::discriminant(other) != kind);
-            waiting.push_back(input);
+            if !matches!(input, Input::Claimed(_) | Input::Trust(_)) {
+                waiting.inputs.retain(|other| std::mem::discriminant(other) != kind);
+            }
+            waiting.inputs.push_back(input);
         }
         drop(waiting);
         self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Ends the session, if it has not ended.
+    pub(crate) fn end(&self, refusal: Refusal) {
+        self.put(Input::End(refusal)).ok();
+    }
+
+    /// Nobody reads any more; what was not read is given back.
+    pub(crate) fn close(&self) -> Vec<Input> {
+        let mut waiting = self.lock();
+        waiting.closed = true;
+        waiting.inputs.drain(..).collect()
     }
 
     /// The next message. Safe to cancel.
     pub(crate) async fn next(&self) -> Input {
         loop {
-            let next = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let next = self.lock().inputs.pop_front();
             if let Some(input) = next {
                 return input;
             }
@@ -235,6 +274,7 @@ impl Mailbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::Claimed;
 
     fn now() -> Timestamp {
         Timestamp::from_second(1_000_000).expect("a time")
@@ -252,6 +292,8 @@ mod tests {
             revoked: false,
             generation: Generation(generation),
             inventory_wanted: Vec::new(),
+            commands_waiting: false,
+            cancels: Vec::new(),
         }
     }
 
@@ -273,12 +315,23 @@ mod tests {
     async fn a_mailbox_keeps_the_newest_of_each_kind_and_the_first_end() {
         let mailbox = Mailbox::default();
         for generation in 0..1000 {
-            mailbox.put(Input::Facts(facts(generation)));
+            mailbox.put(Input::Facts(facts(generation))).expect("open");
         }
-        mailbox.put(Input::End(Refusal::Superseded));
-        mailbox.put(Input::End(Refusal::SlowReader));
+        mailbox.end(Refusal::Superseded);
+        mailbox.end(Refusal::SlowReader);
         assert_eq!(mailbox.next().await, Input::Facts(facts(999)));
         assert_eq!(mailbox.next().await, Input::End(Refusal::Superseded));
+    }
+
+    #[tokio::test]
+    async fn a_closed_mailbox_gives_everything_back() {
+        let mailbox = Mailbox::default();
+        let claimed = || Input::Claimed(Claimed::default());
+        mailbox.put(claimed()).expect("open");
+        mailbox.put(claimed()).expect("open");
+        assert_eq!(mailbox.next().await, claimed());
+        assert_eq!(mailbox.close(), [claimed()]);
+        assert_eq!(mailbox.put(claimed()), Err(claimed()));
     }
 
     #[test]
@@ -288,9 +341,11 @@ mod tests {
         seat.has(Generation(5));
         registry.seat(&seat);
         registry.tell(node, facts(5));
-        assert!(seat.mailbox.waiting.lock().expect("not poisoned").is_empty());
+        assert!(seat.mailbox.lock().inputs.is_empty());
         registry.tell(node, facts(6));
-        assert_eq!(seat.mailbox.waiting.lock().expect("not poisoned").len(), 1);
+        assert_eq!(seat.mailbox.lock().inputs.len(), 1);
+        registry.tell(node, Facts { commands_waiting: true, ..facts(5) });
+        assert!(matches!(seat.mailbox.lock().inputs.front(), Some(Input::Facts(Facts { commands_waiting: true, .. }))));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! ```text
 //! listener ─▶ accept (TLS) ─▶ tonic ─▶ join ──────────────▶ control plane
 //!                                 └──▶ session ─▶ registry ◀── facts ◀── pokes
-//!                                        └──▶ reports, liveness, recorder ──▶ PostgreSQL
+//!                                        └──▶ claims, steps, last words, reports, liveness, recorder ──▶ PostgreSQL
 //! ```
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -23,15 +23,20 @@ use tonic::transport::Server;
 
 use crate::{
     accept::{AcceptLimits, Acceptor},
+    claims::Claims,
     config::{Config, Limits},
     facts::Questions,
     join::{JoinForwarder, MAX_REQUEST_BYTES},
+    last_words::LastWords,
     liveness::Liveness,
+    pokes::Pokes,
     recorder::Recorder,
     registry::Registry,
     reports::Reports,
     session::SessionService,
     shared::Shared,
+    steps::Steps,
+    trust::Trust,
 };
 
 const KEEPALIVE: Duration = Duration::from_secs(20);
@@ -66,6 +71,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
     listener.set_nonblocking(true).map_err(GatewayError::Listen)?;
     let address: SocketAddr = listener.local_addr().map_err(GatewayError::Listen)?;
     let listener = TcpListener::from_std(listener).map_err(GatewayError::Listen)?;
+    let trust = Trust::new(verifier.clone());
     let acceptor = Acceptor {
         tls: TlsAcceptor::from(Arc::new(gateway_server(serving, Arc::clone(&clock)))),
         verifier,
@@ -76,6 +82,8 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
             handshake_timeout: timing.handshake.to_std(),
             fair_time: FAIR_TIME,
             idle_after: timing.idle.to_std(),
+            per_address: limits.strangers_per_address,
+            per_identity: limits.connections_per_node,
         },
     };
     let shared = Arc::new(Shared {
@@ -86,6 +94,11 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
         liveness: Liveness::default(),
         questions: Questions::default(),
         recorder: Recorder::default(),
+        claims: Claims::default(),
+        steps: Steps::default(),
+        last_words: LastWords::default(),
+        pokes: Pokes::default(),
+        trust,
         opens: Semaphore::new(limits.opens),
         tasks: TaskTracker::new(),
         draining: cancel.child_token(),
@@ -117,6 +130,8 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
     stop_writers.cancel();
     let flush = async {
         while writers.join_next().await.is_some() {}
+        shared.last_words.flush(&shared.db, &shared.registry).await;
+        shared.steps.flush(&shared.db).await;
         shared.reports.flush(&shared.db, &shared.registry).await;
         shared.liveness.flush(&shared.db, &shared.registry).await;
         shared.recorder.flush(&shared.db).await;
@@ -177,5 +192,16 @@ fn spawn_writers(shared: &Arc<Shared>, stop: &CancellationToken) -> JoinSet<()> 
     writers.spawn(async move { this.questions.answer_specs(&this.db, &this.registry, stop).await });
     let (this, stop) = part();
     writers.spawn(async move { this.recorder.run(&this.db, &*this.clock, stop).await });
+    let (this, stop) = part();
+    writers.spawn(async move { this.claims.run(&this.db, &this.registry, &this.steps, stop).await });
+    let (this, stop) = part();
+    writers.spawn(async move { this.steps.run(&this.db, stop).await });
+    let (this, stop) = part();
+    writers.spawn(async move { this.last_words.run(&this.db, &this.registry, stop).await });
+    let (this, stop) = part();
+    writers.spawn(async move { this.pokes.run(&this.db, stop).await });
+    let (this, stop) = part();
+    let period = shared.timing.check.to_std();
+    writers.spawn(async move { this.trust.run(&*this.control_plane, &this.registry, period, stop).await });
     writers
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`core`] | the state machine: inputs and time in, effects out |
 //! | [`effects`] | its vocabulary |
+//! | `commands` | the core's part for commands: lanes, credits, order |
 //! | `hello`, `report` | what a node says, checked |
 //! | `open` | certificate record, signed time, the session's row |
 //! | `driver` | one task per stream |
@@ -11,6 +12,7 @@
 pub mod core;
 pub mod effects;
 
+mod commands;
 mod driver;
 mod hello;
 mod open;
@@ -20,5 +22,5 @@ mod service;
 mod tests;
 
 pub use self::core::{Rules, SessionCore};
-pub use effects::{Effect, Ending, Facts, Input, OpenRequest, Opened, Report};
+pub use effects::{Claimed, Dispatch, Effect, Ending, Facts, Input, LastWord, OpenRequest, Opened, Report, Room};
 pub(crate) use service::SessionService;

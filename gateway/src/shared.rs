@@ -12,8 +12,9 @@ use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    authority::ControlPlane, config::Timing, facts::Questions, liveness::Liveness, recorder::Recorder,
-    registry::Registry, reports::Reports, session::Rules,
+    authority::ControlPlane, claims::Claims, config::Timing, facts::Questions, last_words::LastWords,
+    liveness::Liveness, pokes::Pokes, recorder::Recorder, registry::Registry, reports::Reports, session::Rules,
+    steps::Steps, trust::Trust,
 };
 
 /// The parts that sessions use.
@@ -29,6 +30,11 @@ pub(crate) struct Shared {
     pub(crate) liveness: Liveness,
     pub(crate) questions: Questions,
     pub(crate) recorder: Recorder,
+    pub(crate) claims: Claims,
+    pub(crate) steps: Steps,
+    pub(crate) last_words: LastWords,
+    pub(crate) pokes: Pokes,
+    pub(crate) trust: Trust,
     /// How many sessions open at the same time: fewer than there are connections to the database.
     pub(crate) opens: Semaphore,
     pub(crate) tasks: TaskTracker,
@@ -47,6 +53,7 @@ impl Shared {
             open_within: self.timing.open_within,
             heartbeat: self.timing.heartbeat,
             reconnect_within: self.timing.reconnect_within,
+            linger: self.timing.linger,
         }
     }
 }

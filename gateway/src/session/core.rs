@@ -1,23 +1,26 @@
 //! One session as a pure state machine: inputs and time in, effects out.
 //!
 //! ```text
-//! AwaitHello ── Hello ──▶ Opening ── Opened ──▶ Open ──▶ Closed
-//!     │                      │                             ▲
-//!     └── late, not Hello ───┴── not opened, late ─────────┘
+//! AwaitHello ── Hello ──▶ Opening ── Opened ──▶ Open ── Drain ──▶ leaving ──▶ Closed
+//!     │                      │                    └───────────────────────────▲
+//!     └── late, not Hello ───┴── not opened, late ────────────────────────────┘
 //! ```
 //!
-//! Welcome goes out once; the generation that is sent never falls; nothing comes after Close.
+//! Welcome goes out once; the generation that is sent never falls; commands keep to their lanes ([`Commands`]); after
+//! Goodbye what the node still says is kept and nothing more is sent; nothing comes after Close.
 
 use proto::agent::v1::{self as pb, gateway_frame::Frame as Down, node_frame::Frame as Up};
 use schema::{
+    command::COMMANDS_CAPABILITY,
     generation::{Epoch, Generation, IdentityGeneration},
     id::{GatewayId, JournalId, NodeId},
-    report::{DRIFT_CAPABILITY, ReportKind},
+    report::{DRIFT_CAPABILITY, ReportKind, TRUST_CAPABILITY},
     time::{Duration, Timestamp},
 };
 
 use super::{
     Effect, Ending, Facts, Input, Opened, Report,
+    commands::Commands,
     hello::{self, CheckedHello},
     report,
 };
@@ -45,11 +48,14 @@ pub struct Rules {
     pub heartbeat: Duration,
     /// Within which time a node connects again when the gateway goes away.
     pub reconnect_within: Duration,
+    /// How long a node that was told to go may still say something.
+    pub linger: Duration,
 }
 
 const HEARTBEATS: Rate = Rate { burst: 30, per_minute: 60 };
 const STATUSES: Rate = Rate { burst: 16, per_minute: 240 };
 const INVENTORIES: Rate = Rate { burst: 16, per_minute: 60 };
+const SPECS_WANTED: Rate = Rate { burst: 4, per_minute: 60 };
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// One session.
@@ -77,12 +83,18 @@ struct Open {
     last_status: u64,
     last_inventory: u64,
     waiting_status: Option<Report>,
+    // The node asked for a generation that it was sent.
+    send_again: bool,
+    specs_wanted: Bucket,
     // The inventory sections that were last asked for, and when the same may be asked for again.
     asked: Vec<String>,
     ask_again: Timestamp,
     heartbeats: Bucket,
     statuses: Bucket,
     inventories: Bucket,
+    commands: Commands,
+    // Goodbye was said, and this is when the session ends at the latest.
+    leaving: Option<Timestamp>,
 }
 
 impl SessionCore {
@@ -124,7 +136,7 @@ impl SessionCore {
             State::AwaitHello { until } | State::Opening { until, .. } => Some(*until),
             State::Open(open) => {
                 let status = open.waiting_status.as_ref().map(|_| open.statuses.next());
-                Some(status.map_or(self.rules.certificate_ends, |at| at.min(self.rules.certificate_ends)))
+                [status, open.leaving, Some(self.rules.certificate_ends)].into_iter().flatten().min()
             }
             State::Closed => None,
         }
@@ -137,6 +149,7 @@ impl SessionCore {
             State::Opening { until, .. } if now >= *until => {
                 self.refuse(Refusal::Unavailable("the control plane did not open the session in time"))
             }
+            State::Open(open) if open.leaving.is_some_and(|until| now >= until) => self.close(Ending::Goodbye),
             State::Open(_) if now >= self.rules.certificate_ends => self.refuse(Refusal::CertificateEnded),
             State::Open(open) => {
                 let due = open.waiting_status.is_some() && open.statuses.take(now);
@@ -157,7 +170,10 @@ impl SessionCore {
             Input::Opened(opened) => self.opened(*opened, now),
             Input::Facts(facts) => self.facts(&facts, now),
             Input::Spec(spec) => self.spec(*spec),
-            Input::Drain => self.drain(),
+            Input::CommandsMayWait => self.commands(Commands::may_wait),
+            Input::Claimed(claimed) => self.commands(|commands| commands.claimed(claimed, now)),
+            Input::Trust(trust_steps) => self.trust(trust_steps),
+            Input::Drain => self.drain(now),
             Input::Gone => self.close(Ending::Gone),
         }
     }
@@ -182,7 +198,21 @@ impl SessionCore {
                 if !open.heartbeats.take(now) {
                     return self.refuse(Refusal::RateLimited("heartbeats"));
                 }
-                vec![Effect::Beat, send(Down::HeartbeatAck(pb::HeartbeatAck { sequence: beat.sequence }))]
+                let answer = open.leaving.is_none();
+                let ack = answer.then(|| send(Down::HeartbeatAck(pb::HeartbeatAck { sequence: beat.sequence })));
+                std::iter::once(Effect::Beat).chain(ack).collect()
+            }
+            (State::Open(open), Up::CommandUpdate(update)) => match open.commands.update(update, now) {
+                Ok(effects) => effects,
+                Err(refusal) => self.refuse(refusal),
+            },
+            (State::Open(open), Up::DesiredStateWanted(wanted)) => {
+                // What is too much is dropped: a command that waits for its spec asks again.
+                if open.leaving.is_some() || !open.specs_wanted.take(now) {
+                    return vec![Effect::Beat];
+                }
+                open.send_again |= wanted.generation <= open.sent.0;
+                vec![Effect::Beat, Effect::FetchSpec]
             }
             (State::Open(_), Up::Status(report)) => self.report(ReportKind::Status, report, now),
             (State::Open(_), Up::Inventory(report)) => self.report(ReportKind::Inventory, report, now),
@@ -222,6 +252,13 @@ impl SessionCore {
         }
     }
 
+    fn commands(&mut self, act: impl FnOnce(&mut Commands) -> Vec<Effect>) -> Vec<Effect> {
+        match &mut self.state {
+            State::Open(open) => act(&mut open.commands),
+            _ => Vec::new(),
+        }
+    }
+
     fn opened(&mut self, opened: Opened, now: Timestamp) -> Vec<Effect> {
         let State::Opening { hello, .. } = &self.state else { return Vec::new() };
         let mut effects = vec![send(Down::Welcome(pb::Welcome {
@@ -230,7 +267,8 @@ impl SessionCore {
             trust_bundle: Some(opened.bundle),
             heartbeat_seconds: u32::try_from(self.rules.heartbeat.as_secs()).unwrap_or(u32::MAX),
             gateway_id: self.rules.gateway_id.to_string(),
-            capabilities: vec![DRIFT_CAPABILITY.to_owned()],
+            capabilities: [DRIFT_CAPABILITY, COMMANDS_CAPABILITY, TRUST_CAPABILITY].map(str::to_owned).to_vec(),
+            trust_steps: opened.trust_steps,
         }))];
         if let Some(sections) = hello::wanted(&hello.inventory, &opened.inventory) {
             effects.push(send(Down::InventoryWanted(pb::InventoryWanted { sections })));
@@ -238,6 +276,8 @@ impl SessionCore {
         if opened.generation > hello.applied {
             effects.push(Effect::FetchSpec);
         }
+        let mut commands = Commands::new(self.rules.node_id, hello.open.commands, opened.allowed, now);
+        effects.extend(commands.replay(opened.replay, now));
         self.state = State::Open(Box::new(Open {
             epoch: opened.epoch,
             identity_generation: opened.identity_generation,
@@ -246,11 +286,15 @@ impl SessionCore {
             last_status: 0,
             last_inventory: 0,
             waiting_status: None,
+            send_again: false,
+            specs_wanted: Bucket::new(SPECS_WANTED, now),
             asked: Vec::new(),
             ask_again: now,
             heartbeats: Bucket::new(HEARTBEATS, now),
             statuses: Bucket::new(STATUSES, now),
             inventories: Bucket::new(INVENTORIES, now),
+            commands,
+            leaving: None,
         }));
         effects
     }
@@ -266,7 +310,13 @@ impl SessionCore {
         if facts.epoch > open.epoch {
             return self.refuse(Refusal::Superseded);
         }
-        let mut effects = Vec::new();
+        if open.leaving.is_some() {
+            return Vec::new();
+        }
+        let mut effects = open.commands.cancel(&facts.cancels, now);
+        if facts.commands_waiting {
+            effects.extend(open.commands.may_wait());
+        }
         if facts.generation > open.sent {
             effects.push(Effect::FetchSpec);
         }
@@ -280,29 +330,44 @@ impl SessionCore {
     }
 
     fn spec(&mut self, spec: pb::DesiredState) -> Vec<Effect> {
-        match &mut self.state {
-            State::Open(open) if spec.generation > open.sent.0 => {
-                open.sent = Generation(spec.generation);
-                vec![send(Down::DesiredState(spec))]
+        let State::Open(open) = &mut self.state else { return Vec::new() };
+        let again = std::mem::take(&mut open.send_again) && spec.generation == open.sent.0;
+        if open.leaving.is_some() || !(again || spec.generation > open.sent.0) {
+            return Vec::new();
+        }
+        open.sent = Generation(spec.generation);
+        vec![send(Down::DesiredState(spec))]
+    }
+
+    fn trust(&self, trust_steps: Vec<pb::SignedTrustBundle>) -> Vec<Effect> {
+        match &self.state {
+            State::Open(open) if open.leaving.is_none() && !trust_steps.is_empty() => {
+                vec![send(Down::Trust(pb::TrustSteps { trust_steps }))]
             }
             _ => Vec::new(),
         }
     }
 
-    fn drain(&mut self) -> Vec<Effect> {
+    fn drain(&mut self, now: Timestamp) -> Vec<Effect> {
         let State::Open(open) = &mut self.state else {
             return self.refuse(Refusal::Unavailable("this gateway is going away"));
         };
+        if open.leaving.is_some() {
+            return Vec::new();
+        }
+        open.leaving = Some(self.rules.linger.after(now));
+        open.commands.leave();
         let mut effects: Vec<Effect> = open.waiting_status.take().map(Effect::Store).into_iter().collect();
         let seconds = u32::try_from(self.rules.reconnect_within.as_secs()).unwrap_or(u32::MAX);
         effects.push(send(Down::Goodbye(pb::Goodbye { reconnect_within_seconds: seconds })));
-        effects.extend(self.close(Ending::Goodbye));
         effects
     }
 
     fn refuse(&mut self, refusal: Refusal) -> Vec<Effect> {
+        // After Goodbye nothing is sent.
+        let told = matches!(&self.state, State::Open(open) if open.leaving.is_some());
         let frame = pb::Refused { code: refusal.code().to_owned(), message: refusal.to_string() };
-        let mut effects = vec![send(Down::Refused(frame))];
+        let mut effects: Vec<Effect> = (!told).then(|| send(Down::Refused(frame))).into_iter().collect();
         effects.extend(self.close(Ending::Refused(refusal)));
         effects
     }

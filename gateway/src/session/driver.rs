@@ -4,14 +4,16 @@
 use std::sync::Arc;
 
 use pki::verify::NodeIdentity;
+use prost::Message as _;
 use proto::agent::v1::{self as pb, gateway_frame::Frame};
-use schema::{generation::Epoch, time::Timestamp};
+use schema::{command::UpdateState, generation::Epoch, id::CommandId, time::Timestamp};
+use store::commands::{Progress, RawUpdate, Step};
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming};
 
-use super::{Effect, Ending, Input, Opened, SessionCore, open};
-use crate::{refusal::Refusal, registry::Seat, reports::Pending, shared::Shared};
+use super::{Effect, Ending, Input, LastWord, Opened, SessionCore, open};
+use crate::{connection::Activity, refusal::Refusal, registry::Seat, reports::Pending, shared::Shared};
 
 type Opening = JoinHandle<Result<Opened, Refusal>>;
 
@@ -19,12 +21,14 @@ type Opening = JoinHandle<Result<Opened, Refusal>>;
 pub(super) struct Driver {
     shared: Arc<Shared>,
     identity: NodeIdentity,
+    activity: Arc<Activity>,
     core: SessionCore,
     out: mpsc::Sender<Result<pb::GatewayFrame, Status>>,
     opening: Option<Opening>,
     // Opening need not begin any more when the session is over.
     over: CancellationToken,
     seat: Option<Arc<Seat>>,
+    told_to_go: bool,
     ending: Option<Ending>,
 }
 
@@ -38,11 +42,23 @@ impl Driver {
     pub(super) fn new(
         shared: Arc<Shared>,
         identity: NodeIdentity,
+        activity: Arc<Activity>,
         out: mpsc::Sender<Result<pb::GatewayFrame, Status>>,
         now: Timestamp,
     ) -> Self {
         let core = SessionCore::new(shared.rules(identity.node_id, identity.not_after), now);
-        Self { shared, identity, core, out, opening: None, over: CancellationToken::new(), seat: None, ending: None }
+        Self {
+            shared,
+            identity,
+            activity,
+            core,
+            out,
+            opening: None,
+            over: CancellationToken::new(),
+            seat: None,
+            told_to_go: false,
+            ending: None,
+        }
     }
 
     pub(super) async fn run(mut self, mut frames: Streaming<pb::NodeFrame>) {
@@ -57,6 +73,7 @@ impl Driver {
                     let (epoch, identity_generation) = (opened.epoch, opened.identity_generation);
                     let serial = self.identity.serial.clone();
                     let seat = Seat::new(self.identity.node_id, epoch, identity_generation, serial);
+                    seat.trust(opened.trust_version);
                     let effects = self.core.handle(Input::Opened(Box::new(opened)), now);
                     self.sit(seat);
                     effects
@@ -82,12 +99,20 @@ impl Driver {
         tokio::select! {
             biased;
             () = out.closed() => Event::Input(Input::Gone),
-            () = draining.cancelled() => Event::Input(Input::Drain),
+            () = draining.cancelled(), if !self.told_to_go => {
+                self.told_to_go = true;
+                Event::Input(Input::Drain)
+            }
             input = mail(seat.as_deref()) => Event::Input(input),
             opened = finished(&mut self.opening) => Event::Opened(opened),
             () = deadline => Event::Time,
             // Nothing is read while the row is being opened: the stream's own flow control holds the node back.
-            frame = frames.message(), if self.opening.is_none() => Event::Input(read(frame)),
+            frame = frames.message(), if self.opening.is_none() => {
+                if let Ok(Some(frame)) = &frame {
+                    self.activity.frame(frame.encoded_len());
+                }
+                Event::Input(read(frame))
+            }
         }
     }
 
@@ -106,8 +131,22 @@ impl Driver {
                     let pending = Pending { node_id: seat.node_id, epoch: seat.epoch, report };
                     if !self.shared.reports.put(pending) {
                         let full = Refusal::Unavailable("the gateway has no room for more reports");
-                        seat.mailbox.put(Input::End(full));
+                        seat.mailbox.end(full);
                     }
+                }
+                Effect::Claim(room) => {
+                    self.seat.iter().for_each(|seat| self.shared.claims.ask(seat.node_id, seat.epoch, room));
+                }
+                Effect::Progress(id, said) => self.progress(id, said),
+                Effect::Settle(LastWord { id, payload, signature }) => {
+                    let Some(seat) = &self.seat else { continue };
+                    let word = RawUpdate { node: seat.node_id, epoch: seat.epoch, id, payload, signature };
+                    if !self.shared.last_words.put(word) {
+                        seat.mailbox.end(Refusal::Unavailable("the gateway has no room for more last words"));
+                    }
+                }
+                Effect::Release(ids) => {
+                    self.seat.iter().for_each(|seat| self.shared.steps.release(seat.node_id, seat.epoch, ids.clone()));
                 }
                 Effect::FetchSpec => self.shared.questions.fetch_spec(self.identity.node_id),
                 Effect::Close(ending) => self.ending = Some(self.ending.take().unwrap_or(ending)),
@@ -118,7 +157,20 @@ impl Driver {
         }
     }
 
+    fn progress(&self, id: CommandId, said: UpdateState) {
+        let Some(seat) = &self.seat else { return };
+        let step = match said {
+            UpdateState::Acked => Step::Acked,
+            UpdateState::Running => Step::Running,
+            UpdateState::Busy => Step::Busy,
+            UpdateState::Succeeded | UpdateState::Failed | UpdateState::Rejected | UpdateState::Cancelled => return,
+        };
+        self.shared.steps.put(Progress { id, node: seat.node_id, epoch: seat.epoch, step });
+    }
+
     fn send(&mut self, frame: Frame, now: Timestamp) {
+        // The node answers with a window for more.
+        self.activity.frame(0);
         let full = self.out.try_send(Ok(pb::GatewayFrame { frame: Some(frame) }));
         if let Err(mpsc::error::TrySendError::Full(_)) = full
             && !self.core.is_closed()
@@ -149,6 +201,11 @@ impl Driver {
         self.over.cancel();
         if let Some(seat) = self.seat {
             self.shared.registry.unseat(&seat);
+            for input in seat.mailbox.close() {
+                if let Input::Claimed(claimed) = input {
+                    self.shared.steps.give_back(node_id, seat.epoch, &claimed);
+                }
+            }
             self.shared.liveness.close(node_id, seat.epoch);
         }
         // A row that opens after its session ended is closed again.

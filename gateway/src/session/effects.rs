@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use proto::agent::v1 as pb;
 use schema::{
+    command::{CommandKind, Lane, UpdateState},
     digest::Digest,
     generation::{Epoch, Generation, IdentityGeneration},
-    id::{BootId, JournalId, NodeId},
+    id::{BootId, CommandId, JournalId, NodeId},
     inventory::InventorySection,
     report::ReportKind,
 };
@@ -28,6 +29,12 @@ pub enum Input {
     Facts(Facts),
     /// The stored spec, asked for by [`Effect::FetchSpec`].
     Spec(Box<pb::DesiredState>),
+    /// Commands of this node may wait in the database.
+    CommandsMayWait,
+    /// The answer to [`Effect::Claim`].
+    Claimed(Claimed),
+    /// Trust bundles that came into force.
+    Trust(Vec<pb::SignedTrustBundle>),
     /// The session ends for a reason outside of it.
     End(Refusal),
     /// The gateway is going away.
@@ -49,8 +56,57 @@ pub struct Opened {
     pub inventory: BTreeMap<InventorySection, Digest>,
     /// Signed time over the nonce of Hello.
     pub time: pb::SignedTime,
+    /// The version of the newest trust bundle.
+    pub trust_version: u64,
     /// The newest trust bundle.
     pub bundle: pb::SignedTrustBundle,
+    /// Every one later than the node's, one version at a time.
+    pub trust_steps: Vec<pb::SignedTrustBundle>,
+    /// What is in flight since an earlier session, by number.
+    pub replay: Vec<Dispatch>,
+    /// The kinds of commands that the certificate's identity accepts, when it does not accept all.
+    pub allowed: Option<Vec<String>>,
+}
+
+/// How many commands of each lane, in the order of [`Lane::ALL`].
+pub type Room = [usize; Lane::ALL.len()];
+
+/// A command on its way to the node. The database says that it is dispatched.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dispatch {
+    /// Which command.
+    pub id: CommandId,
+    /// Its number among the node's commands.
+    pub seq: u64,
+    /// Its lane.
+    pub lane: Lane,
+    /// Its kind.
+    pub kind: CommandKind,
+    /// What the node gets: bytes that the control plane signed.
+    pub frame: pb::Command,
+    /// It is to be cancelled.
+    pub cancel: bool,
+}
+
+/// What the database gave this session.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Claimed {
+    /// By number.
+    pub commands: Vec<Dispatch>,
+    /// The answer to an earlier claim was lost, and this is all that the session has in flight. What it has seen already
+    /// is among them.
+    pub recalled: bool,
+}
+
+/// The node's last word on a command: exact bytes that it signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastWord {
+    /// Which command.
+    pub id: CommandId,
+    /// Canonical JSON.
+    pub payload: Vec<u8>,
+    /// By the node's key.
+    pub signature: Vec<u8>,
 }
 
 /// What the database says about a node that has a session here.
@@ -66,6 +122,10 @@ pub struct Facts {
     pub generation: Generation,
     /// Inventory sections that the control plane wants in full.
     pub inventory_wanted: Vec<InventorySection>,
+    /// Commands of this node wait to be claimed.
+    pub commands_waiting: bool,
+    /// Commands in flight that are to be cancelled.
+    pub cancels: Vec<CommandId>,
 }
 
 /// The edge has to do something.
@@ -81,6 +141,14 @@ pub enum Effect {
     Store(Report),
     /// Read the stored spec and answer with [`Input::Spec`].
     FetchSpec,
+    /// Claim as many commands and answer with [`Input::Claimed`]. There is one claim at a time.
+    Claim(Room),
+    /// Store what the node says about a command before its last word; busy makes it wait in the database again.
+    Progress(CommandId, UpdateState),
+    /// Store the node's last word on a command under the session's epoch.
+    Settle(LastWord),
+    /// These were claimed and not sent: they wait in the database again.
+    Release(Vec<CommandId>),
     /// The session is over. The last effect of a session.
     Close(Ending),
 }
@@ -100,6 +168,10 @@ pub struct OpenRequest {
     pub agent_version: String,
     /// The machine is described by a file.
     pub described: bool,
+    /// The version of the node's trust bundle.
+    pub trust_version: u64,
+    /// The daemon runs commands.
+    pub commands: bool,
 }
 
 /// Exact bytes that a node signed.

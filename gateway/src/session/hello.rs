@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proto::agent::v1 as pb;
-use schema::{digest::Digest, generation::Generation, inventory::InventorySection};
+use schema::{command::COMMANDS_CAPABILITY, digest::Digest, generation::Generation, inventory::InventorySection};
 
 use super::{OpenRequest, Rules};
 use crate::refusal::{Refusal, shortened};
@@ -59,6 +59,8 @@ pub(super) fn check(hello: pb::Hello, rules: &Rules) -> Result<CheckedHello, Ref
             nonce: hello.nonce,
             agent_version: hello.agent_version,
             described: hello.described,
+            trust_version: hello.trust_version,
+            commands: hello.capabilities.iter().any(|word| word == COMMANDS_CAPABILITY),
         },
         applied: Generation(hello.applied_generation),
         inventory,

@@ -1,18 +1,20 @@
-//! Opening a session: the certificate's record, signed time and trust bundle, then the row in one short transaction.
+//! Opening a session: signed time and trust first, then the row, and what is in flight, in one short transaction.
+//!
+//! Four round trips to the database: the two statements, and the two that make them one.
 
 use std::sync::Arc;
 
 use pki::verify::NodeIdentity;
 use schema::cause::chain;
 use store::{
-    DbError, node_certs, node_inventory,
+    DbError, commands,
     sessions::{self, OpenError, SessionOpen},
 };
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{OpenRequest, Opened};
-use crate::{refusal::Refusal, shared::Shared};
+use crate::{claims, refusal::Refusal, shared::Shared};
 
 const NO_DATABASE: Refusal = Refusal::Unavailable("the database is not reachable");
 const NO_AUTHORITY: Refusal = Refusal::Unavailable("the control plane is not reachable");
@@ -29,52 +31,58 @@ pub(super) async fn open(
         () = over.cancelled() => return Err(NO_DATABASE),
     };
     let node_id = request.node_id;
-    let certificate = node_certs::find(&shared.db, &identity.serial.to_bytes())
-        .await
-        .map_err(|error| database(&error))?
-        .filter(|certificate| certificate.node_id == node_id)
-        .ok_or(Refusal::UnknownCertificate)?;
-    if certificate.revoked_at.is_some() {
-        return Err(Refusal::CertificateRevoked);
-    }
-    let inventory = node_inventory::digests(&shared.db, node_id).await.map_err(|error| database(&error))?;
-    let (time, bundle) = tokio::try_join!(
+    let (time, trust) = tokio::try_join!(
         shared.control_plane.server_time(node_id, request.nonce),
-        shared.control_plane.trust_bundle(),
+        shared.trust.give(&*shared.control_plane, request.trust_version),
     )
     .map_err(|status| authority(&status))?;
 
     let session = SessionOpen {
         node_id,
         gateway_id: shared.gateway_id,
+        serial: identity.serial.to_bytes(),
         boot_id: request.boot_id,
         journal_id: request.journal_id,
-        identity_generation: certificate.identity_generation,
         version: request.agent_version,
         described: request.described,
+        commands: request.commands,
     };
-    let opened = open_row(&shared, &session).await.map_err(|error| match error {
-        OpenError::Unknown(_) | OpenError::Retired => Refusal::NodeGone,
-        OpenError::Revoked { .. } => Refusal::IdentityReplaced,
+    let (opened, replay) = open_row(&shared, &session).await.map_err(|error| match error {
+        // The certificates of a node go with it.
+        OpenError::Unknown(_) | OpenError::Uncertified => Refusal::UnknownCertificate,
+        OpenError::Retired => Refusal::NodeGone,
+        OpenError::CertificateRevoked => Refusal::CertificateRevoked,
+        OpenError::Replaced { .. } => Refusal::IdentityReplaced,
         OpenError::Db(error) => database(&error),
     })?;
     Ok(Opened {
         epoch: opened.epoch,
-        identity_generation: certificate.identity_generation,
+        identity_generation: opened.identity_generation,
         generation: opened.generation,
-        inventory,
+        inventory: opened.inventory,
         time,
-        bundle,
+        trust_version: trust.version,
+        bundle: trust.newest,
+        trust_steps: trust.steps,
+        replay: replay.into_iter().filter_map(claims::dispatch).collect(),
+        allowed: opened.allowed_kinds,
     })
 }
 
-async fn open_row(shared: &Shared, session: &SessionOpen) -> Result<sessions::Opened, OpenError> {
+async fn open_row(
+    shared: &Shared,
+    session: &SessionOpen,
+) -> Result<(sessions::Opened, Vec<commands::Dispatch>), OpenError> {
     let mut txn = shared.db.begin().await?;
     let opened = sessions::open(&mut txn, session).await?;
-    // The gateway that held the node before, if another one did, looks at its row.
-    txn.poke(store::poke::Poke::Node(session.node_id));
+    let SessionOpen { node_id, boot_id, journal_id, .. } = *session;
+    let replay = commands::resume(&mut txn, node_id, opened.epoch, boot_id, journal_id).await?;
     txn.commit().await?;
-    Ok(opened)
+    if opened.taken_over {
+        // The gateway that holds the node, as far as the database knows, looks at its row.
+        shared.pokes.put(node_id);
+    }
+    Ok((opened, replay))
 }
 
 fn database(error: &DbError) -> Refusal {

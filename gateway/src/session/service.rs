@@ -11,8 +11,9 @@ use tonic::{Request, Response, Status, Streaming};
 use super::driver::Driver;
 use crate::{connection::PeerInfo, refusal::Refusal, shared::Shared};
 
-/// Frames that wait for a node to read them. A node that lets more pile up is a slow reader.
-const FRAMES_WAITING: usize = 8;
+/// Frames that wait for a node to read them: more than are ever sent at once, all lanes full and all cancelled among them. A
+/// node that lets more pile up is a slow reader.
+const FRAMES_WAITING: usize = 64;
 
 /// Opens sessions.
 pub(crate) struct SessionService(Arc<Shared>);
@@ -39,7 +40,7 @@ impl SessionService {
         let admission = shared.registry.admit(identity.node_id, now)?;
         let (out, answers) = mpsc::channel(FRAMES_WAITING);
         let in_session = info.activity.session();
-        let driver = Driver::new(Arc::clone(shared), identity, out, now);
+        let driver = Driver::new(Arc::clone(shared), identity, Arc::clone(&info.activity), out, now);
         shared.tasks.spawn(async move {
             driver.run(frames).await;
             drop((admission, in_session));

@@ -1,5 +1,8 @@
 //! The session core: a table of what each input does, and properties over random inputs.
 
+mod commands;
+mod model;
+
 use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
@@ -37,6 +40,7 @@ fn rules() -> Rules {
         open_within: Duration::from_secs(20),
         heartbeat: Duration::from_secs(15),
         reconnect_within: Duration::from_secs(5),
+        linger: Duration::from_secs(2),
     }
 }
 
@@ -47,7 +51,7 @@ fn hello() -> pb::Hello {
         journal_id: journal().to_string(),
         nonce: vec![7; 32],
         agent_version: "0.1.0".to_owned(),
-        capabilities: vec!["host".to_owned()],
+        capabilities: vec!["host".to_owned(), "commands".to_owned()],
         applied_generation: 3,
         observed_generation: 3,
         trust_version: 1,
@@ -64,7 +68,11 @@ fn opened(generation: u64) -> Opened {
         generation: Generation(generation),
         inventory: stored,
         time: pb::SignedTime::default(),
+        trust_version: 1,
         bundle: pb::SignedTrustBundle::default(),
+        trust_steps: Vec::new(),
+        replay: Vec::new(),
+        allowed: None,
     }
 }
 
@@ -88,6 +96,8 @@ fn facts(generation: u64) -> Facts {
         revoked: false,
         generation: Generation(generation),
         inventory_wanted: Vec::new(),
+        commands_waiting: false,
+        cancels: Vec::new(),
     }
 }
 
@@ -114,8 +124,9 @@ fn a_good_hello_opens_and_welcome_follows() {
     let effects = core.handle(up(Up::Hello(hello())), at(1));
     assert!(matches!(effects.as_slice(), [Effect::Open(request)] if request.node_id == node_id()));
     let effects = core.handle(Input::Opened(Box::new(opened(3))), at(2));
-    let [Effect::Send(frame)] = effects.as_slice() else { panic!("only Welcome: {effects:?}") };
+    let [Effect::Send(frame), Effect::Claim(room)] = effects.as_slice() else { panic!("only Welcome: {effects:?}") };
     assert!(matches!(&**frame, Down::Welcome(welcome) if welcome.epoch == 9 && welcome.heartbeat_seconds == 15));
+    assert_eq!(*room, [8, 4, 2], "what waited before the session is asked for at once");
 }
 
 #[test]
@@ -123,7 +134,7 @@ fn a_node_that_is_behind_gets_the_spec_after_welcome() {
     let mut core = SessionCore::new(rules(), at(0));
     core.handle(up(Up::Hello(hello())), at(0));
     let effects = core.handle(Input::Opened(Box::new(opened(4))), at(0));
-    assert!(matches!(effects.as_slice(), [Effect::Send(_), Effect::FetchSpec]));
+    assert!(matches!(effects.as_slice(), [Effect::Send(_), Effect::FetchSpec, Effect::Claim(_)]));
     assert!(matches!(core.handle(spec(4), at(0)).as_slice(), [Effect::Send(_)]));
     assert!(core.handle(spec(4), at(0)).is_empty(), "the same spec is not sent twice");
     assert!(core.handle(Input::Facts(facts(4)), at(0)).is_empty());
@@ -307,17 +318,43 @@ fn a_session_ends_with_its_certificate() {
 }
 
 #[test]
-fn a_draining_gateway_says_goodbye_and_keeps_the_last_status() {
+fn a_draining_gateway_says_goodbye_and_hears_the_last_words() {
     let mut core = open_session(rules());
     for seq in 1..=17 {
         core.handle(up(Up::Status(report(seq))), at(1));
     }
     let effects = core.handle(Input::Drain, at(1));
-    let [Effect::Store(report), Effect::Send(frame), Effect::Close(Ending::Goodbye)] = effects.as_slice() else {
-        panic!("{effects:?}")
-    };
-    assert_eq!((report.seq, &**frame), (17, &Down::Goodbye(pb::Goodbye { reconnect_within_seconds: 5 })));
+    let [Effect::Store(stored), Effect::Send(frame)] = effects.as_slice() else { panic!("{effects:?}") };
+    assert_eq!((stored.seq, &**frame), (17, &Down::Goodbye(pb::Goodbye { reconnect_within_seconds: 5 })));
+    assert!(core.handle(Input::Drain, at(1)).is_empty());
+    assert!(core.handle(Input::Facts(facts(8)), at(1)).is_empty(), "nothing is begun any more");
+    assert_eq!(core.handle(up(Up::Heartbeat(pb::Heartbeat::default())), at(1)), [Effect::Beat]);
+    let effects = core.handle(up(Up::Inventory(report(18))), at(2));
+    assert!(matches!(effects.as_slice(), [Effect::Beat, Effect::Store(stored)] if stored.seq == 18));
+    assert_eq!(core.next_deadline(), Some(at(3)));
+    assert_eq!(core.tick(at(3)), [Effect::Close(Ending::Goodbye)]);
     assert_eq!(code(&SessionCore::new(rules(), at(0)).handle(Input::Drain, at(0))), Some("UNAVAILABLE"));
+}
+
+#[test]
+fn a_node_that_asks_for_its_spec_gets_it_again_and_not_without_end() {
+    let mut core = open_session(rules());
+    core.handle(spec(4), at(0));
+    let wanted = |generation| up(Up::DesiredStateWanted(pb::DesiredStateWanted { generation }));
+    assert_eq!(core.handle(wanted(4), at(1)), [Effect::Beat, Effect::FetchSpec]);
+    assert!(matches!(core.handle(spec(4), at(1)).as_slice(), [Effect::Send(_)]));
+    assert!(core.handle(spec(4), at(1)).is_empty());
+    let fetched = (0..100).flat_map(|_| core.handle(wanted(4), at(1))).filter(|effect| *effect == Effect::FetchSpec);
+    assert_eq!(fetched.count(), 3);
+}
+
+#[test]
+fn trust_that_moves_on_reaches_an_open_session() {
+    let mut core = open_session(rules());
+    let steps = vec![pb::SignedTrustBundle { bundle: vec![1], signature: vec![2] }];
+    let effects = core.handle(Input::Trust(steps.clone()), at(1));
+    assert_eq!(effects, [Effect::Send(Box::new(Down::Trust(pb::TrustSteps { trust_steps: steps })))]);
+    assert!(core.handle(Input::Trust(Vec::new()), at(1)).is_empty());
 }
 
 fn inputs() -> impl Strategy<Value = Input> {
@@ -358,6 +395,9 @@ fn inputs() -> impl Strategy<Value = Input> {
         3 => any::<u64>().prop_map(|sequence| up(Up::Heartbeat(pb::Heartbeat { sequence }))),
         4 => facts_input,
         4 => (0..8_u64).prop_map(spec),
+        1 => (0..8_u64).prop_map(|generation| up(Up::DesiredStateWanted(pb::DesiredStateWanted { generation }))),
+        2 => Just(Input::CommandsMayWait),
+        2 => Just(Input::Claimed(Claimed::default())),
         1 => Just(Input::Frame(pb::NodeFrame { frame: None })),
         1 => Just(Input::NotOpened(Refusal::UnknownCertificate)),
         1 => Just(Input::BadFrame(Refusal::FrameTooLarge)),
@@ -374,20 +414,27 @@ proptest! {
         steps in proptest::collection::vec((inputs(), -20..4000_i64, any::<bool>()), 0..60),
     ) {
         let mut core = if begun { open_session(rules()) } else { SessionCore::new(rules(), at(0)) };
-        let (mut welcomes, mut sent, mut closed) = (usize::from(begun), 3, false);
+        let (mut welcomes, mut sent, mut closed, mut goodbye) = (usize::from(begun), 3, false, false);
         for (input, time, tick) in steps {
             let effects = if tick { core.tick(at(time)) } else { core.handle(input, at(time)) };
             for effect in effects {
                 prop_assert!(!closed, "nothing comes after Close: {effect:?}");
                 match effect {
                     Effect::Close(_) => closed = true,
-                    Effect::Store(_) | Effect::FetchSpec | Effect::Beat => prop_assert_eq!(welcomes, 1),
+                    Effect::Store(_)
+                    | Effect::Beat
+                    | Effect::Progress(..)
+                    | Effect::Settle(_)
+                    | Effect::Release(_) => prop_assert_eq!(welcomes, 1),
+                    Effect::FetchSpec | Effect::Claim(_) => prop_assert!(welcomes == 1 && !goodbye),
                     Effect::Open(_) => prop_assert_eq!(welcomes, 0),
+                    Effect::Send(_) if goodbye => prop_assert!(false, "nothing is sent after Goodbye"),
                     Effect::Send(frame) => match *frame {
                         Down::Welcome(_) => welcomes += 1,
+                        Down::Goodbye(_) => goodbye = true,
                         Down::Refused(_) => {}
                         Down::DesiredState(state) => {
-                            prop_assert!(state.generation > sent, "the generation rises");
+                            prop_assert!(state.generation >= sent, "the generation does not fall");
                             prop_assert_eq!(welcomes, 1);
                             sent = state.generation;
                         }

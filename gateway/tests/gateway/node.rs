@@ -113,6 +113,7 @@ impl Node {
             sections: std::collections::BTreeMap::new(),
             conditions: Vec::new(),
             drift: Vec::new(),
+            trust_version: None,
         };
         let payload = canonical::to_vec(&report).unwrap();
         let signature = self.key.sign_report(&self.realm, ReportKind::Status, self.id, &payload);

@@ -241,6 +241,13 @@ impl Authority for TestAuthority {
         Err(status)
     }
 
+    async fn renew_challenge(
+        &self,
+        _: Request<pb::RenewChallengeRequest>,
+    ) -> Result<Response<pb::RenewChallengeResponse>, Status> {
+        Ok(Response::new(pb::RenewChallengeResponse { challenge: vec![1], ..Default::default() }))
+    }
+
     async fn renew(&self, _: Request<pb::RenewRequest>) -> Result<Response<pb::RenewResponse>, Status> {
         Ok(Response::new(pb::RenewResponse { certificate_chain: vec![vec![1]], trust_bundle: None }))
     }
@@ -260,6 +267,9 @@ impl Authority for TestAuthority {
         &self,
         _: Request<internal::TrustBundleRequest>,
     ) -> Result<Response<internal::TrustBundleResponse>, Status> {
-        Ok(Response::new(internal::TrustBundleResponse { trust_bundle: Some(self.bundle.clone()) }))
+        Ok(Response::new(internal::TrustBundleResponse {
+            trust_bundle: Some(self.bundle.clone()),
+            ..Default::default()
+        }))
     }
 }

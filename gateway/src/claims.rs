@@ -1,0 +1,155 @@
+//! Claims: sessions with room ask for commands, and one statement takes them for many sessions.
+//!
+//! While a statement runs, others ask; what has asked by then goes with the next. A claim whose answer was lost may have
+//! taken something, so what those sessions have in flight is read before they claim again.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use prost::Message as _;
+use proto::agent::v1 as pb;
+use schema::{cause::chain, generation::Epoch, id::NodeId};
+use store::{Db, DbError, commands, error::DbErrorKind};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    registry::Registry,
+    session::{Claimed, Dispatch, Input, Room},
+    steps::Steps,
+};
+
+const SESSIONS_PER_STATEMENT: usize = 256;
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Sessions that asked.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    asked: Mutex<HashMap<NodeId, Asked>>,
+    wake: Notify,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    epoch: Epoch,
+    room: Room,
+    /// The answer to an earlier claim was lost.
+    in_doubt: bool,
+}
+
+/// By node, in the order of their numbers.
+type Taken = Vec<(NodeId, Vec<commands::Dispatch>)>;
+
+impl Claims {
+    fn lock(&self) -> MutexGuard<'_, HashMap<NodeId, Asked>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session has room.
+    pub(crate) fn ask(&self, node_id: NodeId, epoch: Epoch, room: Room) {
+        self.lock().insert(node_id, Asked { epoch, room, in_doubt: false });
+        self.wake.notify_one();
+    }
+
+    /// Answers until it is cancelled.
+    pub(crate) async fn run(&self, db: &Db, registry: &Registry, steps: &Steps, cancel: CancellationToken) {
+        let mut at_once = SESSIONS_PER_STATEMENT;
+        loop {
+            let asked = self.take(registry, at_once);
+            if asked.is_empty() {
+                tokio::select! {
+                    () = cancel.cancelled() => return,
+                    () = self.wake.notified() => continue,
+                }
+            }
+            match take(db, &asked).await {
+                Ok(taken) => {
+                    answer(registry, steps, &asked, taken);
+                    at_once = (at_once * 2).min(SESSIONS_PER_STATEMENT);
+                }
+                Err(error) => {
+                    tracing::warn!(sessions = asked.len(), error = %chain(&error), "commands wait for PostgreSQL");
+                    let transient = matches!(error.kind(), DbErrorKind::Unavailable | DbErrorKind::Contention);
+                    if asked.len() == 1 && !transient {
+                        // This one alone cannot be read: it asks again when the database says that something waits.
+                        answer(registry, steps, &asked, Taken::new());
+                    } else {
+                        self.doubt(asked);
+                        at_once = if transient { at_once } else { 1 };
+                    }
+                    tokio::select! {
+                        () = cancel.cancelled() => return,
+                        () = tokio::time::sleep(PAUSE) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Some of those that asked and are still here: all in doubt, or none.
+    fn take(&self, registry: &Registry, most: usize) -> HashMap<NodeId, Asked> {
+        let mut waiting = self.lock();
+        waiting.retain(|node_id, asked| registry.find(*node_id).is_some_and(|seat| seat.epoch == asked.epoch));
+        let in_doubt = waiting.values().any(|asked| asked.in_doubt);
+        waiting.extract_if(|_, asked| asked.in_doubt == in_doubt).take(most).collect()
+    }
+
+    fn doubt(&self, asked: HashMap<NodeId, Asked>) {
+        let mut waiting = self.lock();
+        for (node_id, asked) in asked {
+            // A newer session of the node knows nothing of the claim.
+            waiting.entry(node_id).or_insert(Asked { in_doubt: true, ..asked });
+        }
+    }
+}
+
+async fn take(db: &Db, asked: &HashMap<NodeId, Asked>) -> Result<Taken, DbError> {
+    if asked.values().any(|asked| asked.in_doubt) {
+        let sessions: Vec<(NodeId, Epoch)> = asked.iter().map(|(node_id, asked)| (*node_id, asked.epoch)).collect();
+        return commands::in_flight(db, &sessions).await;
+    }
+    let mut claims: Vec<commands::Claim> = asked
+        .iter()
+        .map(|(node_id, asked)| commands::Claim {
+            node: *node_id,
+            epoch: asked.epoch,
+            room: asked.room.map(|room| u32::try_from(room).unwrap_or(u32::MAX)),
+        })
+        .collect();
+    claims.sort_unstable_by_key(|claim| claim.node);
+    commands::claim(db, &claims).await
+}
+
+fn answer(registry: &Registry, steps: &Steps, asked: &HashMap<NodeId, Asked>, taken: Taken) {
+    let mut taken: HashMap<NodeId, Vec<commands::Dispatch>> = taken.into_iter().collect();
+    for (node_id, asked) in asked {
+        let commands = taken.remove(node_id).unwrap_or_default().into_iter().filter_map(dispatch).collect();
+        let claimed = Claimed { commands, recalled: asked.in_doubt };
+        let seat = registry.find(*node_id).filter(|seat| seat.epoch == asked.epoch);
+        let left = match seat {
+            Some(seat) => seat.mailbox.put(Input::Claimed(claimed)).err(),
+            None => Some(Input::Claimed(claimed)),
+        };
+        if let Some(Input::Claimed(claimed)) = left {
+            steps.give_back(*node_id, asked.epoch, &claimed);
+        }
+    }
+}
+
+/// A stored command as the core has it; `None`, and a line in the log, when its signature is not readable.
+pub(crate) fn dispatch(stored: commands::Dispatch) -> Option<Dispatch> {
+    let commands::Dispatch { id, seq, lane, kind, body, signature } = stored;
+    match pb::Signature::decode(signature.as_slice()) {
+        Ok(signature) => {
+            let frame = pb::Command { body, signature: Some(signature), approval: Vec::new() };
+            Some(Dispatch { id, seq, lane, kind, frame, cancel: false })
+        }
+        Err(error) => {
+            tracing::error!(command = %id, %error, "a stored signature is not readable");
+            None
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The nodes' last words on commands, on their way to the database: a bounded buffer and the one task that empties it.
+//!
+//! Bytes go down as the node signed them; nobody here reads more of them than their heads. While PostgreSQL is away they
+//! wait. A session whose last word does not fit ends, and the node says it again in its next one.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use schema::{cause::chain, id::NodeId};
+use store::{
+    Db,
+    commands::{self, RawUpdate},
+    error::DbErrorKind,
+};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::{refusal::Refusal, registry::Registry};
+
+const PER_NODE: usize = 64;
+const MAX_BYTES: usize = 64 * 1024 * 1024;
+const PER_STATEMENT: usize = 128;
+const BYTES_PER_STATEMENT: usize = 4 * 1024 * 1024;
+const PAUSE: Duration = Duration::from_millis(500);
+const DROPPED: Refusal = Refusal::Unavailable("what this node said about a command could not be kept");
+const FULL: Refusal = Refusal::Unavailable("too many last words of this node wait to be read");
+
+/// What waits, in the order in which it came.
+#[derive(Debug, Default)]
+pub(crate) struct LastWords {
+    buffer: Mutex<Buffer>,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Buffer {
+    waiting: VecDeque<RawUpdate>,
+    by_node: HashMap<NodeId, usize>,
+    bytes: usize,
+}
+
+impl Buffer {
+    fn push(&mut self, word: RawUpdate) -> bool {
+        let of_node = self.by_node.entry(word.node).or_default();
+        if *of_node >= PER_NODE || self.bytes + word.payload.len() > MAX_BYTES {
+            return false;
+        }
+        *of_node += 1;
+        self.bytes += word.payload.len();
+        self.waiting.push_back(word);
+        true
+    }
+
+    fn give_back(&mut self, words: Vec<RawUpdate>) {
+        for word in words.into_iter().rev() {
+            *self.by_node.entry(word.node).or_default() += 1;
+            self.bytes += word.payload.len();
+            self.waiting.push_front(word);
+        }
+    }
+
+    fn take(&mut self, most: usize) -> Vec<RawUpdate> {
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while taken.len() < most
+            && bytes < BYTES_PER_STATEMENT
+            && let Some(word) = self.waiting.pop_front()
+        {
+            bytes += word.payload.len();
+            if let Some(of_node) = self.by_node.get_mut(&word.node) {
+                *of_node -= 1;
+                if *of_node == 0 {
+                    self.by_node.remove(&word.node);
+                }
+            }
+            taken.push(word);
+        }
+        self.bytes -= bytes;
+        taken
+    }
+}
+
+impl LastWords {
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over a last word, unless there is no room for it.
+    pub(crate) fn put(&self, word: RawUpdate) -> bool {
+        let fits = self.lock().push(word);
+        self.wake.notify_one();
+        fits
+    }
+
+    /// Writes what comes until it is cancelled.
+    pub(crate) async fn run(&self, db: &Db, registry: &Registry, cancel: CancellationToken) {
+        let mut at_once = PER_STATEMENT;
+        loop {
+            match self.write(db, registry, at_once).await {
+                Ok(0) => tokio::select! {
+                    () = cancel.cancelled() => return,
+                    () = self.wake.notified() => {}
+                },
+                Ok(_) => at_once = (at_once * 2).min(PER_STATEMENT),
+                Err(Failure::Later) => tokio::select! {
+                    () = cancel.cancelled() => return,
+                    () = tokio::time::sleep(PAUSE) => {}
+                },
+                // One at a time, so that what PostgreSQL does not take costs only its own node.
+                Err(Failure::Refused) => at_once = 1,
+            }
+        }
+    }
+
+    /// Writes what still waits, as long as that works.
+    pub(crate) async fn flush(&self, db: &Db, registry: &Registry) {
+        while let Ok(1..) = self.write(db, registry, PER_STATEMENT).await {}
+        let left = self.lock().waiting.len();
+        if left > 0 {
+            tracing::warn!(left, "last words on commands were not written; their nodes will say them again");
+        }
+    }
+
+    async fn write(&self, db: &Db, registry: &Registry, most: usize) -> Result<usize, Failure> {
+        let taken = self.lock().take(most);
+        if taken.is_empty() {
+            return Ok(0);
+        }
+        let error = match commands::store_updates(db, &taken).await {
+            Ok(full) => {
+                for word in taken.iter().filter(|word| full.contains(&word.node)) {
+                    registry.end(word.node, word.epoch, FULL);
+                }
+                return Ok(taken.len());
+            }
+            Err(error) => error,
+        };
+        let transient = matches!(error.kind(), DbErrorKind::Unavailable | DbErrorKind::Contention);
+        if let [word] = taken.as_slice()
+            && !transient
+        {
+            tracing::error!(node_id = %word.node, command = %word.id, error = %chain(&error), "a last word was dropped");
+            registry.end(word.node, word.epoch, DROPPED);
+            return Ok(1);
+        }
+        tracing::warn!(waiting = taken.len(), error = %chain(&error), "last words on commands wait for PostgreSQL");
+        self.lock().give_back(taken);
+        Err(if transient { Failure::Later } else { Failure::Refused })
+    }
+}
+
+enum Failure {
+    Later,
+    Refused,
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{generation::Epoch, id::CommandId};
+
+    use super::*;
+
+    fn word(node: NodeId, bytes: usize) -> RawUpdate {
+        RawUpdate { node, epoch: Epoch(1), id: CommandId::generate(), payload: vec![0; bytes], signature: vec![1] }
+    }
+
+    #[test]
+    fn the_buffer_is_bounded_by_node_and_in_total() {
+        let mut buffer = Buffer::default();
+        let node = NodeId::generate();
+        assert_eq!((0..100).filter(|_| buffer.push(word(node, 10))).count(), PER_NODE);
+        assert!(buffer.push(word(NodeId::generate(), 10)));
+
+        let mut buffer = Buffer::default();
+        let kept = (0..1000).filter(|_| buffer.push(word(NodeId::generate(), 256 * 1024))).count();
+        assert_eq!((kept, buffer.bytes), (256, MAX_BYTES));
+    }
+
+    #[test]
+    fn what_is_given_back_keeps_its_place() {
+        let mut buffer = Buffer::default();
+        let node = NodeId::generate();
+        let words: Vec<RawUpdate> = (0..5).map(|_| word(node, 10)).collect();
+        words.iter().for_each(|word| assert!(buffer.push(word.clone())));
+        let taken = buffer.take(3);
+        buffer.give_back(taken);
+        assert_eq!(buffer.take(10), words);
+        assert_eq!((buffer.bytes, buffer.by_node.len()), (0, 0));
+    }
+}

@@ -1,0 +1,136 @@
+//! What nodes say about commands before their last word, and what was taken and never sent: written in batches.
+//!
+//! Of each command the newest step waits, so that what waits is bounded by what is in flight. A step that is lost with this
+//! process is made good by the node's next word.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use schema::{
+    cause::chain,
+    generation::Epoch,
+    id::{CommandId, NodeId},
+};
+use store::{
+    Db, DbError,
+    commands::{self, Progress},
+    error::DbErrorKind,
+};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::session::Claimed;
+
+const PER_STATEMENT: usize = 512;
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What waits to be written.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    waiting: Mutex<Waiting>,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    steps: HashMap<CommandId, Progress>,
+    unsent: HashMap<CommandId, (NodeId, Epoch)>,
+}
+
+impl Steps {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node said something.
+    pub(crate) fn put(&self, step: Progress) {
+        self.lock().steps.insert(step.id, step);
+        self.wake.notify_one();
+    }
+
+    /// These were taken and never sent.
+    pub(crate) fn release(&self, node_id: NodeId, epoch: Epoch, ids: impl IntoIterator<Item = CommandId>) {
+        self.lock().unsent.extend(ids.into_iter().map(|id| (id, (node_id, epoch))));
+        self.wake.notify_one();
+    }
+
+    /// The answer to a claim for which there is nobody any more. What was recalled may have been sent; the next session
+    /// sends it again.
+    pub(crate) fn give_back(&self, node_id: NodeId, epoch: Epoch, claimed: &Claimed) {
+        if !claimed.recalled {
+            self.release(node_id, epoch, claimed.commands.iter().map(|command| command.id));
+        }
+    }
+
+    /// Writes what comes until it is cancelled.
+    pub(crate) async fn run(&self, db: &Db, cancel: CancellationToken) {
+        loop {
+            let rest = match self.write(db).await {
+                Ok(0) => None,
+                Ok(_) => continue,
+                Err(Later) => Some(PAUSE),
+            };
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = self.wake.notified(), if rest.is_none() => {}
+                () = tokio::time::sleep(rest.unwrap_or_default()), if rest.is_some() => {}
+            }
+        }
+    }
+
+    /// Writes what still waits, as long as that works.
+    pub(crate) async fn flush(&self, db: &Db) {
+        while let Ok(1..) = self.write(db).await {}
+    }
+
+    async fn write(&self, db: &Db) -> Result<usize, Later> {
+        let steps: Vec<Progress> = {
+            let mut waiting = self.lock();
+            let steps = waiting.steps.extract_if(|_, _| true).take(PER_STATEMENT);
+            steps.map(|(_, step)| step).collect()
+        };
+        if !steps.is_empty()
+            && let Err(error) = commands::progress(db, &steps).await
+        {
+            let retry = kept("steps of commands", steps.len(), &error);
+            if retry.is_err() {
+                let mut waiting = self.lock();
+                for step in &steps {
+                    waiting.steps.entry(step.id).or_insert(*step);
+                }
+            }
+            retry?;
+        }
+        let unsent: Vec<(CommandId, NodeId, Epoch)> = {
+            let mut waiting = self.lock();
+            let unsent = waiting.unsent.extract_if(|_, _| true).take(PER_STATEMENT);
+            unsent.map(|(id, (node_id, epoch))| (id, node_id, epoch)).collect()
+        };
+        if !unsent.is_empty()
+            && let Err(error) = commands::release(db, &unsent).await
+        {
+            let retry = kept("commands that were not sent", unsent.len(), &error);
+            if retry.is_err() {
+                self.lock().unsent.extend(unsent.iter().map(|(id, node_id, epoch)| (*id, (*node_id, *epoch))));
+            }
+            retry?;
+        }
+        Ok(steps.len() + unsent.len())
+    }
+}
+
+/// PostgreSQL is away.
+#[derive(Debug)]
+struct Later;
+
+fn kept(what: &str, count: usize, error: &DbError) -> Result<(), Later> {
+    if matches!(error.kind(), DbErrorKind::Unavailable | DbErrorKind::Contention) {
+        tracing::warn!(count, error = %chain(error), "{what} wait for PostgreSQL");
+        return Err(Later);
+    }
+    tracing::error!(count, error = %chain(error), "{what} were not written");
+    Ok(())
+}
