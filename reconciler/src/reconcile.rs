@@ -10,18 +10,22 @@
 //! | [`jobs`] | the same reconcilers one deterministic pass at a time, for tests |
 //! | [`nodespec`] | composes, signs and stores what a node should be |
 //! | [`node`] | takes over what a node signed, and judges what follows |
+//! | [`command`] | signs commands, and settles them by what nodes signed |
+//! | [`sweeper`] | ends commands that are past their time |
 //! | [`liveness`] | judges silence |
 //! | [`housekeeping`] | forgets what nobody can ask for any more |
 //!
 //! Every write of a run goes through [`Context::begin`], which fences the transaction with the lease that the run was
 //! started under. A worker that lost its lease without noticing changes nothing.
 
+pub mod command;
 pub mod housekeeping;
 pub mod jobs;
 pub mod liveness;
 pub mod node;
 pub mod nodespec;
 pub mod outcome;
+pub mod sweeper;
 pub mod worker;
 
 mod context;

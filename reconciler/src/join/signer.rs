@@ -13,32 +13,47 @@ use crate::reconcile::SpecSigner;
 /// Signs for this process.
 #[derive(Debug)]
 pub struct Signer {
-    root: CommandRoot,
     realm: Realm,
-    current: RwLock<Arc<WorkerKey>>,
+    inner: RwLock<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    root: CommandRoot,
+    current: Arc<WorkerKey>,
 }
 
 impl Signer {
     /// A signer with a fresh worker key.
     #[must_use]
     pub fn new(root: CommandRoot, realm: Realm, now: Timestamp) -> Self {
-        let first = Arc::new(root.certify(&realm, now));
-        Self { root, realm, current: RwLock::new(first) }
+        let current = Arc::new(root.certify(&realm, now));
+        Self { realm, inner: RwLock::new(Inner { root, current }) }
+    }
+
+    /// Signs under another root from now on, when it is another one.
+    pub fn use_root(&self, root: &CommandRoot, now: Timestamp) {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        if inner.root.public() != root.public() {
+            *inner = Inner { root: root.clone(), current: Arc::new(root.certify(&self.realm, now)) };
+            tracing::info!(worker = inner.current.certificate().serial, "signs under another command-signing root");
+        }
     }
 
     /// The worker key for signatures that are made now.
     #[must_use]
     pub fn worker(&self, now: Timestamp) -> Arc<WorkerKey> {
-        let current = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
+        let current = Arc::clone(&self.inner.read().unwrap_or_else(PoisonError::into_inner).current);
         if is_fit(&current, now) {
             return current;
         }
-        let mut slot = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        if !is_fit(&slot, now) {
-            *slot = Arc::new(self.root.certify(&self.realm, now));
-            tracing::info!(worker = slot.certificate().serial, until = %slot.certificate().not_after, "made the next worker key");
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        if !is_fit(&inner.current, now) {
+            inner.current = Arc::new(inner.root.certify(&self.realm, now));
+            let certificate = inner.current.certificate();
+            tracing::info!(worker = certificate.serial, until = %certificate.not_after, "made the next worker key");
         }
-        Arc::clone(&slot)
+        Arc::clone(&inner.current)
     }
 }
 
@@ -49,6 +64,10 @@ fn is_fit(worker: &WorkerKey, now: Timestamp) -> bool {
 impl SpecSigner for Signer {
     fn sign_spec(&self, node: NodeId, generation: Generation, spec: &[u8], now: Timestamp) -> Signature {
         self.worker(now).sign_desired_state(node, generation, spec)
+    }
+
+    fn sign_command(&self, node: NodeId, body: &[u8], now: Timestamp) -> Signature {
+        self.worker(now).sign_command(node, body)
     }
 }
 

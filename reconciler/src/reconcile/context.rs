@@ -8,10 +8,13 @@ use store::{Db, Txn, leases, leases::Lease};
 
 use super::Failure;
 
-/// Signs specs with a worker key that the command-signing root certified.
+/// Signs specs and commands with a worker key that the command-signing root certified.
 pub trait SpecSigner: Send + Sync {
     /// Signs the exact bytes of one generation of a node's spec.
     fn sign_spec(&self, node: NodeId, generation: Generation, spec: &[u8], now: Timestamp) -> Signature;
+
+    /// Signs the exact bytes of a command to a node.
+    fn sign_command(&self, node: NodeId, body: &[u8], now: Timestamp) -> Signature;
 }
 
 /// What every run of a process shares.
@@ -21,7 +24,7 @@ pub struct Shared {
     pub db: Db,
     /// Whom everything signed must name.
     pub realm: Realm,
-    /// Who signs specs.
+    /// Who signs specs and commands.
     pub signer: Arc<dyn SpecSigner>,
 }
 
@@ -56,7 +59,7 @@ impl Context {
         &self.shared.realm
     }
 
-    /// Who signs specs.
+    /// Who signs specs and commands.
     #[must_use]
     pub fn signer(&self) -> &dyn SpecSigner {
         &*self.shared.signer

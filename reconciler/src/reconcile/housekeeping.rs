@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use store::{idempotency, joins, node_certs, plans, pools, queue::Kind, suspensions};
+use store::{commands, idempotency, joins, node_certs, outbox, plans, pools, queue::Kind, suspensions};
 
 use super::{Context, Failure, Outcome, Periodic, Reconciler, ShardBy};
 
@@ -34,8 +34,10 @@ impl Reconciler for Housekeeping {
         let joins = joins::prune(context.db()).await?;
         let targets = pools::prune_targets(context.db()).await?;
         let suspensions = suspensions::prune(context.db()).await?;
-        if answers + certificates + plans + joins + targets + suspensions > 0 {
-            tracing::debug!(answers, certificates, plans, joins, targets, suspensions, "forgot what is over");
+        let commands = commands::prune(context.db()).await?;
+        let events = outbox::prune(context.db()).await?;
+        if answers + certificates + plans + joins + targets + suspensions + commands + events > 0 {
+            tracing::debug!(answers, certificates, plans, joins, targets, suspensions, commands, events, "forgot what is over");
         }
         Ok(Outcome::done())
     }

@@ -27,7 +27,7 @@ use schema::{
     spec::Section,
 };
 use store::{
-    Txn, node_drift, node_inventory, node_reports,
+    Txn, commands, node_drift, node_inventory, node_reports,
     node_sections::{self, NodeSection},
     nodes, pools,
     queue::{self, Kind},
@@ -194,6 +194,7 @@ async fn write(txn: &mut Txn, node: &nodes::Node, read: &Read, judgement: &Judge
         nodes::observe(txn, id, applied, observed).await?;
         node_sections::replace(txn, id, status.applied, &status.sections).await?;
         node_drift::replace(txn, id, &status.drift).await?;
+        commands::witness(txn, id, status.boot_id, status.journal_id, status.at).await?;
     }
     node_inventory::upsert(txn, id, &read.inventory.changed()).await?;
     node_inventory::remove(txn, id, read.inventory.gone()).await?;

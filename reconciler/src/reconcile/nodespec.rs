@@ -31,6 +31,7 @@ use store::{
 pub use contribute::{Contributor, Input};
 use step::Step;
 pub(super) use step::is_other;
+pub(super) use stored::{decode as decode_signature, encode as encode_signature};
 
 use super::{Context, Failure, Outcome, Reconciler, ShardBy, WaitReason};
 

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use store::{Role, queue::Kind};
 
 use super::{
-    Context, Failure, Outcome, housekeeping::Housekeeping, liveness::Liveness, node::Node, nodespec::NodeSpec,
+    Context, Failure, Outcome, command::Command, housekeeping::Housekeeping, liveness::Liveness, node::Node,
+    nodespec::NodeSpec, sweeper::CommandSweeper,
 };
 
 /// What the keys of a reconciler are. Resync lists them from here, not from the queue.
@@ -60,7 +61,13 @@ impl Registry {
     /// Every reconciler there is.
     #[must_use]
     pub fn standard() -> Self {
-        Self::default().with(NodeSpec::standard()).with(Node).with(Liveness).with(Housekeeping)
+        Self::default()
+            .with(NodeSpec::standard())
+            .with(Node)
+            .with(Command)
+            .with(Liveness)
+            .with(CommandSweeper)
+            .with(Housekeeping)
     }
 
     /// One more.

@@ -100,6 +100,7 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
                JOIN UNNEST($1::uuid[], $2::bigint[], $3::int[], $4::int[], $5::int[]) AS w (node_id, epoch, control, provision, bulk)
                     ON w.node_id = s.node_id AND w.epoch = s.epoch
                WHERE s.disconnected_at IS NULL
+                 AND EXISTS (SELECT FROM commands c WHERE c.node_id = s.node_id AND c.state = 'pending')
                ORDER BY s.node_id
                FOR SHARE OF s
            ), lane AS MATERIALIZED (

@@ -21,7 +21,7 @@ pub struct Ending {
     pub message: Option<String>,
     /// What came out, canonical JSON.
     pub result: Option<String>,
-    /// The node's own word for it, for kinds whose results are attested.
+    /// The node's own word for it; kept for kinds whose results are attested.
     pub evidence: Option<Evidence>,
 }
 
@@ -45,12 +45,17 @@ pub struct Evidence {
 }
 
 /// What became of an attempt to end a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
     /// It ended now.
     Moved(CommandState),
     /// It had ended before; nothing changed.
-    Final(CommandState),
+    Final {
+        /// How.
+        state: CommandState,
+        /// Why.
+        reason: Option<String>,
+    },
     /// It cannot end like that from where it is; nothing changed.
     Illegal(CommandState),
     /// There is no such command of this node.
@@ -63,7 +68,7 @@ pub enum Settled {
 /// When a statement fails.
 pub async fn settle(txn: &mut Txn, node: NodeId, id: CommandId, ending: &Ending) -> Result<Settled, DbError> {
     let row = sqlx::query!(
-        "SELECT kind, state, owner FROM commands WHERE id = $1 AND node_id = $2 FOR NO KEY UPDATE",
+        "SELECT kind, state, reason, owner FROM commands WHERE id = $1 AND node_id = $2 FOR NO KEY UPDATE",
         id.as_uuid(),
         node.as_uuid()
     )
@@ -72,14 +77,15 @@ pub async fn settle(txn: &mut Txn, node: NodeId, id: CommandId, ending: &Ending)
     let Some(row) = row else { return Ok(Settled::Unknown) };
     let from: CommandState = convert::word("command state", &row.state)?;
     if from.is_terminal() {
-        return Ok(Settled::Final(from));
+        return Ok(Settled::Final { state: from, reason: row.reason });
     }
     let to = match from.transition(ending.event) {
         Ok(to) if to.is_terminal() => to,
         Ok(_) | Err(_) => return Ok(Settled::Illegal(from)),
     };
     let reason = ending.reason.as_ref().map(Reason::as_str);
-    let (payload, signature, key) = match &ending.evidence {
+    let attested = super::kind(&row.kind).is_ok_and(|kind| kind.row().attested);
+    let (payload, signature, key) = match ending.evidence.as_ref().filter(|_| attested) {
         Some(evidence) => {
             (Some(&*evidence.payload), Some(&*evidence.signature), Some(&*evidence.key))
         }
@@ -203,6 +209,32 @@ pub struct Swept {
     pub more: bool,
 }
 
+/// Whether there is something to sweep. Reads only.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn is_sweep_due(db: &Db) -> Result<bool, DbError> {
+    let (kinds, timeouts) = timeouts();
+    let due = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM commands WHERE state = 'pending' AND cancel_requested_at IS NOT NULL)
+               OR EXISTS (
+                   SELECT FROM commands c
+                   LEFT JOIN UNNEST($1::text[], $2::float8[]) AS k (kind, timeout) ON k.kind = c.kind
+                   WHERE c.settled_at IS NULL AND c.not_after <= compute_now()
+                     AND (c.state = 'pending' OR c.not_after + COALESCE(k.timeout, $3) * interval '1 millisecond' <= compute_now())
+               ) AS "due!""#,
+        &kinds,
+        &timeouts,
+        convert::millis(UNKNOWN_KIND_TIMEOUT.to_std()),
+    );
+    Ok(due.fetch_one(db.pool()).await?)
+}
+
+/// The timeout in milliseconds of every kind.
+fn timeouts() -> (Vec<String>, Vec<f64>) {
+    KINDS.iter().map(|row| (row.kind.to_string(), convert::millis(row.timeout.to_std()))).unzip()
+}
+
 /// Ends what waited past its deadline, what takes longer than its deadline plus its kind's timeout, and what was taken back and
 /// came back unbegun, `limit` of each at most. A kind that is unknown here gets 15 minutes.
 ///
@@ -244,8 +276,7 @@ pub async fn sweep(txn: &mut Txn, limit: u32) -> Result<Swept, DbError> {
     )
     .fetch_all(txn.conn())
     .await?;
-    let kinds: Vec<String> = KINDS.iter().map(|row| row.kind.to_string()).collect();
-    let timeouts: Vec<f64> = KINDS.iter().map(|row| convert::millis(row.timeout.to_std())).collect();
+    let (kinds, timeouts) = timeouts();
     let timed_out = sqlx::query_as!(
         End,
         r#"WITH due AS MATERIALIZED (

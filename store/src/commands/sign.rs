@@ -75,3 +75,17 @@ pub async fn sign(txn: &mut Txn, signed: &[(CommandId, Vec<u8>)]) -> Result<Vec<
     nodes.into_iter().for_each(|node| txn.poke(Poke::Node(NodeId::from_uuid(node))));
     Ok(rows.into_iter().map(|row| CommandId::from_uuid(row.id)).collect())
 }
+
+/// Body and signature of a command as they were last sent; `None` when it was never signed.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn sent(db: &Db, id: CommandId) -> Result<Option<(Vec<u8>, Vec<u8>)>, DbError> {
+    let row = sqlx::query!(
+        r#"SELECT body, signature AS "signature!" FROM commands WHERE id = $1 AND signature IS NOT NULL"#,
+        id.as_uuid()
+    )
+    .fetch_optional(db.pool())
+    .await?;
+    Ok(row.map(|row| (row.body, row.signature)))
+}

@@ -38,18 +38,18 @@ pub struct StoredUpdate {
 }
 
 /// So many of one node are read at a time.
-const AT_ONCE: i64 = 50;
+pub const UPDATES_AT_ONCE: usize = 50;
 /// Of a node of which so many wait no more are stored until they were read.
 const MOST: i64 = 200;
 
 /// Stores last words whose session is the node's latest one, closed or not, and wakes the `command` reconciler. A repeated one is
-/// kept once.
+/// kept once. Answers the nodes of which too many wait already: nothing of theirs was stored.
 ///
 /// # Errors
 /// When a statement fails.
-pub async fn store_updates(db: &Db, updates: &[RawUpdate]) -> Result<(), DbError> {
+pub async fn store_updates(db: &Db, updates: &[RawUpdate]) -> Result<Vec<NodeId>, DbError> {
     if updates.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let ids: Vec<uuid::Uuid> = updates.iter().map(|update| update.node.as_uuid()).collect();
     let epochs: Vec<i64> = updates.iter().map(|update| update.epoch.to_i64()).collect();
@@ -57,7 +57,7 @@ pub async fn store_updates(db: &Db, updates: &[RawUpdate]) -> Result<(), DbError
     let payloads: Vec<Vec<u8>> = updates.iter().map(|update| update.payload.clone()).collect();
     let signatures: Vec<Vec<u8>> = updates.iter().map(|update| update.signature.clone()).collect();
     let mut txn = db.begin().await?;
-    let stored = sqlx::query_scalar!(
+    let rows = sqlx::query!(
         r#"WITH said AS MATERIALIZED (
                SELECT * FROM UNNEST($1::uuid[], $2::bigint[], $3::uuid[], $4::bytea[], $5::bytea[])
                     AS u (node_id, epoch, command_id, payload, signature)
@@ -67,14 +67,20 @@ pub async fn store_updates(db: &Db, updates: &[RawUpdate]) -> Result<(), DbError
                WHERE (s.node_id, s.epoch) IN (SELECT node_id, epoch FROM said)
                ORDER BY s.node_id
                FOR SHARE OF s
+           ), room AS MATERIALIZED (
+               SELECT s.node_id, s.epoch, (SELECT count(*) FROM command_updates w WHERE w.node_id = s.node_id) < $6 AS is_left
+               FROM session s
+           ), stored AS (
+               INSERT INTO command_updates (node_id, epoch, command_id, payload, signature)
+               SELECT u.node_id, u.epoch, u.command_id, u.payload, u.signature
+               FROM said u
+               JOIN room r ON r.node_id = u.node_id AND r.epoch = u.epoch AND r.is_left
+               ON CONFLICT (node_id, command_id, epoch) DO NOTHING
+               RETURNING node_id
            )
-           INSERT INTO command_updates (node_id, epoch, command_id, payload, signature)
-           SELECT u.node_id, u.epoch, u.command_id, u.payload, u.signature
-           FROM said u
-           JOIN session s ON s.node_id = u.node_id AND s.epoch = u.epoch
-           WHERE (SELECT count(*) FROM command_updates w WHERE w.node_id = u.node_id) < $6
-           ON CONFLICT (node_id, command_id, epoch) DO NOTHING
-           RETURNING node_id"#,
+           SELECT node_id AS "node_id!", true AS "is_stored!" FROM stored
+           UNION ALL
+           SELECT node_id, false FROM room WHERE NOT is_left"#,
         &ids,
         &epochs,
         &commands,
@@ -84,9 +90,11 @@ pub async fn store_updates(db: &Db, updates: &[RawUpdate]) -> Result<(), DbError
     )
     .fetch_all(txn.conn())
     .await?;
-    let nodes: BTreeSet<NodeId> = stored.into_iter().map(NodeId::from_uuid).collect();
+    let (stored, full): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_stored);
+    let nodes: BTreeSet<NodeId> = stored.into_iter().map(|row| NodeId::from_uuid(row.node_id)).collect();
     queue::enqueue(&mut txn, &queue::COMMAND, nodes).await?;
-    txn.commit().await
+    txn.commit().await?;
+    Ok(full.into_iter().map(|row| NodeId::from_uuid(row.node_id)).collect())
 }
 
 /// The oldest last words of one node that wait.
@@ -101,7 +109,7 @@ pub async fn updates(db: &Db, node: NodeId) -> Result<Vec<StoredUpdate>, DbError
            ORDER BY id
            LIMIT $2"#,
         node.as_uuid(),
-        AT_ONCE,
+        i64::try_from(UPDATES_AT_ONCE).unwrap_or(i64::MAX),
     )
     .fetch_all(db.pool())
     .await?;

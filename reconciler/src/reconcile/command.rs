@@ -1,0 +1,226 @@
+//! `command`: signs what waits for a node, takes over its last words, and settles what its reconnect proves. Key: the node's id.
+//!
+//! ```text
+//! pending without a signature ─▶ sign with the worker key, outside any transaction ─▶ put down, poke the gateway
+//! last words, unread           ─▶ verify (key, node, command, state) ─▶ settled, with its evidence │ late │ refused
+//! signed boot and journal      ─▶ in flight before them ─▶ rebooted: succeeded │ journal lost: failed
+//! ```
+//!
+//! Nothing that a gateway wrote ends a command: only what a node signed does, or a deadline. What an API process signed
+//! straight after its commit ([`FastSigner`]) is done already when this runs.
+
+mod quorum;
+mod signing;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use std::{fmt, time::Duration};
+
+use async_trait::async_trait;
+use pki::node_key::NodePublicKey;
+use schema::{
+    command::{CommandEvent, CommandState, CommandUpdate, Reason},
+    digest::Digest,
+    id::{CommandId, NodeId},
+};
+use serde_json::json;
+use store::{
+    Txn, audit,
+    commands::{self, Ending, Evidence, Proved, Resume, Settled, StoredUpdate},
+    node_certs,
+    queue::{self, Kind},
+};
+
+use self::verify::UpdateRefusal;
+use super::{Context, Failure, Outcome, Reconciler, ShardBy, WaitReason};
+
+pub use quorum::{BatchRequired, QuorumPolicy, may_queue};
+pub use signing::FastSigner;
+
+/// The reconciler.
+#[derive(Debug)]
+pub struct Command;
+
+/// What is wrong with what a node is said to have said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Waiting {
+    /// A last word does not count. The command stays where it is.
+    UpdateRefused(String),
+}
+
+impl WaitReason for Waiting {
+    fn code(&self) -> &'static str {
+        "update-refused"
+    }
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::UpdateRefused(why) = self;
+        f.write_str(why)
+    }
+}
+
+#[async_trait]
+impl Reconciler for Command {
+    fn kind(&self) -> &'static Kind {
+        &queue::COMMAND
+    }
+
+    fn shard_by(&self) -> ShardBy {
+        ShardBy::Node
+    }
+
+    async fn run(&self, context: &Context, key: &str) -> Result<Outcome, Failure> {
+        let id: NodeId = key.parse().map_err(|e| Failure::new("bad-key", e))?;
+        let more = sign(context, id).await?;
+        let updates = commands::updates(context.db(), id).await?;
+        let more = more || updates.len() >= commands::UPDATES_AT_ONCE;
+        let refused = take(context, id, updates).await?;
+        settle_proved(context, id).await?;
+        Ok(match refused {
+            _ if more => Outcome::again(Duration::ZERO, "more-commands"),
+            Some(why) => Outcome::wait(&Waiting::UpdateRefused(why)),
+            None => Outcome::done(),
+        })
+    }
+}
+
+/// So many commands are signed at a time.
+const SIGNED_AT_ONCE: u32 = 64;
+
+/// Answers whether there are more.
+async fn sign(context: &Context, node: NodeId) -> Result<bool, Failure> {
+    let waiting = commands::unsigned(context.db(), node, SIGNED_AT_ONCE).await?;
+    if waiting.is_empty() {
+        return Ok(false);
+    }
+    let now = context.now().await?;
+    let signed = signing::sign_all(context.signer(), &waiting, now);
+    let mut txn = context.begin().await?;
+    commands::sign(&mut txn, &signed).await?;
+    txn.commit().await?;
+    Ok(waiting.len() >= SIGNED_AT_ONCE as usize)
+}
+
+/// A last word that counts.
+struct Word {
+    row: i64,
+    update: CommandUpdate,
+    evidence: Evidence,
+}
+
+/// Acts on last words; answers why the last one that does not count does not.
+async fn take(context: &Context, node: NodeId, updates: Vec<StoredUpdate>) -> Result<Option<String>, Failure> {
+    if updates.is_empty() {
+        return Ok(None);
+    }
+    let keys: Vec<NodePublicKey> =
+        node_certs::keys(context.db(), node).await?.iter().map(|key| NodePublicKey::from_bytes(key)).collect();
+    let (mut words, mut refused, mut unread) = (Vec::new(), None, Vec::new());
+    for stored in updates {
+        let (row, command) = (stored.row, stored.update.id);
+        let verified = match verify::verify(context.realm(), &keys, &stored.update) {
+            Ok((update, evidence)) => match verify::check_copy(context.db(), &update).await? {
+                Ok(()) => Ok(Word { row, update, evidence }),
+                Err(refusal) => Err(refusal),
+            },
+            Err(refusal) => Err(refusal),
+        };
+        match verified {
+            Ok(word) => words.push(word),
+            Err(refusal) => {
+                refused = Some(refuse(node, command, &refusal));
+                unread.push(row);
+            }
+        }
+    }
+    let mut txn = context.begin().await?;
+    // In the order of the ids, as everybody locks them.
+    words.sort_by_key(|word| word.update.command);
+    for word in &words {
+        if let Err(refusal) = apply(&mut txn, node, word).await? {
+            refused = Some(refuse(node, word.update.command, &refusal));
+        }
+        unread.push(word.row);
+    }
+    commands::remove_updates(&mut txn, &unread).await?;
+    txn.commit().await?;
+    Ok(refused)
+}
+
+fn refuse(node: NodeId, command: CommandId, refusal: &UpdateRefusal) -> String {
+    tracing::warn!(node_id = %node, %command, error = %refusal, "a last word does not count");
+    format!("an update of {command} does not count: {refusal}")
+}
+
+async fn apply(txn: &mut Txn, node: NodeId, word: &Word) -> Result<Result<(), UpdateRefusal>, Failure> {
+    let update = &word.update;
+    let ending = Ending {
+        event: update.state.event(),
+        reason: update.reason.clone(),
+        message: update.message.as_ref().map(|message| message.replace('\0', "\u{fffd}")),
+        result: update.result.as_ref().map(ToString::to_string),
+        evidence: Some(word.evidence.clone()),
+    };
+    match commands::settle(txn, node, update.command, &ending).await? {
+        Settled::Moved(state) => {
+            tracing::info!(node_id = %node, command = %update.command, %state, "a command ended");
+            Ok(Ok(()))
+        }
+        Settled::Final { state, reason } => {
+            let said = update.state.state();
+            if (said, update.reason.as_ref().map(Reason::as_str)) != (state, reason.as_deref()) {
+                late(txn, node, word, state).await?;
+            }
+            Ok(Ok(()))
+        }
+        Settled::Illegal(state) => Ok(Err(UpdateRefusal::Illegal { state, said: update.state })),
+        Settled::Unknown => Ok(Err(UpdateRefusal::UnknownCommand)),
+    }
+}
+
+/// What came after the end is kept beside it, in the audit log and in the outbox; the first time.
+async fn late(txn: &mut Txn, node: NodeId, word: &Word, settled: CommandState) -> Result<(), Failure> {
+    let update = &word.update;
+    let said = update.state.state();
+    if commands::record_late(txn, node, update.command, said, update.reason.as_ref()).await? {
+        let detail = json!({
+            "settled": settled,
+            "said": said,
+            "reason": update.reason,
+            "resultDigest": update.result_digest,
+            "update": Digest::of(&word.evidence.payload),
+        });
+        audit::append(txn, &node.to_string(), "commands.late", &update.command.to_string(), &detail).await?;
+    }
+    Ok(())
+}
+
+async fn settle_proved(context: &Context, node: NodeId) -> Result<(), Failure> {
+    let mut proved = commands::proved(context.db(), node).await?;
+    if proved.is_empty() {
+        return Ok(());
+    }
+    proved.sort_by_key(|proved| proved.id);
+    let mut txn = context.begin().await?;
+    for Proved { id, how } in proved {
+        let ending = match how {
+            Resume::Rebooted => Ending {
+                event: CommandEvent::Succeed,
+                reason: None,
+                message: None,
+                result: Some(json!({ "rebooted": true }).to_string()),
+                evidence: None,
+            },
+            Resume::JournalLost => Ending::because(CommandEvent::Fail, Reason::JOURNAL_LOST),
+            Resume::Replay => continue,
+        };
+        if let Settled::Moved(state) = commands::settle(&mut txn, node, id, &ending).await? {
+            tracing::info!(node_id = %node, command = %id, %state, "a reconnect ended a command");
+        }
+    }
+    txn.commit().await?;
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! What a reconnect means, for every combination.
+
+use schema::{
+    command::KINDS,
+    id::{BootId, JournalId},
+};
+use store::commands::{Proved, Resume, on_reconnect};
+
+use super::*;
+
+#[test]
+fn the_matrix_of_boot_journal_kind_and_state() {
+    for state in CommandState::ALL.iter().copied() {
+        for kind in KINDS.iter().map(Some).chain([None]) {
+            for (new_boot, new_journal) in [(false, false), (false, true), (true, false), (true, true)] {
+                let ends_itself = kind.is_some_and(|kind| kind.self_terminating);
+                let safe = kind.is_some_and(|kind| kind.retry_safe);
+                let expected = match (state.is_in_flight(), new_boot && ends_itself, new_journal && !safe) {
+                    (false, ..) => None,
+                    (true, true, _) => Some(Resume::Rebooted),
+                    (true, false, true) => Some(Resume::JournalLost),
+                    (true, false, false) => Some(Resume::Replay),
+                };
+                assert_eq!(on_reconnect(state, kind, new_boot, new_journal), expected, "{state} {kind:?} {new_boot} {new_journal}");
+            }
+        }
+    }
+}
+
+/// A node with every kind in every state in flight, sent in its first session.
+async fn busy_node(test: &TestDb, name: &str) -> (SessionOpen, Vec<(CommandId, CommandKind, CommandState)>) {
+    let id = node(test.db(), name).await.id;
+    let hello = session(id);
+    let epoch = open(test.db(), &hello).await;
+    let mut sent = Vec::new();
+    for kind in CommandKind::ALL.iter().copied() {
+        for state in [CommandState::Dispatched, CommandState::Acked, CommandState::Running] {
+            let wanted = NewCommand { payload: payload(kind), ..new(test.db(), id, kind, &format!("{kind}{state}")).await };
+            let command = try_enqueue(test.db(), &wanted).await.expect("queued").command.id;
+            sign(test.db(), command).await;
+            assert_eq!(ids(&claim_up_to(test.db(), id, epoch, [1, 1, 1]).await), [command]);
+            match state {
+                CommandState::Acked => said(test.db(), id, epoch, command, Step::Acked).await,
+                CommandState::Running => said(test.db(), id, epoch, command, Step::Running).await,
+                _ => {}
+            }
+            sent.push((command, kind, state));
+        }
+    }
+    (hello, sent)
+}
+
+/// The least that a kind takes.
+fn payload(kind: CommandKind) -> serde_json::Value {
+    match kind {
+        CommandKind::GpuReset => json!({ "gpus": ["GPU-1"] }),
+        CommandKind::DaemonUpgrade => json!({ "version": "1.2.3", "manifest": "bWFuaWZlc3Q=" }),
+        CommandKind::DiagDcgm => json!({ "level": 1 }),
+        _ => json!({}),
+    }
+}
+
+async fn reconnect(db: &Db, hello: &SessionOpen) -> (Epoch, Vec<Dispatch>) {
+    commit!(db, |txn| {
+        let epoch = sessions::open(&mut txn, hello).await.expect("open").epoch;
+        let again = commands::resume(&mut txn, hello.node_id, epoch, hello.boot_id, hello.journal_id).await;
+        (epoch, again.expect("resume"))
+    })
+}
+
+/// What the node says in a status report of its own signature.
+async fn witness(db: &Db, hello: &SessionOpen) {
+    let now = db.now().await.expect("now");
+    commit!(db, |txn| {
+        commands::witness(&mut txn, hello.node_id, hello.boot_id, hello.journal_id, now).await.expect("witness");
+    });
+}
+
+#[tokio::test]
+async fn a_reconnect_replays_in_order_and_leaves_to_the_reconciler_what_it_proves() {
+    let test = TestDb::create().await;
+    for (n, (new_boot, new_journal)) in [(false, false), (false, true), (true, false), (true, true)].into_iter().enumerate() {
+        let (mut hello, sent) = busy_node(&test, &format!("m{n}")).await;
+        witness(test.db(), &hello).await;
+        if new_boot {
+            hello.boot_id = BootId::generate();
+        }
+        if new_journal {
+            hello.journal_id = JournalId::generate();
+        }
+        let (epoch, again) = reconnect(test.db(), &hello).await;
+        let fate = |kind: CommandKind, state| on_reconnect(state, Some(kind.row()), new_boot, new_journal).expect("in flight");
+        let replayed: Vec<CommandId> =
+            sent.iter().filter(|(_, kind, state)| fate(*kind, *state) == Resume::Replay).map(|(id, ..)| *id).collect();
+        assert_eq!(ids(&again), replayed, "boot {new_boot}, journal {new_journal}");
+        for (id, kind, was) in &sent {
+            let now = read(test.db(), *id).await;
+            let replay = fate(*kind, *was) == Resume::Replay;
+            assert_eq!(now.sent_in.is_some_and(|sent| sent.epoch == epoch && sent.boot_id == hello.boot_id), replay);
+            let expected = if replay && new_journal { CommandState::Dispatched } else { *was };
+            assert_eq!(now.state, expected, "a lost journal acknowledged nothing; a gateway ends nothing");
+        }
+
+        assert!(commands::proved(test.db(), hello.node_id).await.expect("proved").is_empty(), "not by the gateway's word");
+        witness(test.db(), &hello).await;
+        let proved = commands::proved(test.db(), hello.node_id).await.expect("proved");
+        let expected: Vec<Proved> = sent
+            .iter()
+            .map(|(id, kind, state)| Proved { id: *id, how: fate(*kind, *state) })
+            .filter(|proved| proved.how != Resume::Replay)
+            .collect();
+        assert_eq!(proved, expected, "boot {new_boot}, journal {new_journal}");
+
+        let (later, more) = reconnect(test.db(), &hello).await;
+        assert_eq!((ids(&more), later), (replayed, epoch.next()), "another reconnect proves nothing more");
+    }
+}
+
+#[tokio::test]
+async fn what_is_sent_in_the_new_session_is_not_settled_by_the_old_word_of_the_node() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let mut hello = session(id);
+    open(test.db(), &hello).await;
+    witness(test.db(), &hello).await;
+    (hello.boot_id, hello.journal_id) = (BootId::generate(), JournalId::generate());
+    let (epoch, _) = reconnect(test.db(), &hello).await;
+    let command = ready(test.db(), id, CommandKind::NodeReboot, "k").await;
+    assert_eq!(ids(&claim(test.db(), id, epoch).await), [command]);
+    assert!(commands::proved(test.db(), id).await.expect("proved").is_empty());
+    witness(test.db(), &hello).await;
+    assert!(commands::proved(test.db(), id).await.expect("proved").is_empty());
+}
+
+#[tokio::test]
+async fn a_word_from_before_the_command_was_sent_proves_nothing() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let (old, hello) = (session(id), session(id));
+    let long_ago = test.db().now().await.expect("now");
+    test.advance(std::time::Duration::from_secs(61)).await;
+    let epoch = open(test.db(), &hello).await;
+    let command = ready(test.db(), id, CommandKind::NodeReboot, "k").await;
+    assert_eq!(ids(&claim(test.db(), id, epoch).await), [command]);
+    // A gateway that lies about the boot and repeats a report that the node signed in it.
+    reconnect(test.db(), &old).await;
+    commit!(test.db(), |txn| commands::witness(&mut txn, id, old.boot_id, old.journal_id, long_ago).await.expect("witness"));
+    assert!(commands::proved(test.db(), id).await.expect("proved").is_empty());
+}
+
+#[tokio::test]
+async fn a_kind_that_this_version_does_not_know_is_neither_taken_nor_replayed() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let hello = session(id);
+    let epoch = open(test.db(), &hello).await;
+    let command = ready(test.db(), id, CommandKind::InventoryRefresh, "k").await;
+    use sqlx::Connection as _;
+    let mut conn = sqlx::PgConnection::connect(&test.config().url()).await.expect("a connection");
+    let set = |set: &str| format!("UPDATE commands SET {set} WHERE id = '{}'", command.as_uuid());
+    sqlx::query(sqlx::AssertSqlSafe(set("kind = 'moon.landing'"))).execute(&mut conn).await.expect("set");
+    assert!(claim(test.db(), id, epoch).await.is_empty());
+    let in_flight = set(&format!(
+        "state = 'acked', epoch = {}, boot_id = '{}', journal_id = '{}'",
+        epoch.to_i64(),
+        hello.boot_id.as_uuid(),
+        hello.journal_id.as_uuid()
+    ));
+    sqlx::query(sqlx::AssertSqlSafe(in_flight)).execute(&mut conn).await.expect("set");
+    assert!(reconnect(test.db(), &hello).await.1.is_empty());
+    assert_eq!(state(test.db(), command).await, CommandState::Acked);
+    assert_eq!(read(test.db(), command).await.known_kind(), None);
+}
