@@ -11,19 +11,21 @@ use std::{
 
 use pki::{
     node_key::NodeKey,
-    verify::{NodeIdentity, NodeVerifier, Validity},
+    tls::LeftOpen,
+    verify::NodeIdentity,
 };
+use proto::agent::v1::node_frame;
 use schema::{
     clock::{Clock as _, SharedClock},
-    id::BootId,
     time::Timestamp,
 };
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    command::journal::JournalError,
     dial::Endpoint,
-    hardware::Hardware,
+    hardware::{self, Hardware},
     join::Renewed,
     session::{Again, Core, Effect, Event, Inventory, Level, Me, Now},
     state::{Desired, Identity, StateDir, StateError, StateLock},
@@ -33,11 +35,14 @@ mod backoff;
 mod clock;
 mod connection;
 mod converger;
+mod hands;
 mod link;
+mod sides;
 
 pub use backoff::Backoff;
 pub use clock::NodeClock;
 pub use converger::{Converger, Pass};
+use hands::Hands;
 use link::{Link, LinkEvent, What};
 
 /// How often the whole spec is compared with the host though nothing moved.
@@ -84,6 +89,9 @@ pub enum AgentError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The journal of commands cannot be opened.
+    #[error("no command can be accepted")]
+    Journal(#[from] JournalError),
     /// The machine is described and joined as a real one, or the other way round.
     #[error("this identity belongs to a {} machine", if *described { "described" } else { "real" })]
     OtherHardware {
@@ -98,6 +106,14 @@ enum Side {
     Renewed(Box<Result<Renewed, String>>),
 }
 
+/// How a life ended that was not cut short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Stopped,
+    /// A described machine has another boot.
+    Booted,
+}
+
 struct Agent {
     config: Config,
     state: StateDir,
@@ -107,12 +123,17 @@ struct Agent {
     certificate: NodeIdentity,
     key: Arc<NodeKey>,
     clock: Arc<NodeClock>,
+    hands: Hands,
     core: Core,
     desired: Option<Arc<Desired>>,
     converger: Option<Converger>,
     pass_wanted: Option<bool>,
     reading: bool,
     renewing: bool,
+    /// Why a renewal was refused last, so that it is said once.
+    refused_renewal: String,
+    /// What the handshake of the present connection left open for want of the time.
+    left_open: Option<LeftOpen>,
     link: Option<Link>,
     links: u64,
     attempts: usize,
@@ -129,50 +150,74 @@ struct Agent {
 }
 
 /// Runs a daemon until it is cancelled. While its state cannot be written, as on a full disk, it begins again and again with
-/// what is kept: what was not kept has not happened.
+/// what is kept: what was not kept has not happened. Commands that run go on meanwhile.
 ///
 /// # Errors
 /// When it cannot begin.
 pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AgentError> {
     let mut backoff = Backoff::default();
     let mut begun = false;
+    let mut hands = None;
     loop {
-        let error = match live(config.clone(), &cancel, &mut begun).await {
+        let error = match live(config.clone(), &cancel, &mut begun, &mut hands).await {
+            Ok(Ended::Booted) => {
+                tracing::info!("the machine has another boot; beginning anew");
+                Hands::let_go(&mut hands).await;
+                continue;
+            }
             Err(AgentError::State(error @ StateError::Io { .. })) if begun => error,
-            ended => return ended,
+            ended => {
+                Hands::let_go(&mut hands).await;
+                return ended.map(drop);
+            }
         };
         let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         tracing::warn!("{error}: {why}; beginning again with what is kept");
         tokio::select! {
-            () = cancel.cancelled() => return Ok(()),
+            () = cancel.cancelled() => {
+                Hands::let_go(&mut hands).await;
+                return Ok(());
+            }
             () = tokio::time::sleep(backoff.next(chance(0.0, 1.0))) => {}
         }
     }
 }
 
 /// From reading the state to the end, or until the state cannot be kept.
-async fn live(config: Config, cancel: &CancellationToken, begun: &mut bool) -> Result<(), AgentError> {
+async fn live(
+    config: Config,
+    cancel: &CancellationToken,
+    begun: &mut bool,
+    hands: &mut Option<Hands>,
+) -> Result<Ended, AgentError> {
     let (link_events, mut from_link) = mpsc::channel(64);
     let (sides, mut from_sides) = mpsc::channel(8);
-    let mut agent = Agent::begin(config, link_events, sides)?;
+    let mut agent = Agent::begin(config, hands, link_events, sides)?;
     *begun = true;
     agent.want_pass(true);
     agent.read_hardware();
-    let ended = loop {
+    let mut ended = agent.begin_commands().map(|()| Ended::Stopped);
+    while ended.is_ok() {
         let wake = tokio::time::Instant::from_std(agent.wake_at());
         let step = tokio::select! {
             biased;
-            () = cancel.cancelled() => break Ok(()),
+            () = cancel.cancelled() => break,
             Some(event) = from_link.recv() => agent.link_said(event),
             Some(side) = from_sides.recv() => agent.side_said(side),
+            Some(told) = agent.hands.told() => agent.lane_said(told),
             () = tokio::time::sleep_until(wake) => agent.tick(),
         };
-        if step.is_err() {
-            break step;
+        match step {
+            Ok(()) if agent.hands.booted => {
+                ended = Ok(Ended::Booted);
+                break;
+            }
+            Ok(()) => {}
+            Err(error) => ended = Err(error),
         }
         while agent.tasks.try_join_next().is_some() {}
-    };
-    if ended.is_ok() {
+    }
+    if ended.as_ref().is_ok_and(|ended| *ended == Ended::Stopped) {
         tracing::info!("stopping");
     }
     agent.link = None;
@@ -185,12 +230,14 @@ async fn live(config: Config, cancel: &CancellationToken, begun: &mut bool) -> R
             None => break,
         }
     }
+    *hands = Some(agent.hands.rest(agent.core));
     ended
 }
 
 impl Agent {
     fn begin(
         config: Config,
+        hands: &mut Option<Hands>,
         link_events: mpsc::Sender<LinkEvent>,
         sides: mpsc::Sender<Side>,
     ) -> Result<Self, AgentError> {
@@ -200,12 +247,8 @@ impl Agent {
         let identity = state.identity()?.ok_or_else(not_joined)?;
         let key = Arc::new(state.key()?.ok_or_else(not_joined)?);
         let trust = state.trust()?.ok_or_else(not_joined)?;
-        let boot_id = boot_id();
+        let boot_id = hardware::boot_id(&config.root, config.hardware.is_described());
         let kept = state.progress()?.ok_or_else(not_joined)?;
-        let progress = kept.clone().of_boot(boot_id);
-        if progress != kept {
-            state.keep_progress(&progress)?;
-        }
         let desired = state.desired()?;
         if identity.described != config.hardware.is_described() {
             return Err(AgentError::OtherHardware { described: identity.described });
@@ -215,7 +258,8 @@ impl Agent {
         if endpoints.is_empty() {
             return Err(AgentError::Identity("it names no address".to_owned()));
         }
-        let certificate = certificate(&identity)?;
+        let certificate = NodeIdentity::of_own(&trust.realm().trust_domain, &identity.certificates())
+            .map_err(|error| AgentError::Identity(error.to_string()))?;
         let converger = Converger::open(&config.root, &state, boot_id)
             .map_err(|source| AgentError::Root { path: config.root.clone(), source })?;
         let me = Me {
@@ -227,10 +271,20 @@ impl Agent {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         tracing::info!("this is {} ({}), pool {}", identity.identity.node_name, me.node_id, pool(&identity));
-        let clock = Arc::new(NodeClock::new(Arc::clone(&config.clock)));
+        let mut hands = match hands.take() {
+            Some(hands) => hands,
+            None => Hands::open(&config, &state, &me, &kept)?,
+        };
+        let progress = kept.clone().of(boot_id, hands.journal_id());
+        if progress != kept {
+            state.keep_progress(&progress)?;
+        }
+        let clock = Arc::clone(&hands.clerk.clock);
+        let desk = hands.desk();
         let now = Instant::now();
         let mut agent = Self {
-            core: Core::new(me, trust, desired.as_ref(), progress),
+            core: Core::new(me, trust, desired.as_ref(), progress, desk),
+            hands,
             config,
             state,
             _lock: lock,
@@ -244,6 +298,8 @@ impl Agent {
             pass_wanted: None,
             reading: false,
             renewing: false,
+            refused_renewal: String::new(),
+            left_open: None,
             link: None,
             links: 0,
             attempts: 0,
@@ -263,13 +319,13 @@ impl Agent {
     }
 
     fn now(&self) -> Now {
-        Now { wall: self.clock.machine(), mono: Instant::now() }
+        Now { wall: self.clock.machine(), mono: Instant::now(), proven: self.clock.proven() }
     }
 
     fn wake_at(&self) -> Instant {
         let until = self.until.map(|until| self.instant_of(until));
         let renew_at = (!self.renewing).then_some(self.renew_at);
-        [self.connect_at, self.core.wake_at(), until, Some(self.drift_at), Some(self.inventory_at), renew_at]
+        [self.connect_at, self.core.wake_at(self.now()), until, Some(self.drift_at), Some(self.inventory_at), renew_at]
             .into_iter()
             .flatten()
             .min()
@@ -312,7 +368,7 @@ impl Agent {
                 if self.attempts == 0 {
                     self.connect_at = Some(Instant::now());
                 }
-                self.handle(Event::Inventoried(inventory))
+                self.handle(Event::Inventoried(inventory, Vec::new()))
             }
             Side::Renewed(result) => self.renewed(*result),
         }
@@ -348,15 +404,17 @@ impl Agent {
         Ok(())
     }
 
+    fn send(&mut self, frame: node_frame::Frame) {
+        if self.link.as_ref().is_some_and(|link| !link.send(frame)) {
+            tracing::warn!("the gateway takes no more frames; connecting again");
+            self.close(Again::BackOff);
+            self.core.handle(Event::Closed, self.now());
+        }
+    }
+
     fn carry_out(&mut self, effect: Effect) -> Result<(), AgentError> {
         match effect {
-            Effect::Send(frame) => {
-                if self.link.as_ref().is_some_and(|link| !link.send(frame)) {
-                    tracing::warn!("the gateway takes no more frames; connecting again");
-                    self.close(Again::BackOff);
-                    self.core.handle(Event::Closed, self.now());
-                }
-            }
+            Effect::Send(frame) => self.send(frame),
             Effect::KeepTrust(bundle) => self.state.keep_trust(&bundle)?,
             Effect::KeepDesired(desired) => {
                 self.state.keep_desired(&desired)?;
@@ -365,68 +423,21 @@ impl Agent {
             Effect::KeepProgress(progress) => self.state.keep_progress(&progress)?,
             Effect::TimeProven(time) => {
                 self.clock.prove(time);
+                if !self.judge_left_open(time) {
+                    self.close(Again::BackOff);
+                    return self.handle(Event::Closed);
+                }
                 self.plan_renewal();
             }
             Effect::Apply => self.want_pass(false),
             Effect::Collect => self.read_hardware(),
             Effect::Opened => self.opened_at = Some(Instant::now()),
             Effect::Close(again) => self.close(again),
+            Effect::Command(what) => return self.command(what),
             Effect::Say(Level::Info, text) => tracing::info!("{text}"),
             Effect::Say(Level::Warn, text) => tracing::warn!("{text}"),
         }
         Ok(())
-    }
-
-    // === convergence ===
-
-    fn want_pass(&mut self, all: bool) {
-        if !self.config.apply {
-            tracing::info!("the spec is kept and not applied; see `bcd diff`");
-            return;
-        }
-        let Some(desired) = self.desired.clone() else { return };
-        let Some(mut converger) = self.converger.take() else {
-            self.pass_wanted = Some(all || self.pass_wanted.unwrap_or(false));
-            return;
-        };
-        self.pass_wanted = None;
-        let before = self.core.progress().sections.clone();
-        let (sides, now) = (self.sides.clone(), self.clock.now());
-        tokio::task::spawn_blocking(move || {
-            let pass = converger.pass(&desired, &before, all, now);
-            sides.blocking_send(Side::Passed(Box::new((converger, pass)))).ok();
-        });
-    }
-
-    fn passed(&mut self, pass: Pass) -> Result<(), AgentError> {
-        for line in &pass.done {
-            tracing::info!("{line}");
-        }
-        let before = self.core.progress();
-        let generation = pass.settled.generation;
-        for (section, status) in &pass.settled.sections {
-            if before.sections.get(section) != Some(status) || before.observed != generation {
-                match status.reason.as_str() {
-                    "" => tracing::info!("generation {generation}: {section} {}", status.state),
-                    reason => tracing::warn!("generation {generation}: {section} {}: {reason}", status.state),
-                }
-            }
-        }
-        for condition in &pass.settled.conditions {
-            if !before.conditions.iter().any(|old| old.kind == condition.kind && old.message == condition.message) {
-                tracing::info!("{}: {}", condition.kind, condition.message);
-            }
-        }
-        self.until = pass.until;
-        self.handle(Event::Settled(pass.settled))
-    }
-
-    fn read_hardware(&mut self) {
-        if std::mem::replace(&mut self.reading, true) {
-            return;
-        }
-        let (hardware, sides) = (Arc::clone(&self.config.hardware), self.sides.clone());
-        tokio::task::spawn_blocking(move || sides.blocking_send(Side::Read(hardware.read().inventory())).ok());
     }
 }
 
@@ -435,21 +446,6 @@ mod tests;
 
 fn pool(identity: &Identity) -> &str {
     identity.identity.pool.as_deref().unwrap_or("none yet")
-}
-
-fn certificate(identity: &Identity) -> Result<NodeIdentity, AgentError> {
-    let realm = identity.anchor.realm();
-    NodeVerifier::new(&realm.trust_domain, &identity.anchor.roots())
-        .and_then(|verifier| verifier.identify(&identity.certificates(), Validity::Open))
-        .map_err(|error| AgentError::Identity(error.to_string()))
-}
-
-/// This boot's id, from the kernel; a fresh one where the kernel has none.
-pub(crate) fn boot_id() -> BootId {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .map_or_else(BootId::generate, BootId::from_uuid)
 }
 
 fn chance(from: f64, to: f64) -> f64 {

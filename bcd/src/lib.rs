@@ -12,17 +12,21 @@
 //! | [`hardware`] | what the machine is made of, real or described |
 //! | [`state`] | what the daemon keeps on disk |
 //! | [`join`], [`session`], [`dial`] | the conversation with the control plane |
+//! | [`command`] | commands: accepted by rule, run once, answered for ever |
+//! | [`kind`] | what each kind of command does on a machine |
 //! | [`agent`] | one running daemon: the loop around all of it |
 //! | [`cli`] | arguments, exit codes, printing |
 
 pub mod agent;
 pub mod cli;
+pub mod command;
 pub mod converge;
 pub mod dial;
 pub mod diff;
 pub mod drift;
 pub mod hardware;
 pub mod join;
+pub mod kind;
 pub mod path;
 pub mod process;
 pub mod section;

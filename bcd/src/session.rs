@@ -29,8 +29,12 @@ use schema::{
 };
 use serde_json::Value;
 
-use crate::state::{Desired, Progress};
+use crate::{
+    command::{Desk, Do, desk},
+    state::{Desired, Progress},
+};
 
+mod commands;
 mod incoming;
 mod outgoing;
 
@@ -51,6 +55,8 @@ pub struct Now {
     pub wall: Timestamp,
     /// Time that passes.
     pub mono: Instant,
+    /// The proven time, measured by a clock that goes on while the machine sleeps.
+    pub proven: Option<Timestamp>,
 }
 
 /// Who this node is, for the session.
@@ -113,8 +119,10 @@ pub enum Event {
     Closed,
     /// A pass over the spec ended.
     Settled(Settled),
-    /// The machine was looked at.
-    Inventoried(Inventory),
+    /// The machine was looked at. The named sections are reported whether they changed or not.
+    Inventoried(Inventory, Vec<InventorySection>),
+    /// Something became of a command.
+    Command(desk::Event),
     /// Time passed.
     Tick,
 }
@@ -160,6 +168,8 @@ pub enum Effect {
     Opened,
     /// End the connection.
     Close(Again),
+    /// Do something about a command.
+    Command(Do),
     /// Say something in the log.
     Say(Level, String),
 }
@@ -184,13 +194,16 @@ pub struct Core {
     proven: Option<(Timestamp, Instant)>,
     /// The control plane of this session reads drift.
     reads_drift: bool,
+    /// It reads which trust bundle this node believes.
+    reads_trust: bool,
+    desk: Desk,
     phase: Phase,
 }
 
 impl Core {
     /// A core that begins with what is on disk.
     #[must_use]
-    pub fn new(me: Me, trust: TrustBundle, desired: Option<&Desired>, progress: Progress) -> Self {
+    pub fn new(me: Me, trust: TrustBundle, desired: Option<&Desired>, progress: Progress, desk: Desk) -> Self {
         Self {
             me,
             trust,
@@ -201,6 +214,8 @@ impl Core {
             inventory: Inventory::default(),
             proven: None,
             reads_drift: false,
+            reads_trust: false,
+            desk,
             phase: Phase::Closed,
         }
     }
@@ -218,21 +233,41 @@ impl Core {
                 Vec::new()
             }
             Event::Settled(settled) => self.settled(settled, now),
-            Event::Inventoried(inventory) => {
+            Event::Inventoried(inventory, wanted) => {
                 self.inventory = inventory;
-                self.report_changed_inventory(now)
+                self.report_changed_inventory(&wanted, now)
             }
-            Event::Tick => self.tick(now),
+            Event::Command(event) => self.command_event(event, now),
+            Event::Tick => {
+                let mut effects = self.tick(now);
+                effects.extend(self.command_tick(now));
+                effects
+            }
         }
     }
 
     /// When time has to be told next.
     #[must_use]
-    pub fn wake_at(&self) -> Option<Instant> {
-        match self.phase {
+    pub fn wake_at(&self, now: Now) -> Option<Instant> {
+        let session = match self.phase {
             Phase::Open { next_beat, .. } => Some(next_beat),
             Phase::Opening { since, .. } => Some(since + OPENING),
             Phase::Closed => None,
+        };
+        [session, self.desk.wake_at(self.moment(now))].into_iter().flatten().min()
+    }
+
+    /// What earlier lives of the daemon left behind and is certain now. Asked once, at the beginning.
+    #[must_use]
+    pub fn begin(&mut self) -> Vec<Effect> {
+        let decided = self.desk.begin();
+        self.decided(decided)
+    }
+
+    /// A renewal brought trust bundles that this node missed; each was checked.
+    pub fn stepped(&mut self, trust: TrustBundle) {
+        if trust.version > self.trust.version {
+            self.trust = trust;
         }
     }
 
@@ -240,6 +275,12 @@ impl Core {
     #[must_use]
     pub const fn trust(&self) -> &TrustBundle {
         &self.trust
+    }
+
+    /// The desk, for the next core.
+    #[must_use]
+    pub fn into_desk(self) -> Desk {
+        self.desk
     }
 
     /// How far this node came.
@@ -255,6 +296,13 @@ impl Core {
             let passed = now.mono.saturating_duration_since(at);
             time.saturating_add(passed).unwrap_or(Timestamp::MAX)
         })
+    }
+
+    /// Takes a proven time over. It never runs backwards: what is too late once stays too late.
+    fn prove(&mut self, time: Timestamp, now: Now) -> Timestamp {
+        let time = if self.proven.is_some() { time.max(self.time(now)) } else { time };
+        self.proven = Some((time, now.mono));
+        time
     }
 
     fn tick(&mut self, now: Now) -> Vec<Effect> {

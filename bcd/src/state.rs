@@ -10,6 +10,7 @@
 //! | `progress.json` | journal id, report counter, applied and observed generation, how each section ended |
 //! | `memory.json` | what was there before: all that undoing needs |
 //! | `drift.json` | what was seen to be as desired, and what something else changed since |
+//! | `journal.redb` | the journal of commands, see [`crate::command::journal`] |
 //! | `lock` | held by the one daemon that runs |
 
 use std::{
@@ -253,14 +254,19 @@ mod tests {
     }
 
     #[test]
-    fn another_boot_begins_another_journal_and_keeps_the_rest() {
-        use schema::{generation::Generation, id::BootId};
+    fn another_boot_counts_on_from_higher_up_and_another_journal_from_the_beginning() {
+        use schema::{
+            generation::Generation,
+            id::{BootId, JournalId},
+        };
         let (first, next) = (BootId::generate(), BootId::generate());
         let kept = Progress { reserved_seq: 65, applied: Generation(3), ..Progress::begin(first) };
-        assert_eq!(kept.clone().of_boot(first), kept);
-        let other = kept.clone().of_boot(next);
-        assert_ne!(other.journal_id, kept.journal_id);
-        assert_eq!((other.reserved_seq, other.applied), (1, Generation(3)));
-        assert_eq!(other.clone().of_boot(next), other);
+        assert_eq!(kept.clone().of(first, kept.journal_id), kept);
+        let other = kept.clone().of(next, kept.journal_id);
+        assert_eq!((other.journal_id, other.applied), (kept.journal_id, Generation(3)));
+        assert!(other.reserved_seq > 100_000);
+        assert!(other.clone().of(first, kept.journal_id).reserved_seq > other.reserved_seq);
+        let lost = other.of(next, JournalId::generate());
+        assert_eq!((lost.reserved_seq, lost.applied), (1, Generation(3)));
     }
 }

@@ -27,10 +27,12 @@ use proto::agent::v1::{
 };
 use schema::{
     clock::ManualClock,
+    command::CommandKind,
     generation::{Generation, IdentityGeneration},
     id::NodeId,
     time::Timestamp,
 };
+use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc};
 use tokio_stream::{Stream, StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming};
@@ -234,4 +236,14 @@ impl Session for Plane {
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
+}
+
+/// A payload that a kind takes.
+pub(crate) fn payload(kind: CommandKind) -> Value {
+    let said = match kind {
+        CommandKind::GpuReset => json!({ "gpus": ["GPU-8f2c1f4e-0000-0000-0000-000000000001"] }),
+        CommandKind::DaemonUpgrade => json!({ "version": "0.2.0", "manifest": "{}" }),
+        _ => json!({}),
+    };
+    kind.check_payload(&said).expect("a payload")
 }

@@ -1,9 +1,11 @@
-//! The time as the control plane proved it, measured on by a clock that never jumps.
+//! The time as the control plane proved it, measured on by a clock that never jumps and goes on while the machine sleeps.
 
 use std::{
     sync::{Mutex, PoisonError},
-    time::Instant,
+    time::Duration,
 };
+
+use nix::time::{ClockId, clock_gettime};
 
 use schema::{
     clock::{Clock, SharedClock},
@@ -14,7 +16,7 @@ use schema::{
 #[derive(Debug)]
 pub struct NodeClock {
     machine: SharedClock,
-    proven: Mutex<Option<(Timestamp, Instant)>>,
+    proven: Mutex<Option<(Timestamp, Duration)>>,
 }
 
 impl NodeClock {
@@ -30,24 +32,78 @@ impl NodeClock {
         self.machine.now()
     }
 
-    /// From now on the time is this.
+    /// The time is this. It never runs backwards.
     pub fn prove(&self, time: Timestamp) {
-        *self.proven.lock().unwrap_or_else(PoisonError::into_inner) = Some((time, Instant::now()));
+        let measured = measured();
+        let mut proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
+        let time = proven.map_or(time, |before| time.max(later(before, measured)));
+        *proven = Some((time, measured));
+    }
+
+    /// The proven time; `None` before it is proven.
+    #[must_use]
+    pub fn proven(&self) -> Option<Timestamp> {
+        let proven = *self.proven.lock().unwrap_or_else(PoisonError::into_inner);
+        proven.map(|proven| later(proven, measured()))
     }
 
     /// Whether the time is proven.
     #[must_use]
     pub fn is_proven(&self) -> bool {
-        self.proven.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.proven().is_some()
     }
 }
 
 impl Clock for NodeClock {
     fn now(&self) -> Timestamp {
-        let proven = *self.proven.lock().unwrap_or_else(PoisonError::into_inner);
-        proven.map_or_else(
-            || self.machine.now(),
-            |(time, at)| time.saturating_add(at.elapsed()).unwrap_or(Timestamp::MAX),
-        )
+        self.proven().unwrap_or_else(|| self.machine.now())
+    }
+}
+
+/// How long the machine is up, sleep included.
+fn measured() -> Duration {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).expect("the kernel measures")
+}
+
+fn later((time, at): (Timestamp, Duration), measured: Duration) -> Timestamp {
+    time.saturating_add(measured.saturating_sub(at)).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use schema::clock::ManualClock;
+
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().expect("a time")
+    }
+
+    #[test]
+    fn a_proven_time_stays_whatever_the_machines_clock_does() {
+        let proven = at("2026-03-01T12:00:00Z");
+        for wrong in ["1970-01-01T00:00:00Z", "2011-01-01T00:00:00Z", "2026-03-01T11:50:00Z", "2026-03-01T12:10:00Z"] {
+            let machine = ManualClock::new(at(wrong));
+            let clock = NodeClock::new(Arc::new(machine.clone()));
+            assert_eq!((clock.proven(), clock.now()), (None, at(wrong)));
+            clock.prove(proven);
+            for jump in ["1970-01-01T00:00:00Z", "2038-01-19T03:14:07Z", wrong] {
+                machine.set(at(jump));
+                let since = clock.now().duration_since(proven);
+                assert!(since.as_secs() < 3600 && !since.is_negative(), "{wrong}, then {jump}: {since}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_proven_time_never_runs_backwards() {
+        let clock = NodeClock::new(Arc::new(ManualClock::new(at("2026-03-01T12:00:00Z"))));
+        clock.prove(at("2026-03-01T12:00:00Z"));
+        clock.prove(at("2026-03-01T11:00:00Z"));
+        assert!(clock.now() >= at("2026-03-01T12:00:00Z"));
+        clock.prove(at("2026-03-01T13:00:00Z"));
+        assert!(clock.now() >= at("2026-03-01T13:00:00Z"));
     }
 }

@@ -7,21 +7,23 @@ use std::{
 
 use pki::{
     issue::TlsIdentity,
-    tls::{ServerTimes, agent_client},
+    tls::{LeftOpen, ServerTimes, agent_client},
 };
-use schema::clock::{Clock as _, SharedClock};
+use schema::{clock::SharedClock, time::Timestamp};
 
 use super::{Agent, AgentError, Side, chance, link::Link};
 use crate::{
-    join::{self, Renewed},
+    join::{Renewal, Renewed},
     session::{Again, Event},
     state::Identity,
 };
 
 /// How long a session has to last for back-off to begin anew.
 const STEADY: Duration = Duration::from_secs(5);
-/// How long to wait after a renewal that failed.
+/// How long to wait after a renewal, whether it failed or not.
 const RENEW_AGAIN: Duration = Duration::from_secs(60);
+/// How long renewals that nobody asked for wait while the time is not proven.
+const UNPROVEN: Duration = Duration::from_secs(3_600);
 
 impl Agent {
     pub(super) fn connect(&mut self) -> Result<(), AgentError> {
@@ -29,7 +31,12 @@ impl Agent {
         let endpoint = self.endpoints[self.attempts % self.endpoints.len()].clone();
         self.attempts += 1;
         self.links += 1;
-        let tls = agent_client(&self.core.trust().roots(), Some(&self.tls_identity()), self.server_times())
+        let times = self.server_times();
+        self.left_open = match &times {
+            ServerTimes::Open(left) => Some(left.clone()),
+            ServerTimes::Clock(_) => None,
+        };
+        let tls = agent_client(&self.core.trust().roots(), Some(&self.tls_identity()), times)
             .map_err(|error| AgentError::Identity(error.to_string()))?;
         let link = Link::open(&mut self.tasks, self.links, endpoint, tls, self.link_events.clone());
         self.link = Some(link);
@@ -62,18 +69,32 @@ impl Agent {
         if self.clock.is_proven() {
             ServerTimes::Clock(Arc::clone(&self.clock) as SharedClock)
         } else {
-            ServerTimes::Open
+            ServerTimes::Open(LeftOpen::default())
         }
     }
 
+    /// The time is proven: what the handshake left open is judged by it. Whether the connection is good.
+    pub(super) fn judge_left_open(&mut self, now: Timestamp) -> bool {
+        let judged = self.left_open.take().map_or(Ok(()), |left| left.judge(now));
+        if let Err(error) = &judged {
+            tracing::warn!("the gateway is not believed after all: {error}");
+        }
+        judged.is_ok()
+    }
+
+    /// Half the life, a little more or less, the same for this node every time it starts. While the time is not proven nothing
+    /// is planned: a session that is refused for the certificate asks for another one by itself.
     pub(super) fn plan_renewal(&mut self) {
+        let now = Instant::now();
+        let Some(proven) = self.clock.proven() else {
+            self.renew_at = now + UNPROVEN;
+            return;
+        };
         let (from, to) = (self.certificate.not_before, self.certificate.not_after);
         let life = to.duration_since(from).unsigned_abs();
-        // Half the life, a little more or less, the same for this node every time it starts.
         let spread = f64::from(self.identity.identity.node_id.as_uuid().as_bytes()[15]) / 255.0;
         let at = from.saturating_add(life.mul_f64(0.45 + 0.1 * spread)).unwrap_or(to);
-        self.renew_at =
-            Instant::now() + at.duration_since(self.clock.now()).max(jiff::SignedDuration::ZERO).unsigned_abs();
+        self.renew_at = now + at.duration_since(proven).max(jiff::SignedDuration::ZERO).unsigned_abs();
     }
 
     pub(super) fn renew(&mut self) {
@@ -82,16 +103,18 @@ impl Agent {
         }
         self.renew_at = Instant::now() + RENEW_AGAIN.mul_f64(chance(0.8, 1.2));
         let endpoint = self.endpoints[self.attempts % self.endpoints.len()].clone();
-        let tls = match agent_client(&self.core.trust().roots(), None, self.server_times()) {
-            Ok(tls) => tls,
-            Err(error) => return tracing::warn!("the certificate cannot be renewed: {error}"),
+        let renewal = Renewal {
+            endpoint,
+            times: self.server_times(),
+            key: Arc::clone(&self.key),
+            trust: self.core.trust().clone(),
+            current: self.certificate.clone(),
+            chain: self.identity.certificates(),
         };
-        let (key, trust) = (Arc::clone(&self.key), self.core.trust().clone());
-        let (certificate, leaf) = (self.certificate.clone(), self.identity.certificates());
         let sides = self.sides.clone();
         self.tasks.spawn(async move {
-            let renewed = join::renew(&endpoint, tls, &key, &trust, &certificate, &leaf).await;
-            sides.send(Side::Renewed(Box::new(renewed.map_err(|error| error.to_string())))).await.ok();
+            let renewed = renewal.run().await.map_err(|error| error.to_string());
+            sides.send(Side::Renewed(Box::new(renewed))).await.ok();
         });
     }
 
@@ -100,16 +123,30 @@ impl Agent {
         match result {
             Ok(renewed) => {
                 let identity = Identity { chain: Identity::encode(&renewed.chain), ..self.identity.clone() };
+                // The trust first: with the certificate kept, whoever issued it is believed.
+                if renewed.trust.version > self.core.trust().version {
+                    self.state.keep_trust(&renewed.trust)?;
+                    self.core.stepped(renewed.trust);
+                }
                 self.state.keep_identity(&identity)?;
                 self.identity = identity;
                 self.certificate = renewed.certificate;
+                self.refused_renewal.clear();
+                self.clock.prove(renewed.time);
                 tracing::info!("the certificate is renewed until {}", self.certificate.not_after);
                 self.plan_renewal();
+                self.renew_at = self.renew_at.max(Instant::now() + RENEW_AGAIN);
                 if self.link.is_none() {
                     self.connect_at = Some(Instant::now());
                 }
             }
-            Err(reason) => tracing::warn!("the certificate could not be renewed: {reason}"),
+            Err(reason) if reason == self.refused_renewal => {
+                tracing::debug!("the certificate could not be renewed: {reason}");
+            }
+            Err(reason) => {
+                tracing::warn!("the certificate could not be renewed: {reason}; asking again from time to time");
+                self.refused_renewal = reason;
+            }
         }
         Ok(())
     }

@@ -7,7 +7,11 @@ use pki::statement::JoinIdentity;
 use schema::generation::Generation;
 use serde::Serialize;
 
+use super::commands::{self, Commands};
 use crate::state::{Daemon, Identity, Progress};
+
+/// How many commands `bcd status` shows.
+const LAST: usize = 3;
 
 /// Prints a text.
 pub(super) fn out(text: &str) {
@@ -52,6 +56,7 @@ pub(super) struct Status {
     pub(super) daemon: Daemon,
     pub(super) desired: Option<Generation>,
     pub(super) progress: Option<Progress>,
+    pub(super) commands: Option<Commands>,
 }
 
 impl Status {
@@ -66,6 +71,13 @@ impl Status {
             row("hardware", "described by a file");
         }
         row("daemon", &self.daemon.to_string());
+        if let Some(commands) = &self.commands {
+            let open = commands.commands.iter().filter(|entry| entry.ended.is_none()).count();
+            row("commands", &format!("{} in the journal, {open} of them open", commands.commands.len()));
+            for entry in commands.commands.iter().take(LAST) {
+                row("", &commands::words(entry));
+            }
+        }
         let Some(progress) = &self.progress else { return text };
         let desired = self.desired.unwrap_or_default();
         row("generation", &format!("desired {desired}, applied {}, observed {}", progress.applied, progress.observed));

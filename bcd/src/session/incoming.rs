@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use pki::verify::Validity;
+use pki::{bundle::SignedBundle, verify::Validity};
 use proto::agent::v1::{self as pb, gateway_frame};
 use schema::{
     generation::{Epoch, Generation},
     inventory::InventorySection,
-    report::DRIFT_CAPABILITY,
+    report::{DRIFT_CAPABILITY, TRUST_CAPABILITY},
     time::Timestamp,
 };
 
@@ -43,6 +43,9 @@ impl Core {
             (Phase::Opening { .. }, _) => self.end("the gateway's first frame is no welcome"),
             (Phase::Open { .. }, Frame::DesiredState(desired)) => self.desired_state(desired, now),
             (Phase::Open { .. }, Frame::InventoryWanted(wanted)) => self.inventory_wanted(&wanted, now),
+            (Phase::Open { .. }, Frame::Command(command)) => self.command(command, now),
+            (Phase::Open { .. }, Frame::CancelCommand(cancel)) => self.cancel_command(&cancel),
+            (Phase::Open { .. }, Frame::Trust(steps)) => self.trust_steps(steps, now),
             (Phase::Open { .. }, Frame::HeartbeatAck(_)) => Vec::new(),
             (Phase::Open { .. }, Frame::Welcome(_)) => vec![say(Level::Warn, "a second welcome was ignored")],
         }
@@ -55,8 +58,9 @@ impl Core {
 
     fn refused(&mut self, refused: &pb::Refused) -> Vec<Effect> {
         self.phase = Phase::Closed;
-        // A control plane that was restored from a backup does not know a later certificate, but its key.
-        let renew = ["CERTIFICATE_EXPIRED", "UNKNOWN_CERTIFICATE"].contains(&refused.code.as_str());
+        // A control plane that was restored from a backup does not know a later certificate, but its key; and one whose
+        // authorities were rotated while this machine was away recognises the old ones when it is asked to renew.
+        let renew = ["CERTIFICATE_EXPIRED", "UNKNOWN_CERTIFICATE", "FOREIGN_CA"].contains(&refused.code.as_str());
         let again = if renew { Again::Renew } else { Again::BackOff };
         let message: String = refused.message.chars().filter(|c| !c.is_control()).take(500).collect();
         let code: String = refused.code.chars().filter(char::is_ascii_graphic).take(60).collect();
@@ -68,20 +72,11 @@ impl Core {
 
     fn welcome(&mut self, welcome: pb::Welcome, nonce: [u8; 32], now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
-        if let Some(bundle) = welcome.trust_bundle {
-            match wire::bundle(bundle).step(&self.trust.verifier(), self.trust.version) {
-                Ok(next) if next.version > self.trust.version => {
-                    effects.push(say(Level::Info, format!("trust bundle {} is in force", next.version)));
-                    effects.push(Effect::KeepTrust(next.clone()));
-                    self.trust = next;
-                }
-                Ok(_) => {}
-                Err(error) => effects.push(say(Level::Warn, format!("a trust bundle was not taken: {error}"))),
-            }
-        }
-        match self.proven_time(welcome.server_time, nonce) {
+        let steps = welcome.trust_steps.into_iter().chain(welcome.trust_bundle).map(wire::bundle).collect::<Vec<_>>();
+        effects.extend(self.step_trust(&steps));
+        match wire::proven_time(&self.trust, self.me.node_id, &nonce, welcome.server_time) {
             Ok(time) => {
-                self.proven = Some((time, now.mono));
+                let time = self.prove(time, now);
                 effects.push(Effect::TimeProven(time));
                 let off = now.wall.duration_since(time).as_secs();
                 if off.abs() > 5 {
@@ -93,7 +88,9 @@ impl Core {
                 return effects;
             }
         }
-        self.reads_drift = welcome.capabilities.iter().any(|word| word == DRIFT_CAPABILITY);
+        let reads = |wanted: &str| welcome.capabilities.iter().any(|word| word == wanted);
+        self.reads_drift = reads(DRIFT_CAPABILITY);
+        self.reads_trust = reads(TRUST_CAPABILITY);
         let beat = if BEATS.contains(&welcome.heartbeat_seconds) { welcome.heartbeat_seconds } else { DEFAULT_BEAT };
         let every = Duration::from_secs(beat.into());
         let epoch = Epoch(welcome.epoch);
@@ -101,21 +98,32 @@ impl Core {
         effects.push(say(Level::Info, format!("session {epoch} is open with gateway {}", welcome.gateway_id)));
         effects.push(Effect::Opened);
         effects.extend(self.report_status(now));
-        effects.extend(self.report_changed_inventory(now));
+        effects.extend(self.report_changed_inventory(&[], now));
         effects
     }
 
-    fn proven_time(&self, signed: Option<pb::SignedTime>, nonce: [u8; 32]) -> Result<Timestamp, String> {
-        let signed = signed.ok_or("the gateway brought no signed time")?;
-        if signed.nonce != nonce {
-            return Err("the gateway's time answers another nonce".to_owned());
+    /// Steps through the trust bundles that are news. Each has to follow from the one before.
+    fn step_trust(&mut self, steps: &[SignedBundle]) -> Vec<Effect> {
+        let (next, refused) = self.trust.step_through(steps);
+        let mut effects = Vec::new();
+        if next.version > self.trust.version {
+            effects.push(say(Level::Info, format!("trust bundle {} is in force", next.version)));
+            effects.push(Effect::KeepTrust(next.clone()));
+            self.trust = next;
         }
-        let time: Timestamp = signed.time.parse().map_err(|_| "the gateway's time is no time")?;
-        self.trust
-            .verifier()
-            .server_time(self.me.node_id, &nonce, time, &wire::signature(signed.signature))
-            .map_err(|error| format!("the gateway's time is not believed: {error}"))?;
-        Ok(time)
+        effects.extend(refused.map(|why| say(Level::Warn, format!("a trust bundle was not taken: {why}"))));
+        effects
+    }
+
+    fn trust_steps(&mut self, steps: pb::TrustSteps, now: Now) -> Vec<Effect> {
+        let before = self.trust.version;
+        let steps: Vec<_> = steps.trust_steps.into_iter().map(wire::bundle).collect();
+        let mut effects = self.step_trust(&steps);
+        if self.trust.version != before {
+            // Whoever rotates keys waits for this word.
+            effects.extend(self.report_status(now));
+        }
+        effects
     }
 
     fn desired_state(&mut self, desired: pb::DesiredState, now: Now) -> Vec<Effect> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proto::agent::v1::{self as pb, node_frame};
 use schema::{
+    command::COMMANDS_CAPABILITY,
     inventory::InventorySection,
     report::{InventoryReport, ReportKind, StatusReport},
 };
@@ -19,7 +20,7 @@ impl Core {
             journal_id: self.progress.journal_id.to_string(),
             nonce: nonce.to_vec(),
             agent_version: self.me.version.clone(),
-            capabilities: vec!["host".to_owned(), "access".to_owned()],
+            capabilities: ["host", "access", COMMANDS_CAPABILITY].map(str::to_owned).to_vec(),
             applied_generation: self.progress.applied.0,
             observed_generation: self.progress.observed.0,
             trust_version: self.trust.version,
@@ -28,7 +29,7 @@ impl Core {
         }
     }
 
-    const fn is_open(&self) -> bool {
+    pub(super) const fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Open { .. })
     }
 
@@ -54,6 +55,7 @@ impl Core {
             seq: self.take_seq(&mut effects),
             at: self.time(now),
             applied: self.progress.applied,
+            trust_version: self.reads_trust.then_some(self.trust.version),
             observed: self.progress.observed,
             sections: self.progress.sections.clone(),
             conditions: self.progress.conditions.clone(),
@@ -64,15 +66,17 @@ impl Core {
         effects
     }
 
-    /// What changed since the last report travels by itself.
-    pub(super) fn report_changed_inventory(&mut self, now: Now) -> Vec<Effect> {
+    /// What changed since the last report travels by itself, and what is wanted with it.
+    pub(super) fn report_changed_inventory(&mut self, wanted: &[InventorySection], now: Now) -> Vec<Effect> {
         let digests = self.inventory.digests();
-        if digests == self.progress.reported {
+        if digests == self.progress.reported && wanted.is_empty() {
             return Vec::new();
         }
         let changed: Vec<_> = digests
             .iter()
-            .filter(|(section, digest)| self.progress.reported.get(section) != Some(digest))
+            .filter(|(section, digest)| {
+                self.progress.reported.get(section) != Some(digest) || wanted.contains(section)
+            })
             .map(|(section, _)| *section)
             .collect();
         self.report_inventory(&changed, now)

@@ -8,6 +8,7 @@ use schema::{
 };
 
 use super::*;
+use crate::command::Pen;
 
 struct World {
     keys: Keys,
@@ -41,7 +42,10 @@ impl World {
             described: false,
             version: "0.1.0".into(),
         };
-        let core = Core::new(me, TrustBundle::of_anchor(&anchor, 1), None, Progress::begin(boot_id));
+        let progress = Progress::begin(boot_id);
+        let pen = Pen { node, realm: anchor.realm(), key: Arc::clone(&key), journal: progress.journal_id, boot: boot_id };
+        let desk = Desk::new(pen, Vec::new());
+        let core = Core::new(me, TrustBundle::of_anchor(&anchor, 1), None, progress, desk);
         Self {
             keys,
             anchor,
@@ -56,7 +60,7 @@ impl World {
 
     fn now(&self, seconds: u64) -> Now {
         let later = Duration::from_secs(seconds);
-        Now { wall: wall().saturating_add(later).expect("a time"), mono: self.start + later }
+        Now { wall: wall().saturating_add(later).expect("a time"), mono: self.start + later, proven: None }
     }
 
     fn open(&mut self) -> Vec<Effect> {
@@ -237,7 +241,7 @@ fn a_time_that_answers_another_nonce_ends_the_session() {
 #[test]
 fn a_clock_that_says_2011_is_corrected_by_signed_time() {
     let mut world = World::new();
-    let wrong = Now { wall: "2011-01-01T00:00:00Z".parse().expect("a time"), mono: world.start };
+    let wrong = Now { wall: "2011-01-01T00:00:00Z".parse().expect("a time"), mono: world.start, proven: None };
     world.core.handle(Event::Opening { nonce: NONCE }, wrong);
     let effects = world.core.handle(Event::Frame(world.welcome(wall())), wrong);
     assert!(effects.contains(&Effect::TimeProven(wall())));
@@ -368,7 +372,7 @@ fn inventory_that_changed_travels_and_nothing_else() {
             (InventorySection::Memory, serde_json::json!({ "totalMib": mib })),
             (InventorySection::Cpu, serde_json::json!({ "cores": 96 })),
         ]);
-        Event::Inventoried(Inventory { sections })
+        Event::Inventoried(Inventory { sections }, Vec::new())
     };
     let sent = |effects: &[Effect]| {
         effects.iter().find_map(|effect| match effect {
@@ -419,7 +423,7 @@ fn a_session_that_does_not_open_is_given_up() {
     let mut world = World::new();
     let now = world.now(0);
     world.core.handle(Event::Opening { nonce: NONCE }, now);
-    assert_eq!(world.core.wake_at(), Some(world.now(25).mono));
+    assert_eq!(world.core.wake_at(world.now(10)), Some(world.now(25).mono));
     let late = world.now(25);
     assert!(world.core.handle(Event::Tick, late).contains(&Effect::Close(Again::BackOff)));
 }

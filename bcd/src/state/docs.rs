@@ -17,7 +17,7 @@ use schema::{
 use serde::{Deserialize, Serialize};
 
 use super::{StateDir, StateError};
-use crate::{converge::Memory, drift::Ledger};
+use crate::{command::journal, converge::Memory, drift::Ledger};
 
 const KEY: &str = "node.key";
 const REQUEST: &str = "node.csr";
@@ -27,6 +27,8 @@ const DESIRED: &str = "desired.json";
 const PROGRESS: &str = "progress.json";
 const MEMORY: &str = "memory.json";
 const DRIFT: &str = "drift.json";
+/// More reports than a copy of the state can be behind.
+const LEAP: u64 = 1 << 20;
 
 /// Who this node is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,9 +85,9 @@ impl Desired {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
-    /// Counts the reports of one boot. A state directory that was put back from a copy begins another one at its next boot.
+    /// The life of the journal of commands. Reports are counted within it.
     pub journal_id: JournalId,
-    /// The boot that the journal belongs to.
+    /// The latest boot.
     pub boot_id: BootId,
     /// No report had this number or a higher one.
     pub reserved_seq: u64,
@@ -121,13 +123,16 @@ impl Progress {
         }
     }
 
-    /// Begins another journal, unless this one is of this boot.
+    /// The progress of this boot and this journal. Each boot counts its reports from a higher number on: a state directory
+    /// that was put back from a copy is ahead again of what the control plane knows.
     #[must_use]
-    pub fn of_boot(self, boot_id: BootId) -> Self {
-        if self.boot_id == boot_id {
-            return self;
-        }
-        Self { journal_id: JournalId::generate(), boot_id, reserved_seq: 1, ..self }
+    pub fn of(self, boot_id: BootId, journal_id: JournalId) -> Self {
+        let reserved_seq = match (self.journal_id == journal_id, self.boot_id == boot_id) {
+            (false, _) => 1,
+            (true, true) => self.reserved_seq,
+            (true, false) => (self.reserved_seq / LEAP + 1) * LEAP,
+        };
+        Self { boot_id, journal_id, reserved_seq, ..self }
     }
 }
 
@@ -182,7 +187,7 @@ impl StateDir {
     /// # Errors
     /// When a file cannot be removed.
     pub fn forget_identity(&self) -> Result<(), StateError> {
-        [IDENTITY, REQUEST, KEY, TRUST, DESIRED, PROGRESS].into_iter().try_for_each(|name| self.remove(name))
+        [IDENTITY, REQUEST, KEY, TRUST, DESIRED, PROGRESS, journal::FILE].into_iter().try_for_each(|name| self.remove(name))
     }
 
     /// The trust bundle in force.

@@ -1,0 +1,129 @@
+//! The daemon's hands: the journal and the lanes of its commands. They outlive a loop that has to begin again.
+
+use std::{sync::Arc, time::Duration};
+
+use schema::{clock::Clock as _, generation::Generation, id::JournalId};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::{Agent, AgentError, Config, NodeClock};
+use crate::{
+    command::{
+        Clerk, Desk, Do, Journal, Lanes, Pen, Told, desk,
+        journal::{Begun, JournalError},
+    },
+    kind::Machine,
+    session::{Core, Event, Me},
+    state::{Progress, StateDir},
+};
+
+/// How long a daemon that stops waits for commands that run.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub(super) struct Hands {
+    pub(super) clerk: Clerk,
+    /// A described machine has another boot.
+    pub(super) booted: bool,
+    desk: Option<Desk>,
+    fresh: bool,
+    told: UnboundedReceiver<Told>,
+}
+
+impl Hands {
+    pub(super) fn open(config: &Config, state: &StateDir, me: &Me, kept: &Progress) -> Result<Self, JournalError> {
+        let clock = Arc::new(NodeClock::new(Arc::clone(&config.clock)));
+        let opened = Journal::open(state, clock.now())?;
+        match &opened.begun {
+            Begun::Found => {}
+            Begun::Broken { why, aside } => tracing::error!(
+                "the journal of commands is broken ({why}) and kept as {aside}; another one begins, and what was in \
+                 flight and is not safe to run again ends as journal-lost"
+            ),
+            Begun::Fresh if kept.applied > Generation::NONE => tracing::warn!(
+                "the journal of commands is gone; another one begins, and what was in flight and is not safe to run \
+                 again ends as journal-lost"
+            ),
+            Begun::Fresh => {}
+        }
+        let journal = opened.journal;
+        let pen = Pen {
+            node: me.node_id,
+            realm: me.realm.clone(),
+            key: Arc::clone(&me.key),
+            journal: journal.id(),
+            boot: me.boot_id,
+        };
+        let (tell, told) = unbounded_channel();
+        let machine = Arc::new(Machine::new(&config.root, state, Arc::clone(&config.hardware)));
+        let lanes = Lanes::new(pen.clone(), journal.clone(), Arc::clone(&clock), machine, tell);
+        let desk = Some(Desk::new(pen.clone(), opened.entries));
+        Ok(Self { clerk: Clerk { pen, journal, lanes, clock }, booted: false, desk, fresh: true, told })
+    }
+
+    pub(super) const fn journal_id(&self) -> JournalId {
+        self.clerk.journal.id()
+    }
+
+    /// The desk, for the loop that begins.
+    pub(super) fn desk(&mut self) -> Desk {
+        self.desk.take().expect("one loop at a time")
+    }
+
+    /// The desk comes back from a loop that has ended.
+    pub(super) fn rest(mut self, core: Core) -> Self {
+        self.desk = Some(core.into_desk());
+        self
+    }
+
+    pub(super) async fn told(&mut self) -> Option<Told> {
+        self.told.recv().await
+    }
+
+    /// Ends it. What runs and is not safe to run again gets a while to end by itself.
+    pub(super) async fn let_go(hands: &mut Option<Self>) {
+        let Some(hands) = hands.take() else { return };
+        hands.clerk.lanes.end();
+        let waited = tokio::time::timeout(PATIENCE, async {
+            while hands.clerk.lanes.is_working() {
+                tokio::time::sleep(LOOK).await;
+            }
+        });
+        if waited.await.is_err() {
+            tracing::warn!("commands still run; they end as interrupted");
+        }
+        hands.clerk.journal.close();
+    }
+}
+
+impl Agent {
+    /// What earlier lives left behind, once.
+    pub(super) fn begin_commands(&mut self) -> Result<(), AgentError> {
+        if std::mem::replace(&mut self.hands.fresh, false) {
+            for effect in self.core.begin() {
+                self.carry_out(effect)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn command(&mut self, what: Do) -> Result<(), AgentError> {
+        let carried = self.hands.clerk.carry_out(what);
+        if let Some(update) = carried.update {
+            self.send(proto::agent::v1::node_frame::Frame::CommandUpdate(update));
+        }
+        carried.event.map_or(Ok(()), |event| self.handle(Event::Command(event)))
+    }
+
+    pub(super) fn lane_said(&mut self, told: Told) -> Result<(), AgentError> {
+        match told {
+            Told::Began(id) => self.handle(Event::Command(desk::Event::Began(id))),
+            Told::Ended(id) => self.handle(Event::Command(desk::Event::Ended(id))),
+            Told::Read(inventory, sections) => self.handle(Event::Inventoried(inventory, sections)),
+            Told::Booted => {
+                self.hands.booted = true;
+                Ok(())
+            }
+        }
+    }
+}

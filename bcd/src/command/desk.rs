@@ -1,0 +1,523 @@
+//! What becomes of each command that comes: events in, decisions out; no disk, no threads, no clock.
+//!
+//! A command stands in one place: it waits for its spec, is being kept, waits in its lane, runs, is over, or was left
+//! behind by an earlier life of the daemon. What is decided here is carried out by the [`super::Clerk`], who says whether
+//! it could be kept; only then does the node say it.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use pki::{
+    command::command_copy,
+    worker::{Signature, SignatureRefusal},
+};
+use schema::{
+    command::{BodyError, CommandBody, CommandHead, CommandKind, CommandUpdate, Lane, Reason, Refusal, UpdateState},
+    digest::Digest,
+    generation::Generation,
+    id::CommandId,
+    node::Role,
+    time::Timestamp,
+};
+
+use super::{
+    accept::{Facts, Offer, Verdict, accept},
+    again::{Again, again},
+    context::Order,
+    journal::Entry,
+    pen::Pen,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// How long until something that could not be kept is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How often to look for commands that may be forgotten.
+const FORGET_EVERY: Duration = Duration::from_secs(3600);
+/// The longest word of a stranger that goes into the log.
+const SHORT: usize = 200;
+
+/// Now, for commands.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// The proven time; `None` before it is proven.
+    pub now: Option<Timestamp>,
+    /// Time that passes.
+    pub mono: Instant,
+    /// The spec that was attempted last.
+    pub applied: Generation,
+}
+
+/// What the clerk and the lanes say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// An accepted command is in the journal, or could not be.
+    Kept(CommandId, bool),
+    /// The end of a command is in the journal, or could not be.
+    Closed(CommandId, bool),
+    /// A command runs.
+    Began(CommandId),
+    /// A lane has ended a command, and the journal knows.
+    Ended(CommandId),
+    /// These are out of the journal, or could not be.
+    Forgotten(Vec<CommandId>, bool),
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Do {
+    /// Write an accepted command into the journal, and answer with [`Event::Kept`].
+    Accept {
+        /// For the journal.
+        entry: Entry,
+        /// The exact body.
+        body: Vec<u8>,
+    },
+    /// Write a command that never runs into the journal with its end, and answer with [`Event::Closed`].
+    Refuse {
+        /// For the journal.
+        entry: Entry,
+        /// The exact body.
+        body: Vec<u8>,
+        /// Its end.
+        update: CommandUpdate,
+    },
+    /// Write the end of a command that is in the journal, and answer with [`Event::Closed`].
+    Settle(CommandUpdate),
+    /// Say something that is not the last word.
+    Say(CommandUpdate),
+    /// Say something about a copy that is nobody's word: signed, and not kept.
+    Spurn(CommandUpdate),
+    /// Say what the journal holds as the last word.
+    Answer(CommandId),
+    /// Hand a command over to its lane.
+    Run(Order),
+    /// Hand a command from the journal over to its lane; [`Event::Closed`] with `false` when it cannot be read.
+    RunAgain {
+        /// Which.
+        id: CommandId,
+        /// It began in an earlier life.
+        ran: bool,
+    },
+    /// Cancel a command in its lane.
+    Cancel(CommandId),
+    /// Take a command that waits past its deadline out of its lane.
+    Expire(CommandId),
+    /// Give up a command that runs too long.
+    GiveUp(CommandId),
+    /// Ask for the spec of this generation.
+    WantSpec(Generation),
+    /// Take these out of the journal, and answer with [`Event::Forgotten`].
+    Forget(Vec<CommandId>),
+    /// Say something in the log.
+    Warn(String),
+}
+
+#[derive(Debug, Clone)]
+enum Standing {
+    /// It waits for the spec that it presupposes.
+    Waits(Box<Paper>),
+    /// The clerk writes it down.
+    Kept(Box<CommandBody>),
+    /// It waits in its lane; it is asked about again at this time.
+    Queued { ask: Option<Instant> },
+    /// It runs, at most until then.
+    Runs { until: Instant },
+    /// The clerk writes down its end. What was in no journal before is forgotten when that fails.
+    Closing { kept: bool },
+    /// It is over.
+    Over,
+    /// An earlier life of the daemon left it behind.
+    Left,
+}
+
+/// A command that is in no journal yet.
+#[derive(Debug, Clone)]
+struct Paper {
+    body: CommandBody,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    entry: Entry,
+    standing: Standing,
+}
+
+impl Known {
+    /// Whether it takes one of the places in its lane.
+    const fn is_live(&self) -> bool {
+        matches!(self.standing, Standing::Kept(_) | Standing::Queued { .. } | Standing::Runs { .. })
+    }
+
+    fn lane(&self) -> Option<Lane> {
+        self.entry.row().map(|row| row.lane)
+    }
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub struct Desk {
+    pen: Pen,
+    role: Option<Role>,
+    allowed: Option<Vec<CommandKind>>,
+    known: BTreeMap<CommandId, Known>,
+    forget_at: Option<Instant>,
+}
+
+impl Desk {
+    /// A desk that begins with what the journal holds.
+    #[must_use]
+    pub fn new(pen: Pen, entries: Vec<Entry>) -> Self {
+        let known = entries.into_iter().map(|entry| {
+            let standing = if entry.ended.is_some() { Standing::Over } else { Standing::Left };
+            (entry.id, Known { entry, standing })
+        });
+        Self { pen, role: None, allowed: None, known: known.collect(), forget_at: None }
+    }
+
+    /// What an earlier life left behind and is certain without anybody's asking.
+    #[must_use]
+    pub fn begin(&mut self) -> Vec<Do> {
+        let left: Vec<_> = self.known.values().filter(|known| matches!(known.standing, Standing::Left)).collect();
+        let left: Vec<_> = left.iter().map(|known| known.entry.clone()).collect();
+        left.iter().flat_map(|entry| self.left(entry, None)).collect()
+    }
+
+    /// A command came. `signature` is what its worker's signature is worth.
+    pub fn offer(
+        &mut self,
+        bytes: Vec<u8>,
+        signature: &Signature,
+        verified: Result<(), SignatureRefusal>,
+        moment: Moment,
+    ) -> Vec<Do> {
+        let read = CommandBody::read(&bytes);
+        let head = match &read {
+            Ok(body) => body.head(),
+            Err(BodyError::Unsupported { head, .. }) => head.as_ref().clone(),
+            Err(error @ BodyError::Malformed) => return vec![Do::Warn(format!("a command was not read: {error}"))],
+        };
+        if let Some(known) = self.known.get(&head.id) {
+            return self.once_more(known.entry.clone(), &bytes, verified, moment);
+        }
+        match self.judge(&read, verified, moment) {
+            Verdict::Ignore => Vec::new(),
+            Verdict::Refuse(Refusal::Busy, why) => {
+                vec![Do::Say(self.pen.update(head.id, UpdateState::Busy).because(Refusal::Busy, why))]
+            }
+            Verdict::Refuse(refusal, why) => {
+                let update = self.pen.update(head.id, UpdateState::Rejected).because(refusal, why);
+                if let Err(reason) = verified {
+                    // Nobody's word gets into the journal. The answer names the copy, so that it speaks for no other.
+                    let text = format!("{} is refused ({refusal}): {reason}", head.id);
+                    let update = CommandUpdate { copy: Some(command_copy(&bytes, signature)), ..update };
+                    return vec![Do::Warn(text), Do::Spurn(update)];
+                }
+                let text = format!("{} is refused: {}", head.id, update.message.as_deref().unwrap_or_default());
+                vec![Do::Warn(text), self.refuse(self.entry(&head, &bytes, signature, moment), bytes, update)]
+            }
+            Verdict::Wait => self.wait(read, &head, bytes, signature, moment),
+            Verdict::Accept => {
+                let Ok(body) = read else { return Vec::new() };
+                let entry = self.entry(&head, &bytes, signature, moment);
+                vec![self.accept(entry, body, bytes)]
+            }
+        }
+    }
+
+    fn wait(
+        &mut self,
+        read: Result<CommandBody, BodyError>,
+        head: &CommandHead,
+        bytes: Vec<u8>,
+        signature: &Signature,
+        moment: Moment,
+    ) -> Vec<Do> {
+        let Ok(body) = read else { return Vec::new() };
+        let lane = body.kind.row().lane;
+        let waits = |known: &&Known| matches!(known.standing, Standing::Waits(_)) && known.lane() == Some(lane);
+        if self.known.values().filter(waits).count() >= lane.credits() {
+            let why = format!("the lane {lane} has as many commands as it takes");
+            return vec![Do::Say(self.pen.update(body.id, UpdateState::Busy).because(Refusal::Busy, why))];
+        }
+        let entry = self.entry(head, &bytes, signature, moment);
+        let wanted = body.min_generation.unwrap_or_default();
+        let standing = Standing::Waits(Box::new(Paper { body, bytes }));
+        self.known.insert(entry.id, Known { entry, standing });
+        vec![Do::WantSpec(wanted)]
+    }
+
+    /// The gateway wants a command to stop.
+    pub fn cancel(&mut self, id: CommandId) -> Vec<Do> {
+        let Some(known) = self.known.get(&id) else { return Vec::new() };
+        let cancelled = || {
+            let why = "it was cancelled before it began";
+            self.pen.update(id, UpdateState::Cancelled).because(Reason::CANCELLED, why)
+        };
+        match &known.standing {
+            Standing::Waits(paper) => {
+                let (entry, bytes, update) = (known.entry.clone(), paper.bytes.clone(), cancelled());
+                vec![self.refuse(entry, bytes, update)]
+            }
+            Standing::Queued { .. } | Standing::Runs { .. } => vec![Do::Cancel(id)],
+            Standing::Over => vec![Do::Answer(id)],
+            Standing::Left if known.entry.runs.is_empty() => {
+                let update = cancelled();
+                self.settle(update)
+            }
+            Standing::Left => {
+                let why = "the daemon or the machine stopped while it ran, and it was cancelled before it ran again";
+                let update = self.pen.update(id, UpdateState::Failed).because(Reason::INTERRUPTED, why);
+                self.settle(update)
+            }
+            Standing::Kept(_) | Standing::Closing { .. } => Vec::new(),
+        }
+    }
+
+    /// Takes what the clerk and the lanes say.
+    pub fn handle(&mut self, event: Event, moment: Moment) -> Vec<Do> {
+        match event {
+            Event::Kept(id, kept) => self.kept(id, kept),
+            Event::Closed(id, closed) => self.closed(id, closed),
+            Event::Began(id) => {
+                let Some(known) = self.known.get_mut(&id) else { return Vec::new() };
+                let timeout = known.entry.row().map_or(schema::command::kind::UNKNOWN_KIND_TIMEOUT, |row| row.timeout);
+                known.standing = Standing::Runs { until: moment.mono + timeout.to_std() };
+                vec![Do::Say(self.pen.update(id, UpdateState::Running))]
+            }
+            Event::Ended(id) => {
+                let Some(known) = self.known.get_mut(&id) else { return Vec::new() };
+                known.standing = Standing::Over;
+                vec![Do::Answer(id)]
+            }
+            Event::Forgotten(ids, forgotten) => {
+                if forgotten {
+                    self.known.retain(|id, _| !ids.contains(id));
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    fn kept(&mut self, id: CommandId, kept: bool) -> Vec<Do> {
+        let Some(known) = self.known.get_mut(&id) else { return Vec::new() };
+        let Standing::Kept(body) = &known.standing else { return Vec::new() };
+        if kept {
+            let order = Order { body: body.as_ref().clone(), ran: false };
+            known.standing = Standing::Queued { ask: None };
+            return vec![Do::Say(self.pen.update(id, UpdateState::Acked)), Do::Run(order)];
+        }
+        self.known.remove(&id);
+        vec![self.not_kept(id)]
+    }
+
+    fn closed(&mut self, id: CommandId, closed: bool) -> Vec<Do> {
+        let Some(known) = self.known.get_mut(&id) else { return Vec::new() };
+        // What was not kept has not happened: it is decided anew when the command is sent again.
+        match (closed, &known.standing) {
+            (true, _) => {
+                known.standing = Standing::Over;
+                vec![Do::Answer(id)]
+            }
+            (false, Standing::Closing { kept: false }) => {
+                self.known.remove(&id);
+                vec![self.not_kept(id)]
+            }
+            (false, _) => {
+                known.standing = Standing::Left;
+                Vec::new()
+            }
+        }
+    }
+
+    fn not_kept(&self, id: CommandId) -> Do {
+        let why = "the node's journal takes nothing now";
+        Do::Say(self.pen.update(id, UpdateState::Busy).because(Refusal::Busy, why))
+    }
+
+    /// The node has attempted a newer spec, or time has passed.
+    pub fn tick(&mut self, moment: Moment) -> Vec<Do> {
+        let mut decided = self.judge_waiting(moment);
+        let Some(now) = moment.now else { return decided };
+        for (id, known) in &mut self.known {
+            match &mut known.standing {
+                Standing::Queued { ask } if now >= known.entry.not_after => {
+                    if ask.is_none_or(|ask| moment.mono >= ask) {
+                        *ask = Some(moment.mono + AGAIN);
+                        decided.push(Do::Expire(*id));
+                    }
+                }
+                Standing::Runs { until } if moment.mono >= *until => {
+                    *until = moment.mono + AGAIN;
+                    decided.push(Do::GiveUp(*id));
+                }
+                _ => {}
+            }
+        }
+        if self.forget_at.is_none_or(|at| moment.mono >= at) {
+            self.forget_at = Some(moment.mono + FORGET_EVERY);
+            let old = |known: &&Known| {
+                matches!(known.standing, Standing::Over | Standing::Left) && now > known.entry.forgettable_at()
+            };
+            let ids: Vec<_> = self.known.values().filter(old).map(|known| known.entry.id).collect();
+            if !ids.is_empty() {
+                decided.push(Do::Forget(ids));
+            }
+        }
+        decided
+    }
+
+    /// When time has to be told next.
+    #[must_use]
+    pub fn wake_at(&self, moment: Moment) -> Option<Instant> {
+        let at = |deadline: Timestamp| {
+            let wait = moment.now.map(|now| deadline.duration_since(now).max(jiff::SignedDuration::ZERO).unsigned_abs());
+            // Far deadlines are looked at again in between: the proven time may move.
+            wait.map(|wait| moment.mono + wait.min(Duration::from_secs(60)))
+        };
+        let wakes = self.known.values().filter_map(|known| match &known.standing {
+            Standing::Waits(_) | Standing::Queued { ask: None } => at(known.entry.not_after),
+            Standing::Queued { ask } => *ask,
+            Standing::Runs { until } => Some(*until),
+            _ => None,
+        });
+        wakes.min()
+    }
+
+    fn judge_waiting(&mut self, moment: Moment) -> Vec<Do> {
+        let waiting = self.known.values().filter_map(|known| match &known.standing {
+            Standing::Waits(paper) => Some((known.entry.seq, known.entry.clone(), paper.as_ref().clone())),
+            _ => None,
+        });
+        let mut waiting: Vec<_> = waiting.collect();
+        waiting.sort_by_key(|(seq, ..)| *seq);
+        let mut decided = Vec::new();
+        for (_, entry, Paper { body, bytes }) in waiting {
+            match self.judge(&Ok(body.clone()), Ok(()), moment) {
+                Verdict::Wait | Verdict::Ignore => {}
+                Verdict::Accept => decided.push(self.accept(entry, body, bytes)),
+                Verdict::Refuse(Refusal::Busy, why) => {
+                    self.known.remove(&entry.id);
+                    decided.push(Do::Say(self.pen.update(entry.id, UpdateState::Busy).because(Refusal::Busy, why)));
+                }
+                Verdict::Refuse(refusal, why) => {
+                    let update = self.pen.update(entry.id, UpdateState::Rejected).because(refusal, why);
+                    decided.push(self.refuse(entry, bytes, update));
+                }
+            }
+        }
+        decided
+    }
+
+    fn judge(
+        &self,
+        body: &Result<CommandBody, BodyError>,
+        signature: Result<(), SignatureRefusal>,
+        moment: Moment,
+    ) -> Verdict {
+        let lane = body.as_ref().ok().map(|body| body.kind.row().lane);
+        let facts = Facts {
+            node: self.pen.node,
+            role: self.role,
+            allowed: self.allowed.as_deref(),
+            applied: moment.applied,
+            now: moment.now,
+            policy: None,
+            room: lane.map_or(0, |lane| self.room(lane)),
+        };
+        accept(&Offer { body, signature }, &facts)
+    }
+
+    fn room(&self, lane: Lane) -> usize {
+        let live = self.known.values().filter(|known| known.is_live() && known.lane() == Some(lane)).count();
+        lane.credits().saturating_sub(live)
+    }
+
+    /// A command that is known comes again: the same answer, or the next one.
+    fn once_more(
+        &mut self,
+        entry: Entry,
+        bytes: &[u8],
+        verified: Result<(), SignatureRefusal>,
+        moment: Moment,
+    ) -> Vec<Do> {
+        let id = entry.id;
+        if entry.body != Digest::of(bytes) {
+            return vec![Do::Warn(format!("another text under the name of {id} was ignored"))];
+        }
+        match self.known.get(&id).map(|known| &known.standing) {
+            Some(Standing::Queued { .. }) => vec![Do::Say(self.pen.update(id, UpdateState::Acked))],
+            Some(Standing::Runs { .. }) => vec![Do::Say(self.pen.update(id, UpdateState::Running))],
+            Some(Standing::Over) => vec![Do::Answer(id)],
+            Some(Standing::Left) if verified.is_ok() => self.left(&entry, moment.now),
+            Some(Standing::Left) => vec![Do::Warn(format!("a copy of {id} without a good signature was ignored"))],
+            Some(Standing::Waits(_) | Standing::Kept(_) | Standing::Closing { .. }) | None => Vec::new(),
+        }
+    }
+
+    fn left(&mut self, entry: &Entry, now: Option<Timestamp>) -> Vec<Do> {
+        match again(entry, self.pen.boot, now) {
+            Again::Wait => Vec::new(),
+            Again::Run => {
+                // It has its place already: the earlier life gave it.
+                self.stand(entry.id, Standing::Queued { ask: None });
+                let run = Do::RunAgain { id: entry.id, ran: !entry.runs.is_empty() };
+                vec![Do::Say(self.pen.update(entry.id, UpdateState::Acked)), run]
+            }
+            Again::Settle { state, reason, message, result } => {
+                let update = self.pen.update(entry.id, state);
+                let update = match reason {
+                    Some(reason) => update.because(reason, message),
+                    None => update,
+                };
+                self.settle(match result {
+                    Some(result) => update.with_result(result),
+                    None => update,
+                })
+            }
+        }
+    }
+
+    fn entry(&self, head: &CommandHead, bytes: &[u8], signature: &Signature, moment: Moment) -> Entry {
+        let parts = [&signature.worker, &signature.root_signature, &signature.signature];
+        Entry {
+            id: head.id,
+            seq: head.seq,
+            kind: head.kind.chars().take(SHORT).collect(),
+            not_after: head.not_after,
+            body: Digest::of(bytes),
+            signature: Digest::of(parts.map(Vec::as_slice).concat()),
+            at: moment.now.unwrap_or(Timestamp::UNIX_EPOCH),
+            boot_id: self.pen.boot,
+            runs: Vec::new(),
+            ended: None,
+            bytes: 0,
+        }
+    }
+
+    fn accept(&mut self, entry: Entry, body: CommandBody, bytes: Vec<u8>) -> Do {
+        let standing = Standing::Kept(Box::new(body));
+        self.known.insert(entry.id, Known { entry: entry.clone(), standing });
+        Do::Accept { entry, body: bytes }
+    }
+
+    fn refuse(&mut self, entry: Entry, bytes: Vec<u8>, update: CommandUpdate) -> Do {
+        self.known.insert(entry.id, Known { entry: entry.clone(), standing: Standing::Closing { kept: false } });
+        Do::Refuse { entry, body: bytes, update }
+    }
+
+    fn settle(&mut self, update: CommandUpdate) -> Vec<Do> {
+        self.stand(update.command, Standing::Closing { kept: true });
+        vec![Do::Settle(update)]
+    }
+
+    fn stand(&mut self, id: CommandId, standing: Standing) {
+        if let Some(known) = self.known.get_mut(&id) {
+            known.standing = standing;
+        }
+    }
+}

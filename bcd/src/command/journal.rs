@@ -1,0 +1,374 @@
+//! The journal: what this node knows of each command, in an embedded store that survives a kill at any instruction.
+//!
+//! Each call is one transaction, on disk (data and checksums, in two phases) when it returns. A write that fails, as on a
+//! full disk, has not happened, and the next call tries again. The file is made beside its place and renamed, so that
+//! there is never half of one; a file that cannot be trusted is kept aside, and another journal begins under another id.
+//!
+//! The journal says what was; [`super::desk`] decides what follows.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction};
+use schema::{
+    digest::Digest,
+    id::{CommandId, JournalId},
+    time::Timestamp,
+};
+
+use super::fault;
+use crate::state::StateDir;
+
+mod entry;
+mod file;
+
+pub use entry::{Ended, Entry, Happened, Ran, Stored};
+pub use file::{Begun, FILE, Opened};
+
+#[cfg(test)]
+mod tests;
+
+/// How many commands a journal remembers at most.
+pub const MAX_ENTRIES: usize = 4096;
+/// How many bytes of bodies and results a journal holds at most.
+pub const MAX_BYTES: u64 = 256 * 1024 * 1024;
+/// How many effects one command may write down.
+pub const MAX_EFFECTS: usize = 256;
+
+const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
+const ENTRIES: TableDefinition<'_, [u8; 16], &[u8]> = TableDefinition::new("entries");
+const BODIES: TableDefinition<'_, [u8; 16], &[u8]> = TableDefinition::new("bodies");
+const UPDATES: TableDefinition<'_, [u8; 16], (&[u8], &[u8])> = TableDefinition::new("updates");
+/// Approvals that were used up, and by which command: one that is here is never used again.
+const CONSUMED: TableDefinition<'_, [u8; 32], [u8; 16]> = TableDefinition::new("consumed");
+
+/// Why the journal did not take or give something.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The store refused. Nothing of the call is kept.
+    #[error("the journal of commands cannot be used: {0}")]
+    Store(#[source] Box<redb::Error>),
+    /// Its file cannot be made, moved or opened.
+    #[error("the journal of commands: {doing}")]
+    File {
+        /// What was tried.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another process has it.
+    #[error("another process has the journal of commands open")]
+    Locked,
+    /// It holds something else than it should.
+    #[error("the journal of commands is broken: {0}")]
+    Broken(String),
+    /// It remembers as much as it may.
+    #[error("the journal of commands is full")]
+    Full,
+    /// This daemon is done with it.
+    #[error("the journal of commands is closed")]
+    Closed,
+    /// The command is not in it.
+    #[error("{0} is not in the journal")]
+    Unknown(CommandId),
+    /// The command is settled: nothing may happen for it any more.
+    #[error("{0} has ended")]
+    Over(CommandId),
+}
+
+impl<E: Into<redb::Error>> From<E> for JournalError {
+    fn from(error: E) -> Self {
+        match error.into() {
+            redb::Error::Corrupted(what) => Self::Broken(what),
+            error => Self::Store(Box::new(error)),
+        }
+    }
+}
+
+/// The journal of one node. Shared by the loop and the lanes.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    id: JournalId,
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: StateDir,
+    database: Option<Database>,
+    closed: bool,
+    count: usize,
+    bytes: u64,
+}
+
+impl Journal {
+    /// Opens the journal of a state directory, or begins one.
+    ///
+    /// # Errors
+    /// When the file system refuses, or another process has it. A broken file is no error: [`Opened::begun`] says so.
+    pub fn open(state: &StateDir, now: Timestamp) -> Result<Opened, JournalError> {
+        file::open(state, now)
+    }
+
+    fn new(state: &StateDir, id: JournalId, database: Database, entries: &[Entry]) -> Self {
+        let bytes = entries.iter().map(|entry| entry.bytes).sum();
+        let inner = Inner { state: state.clone(), database: Some(database), closed: false, count: entries.len(), bytes };
+        Self { id, inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// What is in the journal of a state directory, while a daemon runs with it or not; `None` when there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn look(state: &StateDir) -> Result<Option<(JournalId, Vec<Entry>)>, JournalError> {
+        file::look(state)
+    }
+
+    /// This life of the journal. Another one knows nothing of what happened in this one.
+    #[must_use]
+    pub const fn id(&self) -> JournalId {
+        self.id
+    }
+
+    /// Writes down that a command was accepted. From here on it is this node's to answer for.
+    ///
+    /// # Errors
+    /// When it cannot be kept: it is not accepted then.
+    pub fn accept(&self, entry: &Entry, body: &[u8]) -> Result<(), JournalError> {
+        self.insert("accept", entry, body, None)
+    }
+
+    /// Writes down that a command was refused or ended without having run, together with what the node says about it.
+    ///
+    /// # Errors
+    /// When it cannot be kept: nothing was said then.
+    pub fn refuse(&self, entry: &Entry, body: &[u8], said: &Stored) -> Result<(), JournalError> {
+        self.insert("refuse", entry, body, Some(said))
+    }
+
+    fn insert(&self, step: &str, entry: &Entry, body: &[u8], said: Option<&Stored>) -> Result<(), JournalError> {
+        let mut entry = entry.clone();
+        entry.bytes = (body.len() + said.map_or(0, Stored::size)) as u64;
+        let mut inner = self.lock();
+        if inner.count >= MAX_ENTRIES || inner.bytes + entry.bytes > MAX_BYTES {
+            return Err(JournalError::Full);
+        }
+        inner.write(step, |write| {
+            let id = entry.id.as_uuid().into_bytes();
+            put(write, &entry)?;
+            write.open_table(BODIES)?.insert(id, body)?;
+            if let Some(said) = said {
+                write.open_table(UPDATES)?.insert(id, (said.update.as_slice(), said.signature.as_slice()))?;
+            }
+            Ok(())
+        })?;
+        inner.count += 1;
+        inner.bytes += entry.bytes;
+        Ok(())
+    }
+
+    /// Writes down that a command begins. Begun again, it keeps the effects of the runs before.
+    ///
+    /// # Errors
+    /// When it cannot be kept: it does not begin then.
+    pub fn start(&self, id: CommandId, now: Timestamp) -> Result<Entry, JournalError> {
+        self.lock().change("start", id, |entry| {
+            entry.runs.push(Ran { at: now, effects: Vec::new() });
+            Ok(())
+        })
+    }
+
+    /// Writes down that something is about to be done to the machine.
+    ///
+    /// # Errors
+    /// When it cannot be kept, or the command has ended meanwhile: it is not to be done then.
+    pub fn effect(&self, id: CommandId, name: &str, now: Timestamp) -> Result<(), JournalError> {
+        let effect = Happened { name: name.to_owned(), at: now };
+        let change = |entry: &mut Entry| {
+            if entry.effects().count() >= MAX_EFFECTS {
+                return Err(JournalError::Full);
+            }
+            entry.runs.last_mut().ok_or(JournalError::Unknown(id))?.effects.push(effect);
+            Ok(())
+        };
+        self.lock().change("effect", id, change).map(drop)
+    }
+
+    /// Writes down how a command ended and what the node says about it, exactly. The first end is the end.
+    ///
+    /// # Errors
+    /// When it cannot be kept: nothing is said then.
+    pub fn settle(&self, id: CommandId, ended: &Ended, said: &Stored) -> Result<Entry, JournalError> {
+        let mut inner = self.lock();
+        let mut entry = inner.entry(id)?;
+        if entry.ended.is_some() {
+            return Err(JournalError::Over(id));
+        }
+        entry.ended = Some(ended.clone());
+        entry.bytes += said.size() as u64;
+        inner.write("settle", |write| {
+            let row = (said.update.as_slice(), said.signature.as_slice());
+            write.open_table(UPDATES)?.insert(id.as_uuid().into_bytes(), row)?;
+            put(write, &entry)
+        })?;
+        inner.bytes += said.size() as u64;
+        Ok(entry)
+    }
+
+    /// What the node said about a command that has ended; `None` when it has not.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn said(&self, id: CommandId) -> Result<Option<Stored>, JournalError> {
+        let mut inner = self.lock();
+        let read = inner.database()?.begin_read()?;
+        let found = read.open_table(UPDATES)?.get(id.as_uuid().into_bytes())?;
+        Ok(found.map(|row| {
+            let (update, signature) = row.value();
+            Stored { update: update.to_vec(), signature: signature.to_vec() }
+        }))
+    }
+
+    /// The exact bytes of a command's body.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not there.
+    pub fn body(&self, id: CommandId) -> Result<Vec<u8>, JournalError> {
+        let mut inner = self.lock();
+        let read = inner.database()?.begin_read()?;
+        let found = read.open_table(BODIES)?.get(id.as_uuid().into_bytes())?;
+        found.map(|row| row.value().to_vec()).ok_or(JournalError::Unknown(id))
+    }
+
+    /// Everything that is known, in the order of the commands' ids.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn entries(&self) -> Result<Vec<Entry>, JournalError> {
+        let mut inner = self.lock();
+        all(&inner.database()?.begin_read()?)
+    }
+
+    /// Uses up an approval for a command. `false`, and nothing changes, when another command used it up.
+    ///
+    /// # Errors
+    /// When it cannot be kept: the command is not to be run then.
+    pub fn consume(&self, approval: Digest, by: CommandId) -> Result<bool, JournalError> {
+        let mut inner = self.lock();
+        let by = by.as_uuid().into_bytes();
+        let read = inner.database()?.begin_read()?;
+        if let Some(user) = read.open_table(CONSUMED)?.get(approval.as_bytes())? {
+            return Ok(user.value() == by);
+        }
+        inner.write("consume", |write| {
+            write.open_table(CONSUMED)?.insert(approval.as_bytes(), by)?;
+            Ok(())
+        })?;
+        Ok(true)
+    }
+
+    /// Forgets commands that nobody will ask about again.
+    ///
+    /// # Errors
+    /// When it cannot be written: they are remembered then.
+    pub fn forget(&self, ids: &[CommandId]) -> Result<(), JournalError> {
+        let mut inner = self.lock();
+        let mut freed = 0;
+        for id in ids {
+            freed += inner.entry(*id)?.bytes;
+        }
+        inner.write("forget", |write| {
+            let (mut entries, mut bodies, mut updates) =
+                (write.open_table(ENTRIES)?, write.open_table(BODIES)?, write.open_table(UPDATES)?);
+            for id in ids.iter().map(|id| id.as_uuid().into_bytes()) {
+                entries.remove(id)?;
+                bodies.remove(id)?;
+                updates.remove(id)?;
+            }
+            Ok(())
+        })?;
+        inner.count -= ids.len();
+        inner.bytes -= freed;
+        Ok(())
+    }
+
+    /// Lets go of the file: whoever still holds this journal changes nothing any more.
+    pub fn close(&self) {
+        let mut inner = self.lock();
+        inner.closed = true;
+        inner.database = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// The open store. After a write that failed it is opened anew: what was committed is there, and nothing else.
+    fn database(&mut self) -> Result<&Database, JournalError> {
+        if self.closed {
+            return Err(JournalError::Closed);
+        }
+        if self.database.is_none() {
+            self.database = Some(file::reopen(&self.state)?);
+        }
+        self.database.as_ref().ok_or(JournalError::Closed)
+    }
+
+    fn entry(&mut self, id: CommandId) -> Result<Entry, JournalError> {
+        let read = self.database()?.begin_read()?;
+        let found = read.open_table(ENTRIES)?.get(id.as_uuid().into_bytes())?;
+        Entry::read(found.ok_or(JournalError::Unknown(id))?.value())
+    }
+
+    fn change(
+        &mut self,
+        step: &str,
+        id: CommandId,
+        change: impl FnOnce(&mut Entry) -> Result<(), JournalError>,
+    ) -> Result<Entry, JournalError> {
+        let mut entry = self.entry(id)?;
+        if entry.ended.is_some() {
+            return Err(JournalError::Over(id));
+        }
+        change(&mut entry)?;
+        self.write(step, |write| put(write, &entry))?;
+        Ok(entry)
+    }
+
+    fn write(
+        &mut self,
+        step: &str,
+        write: impl FnOnce(&WriteTransaction) -> Result<(), JournalError>,
+    ) -> Result<(), JournalError> {
+        fault::before(step);
+        let written = self.database().and_then(|database| {
+            fault::disk()?;
+            let transaction = database.begin_write()?;
+            write(&transaction)?;
+            transaction.commit()?;
+            Ok(())
+        });
+        match &written {
+            Ok(()) => fault::after(step),
+            // The store trusts itself no more after a write that failed.
+            Err(JournalError::Store(_) | JournalError::Broken(_)) => self.database = None,
+            Err(_) => {}
+        }
+        written
+    }
+}
+
+fn put(write: &WriteTransaction, entry: &Entry) -> Result<(), JournalError> {
+    write.open_table(ENTRIES)?.insert(entry.id.as_uuid().into_bytes(), entry.to_bytes().as_slice())?;
+    Ok(())
+}
+
+fn all(read: &redb::ReadTransaction) -> Result<Vec<Entry>, JournalError> {
+    let table = read.open_table(ENTRIES)?;
+    let entries = table.iter()?.map(|row| Entry::read(row?.1.value()));
+    entries.collect()
+}

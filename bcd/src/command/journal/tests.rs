@@ -1,0 +1,289 @@
+//! Facts about the journal, on real files.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+use schema::{
+    command::{CommandKind, CommandUpdate, Reason, UpdateState},
+    id::{BootId, NodeId},
+};
+
+use super::*;
+
+fn at(text: &str) -> Timestamp {
+    text.parse().expect("a time")
+}
+
+fn now() -> Timestamp {
+    at("2026-03-01T12:00:00Z")
+}
+
+fn entry(seq: u64) -> Entry {
+    Entry {
+        id: CommandId::generate(),
+        seq,
+        kind: CommandKind::NodeReboot.to_string(),
+        not_after: at("2026-03-01T12:10:00Z"),
+        body: Digest::of("body"),
+        signature: Digest::of("signature"),
+        at: now(),
+        boot_id: BootId::generate(),
+        runs: Vec::new(),
+        ended: None,
+        bytes: 0,
+    }
+}
+
+fn succeeded() -> Ended {
+    Ended { state: UpdateState::Succeeded, reason: None, at: now() }
+}
+
+fn said(text: &str) -> Stored {
+    Stored { update: text.as_bytes().to_vec(), signature: b"signed".to_vec() }
+}
+
+struct World {
+    dir: tempfile::TempDir,
+    state: StateDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let state = StateDir::open(&dir.path().join("state")).expect("made");
+        Self { dir, state }
+    }
+
+    fn open(&self) -> Opened {
+        Journal::open(&self.state, now()).expect("opens")
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.state.path().join(FILE)
+    }
+
+    /// The state as it is on disk at this moment, as a machine finds it whose daemon was killed now.
+    fn killed(&self) -> Self {
+        let copy = Self { dir: tempfile::tempdir().expect("a temporary directory"), state: self.state.clone() };
+        let state = StateDir::open(&copy.dir.path().join("state")).expect("made");
+        fs::copy(self.file(), state.path().join(FILE)).expect("copied");
+        Self { state, ..copy }
+    }
+}
+
+#[test]
+fn every_step_is_on_disk_when_its_call_returns() {
+    let world = World::new();
+    let journal = world.open().journal;
+    let one = entry(1);
+    let seen = || {
+        let opened = world.killed().open();
+        assert_eq!((opened.begun, opened.journal.id()), (Begun::Found, journal.id()));
+        let said = opened.journal.said(one.id).expect("read");
+        (opened.entries, said)
+    };
+    assert_eq!(seen(), (Vec::new(), None));
+
+    journal.accept(&one, b"the body").expect("kept");
+    let (entries, _) = seen();
+    assert_eq!((entries[0].id, entries[0].bytes, &entries[0].runs), (one.id, 8, &Vec::new()));
+    assert_eq!(world.killed().open().journal.body(one.id).expect("read"), b"the body");
+
+    journal.start(one.id, now()).expect("kept");
+    assert_eq!(seen().0[0].runs, [Ran { at: now(), effects: Vec::new() }]);
+
+    journal.effect(one.id, "reboot", now()).expect("kept");
+    assert_eq!(seen().0[0].effects().map(|effect| effect.name.as_str()).collect::<Vec<_>>(), ["reboot"]);
+
+    journal.settle(one.id, &succeeded(), &said("done")).expect("kept");
+    let (entries, words) = seen();
+    assert_eq!((entries[0].ended.clone(), words), (Some(succeeded()), Some(said("done"))));
+
+    journal.forget(&[one.id]).expect("kept");
+    assert_eq!(seen(), (Vec::new(), None));
+}
+
+#[test]
+fn the_first_end_is_the_end() {
+    let world = World::new();
+    let journal = world.open().journal;
+    let one = entry(1);
+    journal.accept(&one, b"body").expect("kept");
+    journal.start(one.id, now()).expect("kept");
+    journal.settle(one.id, &succeeded(), &said("done")).expect("kept");
+    let other = CommandUpdate::new(one.id, NodeId::generate(), UpdateState::Failed, journal.id(), one.boot_id);
+    let other = Ended::of(&other.because(Reason::TIMEOUT, ""), now());
+    assert!(matches!(journal.settle(one.id, &other, &said("late")), Err(JournalError::Over(_))));
+    assert!(matches!(journal.effect(one.id, "late", now()), Err(JournalError::Over(_))));
+    assert!(matches!(journal.start(one.id, now()), Err(JournalError::Over(_))));
+    assert_eq!(journal.said(one.id).expect("read"), Some(said("done")));
+}
+
+#[test]
+fn a_second_run_keeps_the_effects_of_the_first() {
+    let world = World::new();
+    let journal = world.open().journal;
+    let one = entry(1);
+    journal.accept(&one, b"body").expect("kept");
+    journal.start(one.id, now()).expect("kept");
+    journal.effect(one.id, "first", now()).expect("kept");
+    drop(journal);
+    let journal = world.open().journal;
+    let entry = journal.start(one.id, now()).expect("kept");
+    assert_eq!((entry.runs.len(), entry.effects().count()), (2, 1));
+}
+
+#[test]
+fn it_is_for_the_owner_only_and_one_daemon_has_it() {
+    let world = World::new();
+    let journal = world.open().journal;
+    let mode = fs::metadata(world.file()).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(matches!(Journal::open(&world.state, now()), Err(JournalError::Locked)));
+    let one = entry(1);
+    journal.accept(&one, b"body").expect("kept");
+    let (id, entries) = Journal::look(&world.state).expect("read").expect("there");
+    assert_eq!((id, entries.len()), (journal.id(), 1), "others look on");
+    drop(journal);
+    assert_eq!(Journal::look(&world.state).expect("read").expect("there").1.len(), 1);
+    let killed = world.killed();
+    assert_eq!(Journal::look(&killed.state).expect("read").expect("there").1.len(), 1);
+    assert_eq!(Journal::look(&World::new().state).expect("read"), None);
+}
+
+#[test]
+fn half_of_a_new_one_is_begun_again() {
+    let world = World::new();
+    fs::write(world.state.path().join("journal.redb.new"), b"half").expect("written");
+    assert_eq!(world.open().begun, Begun::Fresh);
+}
+
+#[test]
+fn a_lost_one_is_another_one() {
+    let world = World::new();
+    let first = world.open().journal;
+    let id = first.id();
+    drop(first);
+    fs::remove_file(world.file()).expect("removed");
+    let opened = world.open();
+    assert_eq!(opened.begun, Begun::Fresh);
+    assert_ne!(opened.journal.id(), id);
+}
+
+/// Whatever is done to the file: what opens is either the journal as it was, or another one beside the broken file.
+fn survives(world: &World, truth: (JournalId, &[Entry]), what: &str, damage: impl FnOnce(&Path)) {
+    let world = world.killed();
+    damage(&world.file());
+    let opened = world.open();
+    match opened.begun {
+        Begun::Found => assert_eq!((opened.journal.id(), opened.entries.as_slice()), truth, "{what}"),
+        Begun::Broken { aside, .. } => {
+            assert_ne!(opened.journal.id(), truth.0, "{what}");
+            assert!(Path::new(&aside).exists() && opened.entries.is_empty(), "{what}");
+            opened.journal.accept(&entry(9), b"body").expect("kept");
+        }
+        Begun::Fresh => unreachable!("{what}: the file was there"),
+    }
+}
+
+#[test]
+fn a_broken_one_is_kept_aside_and_never_believed() {
+    let world = World::new();
+    let journal = world.open().journal;
+    for seq in 1..6 {
+        let one = entry(seq);
+        journal.accept(&one, &vec![7; 3000]).expect("kept");
+        journal.start(one.id, now()).expect("kept");
+        journal.settle(one.id, &succeeded(), &said("done")).expect("kept");
+    }
+    let entries = journal.entries().expect("read");
+    let truth = (journal.id(), entries.as_slice());
+    let length = usize::try_from(fs::metadata(world.file()).expect("there").len()).expect("small");
+    for keep in [0, 1, 64, 320, 4096, length / 2, length - 1] {
+        survives(&world, truth, &format!("cut to {keep}"), |file| {
+            let bytes = fs::read(file).expect("read");
+            fs::write(file, &bytes[..keep]).expect("written");
+        });
+    }
+    survives(&world, truth, "noise", |file| fs::write(file, vec![0xa5; length]).expect("written"));
+    for place in (0..length).step_by(length / 40 + 1) {
+        survives(&world, truth, &format!("a bit at {place}"), |file| {
+            let mut bytes = fs::read(file).expect("read");
+            bytes[place] ^= 4;
+            fs::write(file, bytes).expect("written");
+        });
+    }
+}
+
+#[test]
+fn a_disk_that_takes_nothing_for_a_while_costs_what_was_not_kept_and_no_more() {
+    let world = World::new();
+    let journal = world.open().journal;
+    let (one, two) = (entry(1), entry(2));
+    journal.accept(&one, b"body").expect("kept");
+    // As after a write that failed: the store is opened anew, and cannot be.
+    journal.lock().database = None;
+    let away = world.dir.path().join("away");
+    fs::rename(world.file(), &away).expect("moved");
+    assert!(journal.accept(&two, b"body").is_err());
+    assert!(journal.settle(one.id, &succeeded(), &said("done")).is_err());
+    fs::rename(&away, world.file()).expect("moved back");
+    journal.settle(one.id, &succeeded(), &said("done")).expect("kept");
+    journal.accept(&two, b"body").expect("kept");
+    let entries = journal.entries().expect("read");
+    assert_eq!(entries.iter().filter(|entry| entry.ended.is_some()).count(), 1);
+    assert_eq!(entries.len(), 2);
+}
+
+#[test]
+fn it_remembers_no_more_than_it_may() {
+    let world = World::new();
+    let journal = world.open().journal;
+    let one = entry(1);
+    journal.lock().bytes = MAX_BYTES - 3;
+    assert!(matches!(journal.accept(&one, b"body"), Err(JournalError::Full)));
+    journal.lock().bytes = 0;
+    journal.lock().count = MAX_ENTRIES;
+    assert!(matches!(journal.accept(&one, b"body"), Err(JournalError::Full)));
+    journal.lock().count = MAX_ENTRIES - 1;
+    journal.accept(&one, b"body").expect("kept");
+    journal.start(one.id, now()).expect("kept");
+    let full = Happened { name: "x".to_owned(), at: now() };
+    let fill = |entry: &mut Entry| {
+        entry.runs[0].effects = vec![full.clone(); MAX_EFFECTS - 1];
+        Ok(())
+    };
+    journal.lock().change("effect", one.id, fill).expect("kept");
+    journal.effect(one.id, "last", now()).expect("kept");
+    assert!(matches!(journal.effect(one.id, "one more", now()), Err(JournalError::Full)));
+}
+
+#[test]
+fn an_approval_is_used_up_once() {
+    let world = World::new();
+    let journal = world.open().journal;
+    let approval = Digest::of("an approval");
+    let (one, two) = (CommandId::generate(), CommandId::generate());
+    assert!(journal.consume(approval, one).expect("kept"));
+    assert!(journal.consume(approval, one).expect("kept"), "the same command goes on");
+    assert!(!journal.consume(approval, two).expect("kept"));
+    drop(journal);
+    assert!(!world.open().journal.consume(approval, two).expect("kept"));
+}
+
+#[test]
+fn nobody_writes_into_one_that_was_let_go() {
+    let world = World::new();
+    let journal = world.open().journal;
+    let other = journal.clone();
+    journal.close();
+    assert!(matches!(other.accept(&entry(1), b"body"), Err(JournalError::Closed)));
+    world.open();
+}
+
+#[test]
+fn a_command_is_remembered_for_a_day_after_it_could_last_have_run() {
+    let one = entry(1);
+    assert_eq!(one.forgettable_at(), at("2026-03-02T12:40:00Z"));
+    let unknown = Entry { kind: "disk.wipe".to_owned(), ..one };
+    assert_eq!(unknown.forgettable_at(), at("2026-03-02T12:25:00Z"));
+}

@@ -1,0 +1,316 @@
+//! Facts about the lanes, with threads and a real journal, and with work that a test steers.
+
+use std::sync::{Barrier, mpsc};
+
+use pki::{Realm, node_key::NodeKey};
+use schema::{
+    clock::ManualClock,
+    command::{CommandBody, CommandKind},
+    digest::Digest,
+    id::{BootId, NodeId},
+};
+use serde_json::json;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::{
+    super::{context::Stop, journal::Entry},
+    *,
+};
+use crate::{state::StateDir, testing::{now, payload}};
+
+type Work = Box<dyn Fn(&Context) -> Outcome + Send + Sync>;
+
+struct Steered(Work);
+
+impl std::fmt::Debug for Steered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Steered")
+    }
+}
+
+impl Run for Steered {
+    fn run(&self, context: &Context) -> Outcome {
+        (self.0)(context)
+    }
+}
+
+struct World {
+    lanes: Lanes,
+    journal: Journal,
+    pen: Pen,
+    machine: ManualClock,
+    told: UnboundedReceiver<Told>,
+    _dir: tempfile::TempDir,
+}
+
+impl World {
+    fn new(work: impl Fn(&Context) -> Outcome + Send + Sync + 'static) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let state = StateDir::open(dir.path()).expect("made");
+        let journal = Journal::open(&state, now()).expect("opens").journal;
+        let machine = ManualClock::new(now());
+        let clock = Arc::new(NodeClock::new(Arc::new(machine.clone())));
+        let pen = Pen {
+            node: NodeId::generate(),
+            realm: Realm::new("bc.local", "fleet-one"),
+            key: Arc::new(NodeKey::generate()),
+            journal: journal.id(),
+            boot: BootId::generate(),
+        };
+        let (tell, told) = unbounded_channel();
+        let run = Arc::new(Steered(Box::new(work)));
+        let lanes = Lanes::new(pen.clone(), journal.clone(), clock, run, tell);
+        Self { lanes, journal, pen, machine, told, _dir: dir }
+    }
+
+    fn proven(self) -> Self {
+        self.lanes.0.clock.prove(now());
+        self
+    }
+
+    fn accept(&self, kind: CommandKind, seq: u64) -> Order {
+        let body = CommandBody {
+            id: CommandId::generate(),
+            node_id: self.pen.node,
+            kind,
+            seq,
+            payload: payload(kind),
+            not_after: "2026-03-01T12:10:00Z".parse().expect("a time"),
+            min_generation: None,
+            batch: None,
+            secrets: Vec::new(),
+        };
+        let entry = Entry {
+            id: body.id,
+            seq,
+            kind: kind.to_string(),
+            not_after: body.not_after,
+            body: Digest::of(body.to_bytes()),
+            signature: Digest::of(""),
+            at: now(),
+            boot_id: self.pen.boot,
+            runs: Vec::new(),
+            ended: None,
+            bytes: 0,
+        };
+        self.journal.accept(&entry, &body.to_bytes()).expect("kept");
+        Order { body, ran: false }
+    }
+
+    fn push(&self, kind: CommandKind, seq: u64) -> CommandId {
+        let order = self.accept(kind, seq);
+        let id = order.body.id;
+        self.lanes.push(order);
+        id
+    }
+
+    fn hear(&mut self) -> Told {
+        self.told.blocking_recv().expect("the lanes live")
+    }
+
+    fn ended(&mut self) -> CommandId {
+        loop {
+            if let Told::Ended(id) = self.hear() {
+                return id;
+            }
+        }
+    }
+
+    fn update(&self, id: CommandId) -> CommandUpdate {
+        let said = self.journal.said(id).expect("read").expect("ended");
+        let (realm, node) = (&self.pen.realm, self.pen.node);
+        self.pen.key.public().verify_command_update(realm, node, &said.update, &said.signature).expect("signed");
+        CommandUpdate::read(&said.update).expect("an update")
+    }
+}
+
+fn done() -> Outcome {
+    Outcome::Succeeded(json!({}))
+}
+
+#[test]
+fn a_command_begins_ends_and_its_signed_end_is_in_the_journal() {
+    let mut world = World::new(|context| {
+        context.effect("the one").expect("allowed");
+        Outcome::Succeeded(json!({ "done": true }))
+    })
+    .proven();
+    let id = world.push(CommandKind::NodeReboot, 1);
+    assert_eq!(world.hear(), Told::Began(id));
+    assert_eq!(world.hear(), Told::Ended(id));
+    let update = world.update(id);
+    assert_eq!((update.state, update.result), (UpdateState::Succeeded, Some(json!({ "done": true }))));
+    let entry = &world.journal.entries().expect("read")[0];
+    assert_eq!(entry.effects().map(|effect| effect.name.as_str()).collect::<Vec<_>>(), ["the one"]);
+}
+
+#[test]
+fn a_lane_begins_in_the_order_of_numbers_and_lanes_do_not_wait_for_each_other() {
+    let (seen, order) = mpsc::channel();
+    let gate = Arc::new(Barrier::new(2));
+    let (at, first) = (Arc::clone(&gate), std::sync::atomic::AtomicBool::new(true));
+    let mut world = World::new(move |context| {
+        let body = &context.order().body;
+        if body.kind == CommandKind::LogsCollect {
+            seen.send(body.seq).expect("heard");
+            if first.swap(false, std::sync::atomic::Ordering::SeqCst) {
+                at.wait();
+            }
+        }
+        done()
+    })
+    .proven();
+    world.push(CommandKind::LogsCollect, 1);
+    assert!(matches!(world.hear(), Told::Began(_)));
+    for seq in [4, 3, 2] {
+        world.push(CommandKind::LogsCollect, seq);
+    }
+    let other = world.push(CommandKind::InventoryRefresh, 9);
+    assert_eq!(world.ended(), other);
+    gate.wait();
+    for _ in 0..4 {
+        world.ended();
+    }
+    assert_eq!(order.try_iter().collect::<Vec<_>>(), [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_kind_that_panics_has_failed_and_its_lane_goes_on() {
+    let mut world = World::new(|context| {
+        assert_ne!(context.order().body.seq, 1, "a bug");
+        done()
+    })
+    .proven();
+    let (first, second) = (world.push(CommandKind::LogsCollect, 1), world.push(CommandKind::LogsCollect, 2));
+    assert_eq!((world.ended(), world.ended()), (first, second));
+    let update = world.update(first);
+    assert_eq!((update.state, update.reason), (UpdateState::Failed, Some(Reason::FAILED)));
+    assert!(update.message.expect("words").contains("a bug"));
+    assert_eq!(world.update(second).state, UpdateState::Succeeded);
+}
+
+#[test]
+fn a_kind_that_hangs_is_given_up_and_changes_nothing_afterwards() {
+    let (go, gate) = mpsc::channel::<()>();
+    let (tell, late) = mpsc::channel();
+    let gate = Mutex::new(gate);
+    let mut world = World::new(move |context| {
+        if context.order().body.seq == 1 {
+            gate.lock().expect("whole").recv().ok();
+            tell.send(context.effect("too late")).expect("heard");
+        }
+        done()
+    })
+    .proven();
+    let first = world.push(CommandKind::LogsCollect, 1);
+    assert_eq!(world.hear(), Told::Began(first));
+    let second = world.push(CommandKind::LogsCollect, 2);
+    world.lanes.give_up(first);
+    assert_eq!((world.ended(), world.ended()), (first, second), "another thread has its place");
+    go.send(()).expect("it hangs");
+    assert_eq!(late.recv().expect("it came back"), Err(Stop::GivenUp));
+    let update = world.update(first);
+    assert_eq!((update.state, update.reason), (UpdateState::Failed, Some(Reason::TIMEOUT)));
+    let third = world.push(CommandKind::LogsCollect, 3);
+    assert_eq!(world.ended(), third);
+}
+
+#[test]
+fn a_cancelled_command_stops_between_two_actions_or_never_begins() {
+    let (begun, at) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (inside, there) = (Arc::clone(&begun), Arc::clone(&at));
+    let mut world = World::new(move |context| {
+        context.effect("first").expect("allowed");
+        inside.wait();
+        there.wait();
+        match context.effect("second") {
+            Ok(()) => done(),
+            Err(stop) => stop.into(),
+        }
+    })
+    .proven();
+    let running = world.push(CommandKind::LogsCollect, 1);
+    begun.wait();
+    let waiting = world.push(CommandKind::LogsCollect, 2);
+    world.lanes.cancel(waiting);
+    assert_eq!(world.ended(), waiting);
+    world.lanes.cancel(running);
+    at.wait();
+    assert_eq!(world.ended(), running);
+    assert_eq!(world.update(running).state, UpdateState::Cancelled);
+    assert_eq!(world.update(waiting).state, UpdateState::Cancelled);
+    let entries = world.journal.entries().expect("read");
+    let effects = |id| entries.iter().find(|entry| entry.id == id).expect("kept").effects().count();
+    assert_eq!((effects(running), effects(waiting)), (1, 0), "what happened is not hidden");
+}
+
+#[test]
+fn nothing_begins_at_its_deadline_or_after_it() {
+    let mut world = World::new(|_| done());
+    world.lanes.0.clock.prove("2026-03-01T12:10:00Z".parse().expect("a time"));
+    world.machine.set("2011-01-01T00:00:00Z".parse().expect("a time"));
+    let id = world.push(CommandKind::NodeReboot, 1);
+    assert_eq!(world.hear(), Told::Ended(id));
+    let update = world.update(id);
+    assert_eq!((update.state, update.reason), (UpdateState::Rejected, Some(Refusal::Expired.into())));
+    let again = Order { ran: true, ..world.accept(CommandKind::LogsCollect, 2) };
+    let id = again.body.id;
+    world.lanes.push(again);
+    assert_eq!(world.ended(), id);
+    assert_eq!(world.update(id).reason, Some(Reason::INTERRUPTED));
+}
+
+#[test]
+fn nothing_destructive_happens_before_the_time_is_proven() {
+    let (tell, heard) = mpsc::channel();
+    let mut world = World::new(move |context| {
+        tell.send((context.order().body.kind, context.effect("something").is_ok())).expect("heard");
+        done()
+    });
+    for kind in CommandKind::ALL {
+        world.push(*kind, 1);
+        world.ended();
+        assert_eq!(heard.recv().expect("told"), (*kind, !kind.row().destructive));
+    }
+}
+
+#[test]
+fn a_reboot_is_settled_by_the_next_life_or_by_its_time() {
+    let mut world = World::new(|_| Outcome::Boots).proven();
+    let id = world.push(CommandKind::NodeReboot, 1);
+    assert_eq!(world.hear(), Told::Began(id));
+    let other = world.push(CommandKind::NodeReboot, 2);
+    assert_eq!(world.hear(), Told::Began(other));
+    while world.lanes.is_working() {
+        thread::yield_now();
+    }
+    assert_eq!(world.journal.said(id).expect("read"), None);
+    world.lanes.give_up(id);
+    assert_eq!(world.hear(), Told::Ended(id));
+    assert_eq!(world.update(id).reason, Some(Reason::TIMEOUT));
+}
+
+#[test]
+fn a_daemon_that_ends_begins_nothing_and_settles_nothing_that_it_interrupted() {
+    let (begun, at) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (inside, there) = (Arc::clone(&begun), Arc::clone(&at));
+    let mut world = World::new(move |context| {
+        inside.wait();
+        there.wait();
+        context.go_on().map_or_else(Outcome::from, |()| done())
+    })
+    .proven();
+    let running = world.push(CommandKind::LogsCollect, 1);
+    begun.wait();
+    assert_eq!(world.hear(), Told::Began(running));
+    let waiting = world.push(CommandKind::LogsCollect, 2);
+    world.lanes.end();
+    at.wait();
+    while world.lanes.is_working() {
+        thread::yield_now();
+    }
+    let entries = world.journal.entries().expect("read");
+    let entry = |id| entries.iter().find(|entry| entry.id == id).expect("kept");
+    assert!(entry(running).ended.is_none() && entry(running).runs.len() == 1);
+    assert!(entry(waiting).ended.is_none() && entry(waiting).runs.is_empty());
+}
