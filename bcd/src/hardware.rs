@@ -2,7 +2,7 @@
 //!
 //! A section that could not be read is absent, and so is a value: nothing is ever guessed or zero for want of an answer.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use pki::hardware::{IdentifierKind, JoinClaims};
 use schema::inventory::{Cpu, Disk, Dmi, Gpu, InventorySection, Link, Memory, Nic, Os};
@@ -10,14 +10,23 @@ use serde_json::Value;
 
 use crate::session::Inventory;
 
+pub mod boot;
 mod described;
 mod gpus;
+pub mod health;
 mod host;
 pub mod nvml;
+mod programs;
 mod smi;
+pub mod xid;
 
+use health::{GpuHealth, Health, OnBus, Reboot, Silence, Undone, User};
+use xid::Xid;
+
+pub use boot::boot_id;
 pub use described::{BadDescription, Described, SAMPLE_8XH100};
 pub use host::HostReader;
+pub use programs::Programs;
 
 /// A machine, as it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -82,4 +91,40 @@ pub trait Hardware: Send + Sync + std::fmt::Debug {
 
     /// Reads the machine.
     fn read(&self) -> Machine;
+
+    /// What the driver's management interface says about the GPUs.
+    ///
+    /// # Errors
+    /// When it gives no answer.
+    fn health(&self) -> Result<Health, Silence>;
+
+    /// The GPUs on the bus; `None` when it cannot be seen.
+    fn bus(&self) -> Option<Vec<OnBus>>;
+
+    /// What the driver told the kernel's log in this boot, in its order; `None` when that cannot be read.
+    fn xids(&self) -> Option<Vec<Xid>>;
+
+    /// The processes that hold a GPU's device open.
+    ///
+    /// # Errors
+    /// When that cannot be told, with the reason.
+    fn holders(&self, gpu: &GpuHealth) -> Result<Vec<User>, String>;
+
+    /// Resets a GPU.
+    ///
+    /// # Errors
+    /// When it was not reset.
+    fn reset(&self, gpu: &GpuHealth) -> Result<(), Undone>;
+
+    /// Looks for devices on the bus again.
+    ///
+    /// # Errors
+    /// When that could not be begun.
+    fn rescan(&self) -> Result<(), Undone>;
+
+    /// Reboots the machine. `root` is where the daemon works.
+    ///
+    /// # Errors
+    /// When it stays up.
+    fn reboot(&self, root: &Path, reason: Option<&str>) -> Result<Reboot, Undone>;
 }

@@ -15,6 +15,10 @@ use nix::{
     unistd::Pid,
 };
 
+mod stream;
+
+pub use stream::{Streamed, stream};
+
 /// How much of a program's output is kept.
 const MAX_OUTPUT: u64 = 8 * 1024 * 1024;
 

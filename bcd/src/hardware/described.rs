@@ -1,15 +1,28 @@
 //! A machine that is described by a file: for tests, simulation and demonstrations. It says so wherever it appears.
 //!
 //! The format is TOML. `{seed}` in a text stands for the seed, and identifiers that the file leaves out are derived from
-//! it, so that one file describes any number of distinct machines: `--hardware-seed node-2`.
+//! it, so that one file describes any number of distinct machines: `--hardware-seed node-2`. What ails its GPUs comes and
+//! goes on a schedule that the file has too.
+
+use std::{path::Path, sync::Arc};
 
 use schema::{
+    command::Reason,
     digest::Digest,
     inventory::{Cpu, Disk, Dmi, Gpu, Link, Memory, Nic, Os},
 };
 use serde::Deserialize;
 
-use super::{Hardware, Machine};
+use super::{
+    Hardware, Machine,
+    boot::next,
+    health::{GpuHealth, Health, OnBus, Reboot, Silence, Undone, User},
+    xid::Xid,
+};
+use faults::{FaultWords, Faults, Kind};
+
+mod boot;
+mod faults;
 
 /// Why a file describes no machine.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +54,8 @@ struct Document {
     #[serde(default)]
     disks: Vec<DiskWords>,
     os: OsWords,
+    #[serde(default)]
+    faults: Vec<FaultWords>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -113,7 +128,10 @@ struct OsWords {
 
 /// A described machine.
 #[derive(Debug, Clone)]
-pub struct Described(Machine);
+pub struct Described {
+    machine: Machine,
+    faults: Arc<Faults>,
+}
 
 impl Described {
     /// Reads a description. `seed` tells machines of one file apart; `overrides` are `KEY=VALUE`, where a key is a path
@@ -126,9 +144,18 @@ impl Described {
         for text in overrides {
             set(&mut table, text)?;
         }
-        let document: Document = table.try_into().map_err(BadDescription::Shape)?;
+        let mut document: Document = table.try_into().map_err(BadDescription::Shape)?;
         let seed = seed.or(document.seed.as_deref()).unwrap_or("sample").to_owned();
-        Ok(Self(machine(document, &seed)))
+        let faults = Arc::new(Faults::new(std::mem::take(&mut document.faults)));
+        Ok(Self { machine: machine(document, &seed), faults })
+    }
+
+    fn gpus(&self) -> &[Gpu] {
+        self.machine.gpus.as_deref().unwrap_or_default()
+    }
+
+    fn index(&self, gpu: &GpuHealth) -> Option<usize> {
+        self.gpus().iter().position(|own| own.pci == gpu.pci)
     }
 }
 
@@ -138,7 +165,50 @@ impl Hardware for Described {
     }
 
     fn read(&self) -> Machine {
-        self.0.clone()
+        let mut machine = self.machine.clone();
+        for (index, gpu) in machine.gpus.iter_mut().flatten().enumerate() {
+            if self.faults.has(index, Kind::Missing) {
+                let (pci, numa_node) = (gpu.pci.take(), gpu.numa_node);
+                *gpu = Gpu { pci, numa_node, seen_by: vec!["described".to_owned()], ..Gpu::default() };
+            }
+        }
+        machine
+    }
+
+    fn health(&self) -> Result<Health, Silence> {
+        self.faults.health(self.gpus())
+    }
+
+    fn bus(&self) -> Option<Vec<OnBus>> {
+        Some(Faults::bus(self.gpus()))
+    }
+
+    fn xids(&self) -> Option<Vec<Xid>> {
+        Some(self.faults.xids(self.gpus()))
+    }
+
+    fn holders(&self, gpu: &GpuHealth) -> Result<Vec<User>, String> {
+        Ok(self.index(gpu).map(|index| self.faults.users(index)).unwrap_or_default())
+    }
+
+    fn reset(&self, gpu: &GpuHealth) -> Result<(), Undone> {
+        let unknown = || Undone { reason: Reason::GPU_UNKNOWN, why: "no such GPU is described".to_owned() };
+        self.faults.reset(self.index(gpu).ok_or_else(unknown)?)
+    }
+
+    fn rescan(&self) -> Result<(), Undone> {
+        Ok(())
+    }
+
+    fn reboot(&self, root: &Path, _: Option<&str>) -> Result<Reboot, Undone> {
+        let failed = |error: std::io::Error| Undone { reason: Reason::FAILED, why: error.to_string() };
+        // What stands under the real root is the real machine's.
+        if root != Path::new("/") {
+            boot::take_up(root).map_err(failed)?;
+        }
+        next(root).map_err(failed)?;
+        self.faults.booted(self.gpus().len());
+        Ok(Reboot::Done)
     }
 }
 

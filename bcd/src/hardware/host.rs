@@ -4,22 +4,27 @@ use std::{
     collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use pki::hardware::IdentifierKind;
 use schema::inventory::{Cpu, Disk, Dmi, Gpu, Link, Memory, Nic, Os};
 
-use super::{Hardware, Machine, gpus, smi};
+use super::{
+    Hardware, Machine, Programs, gpus,
+    health::{GpuHealth, Health, OnBus, Reboot, Silence, Undone, User},
+    smi,
+    xid::Xid,
+};
 use crate::process;
 
-const DEADLINE: Duration = Duration::from_secs(20);
+mod driver;
 
 /// Reads the machine under a root, `/` but in tests.
 #[derive(Debug, Clone)]
 pub struct HostReader {
     root: PathBuf,
     probe: Option<PathBuf>,
+    programs: Programs,
     tools: bool,
 }
 
@@ -27,7 +32,13 @@ impl HostReader {
     /// This machine. `probe` is the program that answers `probe nvml`, usually this one.
     #[must_use]
     pub fn live(probe: Option<PathBuf>) -> Self {
-        Self { root: PathBuf::from("/"), probe, tools: true }
+        Self { root: PathBuf::from("/"), probe, programs: Programs::default(), tools: true }
+    }
+
+    /// A machine under another root with programs of its own.
+    #[cfg(test)]
+    pub(crate) fn of(root: &Path, probe: Option<PathBuf>, programs: Programs) -> Self {
+        Self { root: root.to_owned(), probe, programs, tools: true }
     }
 
     fn text(&self, path: &str) -> Option<String> {
@@ -160,12 +171,12 @@ impl HostReader {
     }
 
     fn nvml(&self) -> Option<Vec<Gpu>> {
-        let output = process::run(self.probe.as_deref()?, &["probe", "nvml"], DEADLINE).ok()?;
+        let output = process::run(self.probe.as_deref()?, &["probe", "nvml"], self.programs.answer).ok()?;
         output.success.then(|| serde_json::from_slice(&output.stdout).ok()).flatten()
     }
 
     fn smi(&self, args: &[&str]) -> Option<String> {
-        let output = process::run(Path::new("nvidia-smi"), args, DEADLINE).ok()?;
+        let output = process::run(&self.programs.smi, args, self.programs.answer).ok()?;
         // It ends badly when one GPU is ill, and still says what it knows of the others.
         String::from_utf8(output.stdout).ok().filter(|text| !text.trim().is_empty())
     }
@@ -208,6 +219,34 @@ impl Hardware for HostReader {
             unreadable: self.unreadable(),
         }
     }
+
+    fn health(&self) -> Result<Health, Silence> {
+        self.health_of_driver()
+    }
+
+    fn bus(&self) -> Option<Vec<OnBus>> {
+        self.seen_on_bus()
+    }
+
+    fn xids(&self) -> Option<Vec<Xid>> {
+        self.xids_of_boot()
+    }
+
+    fn holders(&self, gpu: &GpuHealth) -> Result<Vec<User>, String> {
+        self.holders_of(gpu)
+    }
+
+    fn reset(&self, gpu: &GpuHealth) -> Result<(), Undone> {
+        self.reset_by_tool(gpu)
+    }
+
+    fn rescan(&self) -> Result<(), Undone> {
+        self.rescan_bus()
+    }
+
+    fn reboot(&self, _: &Path, reason: Option<&str>) -> Result<Reboot, Undone> {
+        self.reboot_by_systemd(reason)
+    }
 }
 
 #[cfg(test)]
@@ -221,7 +260,7 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a parent")).expect("made");
             fs::write(path, content).expect("written");
         }
-        let machine = HostReader { root: dir.path().to_owned(), probe: None, tools: false }.read();
+        let machine = HostReader { tools: false, ..HostReader::of(dir.path(), None, Programs::default()) }.read();
         (dir, machine)
     }
 

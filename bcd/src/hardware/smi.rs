@@ -4,6 +4,11 @@
 
 use schema::inventory::{Gpu, Link};
 
+use self::xml::{Met, walk};
+
+pub(super) mod health;
+mod xml;
+
 /// Whether a text of the driver says that it does not know.
 fn value(text: &str) -> Option<&str> {
     let text = text.trim();
@@ -27,29 +32,18 @@ pub(super) fn pci(text: &str) -> Option<String> {
 /// The GPUs in `nvidia-smi -q -x`.
 pub(super) fn gpus(xml: &str) -> Vec<Gpu> {
     let mut gpus = Vec::new();
-    let mut path: Vec<&str> = Vec::new();
-    let mut rest = xml;
-    while let Some(begin) = rest.find('<') {
-        let text = &rest[..begin];
-        let Some(end) = rest[begin..].find('>') else { break };
-        let tag = &rest[begin + 1..begin + end];
-        if let Some(name) = tag.strip_prefix('/') {
-            if let Some(gpu) = gpus.last_mut() {
-                take(gpu, &path, text);
-            }
-            if path.last() == Some(&name.trim()) {
-                path.pop();
-            }
-        } else if !tag.starts_with(['!', '?']) && !tag.ends_with('/') {
-            let name = tag.split_whitespace().next().unwrap_or_default();
-            if name == "gpu" && path == ["nvidia_smi_log"] {
-                let id = tag.split('"').nth(1).and_then(pci);
-                gpus.push(Gpu { pci: id, seen_by: vec!["nvidia-smi".to_owned()], ..Gpu::default() });
-            }
-            path.push(name);
+    walk(xml, |path, met| match met {
+        Met::Begin(tag) if path == ["nvidia_smi_log", "gpu"] => {
+            let id = tag.split('"').nth(1).and_then(pci);
+            gpus.push(Gpu { pci: id, seen_by: vec!["nvidia-smi".to_owned()], ..Gpu::default() });
         }
-        rest = &rest[begin + end + 1..];
-    }
+        Met::Text(text) => {
+            if let Some(gpu) = gpus.last_mut() {
+                take(gpu, path, text);
+            }
+        }
+        Met::Begin(_) => {}
+    });
     gpus
 }
 
