@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use nvml_wrapper::error::NvmlError;
 use pki::token::{Token, TokenKind};
 use schema::{clock::SharedClock, digest::Digest, generation::Generation, spec::NodeSpec, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -18,14 +19,16 @@ use crate::{
     agent::{self, AgentError, Converger},
     dial::Endpoint,
     diff::diff,
-    hardware::{Described, Hardware, HostReader, nvml},
+    hardware::{Described, Hardware, HostReader, boot_id, nvml},
     join::{self, JoinError},
     state::StateDir,
 };
 
+mod commands;
 mod exit;
 mod print;
 
+use commands::Commands;
 pub use exit::Exit;
 
 /// The node daemon of Better Compute.
@@ -61,6 +64,10 @@ enum Command {
     Diff(DiffArgs),
     /// Show who this machine is and how far it came.
     Status(StatusArgs),
+    /// Show the commands that this machine got, and what became of them.
+    ///
+    /// This is the machine's own journal: what it accepted, what it was about to do, and how each ended.
+    Commands(StatusArgs),
     /// Show what the machine is made of, as it is reported.
     Inventory(InventoryArgs),
     /// Touch a driver in this process, which may be killed.
@@ -74,6 +81,7 @@ enum Command {
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Probe {
     Nvml,
+    Health,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -200,8 +208,10 @@ pub fn run(cli: Cli, clock: SharedClock) -> ExitCode {
         Command::Run(args) => daemon(&args, clock),
         Command::Diff(args) => show_diff(&args, &clock),
         Command::Status(args) => status(&args),
+        Command::Commands(args) => show_commands(&args),
         Command::Inventory(args) => inventory(&args),
-        Command::Probe { what: Probe::Nvml } => probe_nvml(),
+        Command::Probe { what: Probe::Nvml } => probe(nvml::probe()),
+        Command::Probe { what: Probe::Health } => probe(nvml::health()),
     };
     match result {
         Ok(exit) => exit.into(),
@@ -303,7 +313,9 @@ fn show_diff(args: &DiffArgs, clock: &SharedClock) -> anyhow::Result<Exit> {
         },
     };
     let spec = NodeSpec::from_bytes(&bytes)?;
-    let converger = Converger::open(&args.place.root, &state, agent::boot_id()).context("opening the root")?;
+    let described = state.identity()?.is_some_and(|identity| identity.described);
+    let boot_id = boot_id(&args.place.root, described);
+    let converger = Converger::open(&args.place.root, &state, boot_id).context("opening the root")?;
     let diff = diff(converger.host(), generation, &spec, &state.memories()?, &state.ledger(), clock.now());
     match args.format {
         Format::Text => print::out(&diff.text()),
@@ -330,10 +342,22 @@ fn status(args: &StatusArgs) -> anyhow::Result<Exit> {
         daemon: state.daemon(),
         desired: state.desired()?.map(|desired| desired.generation),
         progress: state.progress()?,
+        commands: Commands::look(&state)?,
     };
     match args.format {
         Format::Text => print::out(&status.text()),
         Format::Json => print::json(&status),
+    }
+    Ok(Exit::Ok)
+}
+
+fn show_commands(args: &StatusArgs) -> anyhow::Result<Exit> {
+    let Some(commands) = Commands::look(&existing_state(&args.place)?)? else {
+        bail!("this machine has no journal of commands yet; `bcd run` begins one");
+    };
+    match args.format {
+        Format::Text => print::out(&commands.text()),
+        Format::Json => print::json(&commands),
     }
     Ok(Exit::Ok)
 }
@@ -344,8 +368,8 @@ fn inventory(args: &InventoryArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn probe_nvml() -> anyhow::Result<Exit> {
-    print::json(&nvml::probe().context("asking the driver's library")?);
+fn probe<T: serde::Serialize>(answer: Result<T, NvmlError>) -> anyhow::Result<Exit> {
+    print::json(&answer.context("asking the driver's library")?);
     Ok(Exit::Ok)
 }
 
