@@ -31,7 +31,7 @@ pub struct Filter {
 pub struct Counts {
     /// Machines with a field that is not as desired now.
     pub drifted: u64,
-    /// Machines with a field that was put right lately and nothing that is not as desired now.
+    /// Machines with a field that was put right within the last hour and nothing that is not as desired now.
     pub corrected: u64,
     /// Machines where something is staged for a boot.
     pub reboot_required: u64,
@@ -165,7 +165,8 @@ pub async fn counts(db: &Db) -> Result<Counts, DbError> {
     let row = sqlx::query!(
         r#"SELECT
              (SELECT count(DISTINCT node_id) FROM node_drift WHERE NOT corrected) AS "drifted!",
-             (SELECT count(*) FROM (SELECT node_id FROM node_drift GROUP BY node_id HAVING bool_and(corrected)) c) AS "corrected!",
+             (SELECT count(*) FROM (SELECT node_id FROM node_drift GROUP BY node_id
+                                        HAVING bool_and(corrected) AND max(last_seen) > compute_now() - interval '1 hour') c) AS "corrected!",
              (SELECT count(*) FROM nodes
               WHERE conditions @> '[{"type": "RebootRequired", "status": "true"}]' AND provision_state <> 'retired') AS "reboot!""#
     )

@@ -28,7 +28,7 @@ pub use axes::{
     adopt, bump_identity, change_no_schedule, delete, set_conditions, set_inventory_wanted, set_maintenance, set_power,
     set_provision, set_trust,
 };
-pub use declare::{Declared, DeclaredView, declare, declared_view};
+pub use declare::{Declared, DeclaredView, Place, awaiting_boot, declare, declared_view, places};
 pub use desired::{
     Assignment, NewSpec, SpecError, SpecFrom, StoredSpec, assign, confirm_spec, find_spec, observe, resign_spec,
     set_spec, set_targets,

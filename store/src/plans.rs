@@ -104,20 +104,21 @@ pub async fn insert(txn: &mut Txn, plan: &NewPlan) -> Result<(), DbError> {
     Ok(())
 }
 
-/// How many shown plans are kept, and how many bytes of them.
-pub const MAX_SHOWN: u32 = 500;
-const MAX_SHOWN_BYTES: i64 = 256 << 20;
+/// How many shown plans are kept for each who asked for them, and how many bytes of them.
+pub const MAX_SHOWN: u32 = 200;
+const MAX_SHOWN_BYTES: i64 = 64 << 20;
 
-/// Stores a plan that was made to be looked at, and forgets the oldest of those when there are too many. The same one
-/// again keeps its id.
+/// Stores a plan that was made to be looked at, and forgets the oldest of those that the same one asked for when there are
+/// too many: nobody pushes out what another was shown. The same one again keeps its id.
 ///
 /// # Errors
 /// When a statement fails.
-pub async fn show(txn: &mut Txn, plan: &NewPlan) -> Result<PlanId, DbError> {
+pub async fn show(txn: &mut Txn, plan: &NewPlan, by: &str) -> Result<PlanId, DbError> {
     let known = sqlx::query_scalar!(
-        "UPDATE plans SET created_at = compute_now() WHERE state = 'shown' AND digest = $1 AND doc = $2 RETURNING id",
+        "UPDATE plans SET created_at = compute_now() WHERE state = 'shown' AND digest = $1 AND doc = $2 AND shown_by = $3 RETURNING id",
         convert::digest_column(&plan.digest),
         plan.doc,
+        by,
     )
     .fetch_optional(txn.conn())
     .await?;
@@ -125,13 +126,14 @@ pub async fn show(txn: &mut Txn, plan: &NewPlan) -> Result<PlanId, DbError> {
         return Ok(PlanId::from_uuid(id));
     }
     sqlx::query!(
-        "INSERT INTO plans (id, source, commit, base_commit, digest, state, doc) VALUES ($1, $2, $3, $4, $5, 'shown', $6)",
+        "INSERT INTO plans (id, source, commit, base_commit, digest, state, doc, shown_by) VALUES ($1, $2, $3, $4, $5, 'shown', $6, $7)",
         plan.id.as_uuid(),
         plan.source,
         plan.commit,
         plan.base_commit,
         convert::digest_column(&plan.digest),
         plan.doc,
+        by,
     )
     .execute(txn.conn())
     .await?;
@@ -140,11 +142,12 @@ pub async fn show(txn: &mut Txn, plan: &NewPlan) -> Result<PlanId, DbError> {
            WHERE id IN (SELECT id
                         FROM (SELECT id, row_number() OVER newest AS number,
                                      sum(pg_column_size(doc)) OVER newest AS bytes
-                              FROM plans WHERE state = 'shown'
+                              FROM plans WHERE state = 'shown' AND shown_by = $3
                               WINDOW newest AS (ORDER BY created_at DESC, id DESC)) AS kept
                         WHERE number > $1 OR (bytes > $2 AND number > 1))"#,
         i64::from(MAX_SHOWN),
         MAX_SHOWN_BYTES,
+        by,
     )
     .execute(txn.conn())
     .await?;

@@ -393,6 +393,61 @@ async fn select_objects(db: impl sqlx::PgExecutor<'_>) -> Result<Vec<StoredObjec
     rows.into_iter().map(ObjectRow::read).collect()
 }
 
+/// The objects in force that may hold something back: freezes, and documents that say `pin` or `suspend`; and the fleet's
+/// own. Which of them really do, their documents say.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn braking(txn: &mut Txn) -> Result<Vec<StoredObject>, DbError> {
+    let rows = sqlx::query_as!(
+        ObjectRow,
+        r#"SELECT o.kind, o.name, o.digest, d.doc, o.file, o.line, o.state, o.revision
+           FROM objects o
+           JOIN documents d ON d.digest = o.digest
+           WHERE o.state <> 'removed'
+             AND (o.kind IN ('fleet', 'freeze')
+                  OR (o.kind IN ('site', 'pool', 'node') AND (d.doc LIKE '%"pin":%' OR d.doc LIKE '%"suspend":%')))
+           ORDER BY o.kind, o.name"#,
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    rows.into_iter().map(ObjectRow::read).collect()
+}
+
+/// Objects whose documents are gone and whose last texts are in force: how many, and the first of them by kind and name.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn retained(db: &Db, limit: u32) -> Result<(u64, Vec<String>), DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT kind || '/' || name AS "object!", count(*) OVER () AS "count!"
+           FROM objects WHERE state = 'retained' ORDER BY kind, name LIMIT $1"#,
+        i64::from(limit),
+    )
+    .fetch_all(db.pool())
+    .await?;
+    let count = rows.first().map_or(0, |row| u64::try_from(row.count).unwrap_or(0));
+    Ok((count, rows.into_iter().map(|row| row.object).collect()))
+}
+
+/// What revisions after this one renamed, newest revision first, each as the pairs of names that its summary has.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn renamed_after(txn: &mut Txn, source: &str, seq: u64) -> Result<Vec<serde_json::Value>, DbError> {
+    let rows = sqlx::query_scalar!(
+        r#"SELECT summary -> 'moved' AS "moved!" FROM revisions
+           WHERE source = $1 AND seq > $2 AND jsonb_typeof(summary -> 'moved') = 'array'
+             AND jsonb_array_length(summary -> 'moved') > 0
+           ORDER BY seq DESC"#,
+        source,
+        i64::try_from(seq).unwrap_or(i64::MAX),
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    Ok(rows)
+}
+
 /// What a revision changed, by kind and name.
 ///
 /// # Errors

@@ -17,6 +17,8 @@ use crate::{
     time::Timestamp,
 };
 
+use super::SourceRef;
+
 words! {
     /// What kind of brake it is.
     BrakeKind {
@@ -151,8 +153,13 @@ impl Brake {
     }
 }
 
+/// `file:line`, as the places of what is stored are.
+fn line_of(at: &SourceRef) -> String {
+    format!("{}:{}", at.file, at.line())
+}
+
 fn place<T>(value: &Located<T>) -> Option<String> {
-    (!value.at.file.is_empty()).then(|| value.at.to_string())
+    (!value.at.file.is_empty()).then(|| line_of(&value.at))
 }
 
 /// The brakes of a document that was stored. Places are not stored. Each is read by itself, and what this version cannot
@@ -212,7 +219,7 @@ impl Fleet {
         }
         let own = self.document.freeze.iter();
         brakes.extend(own.map(|(name, rule)| Brake::freeze(name, Scope::Fleet, rule, place(rule))));
-        brakes.extend(self.freezes.values().map(|freeze| Brake::of_freeze(freeze, Some(freeze.at.to_string()))));
+        brakes.extend(self.freezes.values().map(|freeze| Brake::of_freeze(freeze, Some(line_of(&freeze.at)))));
         brakes.sort_by(|a, b| (&a.name, a.kind).cmp(&(&b.name, b.kind)));
         brakes
     }

@@ -110,6 +110,54 @@ pub async fn declared_view(txn: &mut Txn) -> Result<Vec<DeclaredView>, DbError> 
         .collect()
 }
 
+/// The names of machines where something is staged for a boot, retired ones left out.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn awaiting_boot(txn: &mut Txn) -> Result<Vec<Name>, DbError> {
+    let names = sqlx::query_scalar!(
+        r#"SELECT name FROM nodes
+           WHERE conditions @> '[{"type": "RebootRequired", "status": "true"}]' AND provision_state <> 'retired'
+           ORDER BY name"#,
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    names.iter().map(|name| convert::word("node name", name)).collect()
+}
+
+/// How many machines there are in a pool of a site, retired ones left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The site.
+    pub site: Option<String>,
+    /// The pool.
+    pub pool: Option<String>,
+    /// How many machines are there.
+    pub machines: u64,
+    /// Which of the machines that were asked for are among them.
+    pub named: Vec<String>,
+}
+
+/// Where machines are, in numbers, and where the named ones are.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn places(txn: &mut Txn, named: &[String]) -> Result<Vec<Place>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT site, pool, count(*) AS "machines!",
+                  COALESCE(array_agg(name) FILTER (WHERE name = ANY ($1)), '{}') AS "named!"
+           FROM nodes WHERE provision_state <> 'retired' GROUP BY site, pool ORDER BY site, pool"#,
+        named,
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    let place = |machines: i64| u64::try_from(machines).unwrap_or(0);
+    Ok(rows
+        .into_iter()
+        .map(|row| Place { site: row.site, pool: row.pool, machines: place(row.machines), named: row.named })
+        .collect())
+}
+
 /// Writes what documents say, for many nodes in one statement, and answers those whose assignment changed: the caller
 /// enqueues `nodespec` for them.
 ///

@@ -189,9 +189,9 @@ async fn a_shown_plan_is_found_by_its_digest_and_is_no_plan_of_the_source() {
     let open = plan("{}");
     commit!(test.db(), |txn| plans::insert(&mut txn, &open).await.expect("insert"));
     let shown = plan("{\"a\":1}");
-    let id = commit!(test.db(), |txn| plans::show(&mut txn, &shown).await.expect("shown"));
+    let id = commit!(test.db(), |txn| plans::show(&mut txn, &shown, "ci").await.expect("shown"));
     let again = NewPlan { id: PlanId::generate(), ..shown.clone() };
-    assert_eq!(commit!(test.db(), |txn| plans::show(&mut txn, &again).await.expect("shown")), id);
+    assert_eq!(commit!(test.db(), |txn| plans::show(&mut txn, &again, "ci").await.expect("shown")), id);
     let found = plans::find_by_digest(test.db(), "fleet", &shown.digest).await.expect("find").expect("a plan");
     assert_eq!((found.id, found.state, found.commit.as_deref()), (id, PlanState::Shown, Some("1")));
     assert_eq!(
@@ -205,7 +205,7 @@ async fn a_shown_plan_is_found_by_its_digest_and_is_no_plan_of_the_source() {
 }
 
 #[tokio::test]
-async fn shown_plans_are_bounded_in_number() {
+async fn shown_plans_are_bounded_for_each_who_asks() {
     let test = TestDb::create().await;
     let plan = |n: u32| NewPlan {
         id: PlanId::generate(),
@@ -215,11 +215,15 @@ async fn shown_plans_are_bounded_in_number() {
         digest: Digest::of(n.to_string()),
         doc: n.to_string(),
     };
+    let others = NewPlan { digest: Digest::of("others"), ..plan(u32::MAX) };
     commit!(test.db(), |txn| {
+        plans::show(&mut txn, &others, "token/b").await.expect("shown");
         for n in 0..plans::MAX_SHOWN + 3 {
-            plans::show(&mut txn, &plan(n)).await.expect("shown");
+            plans::show(&mut txn, &plan(n), "token/a").await.expect("shown");
         }
     });
+    let found = plans::find_by_digest(test.db(), "fleet", &others.digest).await.expect("find");
+    assert!(found.is_some(), "one token's plans push out no other's");
     for (n, kept) in [(0, false), (2, false), (3, true), (plans::MAX_SHOWN + 2, true)] {
         let found = plans::find_by_digest(test.db(), "fleet", &Digest::of(n.to_string())).await.expect("find");
         assert_eq!(found.is_some(), kept, "{n}");

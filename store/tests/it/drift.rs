@@ -60,10 +60,13 @@ async fn drift_is_what_the_node_said_last_and_keeps_its_age() {
 
     let counts = node_drift::counts(db).await.expect("counts");
     assert_eq!(counts, Counts { drifted: 2, corrected: 0, reboot_required: 0 });
-    let right = DriftEntry { corrected: true, ..entry("host.files./etc/motd.content", 30) };
+    let last_seen = db.now().await.expect("a time");
+    let right = DriftEntry { corrected: true, last_seen, ..entry("host.files./etc/motd.content", 30) };
     commit!(db, |txn| node_drift::replace(&mut txn, a, &[right]).await.expect("replace"));
     let counts = node_drift::counts(db).await.expect("counts");
     assert_eq!(counts, Counts { drifted: 1, corrected: 1, reboot_required: 0 });
+    test.advance(std::time::Duration::from_secs(2 * 3600)).await;
+    assert_eq!(node_drift::counts(db).await.expect("counts").corrected, 0, "what was put right is no news for ever");
     commit!(db, |txn| node_drift::replace(&mut txn, a, &[]).await.expect("replace"));
     assert!(all(&of_a).await.is_empty());
 }

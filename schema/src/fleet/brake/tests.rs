@@ -51,7 +51,7 @@ fn the_brakes_of_a_tree_are_those_of_its_stored_documents() {
             "suspend site/fra1"
         ]
     );
-    assert_eq!(brakes[2].place.as_deref(), Some("a.kdl:6:8"));
+    assert_eq!(brakes[2].place.as_deref(), Some("a.kdl:6"));
     let mut stored: Vec<Brake> =
         fleet.objects().flat_map(|entry| of_document(entry.object.kind, &entry.object.name, &entry.doc)).collect();
     stored.sort_by(|a, b| (&a.name, a.kind).cmp(&(&b.name, b.kind)));
