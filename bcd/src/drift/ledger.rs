@@ -26,6 +26,9 @@ pub struct Tracked {
     /// It is being put right: after a crash, what is found as wished was.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     intent: bool,
+    /// The digest of what was there, also where not everybody may read it: it is never reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seen: Option<Digest>,
     #[serde(default)]
     pub(super) corrections: Corrections,
 }
@@ -83,11 +86,12 @@ impl Page<'_> {
             let room = self.ledger.tracked().count() < MAX_DRIFT;
             let entries = self.ledger.entries.entry(self.section).or_default();
             let observed = report::observed(finding);
+            let seen_now = observed.seen;
             match entries.get_mut(path) {
                 Some(tracked) => {
                     let before = &tracked.entry;
-                    let anew =
-                        before.corrected || before.observed_digest != observed.digest || before.kind != finding.kind;
+                    let known = tracked.seen.or(before.observed_digest);
+                    let anew = before.corrected || known != seen_now || before.kind != finding.kind;
                     if anew {
                         said.push(report::sentence(path, finding));
                     }
@@ -97,12 +101,13 @@ impl Page<'_> {
                     let first_seen = before.first_seen;
                     let seen = Moment { now: last_seen, cause };
                     tracked.entry = report::entry(path, finding, observed, seen, (first_seen, times));
-                    tracked.intent = finding.correct;
+                    (tracked.intent, tracked.seen) = (finding.correct, seen_now);
                 }
                 None if room => {
                     said.push(report::sentence(path, finding));
                     let entry = report::entry(path, finding, observed, moment, (moment.now, 1));
-                    let tracked = Tracked { entry, intent: finding.correct, corrections: Corrections::default() };
+                    let tracked =
+                        Tracked { entry, intent: finding.correct, seen: seen_now, corrections: Corrections::default() };
                     entries.insert(path.clone(), tracked);
                 }
                 None => beyond += 1,

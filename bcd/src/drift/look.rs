@@ -59,7 +59,9 @@ pub(super) fn look(
     let place = key.to_string();
     let public = !observed.private.contains(key);
     match (want, observed.seen.get(key)?, name) {
-        (Want::File(wish), Seen::Entry(seen), Named::Shared(shared)) => Some(blocks(&place, wish, seen, shared)),
+        (Want::File(wish), Seen::Entry(seen), Named::Shared(shared)) => {
+            Some(blocks(&place, wish, seen, shared, public))
+        }
         (Want::File(wish), Seen::Entry(Entry::File(seen)), _) => {
             Some(fields(&place, name.path(), wish, seen, public, accounts))
         }
@@ -166,11 +168,12 @@ fn fields(place: &str, path: &str, wish: &FileState, seen: &FileState, public: b
 }
 
 /// A shared file: setting by setting, and last what is not a setting's.
-fn blocks(place: &str, wish: &FileState, seen: &Entry, shared: &Shared) -> Vec<Look> {
+fn blocks(place: &str, wish: &FileState, seen: &Entry, shared: &Shared, public: bool) -> Vec<Look> {
     let file = match seen {
         Entry::File(file) => Some(file),
         _ => None,
     };
+    let public = public && is_public(wish.mode) && file.is_none_or(|file| is_public(file.mode));
     let text = file.and_then(|file| std::str::from_utf8(&file.content).ok());
     let there = text.map(|text| shared.style.split(text)).unwrap_or_default();
     let find = |key: &str| there.iter().find(|(other, _)| other == key).map(|(_, text)| text.as_str());
@@ -185,7 +188,7 @@ fn blocks(place: &str, wish: &FileState, seen: &Entry, shared: &Shared) -> Vec<L
             kind: if seen.is_some() { DriftKind::Changed } else { DriftKind::Removed },
             bytes: seen.map(|text| value(text).into_bytes()),
             desired: value(&block.text),
-            public: true,
+            public,
         });
         looks.push(Look {
             path: block.path.clone(),
@@ -203,7 +206,7 @@ fn blocks(place: &str, wish: &FileState, seen: &Entry, shared: &Shared) -> Vec<L
         }
         None => true,
     };
-    let found = rest_differs.then(|| instead(seen, "a file of the daemon's own".to_owned(), true));
+    let found = rest_differs.then(|| instead(seen, "a file of the daemon's own".to_owned(), public));
     looks.push(Look {
         path: shared.group.clone(),
         place: place.to_owned(),

@@ -17,7 +17,9 @@ const DESIRED_CHARS: usize = 80;
 
 /// What was found, as far as it may be told.
 pub(super) struct Told {
-    pub(super) digest: Option<Digest>,
+    /// What tells it from what comes next; it stays on the host.
+    pub(super) seen: Option<Digest>,
+    digest: Option<Digest>,
     bytes: Option<u64>,
     text: Option<String>,
 }
@@ -26,9 +28,12 @@ pub(super) fn observed(finding: &Finding) -> Told {
     let bytes = finding.observed.as_deref();
     let text = bytes.filter(|bytes| finding.public && bytes.len() <= MAX_DRIFT_VALUE);
     let text = text.and_then(|bytes| std::str::from_utf8(bytes).ok()).filter(|text| !text.contains('\0'));
+    // What not everybody may read leaves nothing that it could be found by: a short secret is found by its digest.
+    let open = bytes.filter(|_| finding.public);
     Told {
-        digest: bytes.map(Digest::of),
-        bytes: bytes.map(|bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
+        seen: bytes.map(Digest::of),
+        digest: open.map(Digest::of),
+        bytes: open.map(|bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
         text: text.map(str::to_owned),
     }
 }

@@ -272,7 +272,24 @@ fn a_setting_in_a_shared_file_is_told_by_its_own_name() {
 }
 
 #[test]
-fn what_not_everybody_may_read_is_told_by_digest_and_size_only() {
+fn a_shared_file_that_somebody_closed_tells_no_line() {
+    let mut world = World::new(&[]);
+    let mut spec = NodeSpec::default();
+    spec.host.packages = vec![PackagePin { name: "cuda".into(), version: "12.4*".into() }];
+    let spec = ruled(spec, "packages.cuda");
+    ends_well(&world.host(&spec));
+    let pins = "/etc/apt/preferences.d/60-better-compute";
+    let theirs = world.text(pins).expect("there").replace("12.4*", "private");
+    world.put(pins, &theirs);
+    world.chmod(pins, 0o600);
+    ends_well(&world.host(&spec));
+    let told: Vec<_> = world.report().into_iter().filter(|entry| entry.path == "host.packages.cuda").collect();
+    assert_eq!(told.len(), 1);
+    assert_eq!((&told[0].observed, &told[0].desired, told[0].observed_digest), (&None, &None, None));
+}
+
+#[test]
+fn of_what_not_everybody_may_read_nothing_is_told_but_that_it_changed() {
     let secret = "root:$6$salt$hash:19000::::::\n";
     let cases = [("/etc/shadow", "0640", 0o640), ("/etc/shadow", "0640", 0o644), ("/etc/shadow", "0644", 0o600)];
     for (path, mode, theirs) in cases {
@@ -286,8 +303,11 @@ fn what_not_everybody_may_read_is_told_by_digest_and_size_only() {
         let json = serde_json::to_string(&world.report()).expect("serialises");
         assert!(!json.contains("salt") && !json.contains("root:*"), "{json}");
         let entry = world.report().remove(0);
-        assert_eq!(entry.observed_bytes, Some(30));
-        assert!(entry.observed_digest.is_some());
+        assert_eq!((entry.observed_bytes, entry.observed_digest, entry.times), (None, None, 1));
+        world.put(path, "root:1234:1::::::\n");
+        ends_well(&world.host(&spec));
+        let again = world.report().remove(0);
+        assert_eq!((again.times, again.observed_digest), (2, None), "another change is another one");
         assert!(!serde_json::to_string(&world.ledger).expect("serialises").contains("salt"), "nor is it kept");
     }
     // A directory that is closed closes what is in it.
