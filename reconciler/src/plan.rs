@@ -113,6 +113,7 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
     let policy = Policy::in_force(fleet, observed);
     let identity = Identity::of(fleet, observed);
     let view: &Observed = &identity.view;
+    let bind_place = policy.bind_place(fleet, observed);
     let mut templates = Templates::new(fleet);
     let targets = templates.of_pools();
 
@@ -133,7 +134,15 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
             lifted.extend(freezes);
             continue;
         }
-        let scene = Scene { fleet, observed: view, identity: &identity, removals: &removals, bind: policy.bind(), now };
+        let scene = Scene {
+            fleet,
+            observed: view,
+            identity: &identity,
+            removals: &removals,
+            bind: policy.bind(),
+            bind_place: bind_place.as_deref(),
+            now,
+        };
         let machines = machines::compare(&scene, &mut templates, &mut brakes, &mut delta);
         if !machines.stuck.iter().any(|(_, object)| removals.granted.contains_key(object)) {
             break (brakes, removals, machines, delta);
@@ -148,7 +157,15 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
     pools::unstored(view, &templates, &mut delta);
     delta.removed_pools =
         removals.granted.keys().filter(|object| object.kind == Kind::Pool).map(|object| object.name.clone()).collect();
-    let scene = Scene { fleet, observed: view, identity: &identity, removals: &removals, bind: policy.bind(), now };
+    let scene = Scene {
+        fleet,
+        observed: view,
+        identity: &identity,
+        removals: &removals,
+        bind: policy.bind(),
+        bind_place: bind_place.as_deref(),
+        now,
+    };
     let objects = objects::compare(&scene, &declared, &mut delta);
 
     delta.moved.clone_from(&identity.renames);
@@ -187,6 +204,7 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
         awaited: machines.awaited,
         waiting: machines.moves.iter().filter(|node| !node.held.is_empty()).count(),
         moved: identity.renames.len(),
+        awaiting_boot: view.boots.as_ref().map(BTreeSet::len),
     };
     let mut plan = Plan {
         format: 1,
@@ -252,6 +270,7 @@ fn notes(fleet: &Fleet, declared: &BTreeMap<&ObjectRef, &ObjectEntry>) -> Vec<Wa
         object: about(&note.file, note.span.line),
         message: note.message.clone(),
         place: Some(format!("{}:{}", note.file, note.span.line)),
+        note: true,
     };
     fleet.notes.iter().map(note).collect()
 }

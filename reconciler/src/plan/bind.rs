@@ -24,6 +24,9 @@ pub(super) struct Move<'m> {
     pub(super) unknown: bool,
 }
 
+/// Nobody named a plan yet: what every plan of such a change says before it is merged.
+pub(super) const UNNAMED: &str = "no plan is named";
+
 /// Why a move does not go by what was shown; `None`: it goes.
 pub(super) fn judge(class: EffectClass, shown: &[Shown], missing: &[Digest], one: &Move<'_>) -> Option<Held> {
     if (one.effect < class && !one.unknown) || shown.iter().any(|shown| covers(shown, one)) {
@@ -34,8 +37,8 @@ pub(super) fn judge(class: EffectClass, shown: &[Shown], missing: &[Digest], one
             "the commit names {}, which is not known here: plan again, and put its trailer into a new commit",
             missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         ),
-        (None, _) => "no plan that was shown".to_owned(),
-        (Some(_), None) => "it was not shown".to_owned(),
+        (None, _) => UNNAMED.to_owned(),
+        (Some(_), None) => "not in the plan that was shown".to_owned(),
         (Some(_), Some(known)) => against(known, one),
     };
     Some(Held { gate: GateWord::Bind, by, until: None })
@@ -46,13 +49,13 @@ fn against(known: &(Option<Digest>, Option<Digest>, EffectClass), one: &Move<'_>
     let (before, after, effect) = *known;
     let mut differs = Vec::new();
     if effect != one.effect {
-        differs.push(format!("it was shown as {effect} and is {} now", one.effect));
+        differs.push(format!("shown as {effect}, {} now", one.effect));
     }
     if before != one.before_spec {
-        differs.push("it is told something else now than when it was shown".to_owned());
+        differs.push("told something else now than when the plan was shown".to_owned());
     }
     if after != one.after_spec {
-        differs.push("it would be told something else than what was shown".to_owned());
+        differs.push("to be told something else than what the plan shows".to_owned());
     }
     differs.join("; ")
 }

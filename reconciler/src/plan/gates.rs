@@ -16,6 +16,7 @@ use super::{
     Gate, GateWord, HoldRow, Observed, Wait, Warning,
     brakes::Brakes,
     policy::{Memory, Policy},
+    types::share_of,
 };
 
 /// What was asked to go, and what of it may.
@@ -118,6 +119,7 @@ pub(super) fn without_effect(fleet: &Fleet, observed: &Observed) -> impl Iterato
         object: removed.name.clone(),
         message: "nothing of this name is in force, so that its `removed` does nothing and can be deleted".to_owned(),
         place: Some(format!("{}:{}", removed.at.file, removed.at.line())),
+        note: false,
     })
 }
 
@@ -161,15 +163,11 @@ fn limits(case: &Case<'_>, objects: &[&ObjectRef]) -> Option<Wait> {
     {
         return Some(Wait::PruneObjects { limit: limit.value, asked });
     }
-    let limit = prune.max_nodes_percent.as_ref()?.value;
+    let limit = prune.max_nodes_percent.as_ref()?.value.as_percent();
     let machines: BTreeSet<&str> = observed.nodes.iter().map(|node| node.name.as_str()).collect();
     let lose = objects.iter().filter(|object| object.kind == Kind::Node && machines.contains(object.name.as_str()));
     let asked = lose.count() + memory.removed_nodes;
-    (asked as u64 > limit.of(machines.len() as u64)).then_some(Wait::PruneNodes {
-        limit: limit.as_percent(),
-        asked,
-        of: machines.len(),
-    })
+    (asked > share_of(limit, machines.len())).then_some(Wait::PruneNodes { limit, asked, of: machines.len() })
 }
 
 /// Who needs each object that should go: objects that stay, and machines that are in a pool or have a profile.

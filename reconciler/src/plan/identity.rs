@@ -73,10 +73,19 @@ impl<'o> Identity<'o> {
             let place = Some(format!("{}:{}", fleet.document.at.file, fleet.document.at.line()));
             this.rename(held.clone(), own, place);
         }
+        // Going back takes the names back too, as far as the files that come know the old ones and not the new ones.
+        let declared: BTreeSet<&ObjectRef> = fleet.objects().map(|entry| &entry.object).collect();
+        for (from, to) in &observed.back {
+            let named = from.kind == to.kind && from.kind != Kind::Fleet;
+            if named && declared.contains(to) && !declared.contains(from) && is_known(from) && !is_known(to) {
+                this.rename(from.clone(), to.clone(), None);
+            }
+        }
         let mut taken: BTreeSet<&ObjectRef> = BTreeSet::new();
         for moved in &fleet.moved {
             let place = Some(format!("{}:{}", moved.at.file, moved.at.line()));
-            let message = match (is_known(&moved.from), is_known(&moved.to)) {
+            let taken_back = this.former.contains_key(&moved.to);
+            let message = match (is_known(&moved.from), is_known(&moved.to) || taken_back) {
                 (true, false) if taken.insert(&moved.to) => {
                     this.rename(moved.from.clone(), moved.to.clone(), place);
                     continue;
@@ -88,7 +97,7 @@ impl<'o> Identity<'o> {
                 }
                 (false, false) => format!("nothing is called {}, so that its `moved` does nothing", moved.from),
             };
-            this.warnings.push(Warning { object: moved.to.clone(), message, place });
+            this.warnings.push(Warning { object: moved.to.clone(), message, place, note: false });
         }
         if !this.renames.is_empty() {
             let mut view = this.renamed(observed);

@@ -72,6 +72,8 @@ pub(super) struct Scene<'a> {
     pub(super) removals: &'a Removals<'a>,
     /// From which class on effects go only as they were shown.
     pub(super) bind: Option<EffectClass>,
+    /// Where that is written, as `file:line`.
+    pub(super) bind_place: Option<&'a str>,
     pub(super) now: Timestamp,
 }
 
@@ -98,6 +100,8 @@ struct Candidate<'a> {
     former: Option<&'a Name>,
     /// A brake that ends with this commit keeps it: its row stays as it is, so that it waits for the next one.
     kept: bool,
+    /// Something is staged on it already and waits for a boot.
+    awaits_boot: bool,
 }
 
 pub(super) fn compare(
@@ -152,7 +156,12 @@ pub(super) fn compare(
         let Some(first) = names.first() else { continue };
         let others = names.len() - 1;
         let message = if others == 0 { message } else { format!("{message} (and {} more)", counted(others)) };
-        out.warnings.push(Warning { object: ObjectRef::new(Kind::Node, first.clone()), message, place: None });
+        out.warnings.push(Warning {
+            object: ObjectRef::new(Kind::Node, first.clone()),
+            message,
+            place: None,
+            note: false,
+        });
     }
     out
 }
@@ -276,7 +285,8 @@ fn candidate<'a>(
         return None;
     }
     why.sort();
-    Some(Candidate { node, wanted, why, assigns, brakes: holding, former, kept })
+    let awaits_boot = scene.observed.boots.as_ref().is_some_and(|boots| boots.contains(&node.name));
+    Some(Candidate { node, wanted, why, assigns, brakes: holding, former, kept, awaits_boot })
 }
 
 impl<'a> Candidate<'a> {
@@ -382,12 +392,12 @@ fn finish(
     let object = || ObjectRef::new(Kind::Node, node.name.clone());
     if let Some(message) = change.failed {
         let message = format!("its spec cannot be made, so that the last good one stays in force: {message}");
-        out.warnings.push(Warning { object: object(), message, place: None });
+        out.warnings.push(Warning { object: object(), message, place: None, note: false });
     }
     if let Some(message) = change.blind {
         let message =
             format!("what it is told now cannot be made again, so that only what comes is counted: {message}");
-        out.warnings.push(Warning { object: object(), message, place: None });
+        out.warnings.push(Warning { object: object(), message, place: None, note: false });
     }
     let profile =
         wanted.overlay.profile.clone().or_else(|| wanted.declared_pool.map(|pool| pool.profile.value.clone()));
@@ -403,6 +413,7 @@ fn finish(
         effects: change.effects,
         before_spec: change.before,
         after_spec: change.after,
+        awaits_boot: candidate.awaits_boot,
         held,
     });
 }
@@ -494,10 +505,16 @@ impl Waiting {
                     GateWord::Rollout => format!("{by} goes in waves ({} waiting)", counted(count)),
                     _ => {
                         let class = scene.bind.unwrap_or(EffectClass::None);
-                        format!("{class} and harder goes only as it was shown ({} waiting)", counted(count))
+                        format!(
+                            "{class} and harder goes only as a plan that the commit names shows it ({} waiting)",
+                            counted(count)
+                        )
                     }
                 };
-                let place = place(&pool);
+                let place = match gate {
+                    GateWord::Bind => scene.bind_place.map(str::to_owned),
+                    _ => place(&pool),
+                };
                 let subject = ObjectRef::new(Kind::Pool, pool);
                 HoldRow { subject, gate, owner: "source".to_owned(), reason, until: None, place }
             })
@@ -512,6 +529,7 @@ fn expired(fleet: &Fleet, now: Timestamp, out: &mut Moves) {
                 object: ObjectRef::new(Kind::Node, node.name.clone()),
                 message: "its cordon has ended and can be deleted".to_owned(),
                 place: hold.place,
+                note: false,
             });
         }
     }

@@ -15,7 +15,7 @@ use super::{
 pub const MARKDOWN_BYTES: usize = 60_000;
 
 /// How many of a kind are named, and how long a line is.
-const FOLD: Fold = Fold { most: 25, width: 110 };
+const FOLD: Fold = Fold { most: render::FOLD, width: 100 };
 
 /// The most rows of the table of machines.
 const ROWS: usize = 16;
@@ -51,20 +51,16 @@ pub fn markdown(plan: &Plan, key: &str) -> String {
     writeln!(out, "### Plan: {}\n", headline(plan)).expect(DONE);
     writeln!(out, "{} compared with {} · {}\n", code(&to), code(&from), render::facts(plan).join(" · ")).expect(DONE);
     table(&mut out, plan);
-    if let Some(text) = render::staged(plan) {
-        writeln!(out, "{text}.\n").expect(DONE);
+    let staged = render::staged(plan);
+    if !staged.is_empty() {
+        writeln!(out, "{}.\n", staged.join(".  \n")).expect(DONE);
     }
     writeln!(out, "**Files:** {}.  ", render::objects(plan)).expect(DONE);
     writeln!(out, "**Machines:** {}.\n", render::machines(plan)).expect(DONE);
-    if let Some(bind) = &plan.bind {
-        let held = match bind.held {
-            0 => String::new(),
-            1 => " **1 machine is held: it was not shown like this.**".to_owned(),
-            held => format!(" **{held} machines are held: they were not shown like this.**"),
-        };
-        let from = class_word(bind.class);
-        writeln!(out, "Effects from {from} on go only as a plan showed them.{held} To let exactly this plan go{}, end the message of the merge with\n", render::offline_lets_go(plan)).expect(DONE);
-        writeln!(out, "```text\n{}\n```\n", cut(&quiet(&bind.trailer), 200).replace('`', "'")).expect(DONE);
+    if let Some(bound) = render::bound(plan) {
+        let held = bound.held.map_or_else(String::new, |held| format!(" **{held}**"));
+        writeln!(out, "{}{held} {}\n", bound.from, bound.how).expect(DONE);
+        writeln!(out, "```text\n{}\n```\n", cut(&quiet(bound.trailer), 200).replace('`', "'")).expect(DONE);
     }
     let tail = format!("<sub>plan {}</sub>\n", code(&plan.digest().to_string()));
     let mut sections = render::sections(plan, FOLD);

@@ -3,7 +3,10 @@
 //! Live it is read from the database (`apply::observe`); offline it is another fleet, whose machines are the declared
 //! ones.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use schema::{
     canonical,
@@ -171,6 +174,10 @@ pub struct Observed {
     pub suspensions: Vec<Brake>,
     /// The plans that the trailers of commits name which are not wholly carried out yet.
     pub shown: Vec<Shown>,
+    /// The machines where something is staged for a boot; `None` when that is not known.
+    pub boots: Option<BTreeSet<Name>>,
+    /// What was renamed since, for a plan that goes back: the name in force, and the one that it had.
+    pub back: Vec<(ObjectRef, ObjectRef)>,
     /// Plans that the trailers name and that are not known here.
     pub missing: Vec<Digest>,
     /// The limits that the commit in force came under, when it is planned again: it does not lift its own.

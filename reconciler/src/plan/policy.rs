@@ -94,6 +94,7 @@ impl Policy {
             object: ObjectRef::new(Kind::Fleet, fleet.document.name.clone()),
             message: format!("another version wrote `{member}` of the fleet in force and this one cannot read it, so that it holds everything"),
             place: None,
+            note: false,
         })
     }
 
@@ -107,6 +108,16 @@ impl Policy {
         })?;
         words.as_object_mut()?.insert("memory".to_owned(), serde_json::to_value(memory).ok()?);
         Some(words)
+    }
+
+    /// Where the binding in force is written: in the new files when they have it too, else where it was.
+    pub(super) fn bind_place(&self, fleet: &Fleet, observed: &Observed) -> Option<String> {
+        self.apply.bind.as_ref()?;
+        if let Some(bind) = &fleet.document.apply.bind {
+            return Some(format!("{}:{}", bind.at.file, bind.at.line()));
+        }
+        let (_, held) = observed.objects.iter().find(|(object, _)| object.kind == Kind::Fleet)?;
+        Some(format!("{}:{}", held.file, held.line))
     }
 
     /// From which class on effects go only as they were shown.

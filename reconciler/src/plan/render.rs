@@ -20,10 +20,13 @@ pub(super) use groups::{few, pool_words, rows, said as class_word};
 pub(super) use page::Section;
 pub(super) use quiet::{cut, quiet};
 pub(super) use sections::{BOUND, Fold, count, of as sections};
-pub(super) use summary::{at_once, compared, facts, is_empty, machines, objects, offline_lets_go, staged};
+pub(super) use summary::{at_once, bound, compared, facts, is_empty, machines, objects, staged};
 
 use super::Plan;
 use page::{Ink, paint};
+
+/// How many machines, objects and fields of one kind are named before the rest is counted, on a terminal and in a comment.
+pub(super) const FOLD: usize = 12;
 
 /// How a plan is shown.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +41,7 @@ pub struct RenderOptions {
 
 impl Default for RenderOptions {
     fn default() -> Self {
-        Self { colour: false, width: 100, fold: 12 }
+        Self { colour: false, width: 100, fold: FOLD }
     }
 }
 

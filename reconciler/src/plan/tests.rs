@@ -241,6 +241,18 @@ fn the_share_of_machines_that_lose_their_document_is_limited() {
     assert_eq!(two.plan.gates[0].wait, Wait::PruneNodes { limit: 50, asked: 2, of: 3 });
     let one = plan(&fleet(&[("fleet.kdl", &limited), ("nodes.kdl", &gone(&["a"]))]), &before, now());
     assert_eq!((one.plan.counts.remove, one.plan.counts.undeclared), (1, 1));
+    // A small share of a small fleet is one machine, and none is none.
+    for (share, removed, said) in [("5%", 1, ""), ("0%", 0, "allows 0 (0%)")] {
+        let head = limited.replace("50%", share);
+        let before = in_force(
+            &fleet(&[("fleet.kdl", &head), ("nodes.kdl", &documents)]),
+            &[("a", "h100"), ("b", "h100"), ("c", "h100")],
+        );
+        let one = plan(&fleet(&[("fleet.kdl", &head), ("nodes.kdl", &gone(&["a"]))]), &before, now());
+        assert_eq!(one.plan.counts.remove, removed, "{share}");
+        let waits: Vec<String> = one.plan.gates.iter().map(|gate| gate.wait.to_string()).collect();
+        assert!(waits.concat().contains(said), "{waits:?}");
+    }
     assert_eq!(moved(&one.plan), [("a", &[MoveReason::Declaration { declared: false }][..])]);
 }
 

@@ -18,6 +18,7 @@ mod impact;
 mod input;
 mod machine;
 
+pub(super) use gate::share_of;
 pub use gate::{Bind, Gate, GateWord, Held, PlanBrake, Wait};
 pub use impact::{CapacityImpact, ReservationImpact, TenantImpact};
 pub use input::{Inputs, ObservedFrom};
@@ -137,6 +138,9 @@ pub struct Counts {
     /// Objects that get another name.
     #[serde(default)]
     pub moved: usize,
+    /// Machines that wait for a boot already, whatever this plan does; absent when that is not known, as offline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaiting_boot: Option<usize>,
 }
 
 /// What becomes of an object.
@@ -212,4 +216,7 @@ pub struct Warning {
     /// Where, as `file:line`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
+    /// `check` says it of these files, whatever changes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub note: bool,
 }

@@ -9,7 +9,7 @@ use std::{
 use schema::{effect::EffectClass, name::Name, time::Timestamp};
 
 use super::names;
-use crate::plan::{GateWord, Held, MoveReason, NodeMove, Plan};
+use crate::plan::{GateWord, Held, MoveReason, NodeMove, Plan, bind::UNNAMED};
 
 /// The most rows of the table of machines before pools are folded too.
 const ROWS: usize = 8;
@@ -185,8 +185,14 @@ pub(in crate::plan) fn keeper(held: &Held, plan: &Plan) -> String {
     let brake = plan.brakes.iter().find(|brake| brake.kind == held.gate && brake.name == held.by);
     let whose = brake.map_or_else(String::new, |brake| format!(" ({}: {})", brake.owner, brake.reason));
     let waves = if held.gate == GateWord::Rollout { ", which goes in waves; this version begins none" } else { "" };
-    let ends =
-        if brake.is_some_and(|brake| brake.ends) { ", which this commit ends: they go with the next one" } else { "" };
+    let ends = if brake.is_some_and(|brake| brake.ends) {
+        ", which this commit ends: they go with the next commit (an empty one will do)"
+    } else {
+        ""
+    };
+    if held.gate == GateWord::Bind && held.by == UNNAMED {
+        return "a commit that names this plan".to_owned();
+    }
     format!("{}{until}{whose}{waves}{ends}", gate(held))
 }
 

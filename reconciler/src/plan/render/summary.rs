@@ -34,7 +34,7 @@ pub(in crate::plan) const fn facts(plan: &Plan) -> [&'static str; 2] {
         ObservedFrom::Offline => "offline: declared machines only",
         ObservedFrom::Live => "live: the machines that the control plane knows",
     };
-    [observed, "unverified: the fleet has no trust policy"]
+    [observed, "unverified: this version looks at nobody's signature on commits"]
 }
 
 /// The number of machines per class, from the machines themselves.
@@ -60,6 +60,9 @@ pub(in crate::plan) fn machines(plan: &Plan) -> String {
     let held = plan.nodes.iter().filter(|node| !node.held.is_empty()).count();
     if held > 0 {
         text.push_str(&format!(", {held} of them {} held", if held == 1 { "is" } else { "are" }));
+    }
+    if let Some(waiting) = counts.awaiting_boot.filter(|waiting| *waiting > 0) {
+        text.push_str(&format!(", {waiting} {} for a boot already", if waiting == 1 { "waits" } else { "wait" }));
     }
     if counts.undeclared > 0 {
         text.push_str(&format!(", {} without a document", counts.undeclared));
@@ -90,10 +93,67 @@ pub(in crate::plan) fn objects(plan: &Plan) -> String {
     format!("{changes} ({} unchanged)", counts.unchanged)
 }
 
-/// What a reader has to know of reboots, where the plan has some.
-pub(in crate::plan) fn staged(plan: &Plan) -> Option<&'static str> {
-    let some = plan.nodes.iter().any(|node| node.effect == EffectClass::Reboot);
-    some.then_some("reboot: staged, and in effect from each machine's next boot; nothing reboots by itself")
+/// What a reader has to know of reboots, where the plan has some: what they are, and which machines wait for one anyhow.
+pub(in crate::plan) fn staged(plan: &Plan) -> Vec<String> {
+    let reboots = plan.nodes.iter().filter(|node| node.effect == EffectClass::Reboot);
+    let (mut all, mut already) = (0, 0);
+    for node in reboots {
+        all += 1;
+        already += usize::from(node.awaits_boot);
+    }
+    if all == 0 {
+        return Vec::new();
+    }
+    let mut out =
+        vec!["reboot: staged, and in effect from each machine's next boot; nothing reboots by itself".to_owned()];
+    out.extend(plan.counts.awaiting_boot.filter(|waiting| *waiting > 0).map(|waiting| {
+        let wait = if waiting == 1 { "waits" } else { "wait" };
+        format!(
+            "{} already {wait} for a boot, {already} of these among them; this plan adds {}",
+            count(waiting, "machine"),
+            all - already
+        )
+    }));
+    out
+}
+
+/// What is bound to a plan that is shown, where this plan has such effects.
+pub(in crate::plan) struct Bound<'p> {
+    /// From which class on, and how.
+    pub(in crate::plan) from: String,
+    /// Machines that wait for it, and for what.
+    pub(in crate::plan) held: Option<String>,
+    /// What to do with the trailer.
+    pub(in crate::plan) how: String,
+    /// The line for the merge.
+    pub(in crate::plan) trailer: &'p str,
+}
+
+/// The same; nothing when no machine of the plan is bound, so that a line to paste would do nothing.
+pub(in crate::plan) fn bound(plan: &Plan) -> Option<Bound<'_>> {
+    let bind = plan.bind.as_ref()?;
+    if bind.held == 0 && !plan.nodes.iter().any(|node| node.effect >= bind.class) {
+        return None;
+    }
+    let class = groups::said(bind.class);
+    let held = (bind.held > 0).then(|| match &bind.shown {
+        None => format!("{} for a commit that names this plan.", waits(bind.held)),
+        Some(shown) => format!(
+            "{}: the plan that the commit names ({}) does not show them like this.",
+            waits(bind.held),
+            shown.short()
+        ),
+    });
+    Some(Bound {
+        from: format!("Effects from {class} on go only as a plan shows them that the commit names."),
+        held,
+        how: format!("To let exactly this plan go{}, end the message of the merge with:", offline_lets_go(plan)),
+        trailer: &bind.trailer,
+    })
+}
+
+fn waits(machines: usize) -> String {
+    format!("{} {}", count(machines, "machine"), if machines == 1 { "waits" } else { "wait" })
 }
 
 /// How many machines go in one step, where that is more than one: nothing of theirs travels in waves.
@@ -104,7 +164,7 @@ pub(in crate::plan) fn at_once(plan: &Plan) -> Option<usize> {
 }
 
 /// What a plan that was made offline cannot let go.
-pub(in crate::plan) fn offline_lets_go(plan: &Plan) -> &'static str {
+fn offline_lets_go(plan: &Plan) -> &'static str {
     match plan.inputs.observed {
         ObservedFrom::Offline => " (declared machines only: for the others a live plan's line is needed)",
         ObservedFrom::Live => "",
@@ -144,6 +204,6 @@ pub(in crate::plan) fn table(plan: &Plan, fold: Fold) -> Vec<Line> {
     out.extend(
         at_once(plan).map(|going| Line::new(2).with(Ink::Bad, &format!("all at once: {going} machines in one step"))),
     );
-    out.extend(staged(plan).map(|text| Line::new(2).with(Ink::Dim, text)));
+    out.extend(staged(plan).iter().map(|text| Line::new(2).with(Ink::Dim, text)));
     out
 }

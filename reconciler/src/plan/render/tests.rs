@@ -65,8 +65,11 @@ pub(super) fn hundred() -> Plan {
     let mut nodes = Vec::new();
     for number in 1..=40 {
         let mut node = node(&format!("fra1-r12-n{number:02}"), "h100", "reboot", Some(2));
+        if number < 3 {
+            node["awaitsBoot"] = json!(true);
+        }
         if number > 36 {
-            node["held"] = json!([{ "gate": "bind", "by": "it was not shown like this" }]);
+            node["held"] = json!([{ "gate": "bind", "by": "no plan is named" }]);
         }
         nodes.push(node);
     }
@@ -82,7 +85,7 @@ pub(super) fn hundred() -> Plan {
     document["nodes"] = nodes.into();
     document["effects"] = effects();
     document["counts"] = json!({ "create": 1, "update": 2, "restore": 0, "remove": 1, "retain": 2, "held": 1, "unchanged": 104,
-        "machines": 100, "moves": 77, "undeclared": 8, "awaited": 3, "waiting": 16, "moved": 1 });
+        "machines": 100, "moves": 77, "undeclared": 8, "awaited": 3, "waiting": 16, "moved": 1, "awaitingBoot": 3 });
     document["objects"] = json!([
         { "object": "profile/gpu-host", "change": "update", "file": "profiles/gpu-host.kdl", "line": 3, "fields": [
             { "path": "hugepages", "before": [{ "size": "1GiB", "count": 16 }], "after": [{ "size": "1GiB", "count": 64 }, { "size": "2MiB", "count": 512 }] },
@@ -111,7 +114,8 @@ pub(super) fn hundred() -> Plan {
     document["brakes"] = json!([
         { "kind": "freeze", "name": "freeze/year-end", "scope": ["pool/l40s"], "owner": "ada", "reason": "nobody watches", "active": true,
             "until": "2027-01-02T08:00:00Z", "place": "fleet.kdl:12", "machines": 36, "returns": { "service-restart": 12 } },
-        { "kind": "suspend", "name": "site/ams1", "owner": "bob", "reason": "power works", "active": false, "next": "2026-12-05T22:00:00Z", "machines": 36, "returns": {} }]);
+        { "kind": "suspend", "name": "site/ams1", "owner": "bob", "reason": "power works", "active": false, "next": "2026-12-05T22:00:00Z", "machines": 36, "returns": {} },
+        { "kind": "pin", "name": "node/fra1-x", "owner": "eve", "reason": "a bench", "active": true, "machines": 1, "returns": {} }]);
     document["bind"] = json!({ "class": "reboot", "held": 4, "trailer": format!("bc-plan: {DIGEST}") });
     document["holds"] = json!([{ "node": "fra1-r09", "holds": true, "owner": "ada", "reason": "GPU 3 falls off the bus", "until": "2026-12-01T00:00:00Z", "place": "nodes/fra1-r09.kdl:4" }]);
     document["warnings"] = json!([{ "object": "pool/gone", "message": "nothing of this name is in force, so that its `removed` does nothing and can be deleted", "place": "removed.kdl:1" }]);
@@ -215,6 +219,55 @@ fn a_plan_is_held_against_the_one_that_was_shown() {
     plan.objects[0].fields.remove(0);
     plan.objects.remove(2);
     insta::assert_snapshot!(render_against(&shown, &plan, RenderOptions::default()));
+}
+
+/// A plan in which the documents of many machines are gone.
+fn many_retained() -> Plan {
+    let mut document = document();
+    let objects: Vec<Value> = (0..40)
+        .map(|number| {
+            let name = format!("node/fra1-u{number:02}");
+            json!({ "object": name, "change": "retain", "file": format!("nodes/r{}.kdl", number / 20), "line": number + 1,
+                "paste": format!("removed \"{name}\" {{ reason \"why it goes\" }}") })
+        })
+        .collect();
+    document["counts"]["retain"] = json!(40);
+    document["objects"] = objects.into();
+    document["warnings"] =
+        json!([{ "object": "access/people", "message": "recorded only", "place": "people.kdl:2", "note": true }]);
+    document["brakes"] = json!([{ "kind": "freeze", "name": "freeze/year-end", "owner": "ada", "reason": "nobody watches", "active": false,
+        "next": "2026-12-19T16:00:00Z", "machines": 1, "returns": {} }]);
+    plan_of(document)
+}
+
+#[test]
+fn many_retained_objects_are_folded_and_what_is_left_out_is_counted_alike_everywhere() {
+    let (page, comment) = (page(&many_retained()), markdown(&many_retained(), ""));
+    insta::assert_snapshot!(page);
+    for text in [&page, &comment] {
+        assert!(text.contains("40 nodes: fra1-u[00-39]"), "{text}");
+        assert!(text.contains("and 28 more lines; `better-compute plan --all` writes all of them"), "{text}");
+        assert!(!text.contains("recorded only"), "what is no news is not told: {text}");
+        assert!(text.contains("nothing of this plan waits for: freeze/year-end (begins 2026-12-19 16:00Z)"), "{text}");
+    }
+    let all = render(&many_retained(), RenderOptions::default().unfolded());
+    assert_eq!(all.matches("removed \"node/").count(), 40);
+    assert!(all.contains("recorded only") && all.contains("nobody watches"));
+}
+
+#[test]
+fn a_package_is_held_and_not_installed() {
+    let mut document = document();
+    document["counts"]["machines"] = json!(1);
+    document["counts"]["moves"] = json!(1);
+    document["nodes"] = json!([node("a", "h100", "live", Some(0))]);
+    document["effects"] = json!([{ "class": "live", "items": [
+        { "class": "live", "subject": "package cuda", "action": "pin" }, { "class": "live", "subject": "package nccl", "action": "unpin" }] }]);
+    let page = page(&plan_of(document));
+    assert!(
+        page.contains("hold, without installing: package cuda") && page.contains("hold no longer: package nccl"),
+        "{page}"
+    );
 }
 
 #[test]

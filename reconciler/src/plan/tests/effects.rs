@@ -3,7 +3,7 @@
 use schema::effect::EffectClass as Class;
 
 use super::{BASE, fleet, in_force, model, name, node, now};
-use crate::plan::{Change, Machines, MoveReason, Observed, plan};
+use crate::plan::{Change, Machines, MoveReason, Observed, RenderOptions, markdown, plan, render};
 
 const KERNEL: &str = "profile \"quiet\" {\n  extends \"base\"\n  kernel {\n    args \"iommu=pt\"\n  }\n}\n";
 
@@ -86,4 +86,27 @@ fn a_retained_pool_keeps_what_its_machines_are_told() {
     assert!(planned.plan.nodes.is_empty() && planned.plan.effects.is_empty());
     let after = model::apply(&before, &planned);
     assert_eq!(after.nodes[0].pool, Some(name("l40s")));
+}
+
+#[test]
+fn machines_that_wait_for_a_boot_anyhow_are_told_apart() {
+    let machines = [("a", "l40s"), ("b", "l40s"), ("c", "l40s"), ("d", "h100")];
+    let known = in_force(&fleet(&[]), &machines);
+    let boots = |names: &[&str]| Some(names.iter().map(|one| name(one)).collect());
+    let head = fleet(&[("quiet.kdl", KERNEL)]);
+    let planned = plan(&head, &Observed { boots: boots(&["a", "d"]), ..known.clone() }, now()).plan;
+    assert_eq!(planned.counts.awaiting_boot, Some(2));
+    let waits: Vec<bool> = planned.nodes.iter().map(|node| node.awaits_boot).collect();
+    assert_eq!(waits, [true, false, false]);
+    let said = "2 machines already wait for a boot, 1 of these among them; this plan adds 2";
+    let page = render(&planned, RenderOptions::default());
+    assert!(page.contains(said) && markdown(&planned, "").contains(said), "{page}");
+    // Nothing is said of what is not known, and the number alone where the plan stages nothing.
+    let page = |boots, tree: &str| {
+        let planned = plan(&fleet(&[("quiet.kdl", tree)]), &Observed { boots, ..known.clone() }, now()).plan;
+        render(&planned, RenderOptions::default())
+    };
+    assert!(!page(None, KERNEL).contains("already"));
+    let quiet = page(boots(&["d"]), super::QUIET);
+    assert!(quiet.contains("1 waits for a boot already") && !quiet.contains("this plan adds"), "{quiet}");
 }

@@ -256,3 +256,43 @@ fn a_moved_folder_changes_nothing_but_places() {
     assert_eq!(planned.delta.objects.len(), 5);
     assert_eq!(plan(&fleet(&changes), &Observed::nothing(Machines::Joined), now()).plan.counts.create, 6);
 }
+
+#[test]
+fn going_back_over_renames_takes_the_old_names_back() {
+    let old = fleet(&[("n.kdl", &node("a", "h100", ""))]);
+    let before = in_force(&old, &[("a", "h100"), ("b", "h100")]);
+    let head = fleet(&[
+        ("h100.kdl", &POOL.replace("h100", "h200")),
+        ("n.kdl", &node("z", "h200", "")),
+        ("m.kdl", "moved from=\"pool/h100\" to=\"pool/h200\"\nmoved from=\"node/a\" to=\"node/z\"\n"),
+    ]);
+    let renamed = model::apply(&before, &plan(&head, &before, now()));
+    assert_eq!(plan(&old, &renamed, now()).plan.counts.retain, 2, "by the files alone the old names are new ones");
+
+    let names = [("pool/h200", "pool/h100"), ("node/z", "node/a")];
+    let back = names.map(|(now, had)| (object(now), object(had))).to_vec();
+    let going = Observed { back: back.clone(), ..renamed };
+    let planned = plan(&old, &going, now());
+    assert_eq!((planned.plan.counts.retain, planned.plan.counts.create, planned.plan.counts.awaited), (0, 0, 0));
+    assert_eq!((planned.delta.moved.clone(), removals(&planned)), (back, 0));
+    let after = Observed { back: Vec::new(), ..model::apply(&going, &planned) };
+    assert!(after.nodes.iter().all(|node| node.pool == Some(name("h100"))));
+    assert_eq!((after.nodes[0].id, &after.nodes[0].name), (before.nodes[0].id, &name("a")));
+    assert!(plan(&old, &after, now()).is_settled());
+}
+
+#[test]
+fn a_name_goes_back_only_where_it_is_free_and_wanted() {
+    let both = fleet(&[("h200.kdl", &POOL.replace("h100", "h200"))]);
+    let observed = in_force(&both, &[("a", "h200")]);
+    let back = |from: &str, to: &str| Observed { back: vec![(object(from), object(to))], ..observed.clone() };
+    // The files that come have both; the old name is taken; nothing has the new one; the old one is not wanted.
+    for (tree, going) in [
+        (both, back("pool/h200", "pool/h100")),
+        (fleet(&[]), back("pool/h200", "pool/h100")),
+        (fleet(&[]), back("pool/gone", "pool/other")),
+        (fleet(&[]), back("pool/h200", "pool/other")),
+    ] {
+        assert!(plan(&tree, &going, now()).plan.moved.is_empty());
+    }
+}

@@ -3,7 +3,7 @@
 use schema::fleet::{Fleet, NodeOverlay};
 
 use super::{BASE, HEAD, OTHER, QUIET, fleet, in_force, model, name, node, now};
-use crate::plan::{GateWord, Observed, Plan, Shown, plan};
+use crate::plan::{GateWord, Observed, Plan, RenderOptions, Shown, markdown, plan, render};
 
 /// The document of the profile that the shown change gives `h100`.
 const KERNEL: &str =
@@ -151,7 +151,7 @@ fn a_related_change_of_the_facts_makes_it_stale() {
     let relabelled = plan(&tree(&motd, &[rack[0], ("n.kdl", &labelled)]), &showing(before(), &shown), now()).plan;
     assert_eq!(held(&relabelled), ["a"]);
     let why = &relabelled.nodes[0].held[0].by;
-    assert_eq!(why, "it would be told something else than what was shown");
+    assert_eq!(why, "to be told something else than what the plan shows");
     for shown in [live(), offline()] {
         let planned = plan(&tree(KERNEL, &[]), &showing(moved_on.clone(), &shown), now()).plan;
         assert!(held(&planned).contains(&"a"), "{:#?}", planned.nodes);
@@ -207,4 +207,41 @@ fn the_digest_is_of_what_decided() {
     assert_eq!(digest(&frozen, &before()), later.digest());
     let unbound = in_force(&fleet(&[("gpu.kdl", GPU), ("h100.kdl", POOL)]), &[("a", "h100")]);
     assert_ne!(digest(&head, &unbound), first);
+}
+
+#[test]
+fn a_line_to_paste_is_there_only_when_it_would_do_something() {
+    let text = |gpu: &str, more: &[(&str, &str)]| {
+        let plan = plan(&tree(gpu, more), &before(), now()).plan;
+        assert!(plan.bind.is_some(), "it is in the document all the same");
+        (render(&plan, RenderOptions::default()), markdown(&plan, ""))
+    };
+    let (page, comment) = text(KERNEL, &[]);
+    assert!(page.contains("bc-plan: sha256:") && comment.contains("bc-plan: sha256:"), "{page}");
+    assert!(page.contains("2 machines wait for a commit that names this plan."), "{page}");
+    assert!(
+        !page.contains("not shown") && !comment.contains("not shown"),
+        "nothing is wrong with what is shown: {page}"
+    );
+    // A softer change, one of no machine, and none at all.
+    let live = [
+        ("base.kdl", BASE.replace("\"10\"", "\"1\"")),
+        ("sites.kdl", "site \"fra1\" {\n  region \"us\"\n}\n".to_owned()),
+    ];
+    for more in [&[(live[0].0, live[0].1.as_str())][..], &[(live[1].0, live[1].1.as_str())], &[]] {
+        let (page, comment) = text(GPU, more);
+        assert!(!page.contains("bc-plan") && !comment.contains("bc-plan"), "{page}");
+    }
+}
+
+#[test]
+fn what_is_bound_points_at_the_line_that_binds() {
+    let planned = plan(&tree(KERNEL, &[]), &before(), now());
+    let hold = planned.delta.holds.iter().find(|hold| hold.gate == GateWord::Bind).expect("a hold");
+    let line = bound().lines().position(|line| line.contains("bind")).map(|line| line + 1);
+    assert_eq!(hold.place, line.map(|line| format!("fleet.kdl:{line}")));
+    // Taken out by the same commit it is in force still: where it was is what can be said.
+    let lifted = plan(&tree(KERNEL, &[("fleet.kdl", HEAD)]), &before(), now());
+    let hold = lifted.delta.holds.iter().find(|hold| hold.gate == GateWord::Bind).expect("a hold");
+    assert_eq!(hold.place.as_deref(), Some("fleet.kdl:1"));
 }

@@ -129,9 +129,9 @@ pub struct Bind {
     /// The plan that was shown and that the commit names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<Digest>,
-    /// Machines that are held because they were not shown like this.
+    /// Machines that wait for it: no plan is named that shows them like this.
     pub held: usize,
-    /// The trailer that names this plan in a merge.
+    /// The trailer that names this plan in a merge, for when it has such machines.
     pub trailer: String,
 }
 
@@ -205,6 +205,12 @@ impl Wait {
     }
 }
 
+/// How many of the machines a share allows: rounded down, but one at least, or a small fleet could lose none.
+pub(in crate::plan) fn share_of(percent: u8, machines: usize) -> usize {
+    let share = machines / 100 * usize::from(percent) + machines % 100 * usize::from(percent) / 100;
+    share.max(usize::from(percent > 0))
+}
+
 impl std::fmt::Display for Wait {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -215,9 +221,10 @@ impl std::fmt::Display for Wait {
                 )
             }
             Self::PruneNodes { limit, asked, of } => {
+                let most = share_of(*limit, *of);
                 write!(
                     f,
-                    "{asked} of {of} machines would lose their document and fleet.prune.max-nodes-percent allows {limit}%; remove fewer at a time or raise the limit"
+                    "{asked} of {of} machines would lose their document and fleet.prune.max-nodes-percent allows {most} ({limit}%); remove fewer at a time or raise the limit"
                 )
             }
             Self::Dependents { needed_by, count } => {

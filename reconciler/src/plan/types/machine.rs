@@ -136,6 +136,9 @@ pub struct NodeMove {
     /// The digest of what it is told afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_spec: Option<Digest>,
+    /// It waits for a boot already, for something that was staged before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_boot: bool,
     /// Why it does not go yet; every reason. One that goes has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<Held>,

@@ -42,18 +42,48 @@ pub(super) fn held(plan: &Plan, fold: Fold) -> Vec<Line> {
     out
 }
 
+/// The brakes that matter to this plan, each in two lines, and the others in one.
 pub(super) fn brakes(plan: &Plan, fold: Fold) -> Vec<Line> {
-    let shown = named(plan.brakes.len(), fold);
-    let lines = plan.brakes[..shown].iter().flat_map(brake);
-    lines.chain(more(plan.brakes.len(), shown, "", 2)).collect()
+    let all = fold.most == usize::MAX;
+    let matters = |brake: &&PlanBrake| all || brake.ends || (brake.active && !brake.returns.is_empty());
+    let (here, others): (Vec<&PlanBrake>, Vec<&PlanBrake>) = plan.brakes.iter().partition(matters);
+    let shown = named(here.len(), fold);
+    let lines = here[..shown].iter().flat_map(|one| brake(one));
+    let mut out: Vec<Line> = lines.chain(more(here.len(), shown, "", 2)).collect();
+    if !others.is_empty() {
+        let words: Vec<String> = others.iter().take(OTHERS).map(|one| in_a_word(one)).collect();
+        let rest = others.len() - words.len();
+        let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+        let text = format!("nothing of this plan waits for: {}{rest}", words.join("; "));
+        out.push(Line::new(2).with(Ink::Dim, &text));
+    }
+    out
 }
 
-fn brake(brake: &PlanBrake) -> Vec<Line> {
-    let name = match brake.kind {
+/// How many brakes that hold nothing of a plan are named.
+const OTHERS: usize = 3;
+
+fn called(brake: &PlanBrake) -> String {
+    match brake.kind {
         GateWord::Pin => format!("pin of {}", brake.name),
         GateWord::Suspend => format!("suspension of {}", brake.name),
         _ => brake.name.clone(),
+    }
+}
+
+/// A brake that holds nothing of the plan.
+fn in_a_word(brake: &PlanBrake) -> String {
+    let when = match (brake.active, brake.until, brake.next) {
+        (true, Some(until), _) => format!("holds until {}", moment(until)),
+        (true, None, _) => "holds".to_owned(),
+        (false, _, Some(next)) => format!("begins {}", moment(next)),
+        (false, _, None) => "over".to_owned(),
     };
+    format!("{} ({when})", called(brake))
+}
+
+fn brake(brake: &PlanBrake) -> Vec<Line> {
+    let name = called(brake);
     let (state, ink) = match (brake.active, brake.until, brake.next) {
         _ if brake.ends => ("is in force, and this commit ends or narrows it".to_owned(), Ink::Bad),
         (true, Some(until), _) => (format!("holds until {}", moment(until)), Ink::Attention),
@@ -74,7 +104,7 @@ fn brake(brake: &PlanBrake) -> Vec<Line> {
             format!("{} covered, none of them changes with it", count(brake.machines, "machine"))
         }
         (true, _) if brake.ends => format!(
-            "{} covered; {returning} that the commit itself changes wait for the next one: {}",
+            "{} covered; {returning} that the commit itself changes wait for the next commit (an empty one will do): {}",
             count(brake.machines, "machine"),
             groups::classes(&brake.returns)
         ),
@@ -91,23 +121,11 @@ fn brake(brake: &PlanBrake) -> Vec<Line> {
 }
 
 pub(super) fn bind(plan: &Plan) -> Vec<Line> {
-    let Some(bind) = &plan.bind else { return Vec::new() };
-    let from = format!("Effects from {} on go only as a plan showed them.", groups::said(bind.class));
-    let mut out = vec![Line::new(2).with(Ink::Plain, &from)];
-    if let Some(shown) = &bind.shown {
-        out.push(Line::new(2).with(Ink::Plain, &format!("The commit names {shown}.")));
-    }
-    if bind.held > 0 {
-        let wait = if bind.held == 1 { "is held: it was" } else { "are held: they were" };
-        let text = format!(" {wait} not shown like this.");
-        out.push(Line::marked(2, '!').with(Ink::Bad, &count(bind.held, "machine")).with(Ink::Plain, &text));
-    }
-    let offline = summary::offline_lets_go(plan);
-    out.push(
-        Line::new(2)
-            .with(Ink::Plain, &format!("To let exactly this plan go{offline}, end the message of the merge with:")),
-    );
-    out.push(Line::new(4).with(Ink::Bold, &bind.trailer));
+    let Some(bound) = summary::bound(plan) else { return Vec::new() };
+    let mut out = vec![Line::new(2).with(Ink::Plain, &bound.from)];
+    out.extend(bound.held.map(|held| Line::marked(2, '!').with(Ink::Bad, &held)));
+    out.push(Line::new(2).with(Ink::Plain, &bound.how));
+    out.push(Line::new(4).with(Ink::Bold, bound.trailer));
     out
 }
 

@@ -119,6 +119,8 @@ fn block(plan: &Plan, block: &Alike<'_>, fold: Fold) -> Vec<Line> {
         let cause = item.cause.as_ref().map_or_else(String::new, |cause| format!("  because of {cause}"));
         let verb = match item.action {
             EffectAction::Stage => format!("stage for {}:", groups::said(item.class)),
+            EffectAction::Pin => "hold, without installing:".to_owned(),
+            EffectAction::Unpin => "hold no longer:".to_owned(),
             action => action.to_string(),
         };
         let ink = if item.class >= EffectClass::Drain { ink(item.class) } else { Ink::Plain };

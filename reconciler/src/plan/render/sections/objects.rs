@@ -66,7 +66,7 @@ fn many(kind: Kind, change: Change, objects: &[&ObjectChange], fold: Fold) -> Ve
     let (first, files) = (objects[0], objects.iter().map(|object| &object.file).collect::<BTreeSet<_>>());
     let place = match files.len() {
         1 => first.file.clone(),
-        files => format!("{} and {} more files", first.file, files - 1),
+        files => format!("{} and {}", first.file, count(files - 1, "more file")),
     };
     let head = Line::marked(2, sign(change))
         .with(ink(change), &format!("{}: {}", count(objects.len(), kind.as_str()), groups::few(&names, room)))
@@ -114,49 +114,66 @@ pub(super) fn moved(plan: &Plan, fold: Fold) -> Vec<Line> {
     lines.chain(more(plan.moved.len(), shown, "", 2)).collect()
 }
 
+/// What is retained: its names, many of a kind on one line, and below it the lines to paste.
 pub(super) fn retained(plan: &Plan, fold: Fold) -> Vec<Line> {
-    let retained: Vec<&ObjectChange> = plan.objects.iter().filter(|object| object.change == Change::Retain).collect();
-    let shown = named(retained.len(), fold);
+    let mut kinds: BTreeMap<Kind, Vec<&ObjectChange>> = BTreeMap::new();
+    for object in plan.objects.iter().filter(|object| object.change == Change::Retain) {
+        kinds.entry(object.object.kind).or_default().push(object);
+    }
     let mut out = Vec::new();
-    for object in &retained[..shown] {
-        out.push(
+    for (kind, objects) in &kinds {
+        if objects.len() > named(objects.len(), fold) {
+            let names: Vec<&str> = objects.iter().map(|object| object.object.name.as_str()).collect();
+            let room = fold.width.saturating_sub(40).max(24);
+            let text = format!("{}: {}", count(objects.len(), kind.as_str()), groups::few(&names, room));
+            let files: BTreeSet<&String> = objects.iter().map(|object| &object.file).collect();
+            let more =
+                if files.len() > 1 { format!(" and {}", count(files.len() - 1, "more file")) } else { String::new() };
+            out.push(
+                Line::marked(2, '!')
+                    .with(Ink::Attention, &text)
+                    .with(Ink::Dim, &format!("  was {}{more}", objects[0].file)),
+            );
+            continue;
+        }
+        out.extend(objects.iter().map(|object| {
             Line::marked(2, '!')
                 .with(Ink::Attention, &object.object.to_string())
                 .column(PLACES)
-                .with(Ink::Dim, &format!("was {}:{}", object.file, object.line)),
-        );
+                .with(Ink::Dim, &format!("was {}:{}", object.file, object.line))
+        }));
     }
-    out.extend(more(retained.len(), shown, "", 2));
-    let pastes = |renamed: bool| {
-        let some = retained[..shown].iter().filter(move |object| object.renamed_to.is_some() == renamed);
-        some.filter_map(|object| Some((*object, object.paste.as_deref()?)))
+    let pastes = |renamed: bool| -> Vec<(&ObjectChange, &str)> {
+        let some = kinds.values().flatten().filter(move |object| object.renamed_to.is_some() == renamed);
+        some.filter_map(|object| Some((*object, object.paste.as_deref()?))).collect()
     };
-    for (object, paste) in pastes(true) {
+    let renamed = pastes(true);
+    let shown = named(renamed.len(), fold);
+    for (object, paste) in &renamed[..shown] {
         let to = object.renamed_to.as_ref().map_or_else(String::new, ToString::to_string);
         let text = format!("{to} looks like {} under another name. If it is, paste:", object.object);
         out.push(Line::new(2).with(Ink::Plain, &text));
         out.push(Line::new(4).with(Ink::Bold, paste));
     }
-    if pastes(false).next().is_some() {
+    out.extend(more(renamed.len(), shown, " like these", 2));
+    let gone = pastes(false);
+    if !gone.is_empty() {
         out.push(Line::new(2).with(Ink::Plain, "To let them go, paste into a fleet file and say why:"));
-        out.extend(pastes(false).map(|(_, paste)| Line::new(4).with(Ink::Bold, paste)));
+        let shown = named(gone.len(), fold);
+        out.extend(gone[..shown].iter().map(|(_, paste)| Line::new(4).with(Ink::Bold, paste)));
+        out.extend(more(gone.len(), shown, " lines; `better-compute plan --all` writes all of them", 4));
     }
     out
 }
 
-/// How many notes on what does not change are shown.
-const ASIDE: usize = 3;
-
-/// What is worth knowing: of what changes all of it, of the rest a little.
+/// What is worth knowing: of what changes all of it, and what is found in these files whatever changes in one line.
 pub(super) fn notes(plan: &Plan, fold: Fold) -> Vec<Line> {
     let changes: BTreeSet<&ObjectRef> = plan.objects.iter().map(|object| &object.object).collect();
-    let (mut notes, aside): (Vec<&Warning>, Vec<&Warning>) =
-        plan.warnings.iter().partition(|warning| changes.contains(&warning.object));
+    let all = fold.most == usize::MAX;
+    let matters = |warning: &&Warning| all || !warning.note || changes.contains(&warning.object);
+    let (notes, aside): (Vec<&Warning>, Vec<&Warning>) = plan.warnings.iter().partition(matters);
     let shown = named(notes.len(), fold);
-    notes.truncate(shown);
-    let aside_shown = if fold.most == usize::MAX { aside.len() } else { aside.len().min(ASIDE) };
-    notes.extend(&aside[..aside_shown]);
-    let lines = notes.iter().map(|warning| {
+    let lines = notes[..shown].iter().map(|warning| {
         let object = warning.object.to_string();
         // Some begin with the name of what they are about.
         let message =
@@ -166,7 +183,14 @@ pub(super) fn notes(plan: &Plan, fold: Fold) -> Vec<Line> {
             .with(Ink::Plain, &message)
             .with(Ink::Dim, &warning.place.as_ref().map_or_else(String::new, |place| format!("  {place}")))
     });
-    lines.chain(more(plan.warnings.len(), notes.len(), " notes", 2)).collect()
+    let mut out: Vec<Line> = lines.chain(more(notes.len(), shown, " notes", 2)).collect();
+    // Alone it is nothing that a reader of this plan has to know.
+    if !out.is_empty() && !aside.is_empty() {
+        let text =
+            format!("and {} on what does not change: `better-compute check` says it", count(aside.len(), "note"));
+        out.push(Line::new(2).with(Ink::Dim, &text));
+    }
+    out
 }
 
 const fn ink(change: Change) -> Ink {
