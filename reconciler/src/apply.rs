@@ -13,5 +13,5 @@ mod write;
 mod tests;
 
 pub(crate) use observe::brake_by_hand;
-pub use observe::{ObserveError, observe};
+pub use observe::{ObserveError, observe, renamed_since};
 pub use write::{Applied, ApplyError, Cause, Named, Target, apply};

@@ -96,7 +96,7 @@ async fn answer(
     let _turn = turn(method).await?;
     let input = read(body, method.max_body).await?;
     match &method.handler {
-        Handler::Query(query) => query(app, input).await,
+        Handler::Query(query) => query(app, &caller, input).await,
         Handler::Mutation(change) => idempotency::once(app, method, &caller, input, change).await,
     }
 }

@@ -19,7 +19,7 @@ pub const MAX_BODY: usize = 1024 * 1024;
 /// What a handler comes to.
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Value, ApiError>> + Send + 'a>>;
 /// Reads.
-pub type QueryHandler = dyn for<'a> Fn(&'a App, Value) -> Answer<'a> + Send + Sync;
+pub type QueryHandler = dyn for<'a> Fn(&'a App, &'a Caller, Value) -> Answer<'a> + Send + Sync;
 /// Changes something.
 pub type MutationHandler = dyn for<'a> Fn(Mutation<'a>, Value) -> Answer<'a> + Send + Sync;
 
@@ -197,12 +197,14 @@ pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
         ),
         query("plans", "get", "plans:read", "One plan, by id, commit or digest, with its whole document.", plans::get),
         query("plans", "list", "plans:read", "Plans, newest first.", plans::list),
-        query(
+        row::<plans::Preview, plans::Previewed>(
             "plans",
             "preview",
             "plans:preview",
             "What would happen if these files were the fleet; writes nothing but the plan that it shows.",
-            plans::preview,
+            Handler::Query(Box::new(|app, caller, input| {
+                Box::pin(async move { encode(plans::preview(app, caller, decode(input)?).await?) })
+            })),
         )
         .heavy(),
         query("pools", "get", "pools:read", "One pool, with its progress and its document.", pools::get),
@@ -321,7 +323,7 @@ where
     O: Serialize + JsonSchema + 'static,
     F: for<'a> Query<'a, I, O> + Copy + 'static,
 {
-    let handler = Handler::Query(Box::new(move |app, input| {
+    let handler = Handler::Query(Box::new(move |app, _, input| {
         Box::pin(async move { encode(handler.call(app, decode(input)?).await?) })
     }));
     row::<I, O>(group, name, scope, summary, handler)

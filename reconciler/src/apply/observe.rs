@@ -80,7 +80,30 @@ pub async fn observe(db: &Db, source: &str) -> Result<Observed, ObserveError> {
     }
     observed.holds.sort_by(|a, b| (&a.subject, GateWord::of(&a.gate)).cmp(&(&b.subject, GateWord::of(&b.gate))));
     observed.suspensions = suspended(&mut txn, &observed).await?;
+    observed.boots = Some(nodes::awaiting_boot(&mut txn).await?.into_iter().collect());
     Ok(observed)
+}
+
+/// What was renamed after a revision came into force, for the way back to it: the name in force, and the one that the
+/// revision knows.
+///
+/// # Errors
+/// When PostgreSQL does not answer.
+pub async fn renamed_since(db: &Db, source: &str, seq: u64) -> Result<Vec<(ObjectRef, ObjectRef)>, DbError> {
+    let mut txn = db.snapshot().await?;
+    let newest_first = revisions::renamed_after(&mut txn, source, seq).await?;
+    let mut back: Vec<(ObjectRef, ObjectRef)> = Vec::new();
+    for pairs in newest_first {
+        let pairs: Vec<(ObjectRef, ObjectRef)> = serde_json::from_value(pairs).unwrap_or_default();
+        for (from, to) in pairs {
+            match back.iter_mut().find(|(_, had)| *had == to) {
+                Some((_, had)) => *had = from,
+                None => back.push((to, from)),
+            }
+        }
+    }
+    back.retain(|(now, had)| now != had);
+    Ok(back)
 }
 
 /// Suspensions by hand.

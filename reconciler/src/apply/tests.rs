@@ -15,7 +15,7 @@ use store::{
     workers,
 };
 
-use super::{Applied, ApplyError, Cause, Target, apply, observe};
+use super::{Applied, ApplyError, Cause, Target, apply, observe, renamed_since};
 use crate::{
     plan::{Observed, Planned, plan},
     source::{CommitInfo, FLEET},
@@ -320,6 +320,36 @@ async fn a_renamed_pool_keeps_its_machines_and_removes_nothing() {
         .collect();
     assert_eq!(moved, ["pool/h100"]);
     world.settled(&renamed).await;
+}
+
+#[tokio::test]
+async fn the_way_back_over_renames_finds_every_name_as_it_was() {
+    let world = World::new().await;
+    let pools = |name: &str, moved: &str| {
+        let pool = |name: &str| format!("pool \"{name}\" {{\n  site \"fra1\"\n  profile \"base\"\n}}\n");
+        fleet(&[("pools.kdl", &format!("{}{}{moved}", pool(name), pool("l40s")))])
+    };
+    let first = pools("h100", "");
+    world.apply("c1", &first).await;
+    let id = world.join("a", "h100").await;
+    world.apply("c1", &first).await;
+    let seq = revisions::latest(world.db()).await.expect("reads").expect("a revision").seq;
+    world.apply("c2", &pools("hopper", "moved from=\"pool/h100\" to=\"pool/hopper\"\n")).await;
+    world.apply("c3", &pools("blackwell", "moved from=\"pool/hopper\" to=\"pool/blackwell\"\n")).await;
+    assert_eq!(world.node(id).await.pool.as_deref(), Some("blackwell"));
+
+    let back = renamed_since(world.db(), "fleet", seq).await.expect("reads");
+    let told: Vec<(String, String)> = back.iter().map(|(now, had)| (now.to_string(), had.to_string())).collect();
+    assert_eq!(told, [("pool/blackwell".to_owned(), "pool/h100".to_owned())]);
+    let mut observed = observe(world.db(), "fleet").await.expect("observes");
+    observed.back = back;
+    let now = world.db().now().await.expect("a time");
+    let planned = plan(&first, &observed, now).at_commit("c1");
+    assert_eq!((planned.plan.counts.retain, planned.plan.counts.create), (0, 0));
+    world.write("c1", &first, &observed, &planned).await.expect("applies");
+    assert_eq!(world.node(id).await.pool.as_deref(), Some("h100"));
+    assert!(pools::find(world.db(), "blackwell").await.expect("reads").is_none());
+    world.settled(&first).await;
 }
 
 #[tokio::test]

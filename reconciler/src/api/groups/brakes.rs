@@ -297,15 +297,16 @@ pub(in crate::api) async fn holds(app: &App, _: Nothing) -> Result<Holds, ApiErr
     let mut txn = app.db.snapshot().await?;
     let now = txn.now().await?;
     let stored = fleet_holds::list_in(&mut txn).await?;
-    let machines = nodes::declared_view(&mut txn).await?;
     let brakes = brakes(&mut txn).await?;
+    let places = match brakes.is_empty() {
+        true => Vec::new(),
+        false => nodes::places(&mut txn, &named(&brakes)).await?,
+    };
     let cordons = node_holds::list_all(&mut txn).await?;
     drop(txn);
     let mut items = Vec::new();
     for (brake, source) in brakes {
-        let covered =
-            |node: &&nodes::DeclaredView| brake.covers(&node.name, node.pool.as_deref(), node.site.as_deref());
-        let machines = machines.iter().filter(covered).count();
+        let machines = covered(&brake, &places);
         items.extend(brake_view(brake, source, now, &stored, machines));
     }
     for hold in stored.iter().filter(|hold| !is_brake(hold)) {
@@ -353,6 +354,26 @@ pub(super) async fn of_node(app: &App, node: &nodes::Node) -> Result<Vec<HoldVie
         .filter(|hold| !is_brake(hold) && (hold.subject == own || Some(&hold.subject) == pool.as_ref()))
         .map(|hold| view(&hold.subject, &hold.gate, &hold.hold, hold.created_at, 1));
     Ok(covering.chain(of_gates).collect())
+}
+
+/// The machines that brakes name.
+fn named(brakes: &[(Brake, HoldSource)]) -> Vec<String> {
+    let objects = brakes.iter().filter_map(|(brake, _)| match &brake.scope {
+        Scope::Objects(objects) => Some(objects),
+        Scope::Fleet => None,
+    });
+    let machines = objects.flatten().filter(|object| object.kind == Kind::Node);
+    machines.map(|object| object.name.to_string()).collect()
+}
+
+/// How many machines a brake covers, of those that are where `places` says.
+fn covered(brake: &Brake, places: &[nodes::Place]) -> usize {
+    let one = |place: &nodes::Place| {
+        let whole = brake.covers("", place.pool.as_deref(), place.site.as_deref());
+        let named = || place.named.iter().filter(|name| brake.covers(name, None, None)).count();
+        if whole { usize::try_from(place.machines).unwrap_or(usize::MAX) } else { named() }
+    };
+    places.iter().map(one).sum()
 }
 
 /// A brake for people; `None` when it is over.
@@ -414,20 +435,15 @@ fn view(subject: &str, gate: &str, hold: &Hold, since: Timestamp, machines: usiz
 
 /// Every brake in force, with the place where it is written, and those by hand.
 async fn brakes(txn: &mut Txn) -> Result<Vec<(Brake, HoldSource)>, ApiError> {
-    let objects = revisions::objects_in(txn).await?;
+    let objects = revisions::braking(txn).await?;
     let mut found = Vec::new();
-    for object in objects.iter().filter(|object| object.state != revisions::ObjectState::Removed) {
-        if !matches!(object.object.kind, Kind::Fleet | Kind::Site | Kind::Pool | Kind::Node | Kind::Freeze) {
-            continue;
-        }
+    for object in &objects {
         let Ok(document) = serde_json::from_str(&object.doc) else { continue };
         let place = Some(format!("{}:{}", object.file, object.line));
         let said = brake::of_document(object.object.kind, &object.object.name, &document);
         found.extend(said.into_iter().map(|brake| (Brake { place: place.clone(), ..brake }, HoldSource::Git)));
     }
-    let fleet = objects
-        .iter()
-        .find(|object| object.object.kind == Kind::Fleet && object.state != revisions::ObjectState::Removed);
+    let fleet = objects.iter().find(|object| object.object.kind == Kind::Fleet);
     let by_hand = suspensions::list_in(txn).await?.into_iter();
     let by_hand = by_hand.filter_map(|one| brake_by_hand(one, fleet.map(|fleet| &fleet.object)));
     found.extend(by_hand.map(|brake| (brake, HoldSource::Api)));

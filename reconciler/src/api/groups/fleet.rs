@@ -9,7 +9,7 @@ use serde_json::Value;
 use store::{
     control_plane,
     joins::JoinState,
-    node_drift, nodes, outcomes, queue,
+    node_drift, nodes, outcomes, queue, revisions,
     rollbacks::{self, Rollback, RollbackState},
     sessions, sources,
 };
@@ -27,6 +27,8 @@ use crate::{
 
 /// How many problems and joins a status shows.
 const WORST: u32 = 50;
+/// How many retained objects it names.
+const RETAINED: u32 = 10;
 /// How many refused joins it shows.
 const REFUSED: u32 = 10;
 
@@ -171,7 +173,7 @@ impl NodeCounts {
 struct DriftCounts {
     /// Machines where something else changed a value that is not as desired now.
     drifted: u64,
-    /// Other machines where such a value was put right within a day.
+    /// Other machines where such a value was put right within the last hour; `nodes.drift` has those of a day.
     corrected: u64,
     /// Machines where something is staged for a boot.
     reboot_required: u64,
@@ -278,6 +280,18 @@ pub(in crate::api) struct Status {
     problems: Vec<Problem>,
     /// Everything that is held, and the commits in quarantine.
     held: Holds,
+    /// Objects that no file declares any more and that nobody removed: their last texts are in force.
+    retained: Retained,
+}
+
+/// Objects that are retained.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Retained {
+    /// How many.
+    count: u64,
+    /// The first of them, as `kind/name`.
+    first: Vec<String>,
 }
 
 pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Status, ApiError> {
@@ -285,6 +299,7 @@ pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Status, ApiE
     let plane =
         control_plane::find(db).await?.ok_or_else(|| ApiError::internal("the database has no control plane row"))?;
     let depth = queue::depth(db).await?;
+    let (retained, first) = revisions::retained(db, RETAINED).await?;
     Ok(Status {
         fleet_id: plane.fleet_id.to_string(),
         trust_domain: plane.trust_domain,
@@ -305,6 +320,7 @@ pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Status, ApiE
         },
         problems: problems(app).await?,
         held: brakes::holds(app, Nothing {}).await?,
+        retained: Retained { count: retained, first },
     })
 }
 

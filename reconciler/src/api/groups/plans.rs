@@ -14,7 +14,7 @@ use crate::{
     source::FLEET,
 };
 
-pub(in crate::api) use preview::preview;
+pub(in crate::api) use preview::{Preview, Previewed, preview};
 
 /// Which plan.
 #[derive(Debug, Deserialize, JsonSchema)]

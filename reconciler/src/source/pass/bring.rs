@@ -23,6 +23,8 @@ use crate::{
 
 /// How often the facts may move under a plan before the pass gives up for now.
 const REPLANS: usize = 5;
+/// Who is shown a plan that the source makes again.
+const OURSELVES: &str = "source";
 /// How many shown plans count at once.
 const SHOWN: usize = 20;
 
@@ -86,6 +88,11 @@ impl Pass {
             let again = expected == Some(commit);
             if again {
                 observed.policy = newest.as_ref().map(|summary| summary["policy"].clone()).filter(Value::is_object);
+            }
+            if let Cause::Rollback(rollback) = candidate.cause
+                && let Some(to) = revisions::find(&self.db, rollback.new.revision).await?
+            {
+                observed.back = apply::renamed_since(&self.db, &self.name, to.seq).await?;
             }
             let named = named(candidate, newest.as_ref(), again);
             observed.shown = self.shown(lease, candidate, &named).await?;
@@ -172,7 +179,7 @@ impl Pass {
                     doc: String::from_utf8(plan.to_bytes()).expect("canonical JSON is UTF-8"),
                 };
                 let mut txn = self.begin(lease).await?;
-                plans::show(&mut txn, &new).await?;
+                plans::show(&mut txn, &new, OURSELVES).await?;
                 txn.commit().await?;
                 return Ok(Some(plan));
             }

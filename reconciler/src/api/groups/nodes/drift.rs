@@ -1,9 +1,14 @@
 //! `nodes.drift`: what something else than the daemon changed on machines.
 
-use schema::report::DriftEntry;
+use schema::{
+    fleet::{Content, HostTemplate},
+    name::Name,
+    report::DriftEntry,
+    spec::NodeSpec,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::node_drift;
+use store::{node_drift, nodes, pools};
 
 use crate::api::{
     ApiError, App,
@@ -44,6 +49,13 @@ pub(in crate::api) struct DriftView {
     /// The field.
     #[serde(flatten)]
     entry: DriftEntry,
+    /// For the text of a file, when a path is named and everybody on the host may read it: the whole text that it should
+    /// have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    desired_text: Option<String>,
+    /// With it: the template that makes that text, which therefore nobody can take over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    template: Option<String>,
 }
 
 pub(in crate::api) async fn drift(app: &App, input: WhichDrift) -> Result<PageOf<DriftView>, ApiError> {
@@ -56,9 +68,42 @@ pub(in crate::api) async fn drift(app: &App, input: WhichDrift) -> Result<PageOf
     let most = if chars.is_some() { u32::MAX } else { WHOLE };
     let limit = groups::limit(input.limit)?.min(most);
     let page = node_drift::list(&app.db, &filter, chars, input.after.as_deref(), limit).await?;
-    let view =
-        |drift: node_drift::NodeDrift| DriftView { node: drift.node.to_string(), pool: drift.pool, entry: drift.entry };
-    Ok(PageOf { items: page.items.into_iter().map(view).collect(), next: page.next })
+    let mut items = Vec::with_capacity(page.items.len());
+    for node_drift::NodeDrift { node, pool, entry } in page.items {
+        let text = if chars.is_none() { text_of(app, &node, &entry).await? } else { Text::default() };
+        let Text { desired: desired_text, template } = text;
+        items.push(DriftView { node: node.to_string(), pool, entry, desired_text, template });
+    }
+    Ok(PageOf { items, next: page.next })
+}
+
+/// What a file's text should be, and what makes it.
+#[derive(Default)]
+struct Text {
+    desired: Option<String>,
+    template: Option<String>,
+}
+
+/// Of a text that everybody on the host may read, as it is and as it should be: only then its observed text is known.
+async fn text_of(app: &App, node: &Name, entry: &DriftEntry) -> Result<Text, ApiError> {
+    let path = entry.path.strip_prefix("host.files.").and_then(|path| path.strip_suffix(".content"));
+    let (Some(path), Some(_)) = (path, &entry.observed) else { return Ok(Text::default()) };
+    let Some(node) = nodes::find_by_name(&app.db, node).await? else { return Ok(Text::default()) };
+    let spec = nodes::find_spec(&app.db, node.id).await?;
+    let spec = spec.and_then(|spec| serde_json::from_slice::<NodeSpec>(&spec.bytes).ok());
+    let file = spec.and_then(|spec| spec.host.files.into_iter().find(|file| file.path == path));
+    let mut txn = app.db.snapshot().await?;
+    let target = pools::find_targets(&mut txn, &node.assigned.into_iter().collect::<Vec<_>>()).await?.pop();
+    let target = target.and_then(|target| serde_json::from_str(&target.doc).ok());
+    let made = target.and_then(|target| HostTemplate::from_value(target).ok());
+    let made = made.and_then(|made| made.files.into_iter().find(|file| file.path == path));
+    Ok(Text {
+        desired: file.map(|file| file.content),
+        template: made.and_then(|file| match file.content {
+            Content::Template(name) => Some(name),
+            Content::Text(_) => None,
+        }),
+    })
 }
 
 /// The drift of one node, for its detail: shortened, and no more than a report has.

@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::super::revisions::find as find_revision;
 use crate::{
-    api::{ApiError, App},
+    api::{ApiError, App, auth::Caller},
     apply,
     plan::{Observed, Plan, plan},
     source::FLEET,
@@ -99,7 +99,7 @@ pub(in crate::api) struct Previewed {
     document: Option<Value>,
 }
 
-pub(in crate::api) async fn preview(app: &App, input: Preview) -> Result<Previewed, ApiError> {
+pub(in crate::api) async fn preview(app: &App, caller: &Caller, input: Preview) -> Result<Previewed, ApiError> {
     let named = [input.commit.is_some(), input.revision.is_some(), input.base.is_some()];
     let edits = !(input.changed.is_empty() && input.removed.is_empty());
     if named.iter().filter(|named| **named).count() > 1 {
@@ -115,12 +115,16 @@ pub(in crate::api) async fn preview(app: &App, input: Preview) -> Result<Preview
         return Err(ApiError::field("changed", format!("a preview names at most {MAX_PATHS} paths")));
     }
     let place = Arc::clone(&PLACES).acquire_owned().await.expect("the semaphore is never closed");
-    let observed = apply::observe(&app.db, FLEET).await?;
+    let mut observed = apply::observe(&app.db, FLEET).await?;
     let in_force = observed.commit.clone();
     let (base, commit) = match base(app, &input).await? {
         Base::Known(sources, commit) => (sources, commit.filter(|_| input.base.is_none())),
         Base::Unknown(unknown) => return Ok(Previewed { unknown, in_force, ..Previewed::default() }),
     };
+    if let Some(revision) = &input.revision {
+        let to = find_revision(app, revision).await?;
+        observed.back = apply::renamed_since(&app.db, FLEET, to.seq).await?;
+    }
     let trust_domain = control_plane::find(&app.db).await?.and_then(|row| row.trust_domain);
     let now = app.db.now().await?;
     let made = compute(place, base, input, observed, now, commit.clone()).await?;
@@ -129,7 +133,7 @@ pub(in crate::api) async fn preview(app: &App, input: Preview) -> Result<Preview
             let refused = trust_domain.filter(|stored| *stored != wanted).map(|stored| {
                 format!("the fleet says trust-domain {wanted:?}, and its certificates were issued for {stored:?}")
             });
-            show(app, *plan, commit, refused).await?
+            show(app, caller, *plan, commit, refused).await?
         }
         Made::Invalid(diagnostics) => Previewed { diagnostics: Some(diagnostics), ..Previewed::default() },
     };
@@ -137,7 +141,13 @@ pub(in crate::api) async fn preview(app: &App, input: Preview) -> Result<Preview
 }
 
 /// Stores the plan as shown.
-async fn show(app: &App, plan: Plan, commit: Option<String>, refused: Option<String>) -> Result<Previewed, ApiError> {
+async fn show(
+    app: &App,
+    caller: &Caller,
+    plan: Plan,
+    commit: Option<String>,
+    refused: Option<String>,
+) -> Result<Previewed, ApiError> {
     let new = plans::NewPlan {
         id: PlanId::generate(),
         source: FLEET.to_owned(),
@@ -147,7 +157,7 @@ async fn show(app: &App, plan: Plan, commit: Option<String>, refused: Option<Str
         doc: String::from_utf8(plan.to_bytes()).map_err(ApiError::internal)?,
     };
     let mut txn = app.db.begin().await?;
-    let id = plans::show(&mut txn, &new).await?;
+    let id = plans::show(&mut txn, &new, &caller.identity).await?;
     txn.commit().await?;
     Ok(Previewed {
         valid: true,
