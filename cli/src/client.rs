@@ -29,6 +29,9 @@ pub struct Target {
     /// PEM file with the certificates that vouch for it
     #[arg(long, global = true, value_name = "FILE", env = "BETTER_COMPUTE_CA", hide_env_values = true)]
     pub ca: Option<std::path::PathBuf>,
+    /// The same certificates themselves, for where an environment is all there is
+    #[arg(long, global = true, value_name = "PEM", env = "BETTER_COMPUTE_CA_PEM", hide_env_values = true, hide = true)]
+    pub ca_pem: Option<String>,
     /// API token; the environment is the better place for it
     #[arg(
         long,
@@ -47,6 +50,7 @@ pub struct Client {
     http: reqwest::Client,
     url: String,
     token: String,
+    ca: Option<String>,
     /// What the data directory says about where nodes join; none when the control plane was named by hand.
     pub local: Option<ClientFile>,
 }
@@ -83,8 +87,8 @@ impl Client {
         };
         let token = target.token.clone().or_else(|| file.as_ref().map(|file| file.token.clone()));
         let (url, ca) = match (&target.url, &file) {
-            (Some(url), _) => (url.clone(), read_ca(target.ca.as_deref(), file.as_ref())?),
-            (None, Some(file)) => (file.url.clone(), read_ca(target.ca.as_deref(), Some(file))?),
+            (Some(url), _) => (url.clone(), read_ca(target, file.as_ref())?),
+            (None, Some(file)) => (file.url.clone(), read_ca(target, Some(file))?),
             (None, None) => {
                 let message =
                     format!("no control plane is known: {} is not there", data_dir::client_file(&data).display());
@@ -100,13 +104,13 @@ impl Client {
             .connect_timeout(Duration::from_secs(5))
             .timeout(Duration::from_secs(60))
             .no_proxy();
-        if let Some(pem) = ca {
+        if let Some(pem) = &ca {
             let certificates = Certificate::from_pem_bundle(pem.as_bytes())
                 .during("cannot read the certificates of the control plane")?;
             builder = builder.tls_certs_only(certificates);
         }
         let http = builder.build().during("cannot prepare the connection to the control plane")?;
-        Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token, local: file })
+        Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token, ca, local: file })
     }
 
     /// Whether the data directory says something else by now.
@@ -114,6 +118,12 @@ impl Client {
     pub fn is_outdated(&self, target: &Target) -> bool {
         let file = data_dir::client_file(&data_dir::locate(target.data.as_deref()));
         self.local.is_some() && ClientFile::read(&file).is_ok_and(|now| now != self.local)
+    }
+
+    /// The certificates that vouch for it, in PEM.
+    #[must_use]
+    pub fn ca(&self) -> Option<&str> {
+        self.ca.as_deref()
     }
 
     /// Where the control plane is.
@@ -196,7 +206,7 @@ impl ApiError {
             }
         }
         let hint = match self.why {
-            Some(Value::String(why)) => Some(printable(&why)),
+            Some(Value::String(why)) => Some(printable(&for_people(&why))),
             Some(Value::Null) | None => None,
             Some(other) => Some(other.to_string()),
         };
@@ -208,11 +218,67 @@ impl ApiError {
     }
 }
 
-fn read_ca(named: Option<&Path>, file: Option<&ClientFile>) -> Result<Option<String>, Failure> {
-    match named {
-        Some(path) => std::fs::read_to_string(path).map(Some).during(format!("cannot read {}", path.display())),
-        None => Ok(file.map(|file| file.ca.clone())),
+fn read_ca(target: &Target, file: Option<&ClientFile>) -> Result<Option<String>, Failure> {
+    match (&target.ca, target.ca_pem.as_ref().filter(|pem| !pem.trim().is_empty())) {
+        (Some(path), _) => std::fs::read_to_string(path).map(Some).during(format!("cannot read {}", path.display())),
+        (None, Some(pem)) => Ok(Some(pem.clone())),
+        (None, None) => Ok(file.map(|file| file.ca.clone())),
     }
+}
+
+/// What people type for a method that an answer names.
+const COMMANDS: [(&str, &str); 21] = [
+    ("fleet.holds", "holds"),
+    ("fleet.quarantine", "quarantine"),
+    ("fleet.release", "quarantine --release"),
+    ("fleet.resume", "resume"),
+    ("fleet.rollback", "rollback"),
+    ("fleet.status", "status"),
+    ("fleet.suspend", "suspend"),
+    ("joins.get", "joins show"),
+    ("joins.list", "joins"),
+    ("nodes.drift", "drift"),
+    ("nodes.get", "get node"),
+    ("nodes.list", "get nodes"),
+    ("plans.get", "get plan"),
+    ("plans.list", "get plans"),
+    ("plans.preview", "plan --live"),
+    ("pools.list", "get pools"),
+    ("revisions.get", "history REV"),
+    ("revisions.list", "history"),
+    ("sites.list", "get sites"),
+    ("tokens.createApi", "token api create"),
+    ("tokens.listApi", "token api list"),
+];
+
+/// The same sentence for people: methods that are commands are called as such.
+fn for_people(text: &str) -> String {
+    // Whoever misspelt a method is looking for one, and a whole command line is one already.
+    if text.starts_with("did you mean") || text.contains("better-compute ") {
+        return text.to_owned();
+    }
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '`';
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(is_word) {
+        let end = rest[start..].find(|c| !is_word(c)).map_or(rest.len(), |end| start + end);
+        let word = rest[start..end].trim_end_matches('.');
+        let end = start + word.len();
+        let command = COMMANDS.iter().find(|(method, _)| *method == word.trim_matches('`'));
+        out.push_str(&rest[..start]);
+        match command {
+            Some((_, command)) => out.push_str(&format!("`better-compute {command}`")),
+            None => out.push_str(&rest[start..end]),
+        }
+        // Dots alone are no word.
+        let end = end.max(start + rest[start..].chars().next().map_or(1, char::len_utf8));
+        if word.is_empty() {
+            out.push_str(&rest[start..end]);
+        }
+        rest = &rest[end..];
+    }
+    out.push_str(rest);
+    out
 }
 
 fn on_unreadable(failure: Failure, data: &Path) -> Failure {
@@ -233,6 +299,31 @@ mod tests {
             r#"{"error":{"code":"ACCESS_DENIED","message":"the token may not do this","why":"it lacks nodes:write","fields":[],"requestId":"req_1"}}"#,
         );
         assert_eq!((failure.exit, failure.hint.as_deref()), (Exit::Refused, Some("it lacks nodes:write")));
+    }
+
+    #[test]
+    fn a_hint_names_the_command_and_not_the_method() {
+        assert_eq!(
+            for_people("ada: it broke; release it first (fleet.release), fleet.holds says more."),
+            "ada: it broke; release it first (`better-compute quarantine --release`), `better-compute holds` says more."
+        );
+        assert_eq!(for_people("`tokens.createApi` makes one"), "`better-compute token api create` makes one");
+        for left in
+            ["did you mean nodes.list?", "better-compute api plans.preview commit=x", "see fleet.kdl:12 … then."]
+        {
+            assert_eq!(for_people(left), left);
+        }
+    }
+
+    #[test]
+    fn every_method_that_is_a_command_is_one() {
+        let cli = <crate::args::Cli as clap::CommandFactory>::command();
+        for (method, command) in COMMANDS {
+            let (group, name) = method.split_once('.').unwrap();
+            assert!(reconciler::api::table::find(group, name).is_some(), "{method}");
+            let verb = command.split(' ').next().unwrap();
+            assert!(cli.find_subcommand(verb).is_some(), "{command}");
+        }
     }
 
     #[test]

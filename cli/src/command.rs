@@ -15,6 +15,7 @@ pub mod keys;
 pub mod kinds;
 pub mod lsp;
 pub mod migrate;
+mod owner;
 pub mod plan;
 pub mod quarantine;
 pub mod rollback;

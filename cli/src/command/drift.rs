@@ -1,5 +1,7 @@
 //! `drift`: what something else than the daemon changed on machines.
 
+mod text;
+
 use clap::Args;
 use schema::report::{DriftEntry, DriftKind, DriftMode};
 use serde::Deserialize;
@@ -84,12 +86,12 @@ impl Drift {
             output.json(&json!({ "drift": found }))?;
         } else {
             output.table(&table(&drifted, output), "nothing has drifted")?;
-            let adoptable = |drifted: &&Drifted| !drifted.entry.corrected && drifted.entry.observed.is_some();
-            if let Some(Drifted { node, entry, .. }) = drifted.iter().find(adoptable) {
-                let path = entry.path.trim_start_matches("host.");
-                output::note(format!(
-                    "`better-compute adopt node/{node} {path}` takes a value over into the fleet repository"
-                ));
+            let below = text::below(&client, &drifted, output).await?;
+            for diff in &below.diffs {
+                output.line(format!("\n{diff}"))?;
+            }
+            if let Some(hint) = below.hint {
+                output::note(hint);
             }
         }
         Ok(drifted.iter().any(|drifted| !drifted.entry.corrected))
@@ -184,7 +186,7 @@ fn observed(entry: &DriftEntry) -> String {
             if lines.next().is_some() { format!("{first} …") } else { first }
         }
         (None, Some(bytes)) => format!("{bytes} bytes, not shown"),
-        (None, None) => "-".to_owned(),
+        (None, None) => "not shown".to_owned(),
     }
 }
 

@@ -83,26 +83,38 @@ impl History {
     }
 
     async fn list(&self, client: &Client, object: Option<&ObjectRef>) -> Result<Vec<Value>, Failure> {
-        let wanted = self.limit as usize;
-        let (mut items, mut after) = (Vec::new(), None::<String>);
-        loop {
-            let mut input = Map::new();
-            input.insert("limit".to_owned(), PAGE.min(self.limit).into());
-            if let Some(object) = object {
-                input.insert("object".to_owned(), object.to_string().into());
-            }
-            if let Some(after) = after {
-                input.insert("after".to_owned(), after.into());
-            }
-            let mut page = client.call("revisions.list", &Value::Object(input)).await?;
-            if let Some(Value::Array(more)) = page.get_mut("items").map(Value::take) {
-                items.extend(more);
-            }
-            after = page.get("next").and_then(Value::as_str).map(str::to_owned);
-            if after.is_none() || items.len() >= wanted {
-                items.truncate(wanted);
-                return Ok(items);
-            }
+        list(client, object, self.limit).await
+    }
+}
+
+/// The newest revisions, newest first.
+///
+/// # Errors
+/// When a call fails.
+pub(super) async fn newest(client: &Client, limit: u32) -> Result<Vec<Value>, Failure> {
+    list(client, None, limit).await
+}
+
+async fn list(client: &Client, object: Option<&ObjectRef>, limit: u32) -> Result<Vec<Value>, Failure> {
+    let wanted = limit as usize;
+    let (mut items, mut after) = (Vec::new(), None::<String>);
+    loop {
+        let mut input = Map::new();
+        input.insert("limit".to_owned(), PAGE.min(limit).into());
+        if let Some(object) = object {
+            input.insert("object".to_owned(), object.to_string().into());
+        }
+        if let Some(after) = after {
+            input.insert("after".to_owned(), after.into());
+        }
+        let mut page = client.call("revisions.list", &Value::Object(input)).await?;
+        if let Some(Value::Array(more)) = page.get_mut("items").map(Value::take) {
+            items.extend(more);
+        }
+        after = page.get("next").and_then(Value::as_str).map(str::to_owned);
+        if after.is_none() || items.len() >= wanted {
+            items.truncate(wanted);
+            return Ok(items);
         }
     }
 }

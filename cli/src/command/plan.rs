@@ -36,6 +36,7 @@ Examples:
   better-compute plan --newest --against plan.json    what moved since it was shown
   better-compute plan --exit-code --format json       for a pipeline
   better-compute plan --format markdown               for a comment on a pull request
+  better-compute plan --output markdown=plan.md --output json=plan.json    on the terminal, and in two files
 
 With --exit-code: 0 nothing to do, 2 changes, 1 error. Without it 3 is a fleet with errors.";
 
@@ -81,6 +82,9 @@ pub struct Plan {
     /// How the plan is written
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub format: PlanFormat,
+    /// Write it into a file as well, in a form of its own; may be given several times, and is planned once
+    #[arg(long = "output", value_name = "FORMAT=FILE", value_parser = copy)]
+    pub copies: Vec<Copy>,
     /// Word in the hidden first line of the Markdown, where one repository has several fleets
     #[arg(long, value_name = "WORD", default_value = "")]
     pub key: String,
@@ -99,6 +103,24 @@ pub enum PlanFormat {
     Json,
     /// For a comment on a pull request: never more than 60,000 bytes
     Markdown,
+}
+
+/// A file that the plan is written into as well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copy {
+    /// In which form.
+    pub format: PlanFormat,
+    /// Where.
+    pub file: PathBuf,
+}
+
+fn copy(text: &str) -> Result<Copy, String> {
+    let (format, file) = text.split_once('=').unwrap_or((text, ""));
+    let format = PlanFormat::from_str(format, false).map_err(|_| "write text=FILE, json=FILE or markdown=FILE")?;
+    if file.is_empty() {
+        return Err("write FORMAT=FILE, for example markdown=plan.md".to_owned());
+    }
+    Ok(Copy { format, file: PathBuf::from(file) })
 }
 
 impl PlanFormat {
@@ -135,7 +157,14 @@ impl Plan {
             Some(name) => Some(self.shown_before(name).await?),
             None => None,
         };
-        let look = Look { format: self.format, all: self.all, key: &self.key, against: against.as_deref(), output };
+        let look = Look {
+            format: self.format,
+            copies: &self.copies,
+            all: self.all,
+            key: &self.key,
+            against: against.as_deref(),
+            output,
+        };
         let id = self.subject.as_ref().and_then(|subject| subject.parse::<PlanId>().ok());
         if self.newest || id.is_some() {
             return self.stored(id, look).await;

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::token::{once, owner};
+use super::{owner::owner, token::once};
 use crate::{
     args::FormatArg,
     client::{Client, Target},

@@ -5,10 +5,7 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{
-    plan,
-    token::{once, owner},
-};
+use super::{history, owner::owner, plan, token::once};
 use crate::{
     args::FormatArg,
     client::{Client, Target},
@@ -21,6 +18,7 @@ Examples:
   better-compute history                                find the revision
   better-compute rollback rev_01k9m2v7t3c4w8d5e6f7g8h9ja --reason \"chrony does not start\"
   better-compute rollback 4f1c2d9 --reason \"bad image\" --owner ada --yes
+  better-compute rollback --previous --reason \"slower\"  to what was in force before; HEAD~2 is the one before that
   better-compute rollback 4f1c2d9 --dry-run             the plan alone
 
 The commit in force goes into quarantine, so that it does not come back by itself; a newer commit goes as always.
@@ -33,9 +31,12 @@ The files are the control plane's own: the git host may be down.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Rollback {
-    /// A revision's id, or a commit or its beginning
-    #[arg(value_name = "REV")]
-    pub revision: String,
+    /// A revision's id, a commit or its beginning, or HEAD~N: the Nth commit before the one in force
+    #[arg(value_name = "REV", required_unless_present = "previous")]
+    pub revision: Option<String>,
+    /// To the commit that was in force before this one, as HEAD~1
+    #[arg(long, conflicts_with = "revision")]
+    pub previous: bool,
     /// Why
     #[arg(long, value_name = "TEXT", required_unless_present = "dry_run")]
     pub reason: Option<String>,
@@ -66,8 +67,16 @@ impl Rollback {
     /// When the revision is not there, its files are no fleet for this version, nobody agrees, or a call fails.
     pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
         let client = Client::new(&self.target)?;
-        let detail = client.call("revisions.get", &json!({ "revision": self.revision })).await?;
-        let id = detail.pointer("/revision/id").and_then(Value::as_str).unwrap_or(&self.revision).to_owned();
+        let wanted = match (&self.revision, self.previous) {
+            (Some(revision), _) => revision.as_str(),
+            (None, _) => "HEAD~1",
+        };
+        let wanted = match back(wanted)? {
+            Some(steps) => before(&history::newest(&client, 1_000).await?, steps)?,
+            None => wanted.to_owned(),
+        };
+        let detail = client.call("revisions.get", &json!({ "revision": wanted })).await?;
+        let id = detail.pointer("/revision/id").and_then(Value::as_str).unwrap_or(&wanted).to_owned();
         let preview = match plan::of_revision(&client, &id).await? {
             plan::Answer::Plan(plan) => plan,
             plan::Answer::Invalid(findings) => {
@@ -107,6 +116,42 @@ impl Rollback {
     }
 }
 
+/// How many commits back `HEAD~N` goes, when that is what is written.
+fn back(text: &str) -> Result<Option<usize>, Failure> {
+    let Some(rest) = text.strip_prefix("HEAD") else { return Ok(None) };
+    let steps = match rest.strip_prefix('~') {
+        Some("") => Some(1),
+        Some(number) => number.parse().ok(),
+        None if !rest.is_empty() && rest.chars().all(|c| c == '^') => Some(rest.len()),
+        None => None,
+    };
+    match steps.filter(|steps| *steps > 0) {
+        Some(steps) => Ok(Some(steps)),
+        None => {
+            Err(Failure::usage(format!("{text} is not before the commit in force")).hint("write HEAD~1, or --previous"))
+        }
+    }
+}
+
+/// The newest revision of the commit so many commits before the one in force. Commits in quarantine are passed over, and so
+/// is one that came into force again.
+fn before(newest_first: &[Value], steps: usize) -> Result<String, Failure> {
+    let text = |item: &Value, key: &str| item.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut passed: Vec<String> = newest_first.iter().take(1).map(|item| text(item, "commit")).collect();
+    for item in newest_first {
+        let commit = text(item, "commit");
+        if passed.contains(&commit) || item.get("quarantined").and_then(Value::as_bool) == Some(true) {
+            continue;
+        }
+        if passed.len() == steps {
+            return Ok(text(item, "id"));
+        }
+        passed.push(commit);
+    }
+    Err(Failure::failed(format!("no {steps} other commits were in force before this one"))
+        .hint("`better-compute history` lists what was in force"))
+}
+
 /// The revision in a line.
 fn said(detail: &Value) -> String {
     let text =
@@ -125,4 +170,40 @@ fn agreed(output: &Output) -> Result<bool, Failure> {
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::because("cannot read the answer", &error))?;
     Ok(matches!(answer.trim(), "yes" | "y"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history() -> Vec<Value> {
+        let one = |id: &str, commit: &str, quarantined: bool| json!({ "id": id, "commit": commit, "quarantined": quarantined });
+        vec![
+            one("rev_6", "b", false),
+            one("rev_5", "d", true),
+            one("rev_4", "c", false),
+            one("rev_3", "c", false),
+            one("rev_2", "b", false),
+            one("rev_1", "a", false),
+        ]
+    }
+
+    #[test]
+    fn the_previous_one_is_another_commit_that_may_come_back() {
+        assert_eq!(before(&history(), 1).unwrap(), "rev_4");
+        assert_eq!(before(&history(), 2).unwrap(), "rev_1");
+        assert!(before(&history(), 3).is_err() && before(&[], 1).is_err());
+    }
+
+    #[test]
+    fn steps_back_are_written_as_in_git() {
+        assert_eq!(
+            (back("HEAD~2").unwrap(), back("HEAD~").unwrap(), back("HEAD^^").unwrap()),
+            (Some(2), Some(1), Some(2))
+        );
+        assert_eq!((back("4f1c2d9").unwrap(), back("rev_1").unwrap()), (None, None));
+        for wrong in ["HEAD", "HEAD~0", "HEAD~x", "HEADS"] {
+            assert_eq!(back(wrong).unwrap_err().exit, Exit::Usage, "{wrong}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use clap::Args;
 use schema::time::{Duration, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::token::{once, owner};
+use super::{owner::owner, token::once};
 use crate::{
     args::FormatArg,
     client::{Client, Target},

@@ -1,5 +1,7 @@
 //! `token`: what lets machines join, and what lets programs call the API.
 
+mod ci;
+
 use clap::{Args, Subcommand};
 use schema::{clock::SharedClock, id::RequestId, name::Name, time::Duration};
 use serde_json::{Value, json};
@@ -19,7 +21,7 @@ Examples:
   better-compute token list
   better-compute token revoke jt_01k9m2v7t3c4w8d5e6f7g8h9ja
   better-compute token api create --scope nodes:read --expires 90d
-  better-compute token api create --plan-only             for a pipeline that plans pull requests
+  better-compute token ci                                 for a pipeline that plans pull requests: address, token, certificates
 
 A token is printed once; only its hash is kept.";
 
@@ -53,6 +55,8 @@ pub enum Verb {
     /// Make, list and revoke API tokens
     #[command(subcommand)]
     Api(ApiVerb),
+    /// Make what a pipeline needs: three secrets to paste
+    Ci(ci::Ci),
 }
 
 /// What can be done with API tokens.
@@ -140,6 +144,7 @@ impl Token {
             }
             Verb::Revoke { id, common } => common.revoke("tokens.revoke", id, clock).await,
             Verb::Api(verb) => verb.run(clock).await,
+            Verb::Ci(ci) => ci.run(&ci.common.output(clock)).await,
         }
     }
 }
@@ -250,13 +255,6 @@ impl Common {
 
 fn field<'v>(value: &'v Value, key: &str) -> Result<&'v str, Failure> {
     value.get(key).and_then(Value::as_str).ok_or_else(|| Failure::failed(format!("the answer has no {key}")))
-}
-
-/// Who answers for something: as named, else the person at this machine when its own client file is used. The token's name
-/// stands for anybody else, and the control plane knows that.
-pub(super) fn owner(named: Option<&String>, client: &Client) -> Option<String> {
-    let person = || std::env::var("USER").ok().filter(|user| !user.is_empty() && client.local.is_some());
-    named.cloned().or_else(person)
 }
 
 /// A key under which a call that was typed once is done once.

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 /// The document of a node with its inventory said briefly; any other document as it is.
 #[must_use]
-pub(super) fn shortened(mut document: Value) -> Value {
+pub(super) fn shortened(document: Value) -> Value {
+    let mut document = named(document);
     let Some(inventory) = document.get_mut("inventory").and_then(Value::as_object_mut) else { return document };
     for kind in ["gpus", "nics", "disks"] {
         if let Some(devices) = inventory.get_mut(kind).and_then(Value::as_array_mut) {
@@ -21,6 +22,19 @@ pub(super) fn shortened(mut document: Value) -> Value {
         *links = kinds.into_iter().map(|(kind, pairs)| json!(format!("{kind}: {pairs} pairs"))).collect();
     }
     document
+}
+
+/// The document with members under the words that people know: a cordon keeps work away from a machine, and what holds a
+/// change back keeps it from its target.
+fn named(document: Value) -> Value {
+    let Value::Object(members) = document else { return document };
+    let is_node = members.contains_key("node");
+    let word = |key: String| match key.as_str() {
+        "holds" if is_node => "cordons".to_owned(),
+        "held" if is_node => "changes held by".to_owned(),
+        _ => key,
+    };
+    Value::Object(members.into_iter().map(|(key, value)| (word(key), value)).collect())
 }
 
 fn on_one_line(device: &mut Value) {

@@ -1,12 +1,12 @@
 //! How a plan, or what keeps a tree from having one, reaches a reader.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use reconciler::plan::{self, Plan, RenderOptions};
 use schema::{diagnostic, fleet::Loaded};
 use serde_json::Value;
 
-use super::PlanFormat;
+use super::{Copy, PlanFormat};
 use crate::{
     command::check,
     exit::{During as _, Failure},
@@ -27,6 +27,8 @@ pub(super) enum End {
 #[derive(Clone, Copy)]
 pub(super) struct Look<'a> {
     pub(super) format: PlanFormat,
+    /// Files that it is written into as well.
+    pub(super) copies: &'a [Copy],
     /// Everything is named.
     pub(super) all: bool,
     /// Tells the comments of several fleets apart.
@@ -39,31 +41,29 @@ pub(super) struct Look<'a> {
 impl Look<'_> {
     /// A plan.
     pub(super) fn plan(self, plan: &Plan) -> Result<End, Failure> {
-        match self.format {
-            PlanFormat::Json => self.output.json(&serde_json::to_value(plan).during("cannot write the plan")?)?,
-            PlanFormat::Markdown => self.output.line(plan::markdown(plan, self.key).trim_end())?,
+        self.put(|format, output| match format {
+            PlanFormat::Json => pretty(&serde_json::to_value(plan).during("cannot write the plan")?),
+            PlanFormat::Markdown => Ok(plan::markdown(plan, self.key)),
             PlanFormat::Text => {
-                self.output.line(in_words(plan, self.all, self.output))?;
-                if let Some(shown) = self.against {
-                    let page = plan::render_against(shown, plan, options(self.all, self.output));
-                    self.output.line(format!("\n{}", page.trim_end()))?;
-                }
+                let text = in_words(plan, self.all, output);
+                let Some(shown) = self.against else { return Ok(text) };
+                let page = plan::render_against(shown, plan, options(self.all, output));
+                Ok(format!("{text}\n\n{}", page.trim_end()))
             }
-        }
+        })?;
         Ok(End::of(plan))
     }
 
     /// What is wrong with a tree, as `check` says it.
     pub(super) fn findings(self, loaded: &Loaded) -> Result<End, Failure> {
-        match self.format {
-            PlanFormat::Json => self.output.json(&diagnostic::json::to_value(&loaded.diagnostics))?,
-            PlanFormat::Text => self.output.line(check::in_words(loaded, self.output.colour))?,
+        self.put(|format, output| match format {
+            PlanFormat::Json => pretty(&diagnostic::json::to_value(&loaded.diagnostics)),
+            PlanFormat::Text => Ok(check::in_words(loaded, output.colour)),
             PlanFormat::Markdown => {
                 let errors = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
-                let text = check::in_words(loaded, false);
-                self.output.line(plan::markdown_of_findings(&text, errors, self.key).trim_end())?;
+                Ok(plan::markdown_of_findings(&check::in_words(loaded, false), errors, self.key))
             }
-        }
+        })?;
         Ok(End::Invalid)
     }
 
@@ -72,15 +72,27 @@ impl Look<'_> {
         let items = findings.get("diagnostics").and_then(Value::as_array);
         let lines: Vec<String> = items.into_iter().flatten().map(finding).collect();
         let text = format!("The control plane finds errors in this fleet:\n\n{}", lines.join("\n"));
-        match self.format {
-            PlanFormat::Json => self.output.json(findings)?,
-            PlanFormat::Text => self.output.line(printable_lines(&text))?,
-            PlanFormat::Markdown => {
-                self.output.line(plan::markdown_of_findings(&text, lines.len(), self.key).trim_end())?;
-            }
-        }
+        self.put(|format, _| match format {
+            PlanFormat::Json => pretty(findings),
+            PlanFormat::Text => Ok(printable_lines(&text)),
+            PlanFormat::Markdown => Ok(plan::markdown_of_findings(&text, lines.len(), self.key)),
+        })?;
         Ok(End::Invalid)
     }
+
+    /// Writes a page in every form that is wanted, the files first.
+    fn put(&self, page: impl Fn(PlanFormat, &Output) -> Result<String, Failure>) -> Result<(), Failure> {
+        let plain = Output { colour: false, width: None, ..self.output.clone() };
+        for Copy { format, file } in self.copies {
+            let text = page(*format, &plain)?;
+            fs::write(file, format!("{}\n", text.trim_end())).during(format!("cannot write {}", file.display()))?;
+        }
+        self.output.line(page(self.format, self.output)?.trim_end())
+    }
+}
+
+fn pretty(value: &Value) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value).during("cannot write the plan")
 }
 
 fn finding(item: &Value) -> String {

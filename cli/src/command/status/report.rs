@@ -29,6 +29,15 @@ pub(super) struct Report {
     joins: Joins,
     problems: Vec<Problem>,
     held: Held,
+    retained: Retained,
+}
+
+/// Objects that no file declares any more, and that are in force.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Retained {
+    count: u64,
+    first: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -184,6 +193,7 @@ impl Report {
         parts.push(self.pool_table(output));
         parts.extend(self.drift.render(output));
         parts.extend(self.held(output));
+        parts.extend(self.retained.render(output));
         parts.extend(self.join_table(output));
         parts.extend(self.problem_table(output));
         parts.join("\n\n")
@@ -257,6 +267,20 @@ impl Report {
     }
 }
 
+impl Retained {
+    fn render(&self, output: &Output) -> Option<String> {
+        if self.count == 0 {
+            return None;
+        }
+        let names = printable(&self.first.join(", "));
+        let more = self.count.saturating_sub(self.first.len() as u64);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let next = "no file declares them; what they said last is in force. `better-compute plan --newest` has the lines that let them go.";
+        let title = Style::Attention.paint("retained", output.colour);
+        Some(format!("{title} {names}{more}\n{}", Style::Dim.paint(next, output.colour)))
+    }
+}
+
 impl Drift {
     fn render(&self, output: &Output) -> Option<String> {
         let machines = |n: u64| count(n, "machine");
@@ -266,11 +290,15 @@ impl Drift {
             words.push(Style::Attention.paint(&format!("{} {verb} drifted", machines(self.drifted)), output.colour));
         }
         if self.corrected > 0 {
-            words.push(format!("drift was put right on {} within a day", machines(self.corrected)));
+            let text = format!("drift was put right on {} within the last hour", machines(self.corrected));
+            words.push(Style::Dim.paint(&text, output.colour));
         }
         if self.reboot_required > 0 {
             let verb = if self.reboot_required == 1 { "waits" } else { "wait" };
-            let text = format!("{} {verb} for a reboot", machines(self.reboot_required));
+            let text = format!(
+                "{} {verb} for a boot: what is staged is in effect from then on",
+                machines(self.reboot_required)
+            );
             words.push(Style::Attention.paint(&text, output.colour));
         }
         if self.drifted + self.corrected > 0 {
@@ -360,6 +388,7 @@ mod tests {
                 "quarantined": [{ "commit": "dead".repeat(10), "owner": "ada", "reason": "breaks chrony" }] },
             "problems": [{ "reconciler": "nodespec", "key": "node_1", "node": "fra1-r12", "state": "wait", "reason": "no-target", "message": "its pool has no target yet", "since": "2026-11-29T12:05:00Z" }],
             "drift": { "drifted": 2, "corrected": 1, "rebootRequired": 1 },
+            "retained": { "count": 12, "first": ["node/fra1-r09", "pool/h100"] },
             "joins": { "waiting": [], "refused": [{ "id": "join_1", "state": "refused", "reason": "token-expired", "message": "the token has expired", "updatedAt": "2026-11-29T12:09:00Z" }] },
         });
         insta::assert_snapshot!(Report::read(&document).unwrap().render(&output()));
