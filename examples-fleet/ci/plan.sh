@@ -48,9 +48,6 @@ folder=${folder%/}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
-[ -n "$out" ] || out=$work/out
-mkdir -p "$out"
-
 # --- what is compared ---
 
 commit() {
@@ -63,6 +60,14 @@ if [ -z "$base" ]; then
 fi
 base_commit=$(commit "$base")
 head_commit=$(commit "$head")
+
+if [ "$head" = HEAD ] && [ -n "$(git status --porcelain -- ":/$folder" 2>/dev/null || :)" ]; then
+    say 'files here are changed and not committed: a plan of commits does not have them, `better-compute plan` does'
+fi
+if git merge-base --is-ancestor "$head_commit" "$base_commit"; then
+    say "$head is in $base already, so that there is nothing to plan: commit on a branch, or name another --head"
+    [ -n "$out$comment" ] || exit 0
+fi
 
 # The merge of the two as it would be made now: a branch that is behind takes nothing back that the base has.
 merged() {
@@ -84,24 +89,21 @@ result=$(merged) || exit 1
 
 # --- the plan ---
 
+[ -n "$out" ] || out=$work/out
+mkdir -p "$out"
+
 plan() {
     "$BIN" plan "$@" --base "$base_commit" --head "$result" --repo "$repo" --path "$folder" --exit-code
 }
 
-# Everything that the plan says, in three forms; answers 0 nothing, 2 changes, 1 errors.
+# Everything that the plan says, made once and written in three forms; answers 0 nothing, 2 changes, 1 errors.
 forms() {
     code=0
-    plan "$@" --format text >"$out/plan.txt" 2>"$work/said" || code=$?
-    plan "$@" --format json >"$out/plan.json" 2>/dev/null || :
-    plan "$@" --format markdown --key "$folder" >"$out/plan.md" 2>/dev/null || :
+    rm -f "$out/plan.json" "$out/plan.md"
+    plan "$@" --output "json=$out/plan.json" --output "markdown=$out/plan.md" --key "$folder" \
+        >"$out/plan.txt" 2>"$work/said" || code=$?
     return "$code"
 }
-
-if [ -n "${BETTER_COMPUTE_CA_PEM-}" ] && [ -z "${BETTER_COMPUTE_CA-}" ]; then
-    printf '%s\n' "$BETTER_COMPUTE_CA_PEM" >"$work/ca.pem"
-    BETTER_COMPUTE_CA=$work/ca.pem
-    export BETTER_COMPUTE_CA
-fi
 
 code=1 live='' unasked=''
 if [ -n "${BETTER_COMPUTE_URL-}" ] && [ -n "${BETTER_COMPUTE_TOKEN-}" ]; then
@@ -115,7 +117,7 @@ if [ -n "${BETTER_COMPUTE_URL-}" ] && [ -n "${BETTER_COMPUTE_TOKEN-}" ]; then
 fi
 if [ -z "$live" ]; then
     code=0
-    unset BETTER_COMPUTE_URL BETTER_COMPUTE_TOKEN BETTER_COMPUTE_CA
+    unset BETTER_COMPUTE_URL BETTER_COMPUTE_TOKEN BETTER_COMPUTE_CA BETTER_COMPUTE_CA_PEM
     forms || code=$?
 fi
 if [ -n "$unasked" ] && [ -s "$out/plan.md" ]; then
