@@ -17,9 +17,10 @@ use std::{
 };
 
 pub(super) use clean::Clean;
+pub(super) use identity::claims;
 
 use super::{
-    Fleet, Pool, Profile, Sources,
+    Fleet, Pool, Profile, Sources, Stop,
     load::{Objects, ParsedFile},
     parse::Syntax,
     resolve, stack,
@@ -32,10 +33,11 @@ use crate::{
 
 /// Checks decoded objects and makes the fleet, which counts only when nothing was wrong.
 pub(super) fn check(
-    objects: Objects,
+    mut objects: Objects,
     files: &[ParsedFile],
     sources: &Sources,
     clean: &mut Clean,
+    stop: &Stop<'_>,
     found: &mut Vec<Diagnostic>,
 ) -> Option<Fleet> {
     references::check(&objects, files, sources, found);
@@ -43,7 +45,7 @@ pub(super) fn check(
     moved::check(&objects, files, found);
     booking::check(&objects, files, found);
     freezes(&objects, found);
-    identity::machines(&objects.nodes, found);
+    identity::machines(&objects.nodes, std::mem::take(&mut objects.claims), found);
     let resolve::Chains { resolved, circles, deep } = resolve::resolve(&objects.profiles);
     for circle in &circles {
         found.push(circle_diagnostic(circle, &objects));
@@ -54,7 +56,7 @@ pub(super) fn check(
         .filter(|file| file.syntax == Syntax::Template)
         .map(|file| (Arc::clone(&file.path), Arc::clone(&file.parsed.text)))
         .collect();
-    on_stack(found, |found| render::templates(&templates, &objects.profiles, found));
+    on_stack(found, |found| render::templates(&templates, &objects.profiles, stop, found));
     let parts = objects.parts;
     let fleet = Fleet {
         tree: sources.digest(),
@@ -64,7 +66,7 @@ pub(super) fn check(
         profiles: objects.profiles,
         images: objects.images,
         rollouts: objects.rollouts,
-        nodes: objects.nodes,
+        nodes: Arc::new(objects.nodes),
         releases: objects.releases,
         tenants: objects.tenants,
         quotas: objects.quotas,
@@ -76,11 +78,11 @@ pub(super) fn check(
         notes: Vec::new(),
         resolved,
         templates,
-        made: objects.made,
+        made: objects.made.into(),
     };
     layers::check(&fleet, found);
     let partial = partial::Partial::of(&fleet, objects.fleet.is_none(), parts);
-    on_stack(found, |found| render::hosts(partial.fleet(&fleet), &partial, clean, found));
+    on_stack(found, |found| render::hosts(partial.fleet(&fleet), &partial, clean, stop, found));
     // Beside an error a note is noise.
     if !found.iter().any(Diagnostic::is_error) {
         strategies(&fleet, found);

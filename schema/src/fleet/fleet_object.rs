@@ -53,7 +53,8 @@ pub(super) struct Made {
     keys: Keys,
 }
 
-/// A fleet: typed, resolved, rendered and checked. Only [`load`](super::load) makes one.
+/// A fleet: typed, resolved, rendered and checked. Only [`load`](super::load) makes one, and a copy shares what there is
+/// much of.
 #[derive(Debug, Clone)]
 pub struct Fleet {
     /// The digest of the tree that it was read from: [`Sources::digest`](super::Sources::digest).
@@ -71,7 +72,7 @@ pub struct Fleet {
     /// Rollouts by name.
     pub rollouts: BTreeMap<Name, Rollout>,
     /// Declared machines by name.
-    pub nodes: BTreeMap<Name, Arc<Node>>,
+    pub nodes: Arc<BTreeMap<Name, Arc<Node>>>,
     /// Versions of the node daemon by name.
     pub releases: BTreeMap<Name, Release>,
     /// Who books, by name.
@@ -92,7 +93,7 @@ pub struct Fleet {
     pub notes: Vec<Diagnostic>,
     pub(super) resolved: BTreeMap<Name, ResolvedProfile>,
     pub(super) templates: BTreeMap<Arc<str>, Arc<str>>,
-    pub(super) made: Vec<Arc<Made>>,
+    pub(super) made: Arc<[Arc<Made>]>,
 }
 
 impl Fleet {

@@ -140,7 +140,7 @@ fn value(takes: &Takes, key: &Key) -> Value {
         }
         Takes::List(one) => {
             let one = value(one, key);
-            by_type("array", json!({ "type": "array", "items": one.clone() }), one)
+            by_type("array", json!({ "type": "array", "items": one }), one)
         }
         Takes::Table(values) => {
             let values: Vec<Value> = values.iter().map(|one| value(one, key)).collect();
@@ -150,7 +150,7 @@ fn value(takes: &Takes, key: &Key) -> Value {
         Takes::Block { positional, keys } => lone(block(keys, &[]), *positional, keys),
         Takes::Blocks { keys } => {
             let one = block(keys, &[]);
-            by_type("array", json!({ "type": "array", "minItems": 1, "items": one.clone() }), one)
+            by_type("array", json!({ "type": "array", "minItems": 1, "items": one }), one)
         }
         Takes::Named { id, short, keys } => {
             let mut listed = block(keys, &[id]);

@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Fleet, Sources, check};
+use super::{Fleet, Sources, Stop, Stopped, check};
 use crate::{
     diagnostic::{self, Diagnostic, SourceMap, SourceRef, codes},
     digest::Digest,
@@ -118,20 +118,32 @@ impl Cache {
 
     /// Reads a tree within bounds.
     pub fn load_with(&mut self, sources: &Sources, limits: Limits) -> Loaded {
+        self.load_until(sources, limits, &Stop::never()).expect("nobody stops it")
+    }
+
+    /// Reads a tree within bounds, unless it is stopped: then nothing is known of the tree, and what was remembered of the
+    /// one before is remembered still.
+    ///
+    /// # Errors
+    /// When it was stopped.
+    pub fn load_until(&mut self, sources: &Sources, limits: Limits, stop: &Stop<'_>) -> Result<Loaded, Stopped> {
         if let Some((tree, within, loaded)) = &self.last
             && *within == limits
             && *tree == sources.digest()
         {
-            return loaded.clone();
+            return Ok(loaded.clone());
         }
-        let loaded = self.read(sources, limits);
+        let loaded = self.read(sources, limits, stop)?;
         self.last = Some((sources.digest(), limits, loaded.clone()));
-        loaded
+        Ok(loaded)
     }
 
-    fn read(&mut self, sources: &Sources, limits: Limits) -> Loaded {
+    fn read(&mut self, sources: &Sources, limits: Limits, stop: &Stop<'_>) -> Result<Loaded, Stopped> {
         let mut found = Vec::new();
-        let files = tree::files(sources, limits, &self.files, &self.parses, &mut found);
+        let files = tree::files(sources, limits, &self.files, &self.parses, stop, &mut found);
+        if stop.is_said() {
+            return Err(Stopped);
+        }
         for file in &files {
             found.extend(file.parsed.attach(&file.path));
         }
@@ -140,7 +152,10 @@ impl Cache {
         if !files.is_empty() {
             let objects = Objects::of(&files, limits.objects, &mut found);
             trust_domain = objects.fleet.as_ref().map(|fleet| fleet.trust_domain.value.clone());
-            fleet = check::check(objects, &files, sources, &mut self.clean, &mut found);
+            fleet = check::check(objects, &files, sources, &mut self.clean, stop, &mut found);
+            if stop.is_said() {
+                return Err(Stopped);
+            }
             self.files = files;
         }
         diagnostic::sort(&mut found);
@@ -150,7 +165,7 @@ impl Cache {
         if let Some(fleet) = &mut fleet {
             fleet.notes.clone_from(&found);
         }
-        Loaded { fleet, diagnostics: found, sources: map, trust_domain }
+        Ok(Loaded { fleet, diagnostics: found, sources: map, trust_domain })
     }
 }
 

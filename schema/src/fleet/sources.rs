@@ -110,6 +110,12 @@ impl Sources {
         !hidden && [".kdl", ".yaml", ".yml", ".j2", ".cedar"].iter().any(|end| path.ends_with(end))
     }
 
+    /// A tree of what is at each path: the last word counts where a path is named twice.
+    #[must_use]
+    pub fn of(blobs: Vec<(Arc<str>, SourceBlob)>) -> Self {
+        Self { blobs: blobs.into_iter().collect(), digest: OnceLock::new() }
+    }
+
     /// Adds what is at a path.
     pub fn insert(&mut self, path: impl Into<Arc<str>>, blob: SourceBlob) {
         self.digest = OnceLock::new();

@@ -7,7 +7,8 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, sy
 
 use crate::diagnostic::{Code, codes};
 
-/// Instructions that one rendering may take.
+/// What one rendering may take: one for each instruction, and one for every 64 bytes that it writes or makes on the way, so
+/// that the values in between are bounded too, at 3 MiB together.
 const FUEL: u64 = 50_000;
 /// Includes, macros and loops that may nest.
 const RECURSION: usize = 32;
@@ -61,9 +62,7 @@ impl<'t> Renderer<'t> {
             let product = value.checked_mul(factor);
             product.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "the product does not fit 64 bits"))
         });
-        environment.add_filter("json", |value: minijinja::Value| {
-            serde_json::to_string(&value).map_err(|_| Error::new(ErrorKind::BadSerialization, "the value has no JSON"))
-        });
+        environment.add_filter("json", json);
         let mut renderer = Self { environment };
         for (name, text) in templates {
             guard(name, text)?;
@@ -104,6 +103,16 @@ impl<'t> Renderer<'t> {
     pub(super) fn inputs(&self, name: &str) -> BTreeSet<String> {
         let template = self.environment.get_template(name);
         template.map(|template| template.undeclared_variables(false).into_iter().collect()).unwrap_or_default()
+    }
+}
+
+/// A value as JSON. A list can hold another one many times, so that what is written is bounded while it is.
+fn json(value: &minijinja::Value) -> Result<String, Error> {
+    let mut written = Bounded::default();
+    match serde_json::to_writer(&mut written, value) {
+        Ok(()) => Ok(String::from_utf8(written.bytes).expect("JSON is text")),
+        Err(_) if written.full => Err(Error::from(ErrorKind::OutOfFuel)),
+        Err(_) => Err(Error::new(ErrorKind::BadSerialization, "the value has no JSON")),
     }
 }
 
@@ -257,7 +266,9 @@ fn describe(error: &Error, name: &str, text: &str) -> RenderError {
             Some(expression) => (codes::TEMPLATE_UNDEFINED, format!("`{expression}` does not exist")),
             None => (codes::TEMPLATE_UNDEFINED, format!("the template uses a value that does not exist: {detail}")),
         },
-        ErrorKind::OutOfFuel => (codes::TEMPLATE_LIMIT, "the template runs for too long".to_owned()),
+        ErrorKind::OutOfFuel => {
+            (codes::TEMPLATE_LIMIT, "the template takes too many steps or makes too much text".to_owned())
+        }
         ErrorKind::InvalidOperation
             if detail.contains("recursion") || detail.contains("too large") || detail.contains("limit") =>
         {
@@ -366,6 +377,36 @@ mod tests {
         assert!(render("{% raw %}{{ '{% endraw %} {{ node.name }}").is_ok());
         let deep = format!("{}1{}", "{{ ".to_owned() + &"(".repeat(1000), ")".repeat(1000) + " }}");
         assert_eq!(render(&deep).map_err(|error| error.code), Err(codes::TEMPLATE_SYNTAX));
+    }
+
+    /// Whatever could double what there is, and whatever makes much of little.
+    #[test]
+    fn the_memory_of_values_in_between_is_bounded() {
+        let often = |text: &str| text.repeat(40);
+        let texts = [
+            "{% set s = 'aaaaaaaa' %}".to_owned() + &often("{% set s = s ~ s %}"),
+            "{% set s = 'aaaaaaaa' %}".to_owned() + &often("{% set s = s + s %}"),
+            "{% set s = 'aaaaaaaa' %}".to_owned() + &often("{% set s %}{{ s }}{{ s }}{% endset %}"),
+            "{% set n = namespace(s='aaaaaaaa') %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}".to_owned(),
+            "{% macro m(s) %}{{ m(s ~ s) }}{% endmacro %}{{ m('aaaaaaaa') }}".to_owned(),
+            "{% macro m(n) %}{% if n > 0 %}{{ m(n - 1) }}{{ m(n - 1) }}{% else %}aaaaaaaa{% endif %}{% endmacro %}{% set s = m(30) %}".to_owned(),
+            "{% set s = 'aaaaaaaa' %}".to_owned() + &often("{% set s = s|replace('a', 'aa') %}"),
+            "{% set s = 'aaaaaaaa' %}".to_owned() + &often("{% set s = [s, s]|join(s) %}"),
+            "{% set s = 'x'|indent(1000000000) %}{{ 'a\\nb'|indent(1000000000) }}".to_owned(),
+            "{{ '%1000000000d'|format(1) }}".to_owned(),
+            "{{ [1]|batch(1000000000, 1)|list|length }}".to_owned(),
+            "{{ [1]|slice(1000000000, 1)|list|length }}".to_owned(),
+            "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}".to_owned(),
+            "{{ range(100000)|list|map('string')|join('aaaaaaaaaaaaaaaa')|length }}".to_owned(),
+            "{% set x = [1, 1] %}".to_owned() + &often("{% set x = [x, x] %}") + "{{ x }}",
+            "{% set x = [1, 1] %}".to_owned() + &often("{% set x = [x, x] %}") + "{% set s = x|json %}",
+            "{% set s = 'a' %}".to_owned() + &often("{% set s = s|urlencode ~ s|escape ~ s|upper %}"),
+            "{% set x = [1, 1] %}".to_owned() + &often("{% set x = x + x %}") + "{{ x|length }}{{ x|join }}",
+        ];
+        for text in &texts {
+            let error = render(text).expect_err(text);
+            assert_eq!(error.code, codes::TEMPLATE_LIMIT, "{text}: {error:?}");
+        }
     }
 
     #[test]

@@ -11,5 +11,6 @@ mod incremental;
 mod kinds;
 mod mistakes;
 mod model;
+mod pages;
 mod suites;
 mod syntaxes;

@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     digest::Digest,
-    fleet::{HostTemplate, Node, NodeOverlay, host::Composer, template},
+    fleet::{HostTemplate, Node, NodeOverlay, Stop, host::Composer, template},
     name::Name,
 };
 
@@ -59,6 +59,7 @@ impl Clean {
         mended: &HostTemplate,
         nodes: &[&Arc<Node>],
         sample: Option<&str>,
+        stop: &Stop<'_>,
     ) -> bool {
         let key = (template.pool.clone(), template.profile.clone());
         let target = template.digest();
@@ -69,7 +70,7 @@ impl Clean {
         if same {
             return true;
         }
-        let clean = are_clean(mended, &fresh, sample.filter(|_| !sample_known));
+        let clean = are_clean(mended, &fresh, sample.filter(|_| !sample_known), stop);
         if clean {
             let nodes = nodes.iter().map(|node| Arc::clone(node)).collect();
             self.groups.insert(key, Arc::new(Group { target, nodes, sample: sample.map(str::to_owned) }));
@@ -88,8 +89,8 @@ impl Clean {
 /// Machines that a thread takes at once.
 const TAKEN: usize = 32;
 
-/// Renders the texts of machines until one fails.
-fn are_clean(template: &HostTemplate, nodes: &[&Arc<Node>], sample: Option<&str>) -> bool {
+/// Renders the texts of machines until one fails; what was stopped is not clean.
+fn are_clean(template: &HostTemplate, nodes: &[&Arc<Node>], sample: Option<&str>, stop: &Stop<'_>) -> bool {
     let Ok(composer) = Composer::new(template) else { return false };
     let texts = composer.texts();
     let first = nodes.first().map(|node| (NodeOverlay::of(node), node.name.as_str()));
@@ -113,7 +114,10 @@ fn are_clean(template: &HostTemplate, nodes: &[&Arc<Node>], sample: Option<&str>
             else {
                 return;
             };
-            if !taken.iter().all(|node| composer.renders(&texts.apart, &NodeOverlay::of(node), &node.name)) {
+            if !taken
+                .iter()
+                .all(|node| !stop.is_said() && composer.renders(&texts.apart, &NodeOverlay::of(node), &node.name))
+            {
                 failed.store(true, Ordering::Relaxed);
             }
         }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
 };
 
@@ -11,8 +12,36 @@ use crate::{
     name::Name,
 };
 
-/// Reports machines that two documents claim by MAC address, board serial or serial.
-pub(super) fn machines(nodes: &BTreeMap<Name, Arc<Node>>, found: &mut Vec<Diagnostic>) {
+/// Reports machines that two documents claim by MAC address, board serial or serial. `claims` are those of the documents,
+/// of [`claims`]: while no two of them meet, nobody is claimed twice.
+pub(super) fn machines(nodes: &BTreeMap<Name, Arc<Node>>, claims: Vec<u64>, found: &mut Vec<Diagnostic>) {
+    if meet(claims) {
+        search(nodes, found);
+    }
+}
+
+/// What a document claims a machine by, each as a number that is the same for the same claim. The last bit says whether
+/// nobody else may have it; the serial of a chassis is shared by machines that have a board serial of their own.
+pub(in crate::fleet) fn claims(node: &Node) -> Box<[u64]> {
+    let claim = |what: &str, value: &str, alone: bool| {
+        let mut hasher = DefaultHasher::new();
+        (what, value).hash(&mut hasher);
+        hasher.finish() & !1 | u64::from(alone)
+    };
+    let macs = node.mac.iter().map(|mac| claim("mac", &mac.value, true));
+    let board = node.board_serial.iter().map(|board| claim("board", &board.value, true));
+    let serial = node.serial.iter().map(|serial| claim("serial", &serial.value, node.board_serial.is_none()));
+    macs.chain(board).chain(serial).collect()
+}
+
+/// Whether two claims are the same and one of them is alone. Two that differ may meet by chance, and then it is looked at
+/// what they are.
+fn meet(mut claims: Vec<u64>) -> bool {
+    claims.sort_unstable();
+    claims.windows(2).any(|pair| pair[0] >> 1 == pair[1] >> 1 && pair[1] & 1 == 1)
+}
+
+fn search(nodes: &BTreeMap<Name, Arc<Node>>, found: &mut Vec<Diagnostic>) {
     let mut macs = HashMap::with_capacity(nodes.len() * 2);
     let mut boards = HashMap::with_capacity(nodes.len());
     let mut serials: HashMap<&str, Vec<&Node>> = HashMap::with_capacity(nodes.len());

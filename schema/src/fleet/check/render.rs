@@ -12,7 +12,7 @@ use super::{clean::Clean, hosts as groups, partial::Partial};
 use crate::{
     diagnostic::{Diagnostic, Lines, SourceRef, codes, shown},
     fleet::{
-        Fleet, HostTemplate, Located, NodeOverlay, Profile, ResolvedProfile,
+        Fleet, HostTemplate, Located, NodeOverlay, Profile, ResolvedProfile, Stop,
         host::Composer,
         kind::Admission,
         suggest::similar,
@@ -25,9 +25,10 @@ use crate::{
 pub(super) fn templates(
     templates: &BTreeMap<Arc<str>, Arc<str>>,
     profiles: &BTreeMap<Name, Profile>,
+    stop: &Stop<'_>,
     found: &mut Vec<Diagnostic>,
 ) {
-    for (name, text) in templates {
+    for (name, text) in templates.iter().take_while(|_| !stop.is_said()) {
         if let Err(error) = Renderer::new([(&**name, &**text)]) {
             found.push(diagnostic(&error, templates));
             continue;
@@ -65,10 +66,10 @@ fn missing(name: &str, at: &SourceRef, templates: &BTreeMap<Arc<str>, Arc<str>>)
 const ROUNDS: usize = 50;
 
 /// Renders every host, as far as it is known. What goes wrong in many of them is said once.
-pub(super) fn hosts(fleet: &Fleet, partial: &Partial, clean: &mut Clean, found: &mut Vec<Diagnostic>) {
+pub(super) fn hosts(fleet: &Fleet, partial: &Partial, clean: &mut Clean, stop: &Stop<'_>, found: &mut Vec<Diagnostic>) {
     let mut said: BTreeSet<(String, usize, String)> = BTreeSet::new();
     let strict = fleet.document.admission.as_ref().is_some_and(|admission| admission.value == Admission::Strict);
-    for (pool, profile, nodes) in groups(fleet) {
+    for (pool, profile, nodes) in groups(fleet).take_while(|_| !stop.is_said()) {
         let Some(template) = fleet.host_template(&pool.name, profile) else { continue };
         let Some(resolved) = fleet.resolved(profile) else { continue };
         if template.templates.is_empty() {
@@ -78,13 +79,13 @@ pub(super) fn hosts(fleet: &Fleet, partial: &Partial, clean: &mut Clean, found: 
         let sample = undeclared.then(|| format!("{}-00000000", pool.name));
         let unknown = partial.unknown(pool, resolved);
         let mended = sound(&template, &unknown);
-        if unknown.is_empty() && clean.covers(&template, &mended, &nodes, sample.as_deref()) {
+        if unknown.is_empty() && clean.covers(&template, &mended, &nodes, sample.as_deref(), stop) {
             continue;
         }
         let sample = sample.map(|name| (name, NodeOverlay::default(), None));
         let declared = nodes.iter().map(|node| (node.name.to_string(), NodeOverlay::of(node), Some(&node.at)));
         let machines: Vec<_> = declared.chain(sample).collect();
-        render(mended, &machines, |error, (name, _, at)| {
+        render(mended, &machines, stop, |error, (name, _, at)| {
             if !said.insert((error.template.clone(), error.line, error.message.clone())) {
                 return;
             }
@@ -112,6 +113,7 @@ type Machine<'m> = (String, NodeOverlay, Option<&'m SourceRef>);
 fn render<'m>(
     mut mended: Cow<'_, HostTemplate>,
     machines: &[Machine<'m>],
+    stop: &Stop<'_>,
     mut tell: impl FnMut(&RenderError, &Machine<'m>),
 ) {
     let mut blanks: BTreeMap<String, Vec<Range<usize>>> = BTreeMap::new();
@@ -120,6 +122,9 @@ fn render<'m>(
         let mut stopped: Vec<(String, Option<Range<usize>>)> = Vec::new();
         let Ok(composer) = Composer::new(&mended) else { return };
         for (index, machine) in machines.iter().enumerate().skip(next) {
+            if stop.is_said() {
+                return;
+            }
             let Err(errors) = composer.compose(&machine.1, &machine.0) else { continue };
             for error in errors {
                 let missing = error.range.clone().filter(|_| error.code == codes::TEMPLATE_UNDEFINED);

@@ -8,6 +8,7 @@ use crate::{
     fleet::{
         ApiAccess, Batch, FleetDocument, Freeze, Image, Located, Moved, Node, Pool, Profile, Quota, Release, Removed,
         Rollout, Site, Tenant,
+        check::claims,
         decode::{Fields, Findings, Subject, mended_name, name_of},
         doc::{Object, Scalar},
         fleet_object::{Made, made},
@@ -55,6 +56,11 @@ pub(in crate::fleet) struct Perhaps {
 }
 
 impl Perhaps {
+    /// What nobody looked at.
+    pub(super) const fn anything() -> Self {
+        Self { kind: None, name: None }
+    }
+
     /// Whether it may be of a kind.
     pub(in crate::fleet) fn may_be_a(&self, kind: Kind) -> bool {
         self.kind.is_none_or(|own| own == kind)
@@ -72,8 +78,8 @@ macro_rules! typed {
         /// The model of an object.
         #[derive(Debug)]
         pub(super) enum Typed {
-            /// There may be many of these, and they are shared.
-            Node(Arc<Node>),
+            /// There may be many of these, and they are shared. What it claims a machine by is beside it.
+            Node(Arc<Node>, Box<[u64]>),
             $($kind(Box<$model>),)*
         }
 
@@ -87,7 +93,8 @@ macro_rules! typed {
                     let model = model?;
                     let right = findings.errors() == before;
                     let made = right.then(|| made(kind, &model.name, &model, &model.at, keys));
-                    Some((Typed::Node(Arc::new(model)), made))
+                    let claims = claims(&model);
+                    Some((Typed::Node(Arc::new(model), claims), made))
                 }
                 $(Kind::$kind => {
                     let model = kind::$module::decode(subject, findings);

@@ -20,7 +20,7 @@ use crate::{
     diagnostic::{SourceRef, Span},
     digest::Digest,
     fleet::{
-        Blob, Located,
+        Blob, Located, Stop,
         doc::{Object, Parsed, Scalar},
         parse::{self, Syntax},
         places::Keys,
@@ -118,14 +118,14 @@ impl ParsedFile {
     }
 }
 
-/// Parses and decodes files, in their order.
-pub(super) fn parse_all(files: &[Unparsed], parses: &Parses) -> Vec<ParsedFile> {
+/// Parses and decodes files, in their order. What is stopped gives files that were not read.
+pub(super) fn parse_all(files: &[Unparsed], parses: &Parses, stop: &Stop<'_>) -> Vec<ParsedFile> {
     let workers = thread::available_parallelism().map_or(1, NonZero::get).min(8).min(files.len().div_ceil(16)).max(1);
     let next = AtomicUsize::new(0);
     let mut parsed: Vec<Option<ParsedFile>> = Vec::new();
     parsed.resize_with(files.len(), || None);
     thread::scope(|scope| {
-        let work = || work(files, &next, parses);
+        let work = || work(files, &next, parses, stop);
         let spawn = |_| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok();
         let running: Vec<_> = (0..workers).filter_map(spawn).collect();
         for (index, file) in running.into_iter().filter_map(|thread| thread.join().ok()).flatten() {
@@ -138,14 +138,14 @@ pub(super) fn parse_all(files: &[Unparsed], parses: &Parses) -> Vec<ParsedFile> 
 }
 
 /// Takes files until none is left.
-fn work(files: &[Unparsed], next: &AtomicUsize, parses: &Parses) -> Vec<(usize, ParsedFile)> {
+fn work(files: &[Unparsed], next: &AtomicUsize, parses: &Parses, stop: &Stop<'_>) -> Vec<(usize, ParsedFile)> {
     let mut done = Vec::with_capacity(files.len() / 2 + 1);
     loop {
         let start = next.fetch_add(TAKEN, Ordering::Relaxed);
-        if start >= files.len() {
+        if start >= files.len() || stop.is_said() {
             return done;
         }
-        let taken = files.iter().enumerate().skip(start).take(TAKEN);
+        let taken = files.iter().enumerate().skip(start).take(TAKEN).take_while(|_| !stop.is_said());
         done.extend(taken.map(|(index, file)| (index, one(file, parses))));
     }
 }

@@ -47,6 +47,8 @@ pub(in crate::fleet) struct Objects {
     again: usize,
     /// The machines, until all are at hand.
     machines: Vec<Arc<Node>>,
+    /// What machines are claimed by.
+    pub(in crate::fleet) claims: Vec<u64>,
     /// The documents, by address.
     pub(in crate::fleet) made: Vec<Arc<Made>>,
 }
@@ -75,6 +77,7 @@ impl Objects {
                 if count > limit {
                     let message = format!("a fleet has at most {limit} objects, and this is one more");
                     found.push(Diagnostic::new(codes::TOO_MANY, &file.place_of(index), message));
+                    all.perhaps.push(Perhaps::anything());
                     break 'files;
                 }
                 all.put(decoded, file, index, distinct, found);
@@ -184,7 +187,10 @@ impl Objects {
         }
         match typed {
             Typed::Fleet(document) => self.fleet = Some((**document).clone()),
-            Typed::Node(node) => self.machines.push(Arc::clone(node)),
+            Typed::Node(node, claims) => {
+                self.claims.extend_from_slice(claims);
+                self.machines.push(Arc::clone(node));
+            }
             Typed::Site(site) => keep!(sites, site),
             Typed::Pool(pool) => keep!(pools, pool),
             Typed::Profile(profile) => keep!(profiles, profile),

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     diagnostic::{Diagnostic, codes},
-    fleet::{Blob, Sources, glob, parse::Syntax, sources::SourceBlob},
+    fleet::{Blob, Sources, Stop, glob, parse::Syntax, sources::SourceBlob},
 };
 
 const ROOTS: [&str; 3] = ["fleet.kdl", "fleet.yaml", "fleet.yml"];
@@ -24,6 +24,7 @@ pub(super) fn files(
     limits: Limits,
     known: &[ParsedFile],
     parses: &Parses,
+    stop: &Stop<'_>,
     found: &mut Vec<Diagnostic>,
 ) -> Vec<ParsedFile> {
     let mut roots = sources.iter().filter(|(path, _)| ROOTS.contains(&&***path));
@@ -46,7 +47,7 @@ pub(super) fn files(
     let top = match same {
         Some(file) => file,
         None => {
-            let parsed = parse_all(&[file], parses).pop().expect("as many files are parsed as are given");
+            let parsed = parse_all(&[file], parses, stop).pop().expect("as many files come back as are given");
             all[0] = Some(parsed.clone());
             parsed
         }
@@ -79,7 +80,7 @@ pub(super) fn files(
         all.push(same.cloned());
         fresh.extend(file);
     }
-    let mut parsed = parse_all(&fresh, parses).into_iter();
+    let mut parsed = parse_all(&fresh, parses, stop).into_iter();
     all.into_iter().filter_map(|same| same.or_else(|| parsed.next())).collect()
 }
 

@@ -3,7 +3,7 @@
 use super::support::{text, tree};
 use crate::{
     diagnostic::{Code, codes},
-    fleet::load,
+    fleet::{Limits, load, load_with},
 };
 
 /// The errors of a tree, in order.
@@ -95,6 +95,13 @@ fn a_quota_in_a_pool_that_does_not_exist_is_not_held_against_others() {
     let quota = "quota \"x\" { tenant \"research\"; pool \"h900\"; gpu-model \"H900\"; gpus 8 }\n";
     let files: Vec<(&str, &str)> = RIGHT.into_iter().chain([("x.kdl", quota)]).collect();
     assert_eq!(errors(&files), [codes::UNKNOWN_REFERENCE]);
+}
+
+#[test]
+fn what_nobody_looked_at_is_not_missed() {
+    let loaded = load_with(&tree(&RIGHT), Limits { objects: 3, ..Limits::default() });
+    let found: Vec<Code> = loaded.diagnostics.iter().filter(|found| found.is_error()).map(|found| found.code).collect();
+    assert_eq!(found, [codes::TOO_MANY]);
 }
 
 #[test]
