@@ -27,7 +27,10 @@ pub(super) fn check<T: DeserializeOwned + Serialize>(value: &Value) -> Result<Va
     let nothing = Value::Object(serde_json::Map::new());
     let value = if value.is_null() { &nothing } else { value };
     if !value.is_object() {
-        return Err(PayloadError { path: ".".to_owned(), expected: "an object with the members of this kind".to_owned() });
+        return Err(PayloadError {
+            path: ".".to_owned(),
+            expected: "an object with the members of this kind".to_owned(),
+        });
     }
     let read: T = serde_path_to_error::deserialize(value)
         .map_err(|error| PayloadError { path: error.path().to_string(), expected: error.inner().to_string() })?;

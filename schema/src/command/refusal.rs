@@ -58,6 +58,8 @@ reasons! {
     JOURNAL_LOST = "journal-lost";
     /// Its node was deleted.
     NODE_DELETED = "node-deleted";
+    /// Its node's identity was revoked, or another machine came in for it.
+    IDENTITY_REPLACED = "identity-replaced";
     /// Somebody cancelled it.
     CANCELLED = "cancelled";
     /// The work itself failed; the message says how.

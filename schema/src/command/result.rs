@@ -14,7 +14,7 @@ use crate::{digest::Digest, id::BootId, inventory::InventorySection, node::words
 pub struct InventoryRefreshed {
     /// The digest of every section that could be read.
     pub digests: BTreeMap<InventorySection, Digest>,
-    /// The sections that were sent.
+    /// The sections that were sent whether they had changed or not. Those that had changed are sent in any case.
     pub sent: Vec<InventorySection>,
     /// The sections that could not be read, and why.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
