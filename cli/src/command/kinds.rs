@@ -1,7 +1,8 @@
-//! `kinds`: what a fleet repository can hold, and the keys of each kind.
+//! `kinds`: what a fleet repository can hold, and the keys of each kind; what can be asked of a node.
 
 use clap::Args;
 use schema::{
+    command::CommandKind,
     fleet::reference::{self, Key, KindDoc, Naming, Takes},
     object::Kind,
 };
@@ -14,10 +15,16 @@ use crate::{
     output::{Output, Table, text::Style},
 };
 
+mod commands;
+
+pub use commands::command_kind;
+
 const EXAMPLES: &str = "\
 Examples:
   better-compute kinds
   better-compute kinds pool             its keys, what they take and say
+  better-compute kinds --commands       what `run` and the control plane ask of nodes
+  better-compute kinds --commands diag.nvml
   better-compute kinds --format json";
 
 /// List the kinds of objects a fleet repository can hold, or the keys of one.
@@ -27,6 +34,15 @@ pub struct Kinds {
     /// A kind whose keys are listed
     #[arg(value_name = "KIND", value_parser = kind)]
     pub kind: Option<Kind>,
+    /// List the kinds of commands to nodes instead, or what one takes and answers
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        num_args = 0..=1,
+        conflicts_with = "kind",
+        value_parser = command_kind
+    )]
+    pub commands: Option<Option<CommandKind>>,
     /// How results are written
     #[command(flatten)]
     pub format: FormatArg,
@@ -38,6 +54,11 @@ impl Kinds {
     /// # Errors
     /// When standard output cannot be written.
     pub fn run(&self, output: &Output) -> Result<Exit, Failure> {
+        match self.commands {
+            Some(Some(kind)) => return commands::page(kind, output).map(|()| Exit::Ok),
+            Some(None) => return commands::list(output).map(|()| Exit::Ok),
+            None => {}
+        }
         match (self.kind.map(reference::kind), output.is_json()) {
             (Some(kind), true) => output.json(&in_json(kind))?,
             (Some(kind), false) => page(kind, output)?,
