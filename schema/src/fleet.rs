@@ -35,6 +35,7 @@ mod refers;
 mod resolve;
 mod sources;
 mod stack;
+mod stop;
 mod suggest;
 mod template;
 
@@ -57,6 +58,7 @@ pub use quantity::{ByteSize, ParseQuantityError, Share};
 pub use refers::refers;
 pub use resolve::{Layer, ResolvedProfile};
 pub use sources::{Blob, SourceBlob, Sources};
+pub use stop::{Stop, Stopped};
 
 pub use crate::diagnostic::{Diagnostic, SourceMap, SourceRef};
 

@@ -1,6 +1,6 @@
 //! Names: a DNS label of at most 63 characters.
 
-use std::{borrow::Borrow, fmt, ops::Deref, str::FromStr};
+use std::{borrow::Borrow, fmt, ops::Deref, str::FromStr, sync::Arc};
 
 /// Why a text is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,17 +19,17 @@ pub enum NameError {
     Hyphen,
 }
 
-/// The name of an object or a node: lower-case letters, digits and inner hyphens.
+/// The name of an object or a node: lower-case letters, digits and inner hyphens. A copy shares the text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(String);
+pub struct Name(Arc<str>);
 
 impl Name {
     /// Checks a text.
     ///
     /// # Errors
     /// Says which rule of a DNS label the text breaks.
-    pub fn new(text: impl Into<String>) -> Result<Self, NameError> {
-        let text = text.into();
+    pub fn new(text: impl AsRef<str>) -> Result<Self, NameError> {
+        let text = text.as_ref();
         if text.is_empty() {
             return Err(NameError::Empty);
         }
@@ -42,7 +42,7 @@ impl Name {
         if text.starts_with('-') || text.ends_with('-') {
             return Err(NameError::Hyphen);
         }
-        Ok(Self(text))
+        Ok(Self(text.into()))
     }
 
     /// The text.
@@ -94,7 +94,7 @@ impl FromStr for Name {
 
 impl From<Name> for String {
     fn from(name: Name) -> Self {
-        name.0
+        name.0.as_ref().to_owned()
     }
 }
 

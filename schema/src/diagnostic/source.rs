@@ -94,22 +94,22 @@ impl Serialize for SourceRef {
     }
 }
 
-/// The texts of the files that were read, for quoting.
+/// The texts of the files that were read, for quoting. A copy shares them.
 #[derive(Debug, Clone, Default)]
 pub struct SourceMap {
-    texts: BTreeMap<Arc<str>, Arc<str>>,
+    texts: Arc<BTreeMap<Arc<str>, Arc<str>>>,
 }
 
 impl FromIterator<(Arc<str>, Arc<str>)> for SourceMap {
     fn from_iter<I: IntoIterator<Item = (Arc<str>, Arc<str>)>>(files: I) -> Self {
-        Self { texts: files.into_iter().collect() }
+        Self { texts: Arc::new(files.into_iter().collect()) }
     }
 }
 
 impl SourceMap {
     /// Remembers a file's text (without its byte order mark).
     pub fn insert(&mut self, file: impl Into<Arc<str>>, text: impl Into<Arc<str>>) {
-        self.texts.insert(file.into(), text.into());
+        Arc::make_mut(&mut self.texts).insert(file.into(), text.into());
     }
 
     /// A file's text.
