@@ -58,6 +58,8 @@ pub enum Command {
     Adopt(command::adopt::Adopt),
     History(command::history::History),
     Holds(command::holds::Holds),
+    Cordon(command::cordon::Cordon),
+    Uncordon(command::cordon::Uncordon),
     Suspend(command::suspend::Suspend),
     Resume(command::suspend::Resume),
     Rollback(command::rollback::Rollback),

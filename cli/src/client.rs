@@ -227,7 +227,7 @@ fn read_ca(target: &Target, file: Option<&ClientFile>) -> Result<Option<String>,
 }
 
 /// What people type for a method that an answer names.
-const COMMANDS: [(&str, &str); 21] = [
+const COMMANDS: [(&str, &str); 23] = [
     ("fleet.holds", "holds"),
     ("fleet.quarantine", "quarantine"),
     ("fleet.release", "quarantine --release"),
@@ -237,9 +237,11 @@ const COMMANDS: [(&str, &str); 21] = [
     ("fleet.suspend", "suspend"),
     ("joins.get", "joins show"),
     ("joins.list", "joins"),
+    ("nodes.cordon", "cordon"),
     ("nodes.drift", "drift"),
     ("nodes.get", "get node"),
     ("nodes.list", "get nodes"),
+    ("nodes.uncordon", "uncordon"),
     ("plans.get", "get plan"),
     ("plans.list", "get plans"),
     ("plans.preview", "plan --live"),

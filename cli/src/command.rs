@@ -4,6 +4,7 @@ pub mod adopt;
 pub mod api;
 pub mod check;
 pub mod completions;
+pub mod cordon;
 pub mod drift;
 pub mod explain;
 pub mod fmt;
@@ -58,6 +59,8 @@ pub async fn run(command: Command, clock: SharedClock) -> Result<Exit, Failure> 
         Command::Adopt(adopt) => adopt.run(&output(adopt.format.format)).await,
         Command::History(history) => history.run(&output(history.format.format)).await,
         Command::Holds(holds) => holds.run(&output(holds.format.format)).await,
+        Command::Cordon(cordon) => cordon.run(&output(cordon.format.format)).await,
+        Command::Uncordon(uncordon) => uncordon.run(&output(uncordon.format.format)).await,
         Command::Suspend(suspend) => suspend.run(&output(suspend.format.format)).await,
         Command::Resume(resume) => resume.run(&output(resume.format.format)).await,
         Command::Rollback(rollback) => rollback.run(&output(rollback.format.format)).await,

@@ -139,6 +139,9 @@ pub(super) fn read(found: &[Value]) -> Result<Vec<Drifted>, Failure> {
         let mut entry = item.clone();
         let node = entry.as_object_mut().and_then(|fields| fields.remove("node"));
         let pool = entry.as_object_mut().and_then(|fields| fields.remove("pool"));
+        if let Some(fields) = entry.as_object_mut() {
+            fields.retain(|key, _| !matches!(key.as_str(), "desiredText" | "template"));
+        }
         serde_json::from_value(json!({ "node": node, "pool": pool, "entry": entry }))
     };
     found
@@ -213,7 +216,7 @@ mod tests {
             item(
                 "host.files./etc/shadow.content",
                 "enforce",
-                &json!({ "observedBytes": 812, "corrected": true, "times": 4 }),
+                &json!({ "observedBytes": 812, "corrected": true, "times": 4, "desiredText": "ours", "template": "x.j2" }),
             ),
             item("host.files./etc/x", "adopt", &json!({ "kind": "removed", "cause": "after-boot" })),
         ];

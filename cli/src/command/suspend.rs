@@ -122,7 +122,7 @@ impl Resume {
 }
 
 /// A moment, or how long from now.
-fn end(text: &str, now: Timestamp) -> Result<Timestamp, Failure> {
+pub(super) fn end(text: &str, now: Timestamp) -> Result<Timestamp, Failure> {
     if let Ok(duration) = text.parse::<Duration>() {
         return Ok(duration.after(now));
     }

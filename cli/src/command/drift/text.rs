@@ -1,5 +1,6 @@
 //! What differs in the texts of files, and what can be done about it: a few of them, a few lines each.
 
+use schema::report::DriftMode;
 use serde::Deserialize;
 use serde_json::Value;
 use similar::TextDiff;
@@ -63,7 +64,7 @@ pub(super) async fn below(client: &Client, drifted: &[Drifted], output: &Output)
         };
         below.diffs.extend(whole.diff(node, output));
         match &whole.template {
-            Some(template) => made = made.or_else(|| Some(made_by(&entry.path, template))),
+            Some(template) => made = made.or_else(|| Some(made_by(&entry.path, template, entry.mode))),
             None => below.hint = below.hint.take().or_else(taken),
         }
     }
@@ -83,12 +84,16 @@ fn takes_over(node: &str, path: &str) -> String {
 }
 
 /// What can be done about a text that a template makes: `adopt` edits values, and a template is none.
-fn made_by(path: &str, template: &str) -> String {
+fn made_by(path: &str, template: &str, mode: DriftMode) -> String {
     let (field, template) = (printable(path.trim_start_matches("host.")), printable(template));
     let rule = field.trim_end_matches(".content");
-    format!(
-        "{field} is made by the template {template}, so that it cannot be adopted: change the template, or let the machine keep its own with `drift {{ warn \"{rule}\" }}` in its profile"
-    )
+    let said = format!("{field} is made by the template {template}, so that it cannot be adopted: change the template");
+    match mode {
+        DriftMode::Enforce => {
+            format!("{said}, or let the machine keep its own with `drift {{ warn \"{rule}\" }}` in its profile")
+        }
+        DriftMode::Warn | DriftMode::Adopt => said,
+    }
 }
 
 impl Whole {
@@ -158,7 +163,7 @@ mod tests {
 
     #[test]
     fn what_a_template_makes_is_not_recommended_to_be_adopted() {
-        let said = made_by("host.files./etc/motd.content", "templates/motd.j2");
+        let said = made_by("host.files./etc/motd.content", "templates/motd.j2", DriftMode::Enforce);
         assert!(!said.contains("better-compute adopt") && said.contains("templates/motd.j2"), "{said}");
         assert!(said.contains("warn \"files./etc/motd\""), "{said}");
     }

@@ -39,6 +39,9 @@ async fn drift_is_listed_by_machine_pool_and_path() {
         let machine = desk.house.converged(name, &template("1", "a\n")).await;
         let mut status = machine.status(seq, 1);
         status.drift = drift;
+        for entry in &mut status.drift {
+            entry.last_seen = desk.house.db.now().await.expect("a time");
+        }
         desk.house.report_status(&machine, &status).await;
     }
     desk.house.jobs.settle().await.expect("settled");
@@ -59,6 +62,8 @@ async fn drift_is_listed_by_machine_pool_and_path() {
 
     let whole = desk.ok("nodes.drift", json!({ "node": "gpu-1", "path": "host.files./etc/motd" })).await;
     assert_eq!(whole["items"][0]["observed"], json!(long));
+    assert_eq!((&whole["items"][0]["desiredText"], &whole["items"][0]["template"]), (&json!("a\n"), &json!("motd.j2")));
+    assert_eq!(all["items"][0]["desiredText"], json!(null), "whole texts are for who names one");
     let pool = whole["items"][0]["pool"].clone();
     assert_eq!(desk.ok("nodes.drift", json!({ "pool": pool })).await["items"].as_array().map(Vec::len), Some(3));
     assert_eq!(desk.ok("nodes.drift", json!({ "pool": "none" })).await["items"], json!([]));
