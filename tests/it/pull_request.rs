@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -263,6 +264,53 @@ fn nothing_of_a_fork_is_executed_or_written() {
     assert!(said.err.contains("no token to comment with"), "{}", said.err);
     assert!(!loot.exists());
     assert!(!pull.clone.join(".gitattributes").exists());
+}
+
+#[test]
+fn a_branch_is_planned_once_whatever_it_is_written_as() {
+    let world = World::new();
+    let pull = Pull::new(&world);
+    let (calls, counted) = (world.path("calls"), world.path("counted"));
+    let tool = process::binary("better-compute");
+    fs::write(&counted, format!("#!/bin/sh\necho \"$1\" >>{}\nexec {} \"$@\"\n", calls.display(), tool.display()))
+        .and_then(|()| fs::set_permissions(&counted, fs::Permissions::from_mode(0o755)))
+        .expect("a program");
+    let (path, old, new) = SWAPPINESS;
+    pull.change(path, old, new);
+    pull.fetch();
+    let mut script = pull.script(&[]);
+    script.env("BETTER_COMPUTE_BIN", &counted);
+    let said = said(script);
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    assert_eq!(fs::read_to_string(calls).expect("calls"), "plan\n");
+    assert!(said.out.contains("vm.laptop_mode") && pull.comment().contains("vm.laptop_mode"));
+    assert_eq!(objects(&pull.json()), ["profile/base"]);
+}
+
+#[test]
+fn where_there_is_nothing_to_plan_it_says_so_and_of_what_is_not_committed_it_warns() {
+    let world = World::new();
+    let pull = Pull::new(&world);
+    pull.fetch();
+    let run = || {
+        let mut command = Command::new("sh");
+        command
+            .current_dir(&pull.clone)
+            .arg("ci/plan.sh")
+            .env("BETTER_COMPUTE_BIN", process::binary("better-compute"))
+            .env("GIT_CONFIG_GLOBAL", "/dev/null");
+        said(command)
+    };
+    let nothing = run();
+    assert_eq!((nothing.code, nothing.out.as_str()), (0, ""), "{}", nothing.err);
+    assert!(
+        nothing.err.contains("there is nothing to plan") && !nothing.err.contains("not committed"),
+        "{}",
+        nothing.err
+    );
+    fs::write(pull.clone.join("notes.kdl"), "// mine\n").expect("written");
+    let edited = run();
+    assert!(edited.err.contains("changed and not committed"), "{}", edited.err);
 }
 
 #[test]
