@@ -298,13 +298,14 @@ table plans
     state text not null
     doc text not null
     created_at timestamp with time zone not null default compute_now()
+    shown_by text not null default ''::text
     constraint plans_digest_check CHECK ((octet_length(digest) = 32))
     constraint plans_pkey PRIMARY KEY (id)
     constraint plans_state_check CHECK ((state = ANY (ARRAY['open'::text, 'applied'::text, 'superseded'::text, 'shown'::text])))
     CREATE INDEX plans_by_commit ON plans USING btree (source, commit)
     CREATE INDEX plans_by_creation ON plans USING btree (created_at DESC)
     CREATE INDEX plans_by_digest ON plans USING btree (digest, created_at DESC)
-    CREATE INDEX plans_shown ON plans USING btree (created_at DESC) WHERE (state = 'shown'::text)
+    CREATE INDEX plans_shown ON plans USING btree (shown_by, created_at DESC) WHERE (state = 'shown'::text)
 table pools
     name text not null
     site text not null
