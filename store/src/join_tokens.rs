@@ -25,6 +25,8 @@ pub struct NewJoinToken {
     pub expires_at: Timestamp,
     /// What a machine must be, canonical JSON; `{}` for anything.
     pub expect: serde_json::Value,
+    /// A machine that is known by its hardware takes its old node back.
+    pub reclaim: bool,
     /// Who made it.
     pub created_by: String,
 }
@@ -45,8 +47,8 @@ pub struct JoinToken {
 /// What a certificate request was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenUse {
-    /// The token that was used.
-    pub token_id: JoinTokenId,
+    /// The token that was used; `None` when something else vouched for the machine.
+    pub token_id: Option<JoinTokenId>,
     /// The node that came of it.
     pub node_id: NodeId,
     /// The exact answer.
@@ -81,7 +83,7 @@ macro_rules! select {
     ($tail:literal $(, $arg:expr)* $(,)?) => {
         sqlx::query_as!(
             Row,
-            r#"SELECT id, hash, pool, uses_max, uses_left, expires_at, revoked_at, expect, created_by, created_at
+            r#"SELECT id, hash, pool, uses_max, uses_left, expires_at, revoked_at, expect, reclaim, created_by, created_at
                FROM join_tokens "# + $tail
             $(, $arg)*
         )
@@ -94,14 +96,15 @@ macro_rules! select {
 /// When the statement fails.
 pub async fn create(txn: &mut Txn, token: &NewJoinToken) -> Result<(), DbError> {
     sqlx::query!(
-        r#"INSERT INTO join_tokens (id, hash, pool, uses_max, uses_left, expires_at, expect, created_by)
-           VALUES ($1, $2, $3, $4, $4, $5, $6, $7)"#,
+        r#"INSERT INTO join_tokens (id, hash, pool, uses_max, uses_left, expires_at, expect, reclaim, created_by)
+           VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8)"#,
         token.id.as_uuid(),
         convert::digest_column(&token.hash),
         token.pool.as_str(),
         convert::int(token.uses),
         token.expires_at.to_sqlx() as _,
         token.expect,
+        token.reclaim,
         token.created_by,
     )
     .execute(txn.conn())
@@ -151,7 +154,7 @@ pub async fn find_use(db: &Db, csr_hash: &Digest) -> Result<Option<TokenUse>, Db
     .fetch_optional(db.pool())
     .await?;
     Ok(row.map(|row| TokenUse {
-        token_id: JoinTokenId::from_uuid(row.token_id),
+        token_id: row.token_id.map(JoinTokenId::from_uuid),
         node_id: NodeId::from_uuid(row.node_id),
         answer: row.answer,
     }))
@@ -206,6 +209,23 @@ pub async fn consume(
     })
 }
 
+/// Records the answer to a certificate request that something else than a token vouched for.
+///
+/// # Errors
+/// [`ConsumeError::Answered`] when the request was answered before.
+pub async fn answer(txn: &mut Txn, csr_hash: &Digest, node: NodeId, answer: &[u8]) -> Result<(), ConsumeError> {
+    let inserted = sqlx::query!(
+        "INSERT INTO token_uses (csr_hash, node_id, answer) VALUES ($1, $2, $3) ON CONFLICT (csr_hash) DO NOTHING",
+        convert::digest_column(csr_hash),
+        node.as_uuid(),
+        answer,
+    )
+    .execute(txn.conn())
+    .await
+    .map_err(DbError::from)?;
+    if inserted.rows_affected() == 1 { Ok(()) } else { Err(ConsumeError::Answered) }
+}
+
 struct Row {
     id: uuid::Uuid,
     hash: Vec<u8>,
@@ -215,6 +235,7 @@ struct Row {
     expires_at: jiff_sqlx::Timestamp,
     revoked_at: Option<jiff_sqlx::Timestamp>,
     expect: serde_json::Value,
+    reclaim: bool,
     created_by: String,
     created_at: jiff_sqlx::Timestamp,
 }
@@ -229,6 +250,7 @@ impl Row {
                 uses: convert::count(self.uses_max),
                 expires_at: self.expires_at.to_jiff(),
                 expect: self.expect,
+                reclaim: self.reclaim,
                 created_by: self.created_by,
             },
             uses_left: convert::count(self.uses_left),

@@ -61,9 +61,54 @@ impl FromStr for JoinState {
     }
 }
 
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum JoinKind {
+    /// To come in.
+    Join,
+    /// A new certificate, later than a machine gets one by itself.
+    Renewal,
+}
+
+impl JoinKind {
+    /// Every kind.
+    pub const ALL: [Self; 2] = [Self::Join, Self::Renewal];
+
+    /// The stored word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Join => "join",
+            Self::Renewal => "renewal",
+        }
+    }
+}
+
+impl FromStr for JoinKind {
+    type Err = UnknownJoinState;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
+        known.ok_or_else(|| UnknownJoinState(text.chars().take(40).collect()))
+    }
+}
+
+/// Somebody looked, and the next try of the same request is let through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approval {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub by: String,
+    /// The node that the machine becomes, in place.
+    pub as_node: Option<NodeId>,
+}
+
 /// An attempt, as the join service saw it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewJoin {
+    /// What was asked for.
+    pub kind: JoinKind,
     /// What became of it.
     pub state: JoinState,
     /// Why, kebab-case and stable.
@@ -95,6 +140,8 @@ pub struct Join {
     pub id: JoinId,
     /// What was seen last.
     pub join: NewJoin,
+    /// That somebody let it through, while that was not used.
+    pub approval: Option<Approval>,
     /// How often the same request came.
     pub attempts: u32,
     /// When it came first.
@@ -109,7 +156,7 @@ macro_rules! select {
         sqlx::query_as!(
             Row,
             r#"SELECT id, state, reason, message, pool, token_id, csr_hash, hardware_key, claims, node_id, conflict_with, peer,
-                      attempts, created_at, updated_at
+                      kind, approved_at, approved_by, approved_as, attempts, created_at, updated_at
                FROM joins "# + $tail
             $(, $arg)*
         )
@@ -123,13 +170,14 @@ macro_rules! select {
 /// When the statement fails.
 pub async fn upsert(txn: &mut Txn, join: &NewJoin) -> Result<JoinId, DbError> {
     let id = sqlx::query_scalar!(
-        r#"INSERT INTO joins AS j (id, state, reason, message, pool, token_id, csr_hash, hardware_key, claims, node_id, conflict_with, peer)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+        r#"INSERT INTO joins AS j (id, state, reason, message, pool, token_id, csr_hash, hardware_key, claims, node_id, conflict_with, peer, kind)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
            ON CONFLICT (csr_hash) DO UPDATE
            SET state = EXCLUDED.state, reason = EXCLUDED.reason, message = EXCLUDED.message, pool = EXCLUDED.pool,
                token_id = EXCLUDED.token_id, hardware_key = EXCLUDED.hardware_key, claims = EXCLUDED.claims,
                node_id = EXCLUDED.node_id, conflict_with = EXCLUDED.conflict_with, peer = EXCLUDED.peer,
-               attempts = j.attempts + 1, updated_at = compute_now()
+               attempts = j.attempts + 1, updated_at = compute_now(),
+               approved_at = CASE WHEN EXCLUDED.state = 'admitted' THEN NULL ELSE j.approved_at END
            WHERE j.state <> 'admitted'
            RETURNING id"#,
         JoinId::generate().as_uuid(),
@@ -144,6 +192,7 @@ pub async fn upsert(txn: &mut Txn, join: &NewJoin) -> Result<JoinId, DbError> {
         join.node_id.map(NodeId::as_uuid),
         join.conflict_with.map(NodeId::as_uuid),
         join.peer,
+        join.kind.as_str(),
     )
     .fetch_optional(txn.conn())
     .await?;
@@ -164,6 +213,23 @@ pub async fn upsert(txn: &mut Txn, join: &NewJoin) -> Result<JoinId, DbError> {
         }
     };
     Ok(JoinId::from_uuid(id))
+}
+
+/// Lets the next try of the same request through, as this node when one is named; `false` when it neither waits nor is held.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn approve(txn: &mut Txn, id: JoinId, by: &str, as_node: Option<NodeId>) -> Result<bool, DbError> {
+    let done = sqlx::query!(
+        r#"UPDATE joins SET approved_at = compute_now(), approved_by = $2, approved_as = $3
+           WHERE id = $1 AND state IN ('waiting', 'held')"#,
+        id.as_uuid(),
+        by,
+        as_node.map(NodeId::as_uuid),
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(done.rows_affected() == 1)
 }
 
 /// Forgets attempts of which nothing was heard for 90 days and answers how many.
@@ -227,6 +293,10 @@ struct Row {
     node_id: Option<uuid::Uuid>,
     conflict_with: Option<uuid::Uuid>,
     peer: Option<String>,
+    kind: String,
+    approved_at: Option<jiff_sqlx::Timestamp>,
+    approved_by: Option<String>,
+    approved_as: Option<uuid::Uuid>,
     attempts: i32,
     created_at: jiff_sqlx::Timestamp,
     updated_at: jiff_sqlx::Timestamp,
@@ -236,7 +306,13 @@ impl Row {
     fn read(self) -> Result<Join, DbError> {
         Ok(Join {
             id: JoinId::from_uuid(self.id),
+            approval: convert::time(self.approved_at).map(|at| Approval {
+                at,
+                by: self.approved_by.unwrap_or_default(),
+                as_node: self.approved_as.map(NodeId::from_uuid),
+            }),
             join: NewJoin {
+                kind: convert::word("join kind", &self.kind)?,
                 state: convert::word("join state", &self.state)?,
                 reason: self.reason,
                 message: self.message,

@@ -101,15 +101,40 @@ pub async fn revoke_all(txn: &mut Txn, id: NodeId, reason: &str) -> Result<u64, 
     Ok(done.rows_affected())
 }
 
-/// Forgets certificates that expired so long ago that nothing refers to them.
+/// When the newest certificate of a node's present identity ends; `None` when it has none that is not revoked.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn newest_end(db: &Db, id: NodeId) -> Result<Option<Timestamp>, DbError> {
+    let end = sqlx::query_scalar!(
+        r#"SELECT max(c.not_after) AS "end: jiff_sqlx::Timestamp"
+           FROM node_certs c
+           JOIN nodes n ON n.id = c.node_id AND n.identity_generation = c.identity_generation
+           WHERE c.node_id = $1 AND c.revoked_at IS NULL"#,
+        id.as_uuid(),
+    )
+    .fetch_one(db.pool())
+    .await?;
+    Ok(end.map(jiff_sqlx::Timestamp::to_jiff))
+}
+
+/// Forgets certificates that expired so long ago that nothing refers to them, but never a node's newest one: a machine may
+/// come back after a year. Challenges that are too old to be used again are forgotten too.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn prune(db: &Db) -> Result<u64, DbError> {
-    let done = sqlx::query!("DELETE FROM node_certs WHERE not_after < compute_now() - interval '90 days'")
+    let used = sqlx::query!("DELETE FROM renewals WHERE created_at < compute_now() - interval '1 hour'")
         .execute(db.pool())
         .await?;
-    Ok(done.rows_affected())
+    let done = sqlx::query!(
+        r#"DELETE FROM node_certs c
+           WHERE c.not_after < compute_now() - interval '90 days'
+             AND EXISTS (SELECT FROM node_certs later WHERE later.node_id = c.node_id AND later.not_after > c.not_after)"#,
+    )
+    .execute(db.pool())
+    .await?;
+    Ok(done.rows_affected() + used.rows_affected())
 }
 
 struct Row {

@@ -10,7 +10,7 @@ use serde_json::json;
 use store::{
     Db,
     join_tokens::{self, ConsumeError, NewJoinToken},
-    joins::{self, JoinState, NewJoin},
+    joins::{self, JoinKind, JoinState, NewJoin},
     node_certs::{self, NodeCert},
     nodes,
     testing::TestDb,
@@ -26,6 +26,7 @@ async fn token(db: &Db, uses: u32) -> JoinTokenId {
         uses,
         expires_at: Duration::from_secs(3_600).after(db.now().await.expect("now")),
         expect: json!({}),
+        reclaim: false,
         created_by: "ada".to_owned(),
     };
     commit!(db, |txn| join_tokens::create(&mut txn, &new).await.expect("create"));
@@ -51,7 +52,7 @@ async fn a_token_admits_as_often_as_it_says_and_then_no_more() {
     assert!(matches!(join(test.db(), id, "c").await, Err(ConsumeError::Exhausted)));
     assert!(nodes::find_by_name(test.db(), "n-c").await.expect("find").is_none(), "nothing of a refused join stays");
     let used = join_tokens::find_use(test.db(), &Digest::of("a")).await.expect("find").expect("an answer");
-    assert_eq!((used.token_id, used.node_id, used.answer.as_slice()), (id, first, b"a".as_slice()));
+    assert_eq!((used.token_id, used.node_id, used.answer.as_slice()), (Some(id), first, b"a".as_slice()));
     assert_eq!(join_tokens::find(test.db(), id).await.expect("find").map(|token| token.uses_left), Some(0));
 }
 
@@ -102,6 +103,7 @@ async fn an_attempt_is_one_row_however_often_it_comes() {
     let test = TestDb::create().await;
     let other = node(test.db(), "other").await.id;
     let held = NewJoin {
+        kind: JoinKind::Join,
         state: JoinState::Held,
         reason: "duplicate-hardware".to_owned(),
         message: "it looks like other".to_owned(),

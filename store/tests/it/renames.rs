@@ -71,6 +71,7 @@ async fn a_renamed_pool_keeps_its_machines_tokens_targets_holds_and_suspensions(
         uses: 1,
         expires_at: schema::time::Duration::from_secs(60).after(db.now().await.expect("now")),
         expect: json!({}),
+        reclaim: false,
         created_by: "x".to_owned(),
     };
     let hold =
