@@ -19,6 +19,7 @@ mod diff;
 mod effects;
 mod gates;
 mod identity;
+mod in_order;
 mod inputs;
 mod machines;
 mod markdown;

@@ -10,6 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use futures_util::StreamExt as _;
 use schema::id::RequestId;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -23,6 +24,9 @@ use super::{
 /// How many long requests are read and answered at once, and how long the next one waits for its turn.
 static HEAVY: Semaphore = Semaphore::const_new(4);
 const TURN: Duration = Duration::from_secs(20);
+
+/// How many times the longest body is taken in before the connection is cut.
+const HEARD: usize = 4;
 
 /// How long a call of a method that does not exist may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -115,8 +119,27 @@ async fn turn(method: &Method) -> Result<Option<SemaphorePermit<'static>>, ApiEr
 
 /// The body of a request, when it is not too long.
 pub(super) async fn bytes(body: Body, max: usize) -> Result<Bytes, ApiError> {
-    let too_long = |_| ApiError::new(Code::InvalidInput, format!("a request has at most {max} bytes"));
-    axum::body::to_bytes(body, max).await.map_err(too_long)
+    let broken = |error| ApiError::new(Code::InvalidInput, "the request ended early").why(format!("{error}"));
+    let mut chunks = body.into_data_stream();
+    let mut read = Vec::new();
+    let mut total = 0_usize;
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(broken)?;
+        total = total.saturating_add(chunk.len());
+        if total <= max {
+            read.extend_from_slice(&chunk);
+        } else {
+            read = Vec::new();
+        }
+        // Who is still sending reads no answer, so that what is too long is heard out for a while.
+        if total > max.saturating_mul(HEARD) {
+            break;
+        }
+    }
+    if total > max {
+        return Err(ApiError::new(Code::TooLarge, format!("a request of this method has at most {max} bytes")));
+    }
+    Ok(read.into())
 }
 
 async fn read(body: Body, max: usize) -> Result<Value, ApiError> {

@@ -50,6 +50,8 @@ codes! {
     InvalidState = "INVALID_STATE", CONFLICT;
     /// This cannot be done here.
     Unsupported = "UNSUPPORTED", UNPROCESSABLE_ENTITY;
+    /// The request is longer than the method takes.
+    TooLarge = "TOO_LARGE", PAYLOAD_TOO_LARGE;
     /// Too much at once.
     RateLimited = "RATE_LIMITED", TOO_MANY_REQUESTS;
     /// A bug or a broken part; the log has it under the request's id.

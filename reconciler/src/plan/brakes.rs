@@ -20,7 +20,7 @@ use schema::{
     time::Timestamp,
 };
 
-use super::{GateWord, Held, HoldRow, Observed, PlanBrake, Wait, identity::Identity};
+use super::{GateWord, Held, HoldRow, Observed, PlanBrake, Wait, identity::Identity, in_order::InOrder};
 
 /// One brake and how it stands.
 struct One {
@@ -52,8 +52,9 @@ impl Brakes {
         let mut brakes = fleet.brakes();
         // Those in force that the commit may end; the ones that it ended when it was planned before are among them.
         let mut former: Vec<Brake> = removals.before.iter().map(|brake| identity.brake(brake.clone())).collect();
+        let mut declared = InOrder::new(declared.iter().map(|(object, entry)| (*object, *entry)));
         for (object, held) in &observed.objects {
-            let entry = declared.get(object);
+            let entry = declared.find(object);
             if entry.is_some_and(|entry| entry.digest == held.digest) {
                 continue;
             }

@@ -6,6 +6,7 @@
 
 use std::{
     borrow::Cow,
+    cell::LazyCell,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -59,7 +60,8 @@ impl<'o> Identity<'o> {
             former: BTreeMap::new(),
             followed: BTreeSet::new(),
         };
-        let machines: BTreeSet<&Name> = observed.nodes.iter().map(|node| &node.name).collect();
+        let machines: LazyCell<BTreeSet<&Name>, _> =
+            LazyCell::new(|| observed.nodes.iter().map(|node| &node.name).collect());
         let is_known = |object: &ObjectRef| {
             observed.objects.contains_key(object)
                 || (object.kind == Kind::Node && machines.contains(&object.name))
@@ -74,7 +76,8 @@ impl<'o> Identity<'o> {
             this.rename(held.clone(), own, place);
         }
         // Going back takes the names back too, as far as the files that come know the old ones and not the new ones.
-        let declared: BTreeSet<&ObjectRef> = fleet.objects().map(|entry| &entry.object).collect();
+        let declared: LazyCell<BTreeSet<&ObjectRef>, _> =
+            LazyCell::new(|| fleet.objects().map(|entry| &entry.object).collect());
         for (from, to) in &observed.back {
             let named = from.kind == to.kind && from.kind != Kind::Fleet;
             if named && declared.contains(to) && !declared.contains(from) && is_known(from) && !is_known(to) {

@@ -6,7 +6,10 @@
 //! protects nothing that runs on it. A move that leaves the spec as it is, such as that of a pool that has another name, is
 //! no change of the machine, and nothing holds it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use schema::{
     digest::Digest,
@@ -25,6 +28,7 @@ use super::{
     effects::{Change, Classifier, Told},
     gates::Removals,
     identity::Identity,
+    in_order::InOrder,
     observed::text,
     pools::{Templates, class},
 };
@@ -79,12 +83,12 @@ pub(super) struct Scene<'a> {
 
 /// What a machine should be.
 struct Wanted<'f> {
-    pool: Option<Name>,
+    pool: Option<&'f Name>,
     declared_pool: Option<&'f Pool>,
     declared: bool,
-    overlay: NodeOverlay,
+    overlay: Cow<'f, NodeOverlay>,
     target: Option<Digest>,
-    hold: Option<Hold>,
+    hold: Option<Cow<'f, Hold>>,
 }
 
 /// A machine whose row or assignment may change.
@@ -112,8 +116,10 @@ pub(super) fn compare(
 ) -> Moves {
     let Scene { fleet, observed, .. } = scene;
     let mut out = Moves::default();
-    let known: BTreeSet<&Name> = observed.nodes.iter().map(|node| &node.name).collect();
-    let unknown: Vec<&Name> = fleet.nodes.keys().filter(|name| !known.contains(name)).collect();
+    let mut known: Vec<&Name> = observed.nodes.iter().map(|node| &node.name).collect();
+    known.sort_unstable();
+    let mut known = InOrder::new(known.into_iter().map(|name| (name, ())));
+    let unknown: Vec<&Name> = fleet.nodes.keys().filter(|name| known.find(name).is_none()).collect();
     let mut newcomers: Vec<ObservedNode> = Vec::new();
     match observed.machines {
         Machines::Joined => out.awaited = unknown.len(),
@@ -125,8 +131,9 @@ pub(super) fn compare(
     let mut members: BTreeMap<Name, PoolPlan> =
         fleet.pools.values().map(|pool| (pool.name.clone(), pool_plan(fleet, pool))).collect();
     let mut candidates: Vec<Candidate<'_>> = Vec::new();
+    let mut documents = InOrder::new(fleet.nodes.iter().map(|(name, node)| (name, &**node)));
     for node in all {
-        let wanted = wanted(scene, node, templates);
+        let wanted = wanted(scene, node, documents.find(&node.name), templates);
         if observed.machines == Machines::Declared && node.declared && !wanted.declared {
             // Offline, a machine is its document: it goes with it.
             continue;
@@ -134,7 +141,7 @@ pub(super) fn compare(
         out.next_edge = [out.next_edge, wanted.hold.as_ref().and_then(|hold| hold.until)].into_iter().flatten().min();
         out.total += 1;
         out.undeclared += usize::from(!wanted.declared);
-        if let Some(pool) = wanted.pool.as_ref().and_then(|pool| members.get_mut(pool)) {
+        if let Some(pool) = wanted.pool.and_then(|pool| members.get_mut(pool)) {
             pool.machines += 1;
         }
         candidates.extend(candidate(scene, node, wanted, brakes));
@@ -201,26 +208,60 @@ fn newcomer(name: &Name) -> ObservedNode {
     }
 }
 
-fn wanted<'f>(scene: &Scene<'f>, node: &ObservedNode, templates: &mut Templates<'_>) -> Wanted<'f> {
+fn wanted<'f>(
+    scene: &Scene<'f>,
+    node: &'f ObservedNode,
+    document: Option<&'f Node>,
+    templates: &mut Templates<'_>,
+) -> Wanted<'f> {
     let Scene { fleet, removals, now, .. } = *scene;
-    let document = fleet.nodes.get(&node.name);
     let gone = || removals.granted.contains_key(&ObjectRef::new(Kind::Node, node.name.clone()));
     let (declared, overlay, hold) = match document {
-        Some(document) => (true, NodeOverlay::of(document), cordon(document, Some(now))),
-        None if !node.declared || gone() => (false, NodeOverlay::default(), None),
+        Some(document) => (true, overlay(node, document), hold(node, document, now)),
+        None if !node.declared || gone() => (false, Cow::Owned(NodeOverlay::default()), None),
         // Its document is retained: it keeps its words, and a cordon that has ended is over.
-        None => (true, node.target_overlay.clone(), node.hold.clone().filter(|hold| hold.holds(now))),
+        None => {
+            let hold = node.hold.as_ref().filter(|hold| hold.holds(now));
+            (true, Cow::Borrowed(&node.target_overlay), hold.map(Cow::Borrowed))
+        }
     };
-    let pool = document
-        .and_then(|document| document.pool.as_ref())
-        .map(|pool| pool.value.clone())
-        .or_else(|| node.pool.clone());
-    let declared_pool = pool.as_ref().and_then(|pool| fleet.pools.get(pool));
+    let pool = document.and_then(|document| document.pool.as_ref()).map(|pool| &pool.value).or(node.pool.as_ref());
+    let declared_pool = pool.and_then(|pool| fleet.pools.get(pool));
     // A pool or a profile that is retained has no template in this fleet: what was in force stays.
     let target = declared_pool.map_or(node.target, |pool| {
         templates.digest(pool, overlay.profile.as_ref().unwrap_or(&pool.profile.value)).or(node.target)
     });
     Wanted { pool, declared_pool, declared, overlay, target, hold }
+}
+
+/// The words of a document; those that the machine has already, when they are the same.
+fn overlay<'f>(node: &'f ObservedNode, document: &Node) -> Cow<'f, NodeOverlay> {
+    let known = &node.target_overlay;
+    let labels = document.labels.iter().map(|(key, value)| (key, &value.value));
+    let profile = document.profile.as_ref().map(|profile| &profile.value);
+    if known.profile.as_ref() == profile && known.labels.iter().eq(labels) {
+        Cow::Borrowed(known)
+    } else {
+        Cow::Owned(NodeOverlay::of(document))
+    }
+}
+
+/// The cordon of a document, in the same way.
+fn hold<'f>(node: &'f ObservedNode, document: &Node, now: Timestamp) -> Option<Cow<'f, Hold>> {
+    let cordon = document.cordon.as_ref()?;
+    let words = &cordon.value;
+    let same = |known: &&Hold| {
+        let place = known.place.as_deref().and_then(|place| place.rsplit_once(':'));
+        known.source == HoldSource::Git
+            && known.owner == words.owner.value
+            && known.reason == words.reason.value
+            && known.until == words.until.as_ref().map(|until| until.value)
+            && place.is_some_and(|(file, line)| file == &*cordon.at.file && line.parse() == Ok(cordon.at.line()))
+    };
+    match node.hold.as_ref().filter(same) {
+        Some(known) => known.holds(now).then_some(Cow::Borrowed(known)),
+        None => self::cordon(document, Some(now)).map(Cow::Owned),
+    }
 }
 
 impl Wanted<'_> {
@@ -237,14 +278,15 @@ fn candidate<'a>(
     brakes: &mut Brakes,
 ) -> Option<Candidate<'a>> {
     let mut why = Vec::new();
-    if node.pool != wanted.pool {
-        why.push(MoveReason::Membership { from: node.pool.clone(), to: wanted.pool.clone() });
+    if node.pool.as_ref() != wanted.pool {
+        why.push(MoveReason::Membership { from: node.pool.clone(), to: wanted.pool.cloned() });
     }
     let before = &node.target_overlay;
     if !scene.identity.is_same_profile(before.profile.as_ref(), wanted.overlay.profile.as_ref()) {
         why.push(MoveReason::Profile { from: before.profile.clone(), to: wanted.overlay.profile.clone() });
     }
-    if before.labels != wanted.overlay.labels || node.labels != wanted.overlay.labels {
+    let same_words = matches!(wanted.overlay, Cow::Borrowed(_));
+    if (!same_words && before.labels != wanted.overlay.labels) || node.labels != wanted.overlay.labels {
         why.push(MoveReason::Labels);
     }
     if node.declared != wanted.declared {
@@ -255,7 +297,7 @@ fn candidate<'a>(
     }
     let renamed = || scene.identity.former(&ObjectRef::new(Kind::Node, node.name.clone())).map(|former| &former.name);
     let former = node.assigned_name.as_ref().or_else(renamed).filter(|former| **former != node.name);
-    let assigns = node.assigned != wanted.target || node.assigned_overlay != wanted.overlay || former.is_some();
+    let assigns = node.assigned != wanted.target || node.assigned_overlay != *wanted.overlay || former.is_some();
     let site = wanted.site(node);
     if node.site.is_some() && site != node.site.as_ref() {
         why.push(MoveReason::Site { from: node.site.clone(), to: site.cloned() });
@@ -267,20 +309,21 @@ fn candidate<'a>(
         why.push(MoveReason::Behind);
     }
     let role = wanted.declared_pool.map_or(node.role, |pool| class(pool).role());
-    let covered = Covered {
-        node: &node.name,
-        pools: [node.pool.as_ref(), wanted.pool.as_ref()],
-        sites: [node.site.as_ref(), site],
-    };
+    let covered =
+        Covered { node: &node.name, pools: [node.pool.as_ref(), wanted.pool], sites: [node.site.as_ref(), site] };
     let mut holding = brakes.look(&covered);
-    let behind = node.target == wanted.target
-        && node.target_overlay == wanted.overlay
-        && node.pool == wanted.pool
-        && site == node.site.as_ref()
-        && former.is_none();
-    holding.retain(|index| !(behind && brakes.ends(*index)));
+    let behind = || {
+        node.target == wanted.target
+            && (same_words || node.target_overlay == *wanted.overlay)
+            && node.pool.as_ref() == wanted.pool
+            && site == node.site.as_ref()
+            && former.is_none()
+    };
+    if holding.iter().any(|index| brakes.ends(*index)) && behind() {
+        holding.retain(|index| !brakes.ends(*index));
+    }
     let kept = holding.iter().any(|index| brakes.ends(*index));
-    let row_changes = node.hold != wanted.hold || site != node.site.as_ref() || role != node.role;
+    let row_changes = node.hold.as_ref() != wanted.hold.as_deref() || site != node.site.as_ref() || role != node.role;
     if why.is_empty() && !row_changes {
         return None;
     }
@@ -304,7 +347,7 @@ impl<'a> Candidate<'a> {
     }
 
     fn leaves_its_pool(&self) -> bool {
-        self.node.pool.is_some() && self.node.pool != self.wanted.pool
+        self.node.pool.is_some() && self.node.pool.as_ref() != self.wanted.pool
     }
 
     fn leaves_its_site(&self) -> bool {
@@ -339,9 +382,9 @@ fn held(
     }
     let one = bind::Move {
         node: &node.name,
-        pool: wanted.pool.as_ref(),
+        pool: wanted.pool,
         declared: wanted.declared,
-        behind: node.target == wanted.target && node.target_overlay == wanted.overlay,
+        behind: node.target == wanted.target && node.target_overlay == *wanted.overlay,
         before: node.assigned,
         after: wanted.target,
         before_spec: change.before,
@@ -369,9 +412,9 @@ fn finish(
     delta: &mut Delta,
 ) {
     let Candidate { node, wanted, why, .. } = candidate;
-    let hold_changes = node.hold != wanted.hold;
-    if words(node.hold.as_ref()) != words(wanted.hold.as_ref()) {
-        hold_change(node, wanted.hold.as_ref(), out);
+    let hold_changes = node.hold.as_ref() != wanted.hold.as_deref();
+    if words(node.hold.as_ref()) != words(wanted.hold.as_deref()) {
+        hold_change(node, wanted.hold.as_deref(), out);
     }
     let goes = held.is_empty();
     if !goes {
@@ -384,7 +427,7 @@ fn finish(
         return;
     }
     let effect = change.class();
-    if let Some(pool) = wanted.pool.as_ref().and_then(|pool| members.get_mut(pool)) {
+    if let Some(pool) = wanted.pool.and_then(|pool| members.get_mut(pool)) {
         pool.moves += 1;
         pool.held += usize::from(!goes);
         pool.effect = pool.effect.max(effect);
@@ -404,7 +447,7 @@ fn finish(
     out.moves.push(NodeMove {
         node: node.name.clone(),
         id: node.id,
-        pool: wanted.pool.clone(),
+        pool: wanted.pool.cloned(),
         profile,
         why: why.clone(),
         before: node.assigned,
@@ -433,7 +476,7 @@ fn row(candidate: &Candidate<'_>, goes: bool, hold_changes: bool) -> Option<Node
     let (pool, target, overlay, labels) = if stays {
         (node.pool.clone(), node.target, &node.target_overlay, &node.labels)
     } else {
-        (wanted.pool.clone(), wanted.target, &wanted.overlay, &wanted.overlay.labels)
+        (wanted.pool.cloned(), wanted.target, &*wanted.overlay, &wanted.overlay.labels)
     };
     let same = pool == node.pool
         && site == node.site
@@ -455,7 +498,7 @@ fn row(candidate: &Candidate<'_>, goes: bool, hold_changes: bool) -> Option<Node
         target,
         overlay: text(overlay),
         assign,
-        hold: wanted.hold.clone(),
+        hold: wanted.hold.as_deref().cloned(),
         hold_changes,
     })
 }
@@ -486,7 +529,7 @@ struct Waiting {
 
 impl Waiting {
     fn note(&mut self, candidate: &Candidate<'_>, held: &[Held]) {
-        let Some(pool) = candidate.wanted.pool.as_ref().or(candidate.node.pool.as_ref()) else { return };
+        let Some(pool) = candidate.wanted.pool.or(candidate.node.pool.as_ref()) else { return };
         for held in held.iter().filter(|held| matches!(held.gate, GateWord::Rollout | GateWord::Bind)) {
             let waiting = self.pools.entry((pool.clone(), held.gate)).or_insert_with(|| (0, held.by.clone()));
             waiting.0 += 1;
@@ -524,7 +567,10 @@ impl Waiting {
 
 fn expired(fleet: &Fleet, now: Timestamp, out: &mut Moves) {
     for node in fleet.nodes.values() {
-        if let Some(hold) = cordon(node, None).filter(|hold| !hold.holds(now)) {
+        let ended = node.cordon.as_ref().and_then(|cordon| cordon.value.until.as_ref());
+        if ended.is_some_and(|until| until.value <= now)
+            && let Some(hold) = cordon(node, None).filter(|hold| !hold.holds(now))
+        {
             out.warnings.push(Warning {
                 object: ObjectRef::new(Kind::Node, node.name.clone()),
                 message: "its cordon has ended and can be deleted".to_owned(),

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use schema::fleet::{Cache, Loaded, Sources};
+use schema::fleet::{Cache, Limits, Loaded, Sources, Stop, Stopped};
 
 use super::git::chain;
 
@@ -42,14 +42,22 @@ impl Kept {
 
     /// Reads a tree, as [`schema::fleet::load`] does. Blocking.
     pub fn load(&mut self, sources: &Sources) -> Loaded {
-        let Some(file) = self.file.clone() else { return self.cache.load(sources) };
+        self.load_until(sources, &Stop::never()).expect("nobody stops it")
+    }
+
+    /// The same, unless it is stopped. Blocking.
+    ///
+    /// # Errors
+    /// When it was stopped; nothing is known of the tree then.
+    pub fn load_until(&mut self, sources: &Sources, stop: &Stop<'_>) -> Result<Loaded, Stopped> {
+        let Some(file) = self.file.clone() else { return self.cache.load_until(sources, Limits::default(), stop) };
         let whole = self.opened || self.open(&file);
         self.opened = true;
-        let loaded = self.cache.load(sources);
+        let loaded = self.cache.load_until(sources, Limits::default(), stop)?;
         if let Err(error) = self.store(&file, whole) {
             tracing::debug!(error = %chain(&error), file = %file.display(), "what was parsed is not kept");
         }
-        loaded
+        Ok(loaded)
     }
 
     /// Takes in the file; answers whether more can be put at its end.

@@ -4,13 +4,14 @@ use std::{path::Path, sync::Arc};
 
 use schema::{
     diagnostic::{self, render::Colour},
-    fleet::{Fleet, Loaded, Sources},
+    fleet::{Fleet, Loaded, Sources, Stop},
 };
 use serde_json::json;
 
 use super::{
     CommitInfo, SourceState, Trouble, Verdict,
     fetch::Look,
+    git::GitError,
     history::{parse, short},
     kept::Kept,
     tree::{Blobs, Brake, read_tree_until},
@@ -79,11 +80,11 @@ pub(super) fn read(
             format!("commit {} has no fleet.kdl {place}", short(&seen.tip)),
         ));
     }
-    let Loaded { fleet, diagnostics, sources: map, .. } = remembered.kept.load(&sources);
+    let Loaded { fleet, diagnostics, sources: map, .. } = load(&sources, remembered, brake)?;
     match fleet {
         Some(fleet) => Ok(Read {
             fleet: Arc::new(fleet),
-            before: before(seen, &info, remembered.clone(), brake),
+            before: before(seen, &info, remembered.clone(), brake)?,
             sources,
             since,
             info,
@@ -93,10 +94,24 @@ pub(super) fn read(
 }
 
 /// What an offline plan of this commit was made from. One that cannot be read is no plan's base.
-fn before(seen: &Look, info: &CommitInfo, mut near: Remembered, brake: &Brake<'_>) -> Option<Arc<Fleet>> {
-    let parent = info.plan.and(info.parents.first())?;
-    let sources = read_tree_until(&seen.repo, parent, &seen.path, &mut near.blobs, brake).ok()?;
-    near.kept.load(&sources).fleet.map(Arc::new)
+fn before(
+    seen: &Look,
+    info: &CommitInfo,
+    mut near: Remembered,
+    brake: &Brake<'_>,
+) -> Result<Option<Arc<Fleet>>, GitError> {
+    let Some(parent) = info.plan.and(info.parents.first()) else { return Ok(None) };
+    match read_tree_until(&seen.repo, parent, &seen.path, &mut near.blobs, brake) {
+        Ok(sources) => Ok(load(&sources, &mut near, brake)?.fleet.map(Arc::new)),
+        Err(GitError::Interrupted) => Err(GitError::Interrupted),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Loads a tree for as long as somebody waits for it.
+pub(super) fn load(sources: &Sources, remembered: &mut Remembered, brake: &Brake<'_>) -> Result<Loaded, GitError> {
+    let asked = || brake.is_on();
+    remembered.kept.load_until(sources, &Stop::when(&asked)).map_err(|_| GitError::Interrupted)
 }
 
 /// The state of a tree with errors: the first one in words, all of them beside it.

@@ -3,7 +3,10 @@
 
 use std::{
     collections::HashMap,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Instant,
 };
 
@@ -11,10 +14,10 @@ use gix::{
     ObjectId,
     objs::{Kind, tree::EntryKind},
 };
-use schema::fleet::{Blob, SourceBlob, Sources};
+use schema::fleet::{SourceBlob, Sources};
 
 use super::{
-    git::{GitError, Object, Repo, TreeEntry},
+    git::{GitError, Object, Repo},
     history::parse,
 };
 
@@ -22,10 +25,26 @@ const MAX_DEPTH: usize = 32;
 const MAX_ENTRIES: usize = 200_000;
 const MAX_BYTES: u64 = 256 << 20;
 
-/// The files of the last commit by their object id, which was proved when they were read.
+/// What was read of the last commit: its folders by path, each whole. A folder that is the same in the next commit is not
+/// opened, and of one that changed only what changed is read. Objects were proved when they were read.
 #[derive(Debug, Clone, Default)]
 pub struct Blobs {
-    known: HashMap<ObjectId, Blob>,
+    folders: HashMap<Vec<u8>, Arc<Folder>>,
+}
+
+/// One folder of a commit.
+#[derive(Debug)]
+struct Folder {
+    id: ObjectId,
+    items: Vec<Item>,
+    /// How many files and folders it has, hidden ones left out.
+    entries: usize,
+}
+
+#[derive(Debug)]
+enum Item {
+    Folder { path: Vec<u8>, id: ObjectId },
+    File { path: Arc<str>, id: ObjectId, blob: SourceBlob },
 }
 
 /// What stops a long read.
@@ -35,9 +54,13 @@ pub(super) struct Brake<'a> {
 }
 
 impl Brake<'_> {
+    /// Whether nobody waits any more.
+    pub(super) fn is_on(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
     fn check(&self) -> Result<(), GitError> {
-        let late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        if late || self.stop.load(Ordering::Relaxed) { Err(GitError::Interrupted) } else { Ok(()) }
+        if self.is_on() { Err(GitError::Interrupted) } else { Ok(()) }
     }
 }
 
@@ -84,89 +107,124 @@ pub(super) fn read_tree_until(
             None => return Ok(Sources::default()),
         }
     }
-    let read = HashMap::with_capacity(blobs.known.len());
-    let mut reader =
-        Reader { repo, brake, known: &blobs.known, read, sources: Sources::default(), entries: 0, bytes: 0 };
-    reader.folder(root, &mut Vec::new(), 0)?;
-    let Reader { sources, read, .. } = reader;
-    blobs.known = read;
-    Ok(sources)
+    let mut reader = Reader {
+        repo,
+        brake,
+        known: &blobs.folders,
+        read: HashMap::with_capacity(blobs.folders.len()),
+        files: Vec::new(),
+        entries: 0,
+        bytes: 0,
+    };
+    reader.folder(root, &[], 0)?;
+    let Reader { files, read, .. } = reader;
+    blobs.folders = read;
+    Ok(Sources::of(files))
 }
 
 struct Reader<'a> {
     repo: &'a Repo,
     brake: &'a Brake<'a>,
-    known: &'a HashMap<ObjectId, Blob>,
+    known: &'a HashMap<Vec<u8>, Arc<Folder>>,
     /// What is read of this commit.
-    read: HashMap<ObjectId, Blob>,
-    sources: Sources,
+    read: HashMap<Vec<u8>, Arc<Folder>>,
+    files: Vec<(Arc<str>, SourceBlob)>,
     entries: usize,
     bytes: u64,
 }
 
 impl Reader<'_> {
-    fn folder(&mut self, id: ObjectId, path: &mut Vec<u8>, depth: usize) -> Result<(), GitError> {
+    fn folder(&mut self, id: ObjectId, path: &[u8], depth: usize) -> Result<(), GitError> {
         if depth > MAX_DEPTH {
             return Err(GitError::Refused(format!("the folders of the fleet are more than {MAX_DEPTH} levels deep")));
         }
         self.brake.check()?;
+        let known = self.known.get(path);
+        let folder = match known.filter(|known| known.id == id) {
+            Some(same) => Arc::clone(same),
+            None => Arc::new(self.open(id, path, known.map(|known| &**known))?),
+        };
+        self.entries += folder.entries;
+        if self.entries > MAX_ENTRIES {
+            return Err(GitError::Refused(format!("the fleet has more than {MAX_ENTRIES} files and folders")));
+        }
+        for item in &folder.items {
+            match item {
+                Item::Folder { path, id } => self.folder(*id, path, depth + 1)?,
+                Item::File { path, blob, .. } => self.file(path, blob)?,
+            }
+        }
+        self.read.insert(path.to_vec(), folder);
+        Ok(())
+    }
+
+    fn file(&mut self, path: &Arc<str>, blob: &SourceBlob) -> Result<(), GitError> {
+        if let SourceBlob::Bytes(bytes) = blob {
+            self.bytes += bytes.len() as u64;
+            if self.bytes > MAX_BYTES {
+                return Err(GitError::Refused(format!(
+                    "the files of the fleet are larger than {MAX_BYTES} bytes together"
+                )));
+            }
+        }
+        self.files.push((Arc::clone(path), blob.clone()));
+        Ok(())
+    }
+
+    /// Reads a folder and its files, but for those that it had `before`.
+    fn open(&self, id: ObjectId, above: &[u8], before: Option<&Folder>) -> Result<Folder, GitError> {
+        let before = before.iter().flat_map(|folder| &folder.items).filter_map(|item| match item {
+            Item::File { id, blob, .. } => Some((*id, blob)),
+            Item::Folder { .. } => None,
+        });
+        let before: HashMap<ObjectId, &SourceBlob> = before.collect();
+        let mut folder = Folder { id, items: Vec::new(), entries: 0 };
+        let mut bytes = self.bytes;
         for entry in self.repo.tree(id)? {
             // Hidden paths are no part of a fleet.
             if entry.name.starts_with(b".") {
                 continue;
             }
-            self.entries += 1;
-            if self.entries > MAX_ENTRIES {
-                return Err(GitError::Refused(format!("the fleet has more than {MAX_ENTRIES} files and folders")));
-            }
-            let length = path.len();
-            if length > 0 {
+            folder.entries += 1;
+            let mut path = above.to_vec();
+            if !path.is_empty() {
                 path.push(b'/');
             }
             path.extend_from_slice(&entry.name);
-            self.entry(&entry, path, depth)?;
-            path.truncate(length);
-        }
-        Ok(())
-    }
-
-    fn entry(&mut self, entry: &TreeEntry, path: &mut Vec<u8>, depth: usize) -> Result<(), GitError> {
-        let blob = match entry.mode.kind() {
-            EntryKind::Tree => return self.folder(entry.id, path, depth + 1),
-            EntryKind::Link => SourceBlob::Symlink,
-            EntryKind::Commit => SourceBlob::Submodule,
-            EntryKind::Blob | EntryKind::BlobExecutable => {
-                match std::str::from_utf8(path) {
-                    Ok(text) if !Sources::wants(text) => return Ok(()),
-                    Ok(_) => {}
-                    Err(_) => {
-                        self.sources.insert_raw(path, SourceBlob::BadPath);
-                        return Ok(());
-                    }
+            let (path, blob) = match (entry.mode.kind(), String::from_utf8(path)) {
+                (EntryKind::Tree, path) => {
+                    let path = path.map_or_else(|error| error.into_bytes(), String::into_bytes);
+                    folder.items.push(Item::Folder { path, id: entry.id });
+                    continue;
                 }
-                self.blob(entry.id)?
+                (_, Err(error)) => (error.into_bytes().escape_ascii().to_string(), SourceBlob::BadPath),
+                (EntryKind::Link, Ok(path)) => (path, SourceBlob::Symlink),
+                (EntryKind::Commit, Ok(path)) => (path, SourceBlob::Submodule),
+                (EntryKind::Blob | EntryKind::BlobExecutable, Ok(path)) => {
+                    if !Sources::wants(&path) {
+                        continue;
+                    }
+                    let known = before.get(&entry.id).filter(|blob| matches!(blob, SourceBlob::Bytes(_)));
+                    (path, known.map_or_else(|| self.blob(entry.id), |blob| Ok((*blob).clone()))?)
+                }
+            };
+            if let SourceBlob::Bytes(read) = &blob {
+                bytes += read.len() as u64;
             }
-        };
-        self.sources.insert_raw(path, blob);
-        Ok(())
+            folder.items.push(Item::File { path: path.into(), id: entry.id, blob });
+            // Counted for good when the folder is taken in.
+            if bytes > MAX_BYTES || self.entries + folder.entries > MAX_ENTRIES {
+                break;
+            }
+        }
+        Ok(folder)
     }
 
-    fn blob(&mut self, id: ObjectId) -> Result<SourceBlob, GitError> {
+    fn blob(&self, id: ObjectId) -> Result<SourceBlob, GitError> {
         self.brake.check()?;
-        let blob = match self.read.get(&id).or_else(|| self.known.get(&id)) {
-            Some(blob) => blob.clone(),
-            None => match self.repo.object(id, Kind::Blob, Sources::MAX_FILE_BYTES)? {
-                Object::TooLarge(bytes) => return Ok(SourceBlob::TooLarge { bytes }),
-                Object::Data(data) => data.into(),
-            },
-        };
-        self.bytes += blob.len() as u64;
-        if self.bytes > MAX_BYTES {
-            return Err(GitError::Refused(format!(
-                "the files of the fleet are larger than {MAX_BYTES} bytes together"
-            )));
-        }
-        self.read.insert(id, blob.clone());
-        Ok(SourceBlob::Bytes(blob))
+        Ok(match self.repo.object(id, Kind::Blob, Sources::MAX_FILE_BYTES)? {
+            Object::TooLarge(bytes) => SourceBlob::TooLarge { bytes },
+            Object::Data(data) => SourceBlob::Bytes(data.into()),
+        })
     }
 }

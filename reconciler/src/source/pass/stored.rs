@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, PoisonError, atomic::AtomicBool},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use schema::{
@@ -22,7 +22,7 @@ use store::{
 use super::{Pass, PassError, Passed, Step, bring::Brought, bring::Candidate};
 use crate::{
     apply::{ApplyError, Cause},
-    source::{CommitInfo, GitError, SourceState, history::short},
+    source::{CommitInfo, SourceState, history::short, read::load, tree::Brake},
 };
 
 /// How long reading stored files may take.
@@ -112,9 +112,10 @@ impl Pass {
             Err(error) => return Ok(Err(error.to_string())),
         };
         let remembered = Arc::clone(&self.remembered);
-        let load = move |_: &AtomicBool| {
+        let load = move |stop: &AtomicBool| {
+            let brake = Brake { stop, deadline: Instant::now().checked_add(READ_DEADLINE) };
             let mut remembered = remembered.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok::<_, GitError>(remembered.kept.load(&files))
+            load(&files, &mut remembered, &brake)
         };
         let loaded = self.blocking(READ_DEADLINE, load).await;
         let Ok(loaded) = loaded else { return Ok(Err("reading its files was interrupted".to_owned())) };

@@ -2,14 +2,17 @@
 //!
 //! A preview reads what it is given and the database, and writes the plan that it shows, nothing else. Limits, binding and
 //! brakes by hand are those in force, so that the files cannot lift them. The work runs on a blocking thread, few at a
-//! time, under the bounds that every tree is read under.
+//! time, under the bounds that every tree is read under, and ends when nobody waits for it any more.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use schema::{
     diagnostic,
-    fleet::{Sources, load},
+    fleet::{Cache, Limits, Sources, Stop},
     id::PlanId,
     time::Timestamp,
 };
@@ -18,10 +21,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::{control_plane, plans, revision_files, revisions};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 use super::super::revisions::find as find_revision;
 use crate::{
-    api::{ApiError, App, auth::Caller},
+    api::{ApiError, App, Code, auth::Caller},
     apply,
     plan::{Observed, Plan, plan},
     source::FLEET,
@@ -29,6 +33,8 @@ use crate::{
 
 /// How many previews are computed at once. A place is given back when the work ends, also when nobody waits for it.
 static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(2)));
+/// What was read for the last preview of a fleet: the next one costs what it changes.
+static READ: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
 /// How many paths a preview may name.
 const MAX_PATHS: usize = 200_000;
 /// The longest path.
@@ -127,7 +133,8 @@ pub(in crate::api) async fn preview(app: &App, caller: &Caller, input: Preview) 
     }
     let trust_domain = control_plane::find(&app.db).await?.and_then(|row| row.trust_domain);
     let now = app.db.now().await?;
-    let made = compute(place, base, input, observed, now, commit.clone()).await?;
+    let sources = edited(base, input)?;
+    let made = compute(place, sources, observed, now, commit.clone()).await?;
     let shown = match made {
         Made::Plan { plan, trust_domain: wanted } => {
             let refused = trust_domain.filter(|stored| *stored != wanted).map(|stored| {
@@ -206,16 +213,23 @@ enum Made {
 
 async fn compute(
     place: OwnedSemaphorePermit,
-    base: Sources,
-    input: Preview,
+    sources: Sources,
     observed: Observed,
     now: Timestamp,
     commit: Option<String>,
 ) -> Result<Made, ApiError> {
+    // Whoever leaves, or whose time is over, drops this.
+    let left = CancellationToken::new();
+    let _waits = left.clone().drop_guard();
     let work = move || {
         let _place = place;
-        let sources = edited(base, input)?;
-        let loaded = load(&sources);
+        let asked = || left.is_cancelled();
+        let mut cache = READ.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let loaded = cache.load_until(&sources, Limits::default(), &Stop::when(&asked));
+        let loaded = loaded.map_err(|_| ApiError::new(Code::Unavailable, "nobody waits for this preview any more"))?;
+        if loaded.fleet.is_some() {
+            *READ.lock().unwrap_or_else(PoisonError::into_inner) = cache;
+        }
         let Some(fleet) = loaded.fleet else {
             let kept = &loaded.diagnostics[..loaded.diagnostics.len().min(MAX_DIAGNOSTICS)];
             return Ok(Made::Invalid(diagnostic::json::to_value(kept)));
@@ -232,7 +246,7 @@ async fn compute(
 
 /// The base with what changes.
 fn edited(base: Sources, input: Preview) -> Result<Sources, ApiError> {
-    let removed: std::collections::BTreeSet<String> = input.removed.into_iter().collect();
+    let removed: BTreeSet<String> = input.removed.into_iter().collect();
     for (n, path) in removed.iter().enumerate() {
         check_path(path).map_err(|why| ApiError::field(format!("removed[{n}]"), why))?;
     }
@@ -240,19 +254,44 @@ fn edited(base: Sources, input: Preview) -> Result<Sources, ApiError> {
     for (path, blob) in base.iter().filter(|(path, _)| !removed.contains(&***path)) {
         sources.insert(Arc::clone(path), blob.clone());
     }
+    let mut named: BTreeSet<Arc<str>> = BTreeSet::new();
     for (n, file) in input.changed.into_iter().enumerate() {
         let wrong = |member: &str, why: String| ApiError::field(format!("changed[{n}].{member}"), why);
         check_path(&file.path).map_err(|why| wrong("path", why))?;
+        if removed.contains(&file.path) {
+            return Err(wrong("path", "the same path is removed".to_owned()));
+        }
+        let path: Arc<str> = file.path.into();
+        if !named.insert(Arc::clone(&path)) {
+            return Err(wrong("path", "the path is named twice".to_owned()));
+        }
         let bytes = match (file.text, file.base64) {
             (Some(text), None) => text.into_bytes(),
             (None, Some(text)) => BASE64_STANDARD.decode(text).map_err(|error| wrong("base64", error.to_string()))?,
             _ => return Err(wrong("text", "a file has either text or base64".to_owned())),
         };
-        if Sources::wants(&file.path) {
-            sources.insert_file(file.path, bytes);
+        if Sources::wants(&path) {
+            sources.insert_file(path, bytes);
         }
     }
-    Ok(sources)
+    match both(&sources, &named) {
+        Some((file, below)) => {
+            let why = format!("{file} is a file, so that {below} cannot be below it; if it goes, say so in `removed`");
+            Err(ApiError::field("changed", why))
+        }
+        None => Ok(sources),
+    }
+}
+
+/// A path that is a file and a folder.
+fn both<'s>(sources: &'s Sources, named: &'s BTreeSet<Arc<str>>) -> Option<(&'s str, &'s str)> {
+    let all = sources.iter().map(|(path, _)| &**path).chain(named.iter().map(|path| &**path));
+    all.filter_map(|path| {
+        let above = path.match_indices('/').map(|(end, _)| &path[..end]);
+        let file = above.into_iter().find(|above| sources.get(above).is_some() || named.contains(*above))?;
+        Some((file, path))
+    })
+    .next()
 }
 
 fn check_path(path: &str) -> Result<(), String> {
@@ -284,5 +323,30 @@ mod tests {
             assert!(check_path(bad).is_err(), "{bad}");
         }
         assert!(check_path(&"a".repeat(MAX_PATH + 1)).is_err());
+    }
+
+    fn preview(changed: &[&str], removed: &[&str]) -> Preview {
+        let changed = changed.iter().map(|path| serde_json::json!({ "path": path, "text": "" })).collect::<Vec<_>>();
+        serde_json::from_value(serde_json::json!({ "base": "x", "changed": changed, "removed": removed }))
+            .expect("a preview")
+    }
+
+    #[test]
+    fn a_path_is_one_file_or_one_folder() {
+        let base: Sources = [("fleet.kdl", b"".as_slice()), ("nodes/a.kdl", b"")].into_iter().collect();
+        let edited = |changed: &[&str], removed: &[&str]| edited(base.clone(), preview(changed, removed));
+        for (changed, removed) in [
+            (vec!["x.kdl", "x.kdl"], vec![]),
+            (vec!["x.kdl"], vec!["x.kdl"]),
+            (vec!["x.kdl", "x.kdl/y.kdl"], vec![]),
+            (vec!["fleet.kdl/y.kdl"], vec![]),
+            (vec!["nodes"], vec![]),
+            (vec!["README", "README/y.kdl"], vec![]),
+        ] {
+            assert!(edited(&changed, &removed).is_err(), "{changed:?} {removed:?}");
+        }
+        assert_eq!(edited(&["nodes/a.kdl", "x.kdl", "x.kdl-y"], &[]).map(|sources| sources.len()).ok(), Some(3));
+        assert_eq!(edited(&["nodes.kdl/b.kdl"], &["nodes/a.kdl"]).map(|sources| sources.len()).ok(), Some(2));
+        assert_eq!(edited(&["fleet.kdl/b.kdl"], &["fleet.kdl"]).map(|sources| sources.len()).ok(), Some(2));
     }
 }
