@@ -231,6 +231,35 @@ async fn shown_plans_are_bounded_for_each_who_asks() {
 }
 
 #[tokio::test]
+async fn a_look_at_the_whole_reads_what_it_needs_and_no_more() {
+    let test = TestDb::create().await;
+    let db = test.db();
+    let changes = [
+        change("fleet/acme", "{\"name\":\"acme\"}", ObjectState::Declared),
+        change("node/a", "{\"name\":\"a\"}", ObjectState::Declared),
+        change("node/b", "{\"name\":\"b\",\"pin\":{\"owner\":\"ada\"}}", ObjectState::Retained),
+        change("pool/h100", "{\"name\":\"h100\",\"suspend\":{\"owner\":\"ada\"}}", ObjectState::Declared),
+        change("pool/old", "{\"name\":\"old\",\"suspend\":{}}", ObjectState::Removed),
+        change("freeze/x", "{\"name\":\"x\"}", ObjectState::Retained),
+    ];
+    revision(db, "1", &changes).await;
+    for name in ["a", "b", "c"] {
+        node(db, name).await;
+    }
+    let mut txn = db.begin().await.expect("begin");
+    let braking = revisions::braking(&mut txn).await.expect("reads");
+    let names: Vec<String> = braking.iter().map(|object| object.object.to_string()).collect();
+    assert_eq!(names, ["fleet/acme", "freeze/x", "node/b", "pool/h100"]);
+    let places = nodes::places(&mut txn, &["b".to_owned(), "nobody".to_owned()]).await.expect("reads");
+    assert_eq!(places.iter().map(|place| place.machines).sum::<u64>(), 3);
+    assert_eq!(places.iter().flat_map(|place| place.named.clone()).collect::<Vec<_>>(), ["b"]);
+    assert!(nodes::awaiting_boot(&mut txn).await.expect("reads").is_empty());
+    drop(txn);
+    let retained = revisions::retained(db, 1).await.expect("reads");
+    assert_eq!(retained, (2, vec!["freeze/x".to_owned()]));
+}
+
+#[tokio::test]
 async fn a_rollback_moves_what_is_in_force_and_keeps_what_a_newer_commit_must_follow() {
     let test = TestDb::create().await;
     commit!(test.db(), |txn| {

@@ -165,6 +165,9 @@ async fn the_other_axes_move_alone() {
         (true, Some("fan"), Power::On, Trust::TenantOwned)
     );
     assert_eq!((after.conditions, after.no_schedule), (vec![condition], vec![taint]));
+    let mut txn = test.db().begin().await.expect("begin");
+    assert_eq!(nodes::awaiting_boot(&mut txn).await.expect("reads"), [before.name.clone()]);
+    drop(txn);
     assert_eq!(after.inventory_wanted, [schema::inventory::InventorySection::Gpus]);
     assert_eq!((after.provision, after.connectivity), (before.provision, before.connectivity));
     commit!(test.db(), |txn| nodes::set_maintenance(&mut txn, before.id, None).await.expect("maintenance"));
