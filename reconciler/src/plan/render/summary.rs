@@ -145,7 +145,7 @@ pub(in crate::plan) fn bound(plan: &Plan) -> Option<Bound<'_>> {
         ),
     });
     Some(Bound {
-        from: format!("Effects from {class} on go only as a plan shows them that the commit names."),
+        from: format!("Effects from {class} on go only when the commit names a plan that shows them."),
         held,
         how: format!("To let exactly this plan go{}, end the message of the merge with:", offline_lets_go(plan)),
         trailer: &bind.trailer,
