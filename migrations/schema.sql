@@ -28,6 +28,67 @@ table blobs
     bytes bytea not null
     constraint blobs_digest_check CHECK ((octet_length(digest) = 32))
     constraint blobs_pkey PRIMARY KEY (digest)
+table command_updates
+    id bigint not null identity
+    node_id uuid not null
+    command_id uuid not null
+    epoch bigint not null
+    payload bytea not null
+    signature bytea not null
+    received_at timestamp with time zone not null default compute_now()
+    constraint command_updates_node_id_command_id_epoch_key UNIQUE (node_id, command_id, epoch)
+    constraint command_updates_pkey PRIMARY KEY (id)
+table commands fillfactor=70
+    id uuid not null
+    node_id uuid not null
+    seq bigint not null
+    kind text not null
+    lane text not null
+    payload text not null
+    idempotency_key text not null
+    state text not null default 'pending'::text
+    reason text
+    message text
+    not_before timestamp with time zone default compute_now()
+    not_after timestamp with time zone not null
+    min_generation bigint
+    batch_id uuid
+    body bytea not null
+    signature bytea
+    signed_at timestamp with time zone
+    epoch bigint
+    boot_id uuid
+    journal_id uuid
+    busy_count integer not null default 0
+    result text
+    evidence bytea
+    evidence_signature bytea
+    evidence_key bytea
+    late_state text
+    late_reason text
+    late_at timestamp with time zone
+    cancel_requested_at timestamp with time zone
+    owner text
+    created_by text not null
+    created_at timestamp with time zone not null default compute_now()
+    dispatched_at timestamp with time zone
+    acked_at timestamp with time zone
+    started_at timestamp with time zone
+    settled_at timestamp with time zone
+    constraint commands_check CHECK (((signature IS NULL) = (signed_at IS NULL)))
+    constraint commands_check1 CHECK ((((evidence IS NULL) = (evidence_signature IS NULL)) AND ((evidence IS NULL) = (evidence_key IS NULL))))
+    constraint commands_lane_check CHECK ((lane = ANY (ARRAY['control'::text, 'provision'::text, 'bulk'::text])))
+    constraint commands_node_id_idempotency_key_key UNIQUE (node_id, idempotency_key)
+    constraint commands_node_id_seq_key UNIQUE (node_id, seq)
+    constraint commands_pkey PRIMARY KEY (id)
+    constraint commands_settled CHECK (((settled_at IS NOT NULL) = (state = ANY (ARRAY['succeeded'::text, 'failed'::text, 'rejected'::text, 'expired'::text, 'cancelled'::text]))))
+    constraint commands_state_check CHECK ((state = ANY (ARRAY['pending'::text, 'dispatched'::text, 'acked'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'rejected'::text, 'expired'::text, 'cancelled'::text])))
+    CREATE INDEX commands_by_deadline ON commands USING btree (not_after) WHERE (settled_at IS NULL)
+    CREATE INDEX commands_by_end ON commands USING btree (settled_at) WHERE (settled_at IS NOT NULL)
+    CREATE INDEX commands_in_flight ON commands USING btree (node_id, seq) WHERE (state = ANY (ARRAY['dispatched'::text, 'acked'::text, 'running'::text]))
+    CREATE INDEX commands_open ON commands USING btree (node_id, seq) WHERE (state = ANY (ARRAY['pending'::text, 'dispatched'::text, 'acked'::text, 'running'::text]))
+    CREATE INDEX commands_pending ON commands USING btree (node_id, lane, seq) WHERE (state = 'pending'::text)
+    CREATE INDEX commands_taken_back ON commands USING btree (id) WHERE ((state = 'pending'::text) AND (cancel_requested_at IS NOT NULL))
 table control_plane
     only_one boolean not null default true
     fleet_id uuid not null
@@ -75,6 +136,7 @@ table join_tokens
     expect jsonb not null default '{}'::jsonb
     created_by text not null
     created_at timestamp with time zone not null default compute_now()
+    reclaim boolean not null default false
     constraint join_tokens_check CHECK (((uses_left >= 0) AND (uses_left <= uses_max)))
     constraint join_tokens_hash_check CHECK ((octet_length(hash) = 32))
     constraint join_tokens_pkey PRIMARY KEY (id)
@@ -95,10 +157,16 @@ table joins
     attempts integer not null default 1
     created_at timestamp with time zone not null default compute_now()
     updated_at timestamp with time zone not null default compute_now()
+    kind text not null default 'join'::text
+    approved_at timestamp with time zone
+    approved_by text
+    approved_as uuid
+    constraint joins_approved_as_fkey FOREIGN KEY (approved_as) REFERENCES nodes(id) ON DELETE CASCADE
     constraint joins_conflict_with_fkey FOREIGN KEY (conflict_with) REFERENCES nodes(id) ON DELETE SET NULL
     constraint joins_csr_hash_check CHECK ((octet_length(csr_hash) = 32))
     constraint joins_csr_hash_key UNIQUE (csr_hash)
     constraint joins_hardware_key_check CHECK ((octet_length(hardware_key) = 32))
+    constraint joins_kind_check CHECK ((kind = ANY (ARRAY['join'::text, 'renewal'::text])))
     constraint joins_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE SET NULL
     constraint joins_pkey PRIMARY KEY (id)
     constraint joins_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'held'::text, 'refused'::text, 'admitted'::text])))
@@ -111,6 +179,13 @@ table leases fillfactor=50
     constraint leases_name_epoch_key UNIQUE (name, epoch)
     constraint leases_pkey PRIMARY KEY (name)
     CREATE INDEX leases_by_holder ON leases USING btree (holder)
+table node_boots
+    node_id uuid not null
+    boot_id uuid not null
+    journal_id uuid not null
+    said_at timestamp with time zone not null
+    constraint node_boots_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
+    constraint node_boots_pkey PRIMARY KEY (node_id)
 table node_certs
     serial bytea not null
     node_id uuid not null
@@ -121,6 +196,7 @@ table node_certs
     issued_at timestamp with time zone not null default compute_now()
     revoked_at timestamp with time zone
     revoked_reason text
+    allowed_kinds text[]
     constraint node_certs_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint node_certs_pkey PRIMARY KEY (serial)
     CREATE INDEX node_certs_by_node ON node_certs USING btree (node_id, not_after DESC)
@@ -247,6 +323,8 @@ table nodes fillfactor=70
     adopted_at timestamp with time zone
     assigned_name text
     spec_effect text
+    trust_version bigint not null default 0
+    acceptance_attempt bigint not null default 1
     constraint nodes_assigned_digest_fkey FOREIGN KEY (assigned_digest) REFERENCES targets(digest)
     constraint nodes_check CHECK (((spec IS NULL) = (spec_digest IS NULL)))
     constraint nodes_check1 CHECK (((spec IS NULL) = (generation = 0)))
@@ -277,6 +355,15 @@ table objects
     constraint objects_pkey PRIMARY KEY (kind, name)
     constraint objects_revision_fkey FOREIGN KEY (revision) REFERENCES revisions(id)
     constraint objects_state_check CHECK ((state = ANY (ARRAY['declared'::text, 'retained'::text, 'removed'::text])))
+table outbox
+    id bigint not null identity
+    xid xid8 not null default pg_current_xact_id()
+    kind text not null
+    subject text not null
+    doc text not null
+    at timestamp with time zone not null default compute_now()
+    constraint outbox_pkey PRIMARY KEY (xid, id)
+    CREATE INDEX outbox_by_age ON outbox USING btree (at)
 table outcomes
     kind text not null
     key text not null
@@ -328,6 +415,12 @@ table quarantined
     created_at timestamp with time zone not null default compute_now()
     constraint quarantined_pkey PRIMARY KEY (source, commit)
     constraint quarantined_source_fkey FOREIGN KEY (source) REFERENCES sources(name)
+table renewals
+    challenge bytea not null
+    node_id uuid not null
+    created_at timestamp with time zone not null default compute_now()
+    constraint renewals_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
+    constraint renewals_pkey PRIMARY KEY (challenge)
 table revision_files
     id bigint not null identity
     source text not null
@@ -418,6 +511,7 @@ table sessions fillfactor=50
     connected_at timestamp with time zone not null default compute_now()
     disconnected_at timestamp with time zone
     last_seen timestamp with time zone not null default compute_now()
+    commands boolean not null default false
     constraint sessions_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint sessions_pkey PRIMARY KEY (node_id)
 table sources
@@ -459,7 +553,7 @@ table targets
     constraint targets_pkey PRIMARY KEY (digest)
 table token_uses
     csr_hash bytea not null
-    token_id uuid not null
+    token_id uuid
     node_id uuid not null
     answer bytea not null
     created_at timestamp with time zone not null default compute_now()
@@ -491,4 +585,5 @@ table workers fillfactor=50
     constraint workers_pkey PRIMARY KEY (id)
 function audit_is_append_only()  BEGIN RAISE EXCEPTION 'the audit log is append only'; END
 function compute_now()  SELECT statement_timestamp() + COALESCE(NULLIF(current_setting('compute.clock_offset', true), ''), '0')::interval
+function node_allowed_kinds(uuid)  SELECT c.allowed_kinds FROM node_certs c JOIN nodes n ON n.id = c.node_id AND n.identity_generation = c.identity_generation WHERE c.node_id = node AND c.revoked_at IS NULL ORDER BY c.issued_at DESC, c.not_after DESC LIMIT 1
 function node_bucket(nodes)  SELECT CASE WHEN n.role <> 'host' THEN 'excluded' -- IS NOT TRUE: a pool or an owner that is missing makes the comparison null, and null is not ours. WHEN (n.trust = 'platform' OR (n.trust = 'tenant-owned' AND n.owner_tenant = (SELECT p.owner_tenant FROM pools p WHERE p.name = n.pool))) IS NOT TRUE THEN 'excluded' WHEN n.maintenance OR n.cordoned THEN 'maintenance' WHEN n.provision_state NOT IN ('adopted', 'deployed') THEN 'provisioning' WHEN n.observed_generation < 1 THEN 'provisioning' WHEN n.connectivity <> 'connected' THEN 'unreachable' WHEN cardinality(n.no_schedule_reasons) > 0 THEN 'unhealthy' ELSE 'schedulable' END

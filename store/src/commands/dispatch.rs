@@ -80,7 +80,7 @@ fn by_node(mut rows: Vec<DispatchRow>) -> Result<Vec<(NodeId, Vec<Dispatch>)>, D
 
 /// Takes the commands that are due for these sessions, as far as their room goes, in one statement. Within a lane nothing
 /// overtakes: a command that is not signed yet, or rests after the node was busy, holds those after it. What waits for
-/// approvals, is past its deadline or is not for the node's identity holds nothing and is not taken.
+/// approvals, was taken back, is past its deadline or is not for the node's identity holds nothing and is not taken.
 ///
 /// # Errors
 /// When the statement fails. When its answer is lost, [`in_flight`] has what it took.
@@ -118,7 +118,7 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
                        SELECT c.id, c.seq, c.signature IS NOT NULL AND c.not_before <= compute_now() AS ready
                        FROM commands c
                        WHERE c.node_id = l.node_id AND c.lane = l.name AND c.state = 'pending'
-                         AND c.not_before IS NOT NULL AND c.not_after > compute_now()
+                         AND c.not_before IS NOT NULL AND c.not_after > compute_now() AND c.cancel_requested_at IS NULL
                          AND c.kind = ANY ($6) AND (l.allowed IS NULL OR c.kind = ANY (l.allowed))
                        ORDER BY c.seq
                        LIMIT l.room
@@ -129,7 +129,7 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
                SELECT c.id, p.epoch, p.boot_id, p.journal_id
                FROM commands c
                JOIN picked p ON p.id = c.id
-               WHERE c.state = 'pending' AND c.not_after > compute_now()
+               WHERE c.state = 'pending' AND c.not_after > compute_now() AND c.cancel_requested_at IS NULL
                ORDER BY c.id
                FOR NO KEY UPDATE OF c
            )

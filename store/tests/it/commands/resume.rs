@@ -35,9 +35,7 @@ async fn busy_node(test: &TestDb, name: &str) -> (SessionOpen, Vec<(CommandId, C
     let mut sent = Vec::new();
     for kind in CommandKind::ALL.iter().copied() {
         for state in [CommandState::Dispatched, CommandState::Acked, CommandState::Running] {
-            let wanted = NewCommand { payload: payload(kind), ..new(test.db(), id, kind, &format!("{kind}{state}")).await };
-            let command = try_enqueue(test.db(), &wanted).await.expect("queued").command.id;
-            sign(test.db(), command).await;
+            let command = ready(test.db(), id, kind, &format!("{kind}{state}")).await;
             assert_eq!(ids(&claim_up_to(test.db(), id, epoch, [1, 1, 1]).await), [command]);
             match state {
                 CommandState::Acked => said(test.db(), id, epoch, command, Step::Acked).await,
@@ -48,16 +46,6 @@ async fn busy_node(test: &TestDb, name: &str) -> (SessionOpen, Vec<(CommandId, C
         }
     }
     (hello, sent)
-}
-
-/// The least that a kind takes.
-fn payload(kind: CommandKind) -> serde_json::Value {
-    match kind {
-        CommandKind::GpuReset => json!({ "gpus": ["GPU-1"] }),
-        CommandKind::DaemonUpgrade => json!({ "version": "1.2.3", "manifest": "bWFuaWZlc3Q=" }),
-        CommandKind::DiagDcgm => json!({ "level": 1 }),
-        _ => json!({}),
-    }
 }
 
 async fn reconnect(db: &Db, hello: &SessionOpen) -> (Epoch, Vec<Dispatch>) {
