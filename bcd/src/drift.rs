@@ -43,7 +43,8 @@ pub struct Moment {
 /// What the rules of a spec say about a field, as `explain` names it. What they do not speak of is enforced.
 #[must_use]
 pub fn mode(spec: &NodeSpec, path: &str) -> DriftMode {
-    let rule = path.strip_prefix("host.").and_then(|path| spec.host.drift_mode(path));
+    // Access is never left alone.
+    let rule = if path.starts_with("access.") { None } else { spec.host.drift_mode(path) };
     match rule {
         Some(spec::DriftMode::Warn) => DriftMode::Warn,
         Some(spec::DriftMode::Adopt) => DriftMode::Adopt,

@@ -124,7 +124,7 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DriftEntry {
-    /// The field, as `explain` names it: `host.files./etc/motd.content`, `host.sysctl.vm.swappiness`.
+    /// The field, as `explain` names it: `files./etc/motd.content`, `sysctl.vm.swappiness`.
     pub path: String,
     /// What is done about it.
     pub mode: DriftMode,

@@ -22,7 +22,7 @@ pub struct Filter {
     pub node: Option<NodeId>,
     /// Of machines of this pool.
     pub pool: Option<String>,
-    /// At this path, or part of it: `host.files./etc/motd` lists its content and its mode.
+    /// At this path, or part of it: `files./etc/motd` lists its content and its mode.
     pub path: Option<String>,
 }
 

@@ -68,7 +68,7 @@ fn a_plan_between_two_commits_needs_no_control_plane() {
 #[test]
 fn a_value_is_explained_by_its_place_and_layer() {
     let dir = repo::examples().display().to_string();
-    let said = Cli::offline().ok(&["explain", "node/fra1-r12-u04", "host.sysctl.net.core.somaxconn", "--dir", &dir]);
+    let said = Cli::offline().ok(&["explain", "node/fra1-r12-u04", "sysctl.net.core.somaxconn", "--dir", &dir]);
     assert!(
         said.contains("profile/gpu-host")
             && said.contains("profiles/gpu-host.kdl:")

@@ -71,7 +71,7 @@ fn what_is_enforced_is_put_right_and_told() {
     assert_eq!(cli.run(&["drift", "--exit-code"]).code, 0);
 
     scene.foreign("/etc/ours.conf", "theirs\n");
-    let told = scene.drift_of("host.files./etc/ours.conf.content");
+    let told = scene.drift_of("files./etc/ours.conf.content");
     assert_eq!(scene.one.file("/etc/ours.conf").as_deref(), Some("ours\n"), "{}", scene.one.log());
     assert_eq!((&told["mode"], &told["corrected"], &told["times"]), (&"enforce".into(), &true.into(), &1.into()));
     assert_eq!((&told["observed"], &told["cause"]), (&"theirs\n".into(), &"while-stopped".into()));
@@ -83,7 +83,7 @@ fn what_is_enforced_is_put_right_and_told() {
     scene.one.kill();
     scene.one.run(&[]);
     until("the daemon is back", || scene.up.status()["nodes"]["connected"] == 1);
-    assert_eq!(scene.drift_of("host.files./etc/ours.conf.content"), told);
+    assert_eq!(scene.drift_of("files./etc/ours.conf.content"), told);
     assert_eq!(scene.generation(), 1);
 }
 
@@ -92,7 +92,7 @@ fn what_may_differ_is_left_alone_and_taken_over_without_a_surprise() {
     let mut scene = scene();
     let cli = scene.up.cli();
     scene.foreign("/etc/tuned.conf", "depth = 8\n");
-    let path = "host.files./etc/tuned.conf.content";
+    let path = "files./etc/tuned.conf.content";
     let told = scene.drift_of(path);
     assert_eq!((&told["mode"], &told["corrected"]), (&"adopt".into(), &false.into()));
     assert_eq!(scene.one.file("/etc/tuned.conf").as_deref(), Some("depth = 8\n"));

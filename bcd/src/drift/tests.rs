@@ -79,7 +79,7 @@ fn what_is_enforced_is_put_right_and_reported() {
     ends_well(&world.host(&motd("hello\n")));
     assert_eq!(world.text("/etc/motd").as_deref(), Some("hello\n"));
     let entry = world.only();
-    assert_eq!((entry.path.as_str(), entry.mode), ("host.files./etc/motd.content", DriftMode::Enforce));
+    assert_eq!((entry.path.as_str(), entry.mode), ("files./etc/motd.content", DriftMode::Enforce));
     assert_eq!((entry.kind, entry.corrected, entry.times), (DriftKind::Changed, true, 1));
     assert_eq!((entry.observed.as_deref(), entry.desired.as_deref()), (Some("mine\n"), Some("hello")));
     assert_eq!((entry.first_seen, entry.last_seen, entry.cause), (found, found, DriftCause::WhileRunning));
@@ -113,8 +113,8 @@ fn what_may_differ_is_left_alone_and_reported_until_it_is_as_desired_again() {
     assert_eq!(
         told,
         [
-            ("host.files./etc/motd.content", DriftMode::Warn, DriftKind::Changed),
-            ("host.sysctl.vm.swappiness", DriftMode::Adopt, DriftKind::Value),
+            ("files./etc/motd.content", DriftMode::Warn, DriftKind::Changed),
+            ("sysctl.vm.swappiness", DriftMode::Adopt, DriftKind::Value),
         ]
     );
     assert_eq!(report[1].observed.as_deref(), Some("10"));
@@ -194,8 +194,8 @@ fn each_field_of_a_file_has_its_own_rule() {
     let mode = fs::metadata(world.dir.path().join("etc/motd")).expect("there").permissions().mode();
     assert_eq!(mode & 0o7777, 0o664, "the mode is left alone");
     let told: Vec<_> = world.report().into_iter().map(|entry| (entry.path, entry.kind, entry.corrected)).collect();
-    let content = ("host.files./etc/motd.content".to_owned(), DriftKind::Changed, true);
-    assert_eq!(told, [content, ("host.files./etc/motd.mode".to_owned(), DriftKind::Metadata, false)]);
+    let content = ("files./etc/motd.content".to_owned(), DriftKind::Changed, true);
+    assert_eq!(told, [content, ("files./etc/motd.mode".to_owned(), DriftKind::Metadata, false)]);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_file_that_went_is_one_finding() {
         fs::remove_file(world.dir.path().join("etc/motd")).expect("removed");
         ends_well(&world.host(&spec));
         let entry = world.only();
-        assert_eq!((entry.path.as_str(), entry.kind), ("host.files./etc/motd", DriftKind::Removed));
+        assert_eq!((entry.path.as_str(), entry.kind), ("files./etc/motd", DriftKind::Removed));
         assert_eq!((entry.observed, entry.observed_digest, entry.observed_bytes), (None, None, None));
         assert_eq!(world.text("/etc/motd").is_some(), spec.host.drift.is_empty());
     }
@@ -221,7 +221,7 @@ fn a_unit_that_does_not_go_on_running_is_no_drift_until_a_look_has_seen_it_run()
     let key = Key::Active("once.service".into());
     let mut desired = Desired::default();
     desired.wants.insert(key.clone(), Want::Active(true));
-    desired.names.insert(key.clone(), Named::Field("host.units.once.service.state".into()));
+    desired.names.insert(key.clone(), Named::Field("units.once.service.state".into()));
     let mut ledger = Ledger::default();
     let now = crate::converge::tests::now();
     let mut look = |runs: Option<bool>| {
@@ -258,8 +258,8 @@ fn a_setting_in_a_shared_file_is_told_by_its_own_name() {
     assert_eq!(
         told,
         [
-            ("host.packages.cuda".to_owned(), Some("12.6*".to_owned()), false),
-            ("host.packages.nccl".to_owned(), Some("2.2".to_owned()), true),
+            ("packages.cuda".to_owned(), Some("12.6*".to_owned()), false),
+            ("packages.nccl".to_owned(), Some("2.2".to_owned()), true),
         ]
     );
     assert!(world.steps(&spec).steps.is_empty(), "what is left alone is left alone");
@@ -268,7 +268,7 @@ fn a_setting_in_a_shared_file_is_told_by_its_own_name() {
     world.put(pins, &format!("{text}\nPackage: evil\nPin: version 1\nPin-Priority: 1001\n"));
     ends_well(&world.host(&spec));
     assert!(!world.text(pins).expect("there").contains("evil"));
-    assert!(world.report().iter().any(|entry| entry.path == "host.packages" && entry.corrected));
+    assert!(world.report().iter().any(|entry| entry.path == "packages" && entry.corrected));
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn a_shared_file_that_somebody_closed_tells_no_line() {
     world.put(pins, &theirs);
     world.chmod(pins, 0o600);
     ends_well(&world.host(&spec));
-    let told: Vec<_> = world.report().into_iter().filter(|entry| entry.path == "host.packages.cuda").collect();
+    let told: Vec<_> = world.report().into_iter().filter(|entry| entry.path == "packages.cuda").collect();
     assert_eq!(told.len(), 1);
     assert_eq!((&told[0].observed, &told[0].desired, told[0].observed_digest), (&None, &None, None));
 }

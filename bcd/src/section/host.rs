@@ -40,7 +40,7 @@ pub(super) fn managed(content: String, facts: &Facts) -> Want {
 }
 
 fn shared(group: &str, style: Style) -> Shared {
-    Shared { group: format!("host.{group}"), style, header: HEADER, blocks: Vec::new() }
+    Shared { group: group.to_owned(), style, header: HEADER, blocks: Vec::new() }
 }
 
 fn want_shared(path: &str, shared: Shared, facts: &Facts, desired: &mut Desired) {
@@ -64,7 +64,7 @@ fn sysctl(host: &HostSection, facts: &Facts, desired: &mut Desired) {
             desired.hold(Key::Value(path), format!("sysctl {name}: the value is not one line"));
             continue;
         }
-        let at = format!("host.sysctl.{name}");
+        let at = format!("sysctl.{name}");
         lines.add(at.as_str(), format!("{name} = {}\n", value.trim()));
         desired.want(Key::Value(path), Want::Value(value.trim().to_owned()), Named::Field(at));
     }
@@ -117,13 +117,13 @@ fn modules(modules: &[KernelModule], facts: &Facts, desired: &mut Desired) {
         }
         let loaded = facts.modules.get(name).copied();
         if module.blacklist {
-            probe.add(format!("host.modules.{name}"), format!("blacklist {name}\n"));
+            probe.add(format!("modules.{name}"), format!("blacklist {name}\n"));
             if loaded == Some(true) {
                 desired.staged.push(format!("module {name} is still loaded"));
             }
             continue;
         }
-        let at = format!("host.modules.{name}");
+        let at = format!("modules.{name}");
         load.add(at.as_str(), format!("{name}\n"));
         if !module.options.is_empty() {
             probe.add(format!("{at}.options"), format!("options {name} {}\n", module.options));
@@ -158,15 +158,15 @@ fn kernel_args(host: &HostSection, facts: &Facts, desired: &mut Desired) {
     }
     if !args.is_empty() {
         let mut lines = shared("kernelArgs", Style::Boot);
-        lines.add("host.kernelArgs", format!("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {}\"\n", args.join(" ")));
+        lines.add("kernelArgs", format!("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {}\"\n", args.join(" ")));
         want_shared(GRUB, lines, facts, desired);
     }
 }
 
 fn hugepages_name(size_kib: u32) -> String {
     match size_kib {
-        1_048_576 => "host.hugepages.1GiB".to_owned(),
-        _ => "host.hugepages.2MiB".to_owned(),
+        1_048_576 => "hugepages.1GiB".to_owned(),
+        _ => "hugepages.2MiB".to_owned(),
     }
 }
 
@@ -202,7 +202,7 @@ fn host_file(file: &HostFile, facts: &Facts, desired: &mut Desired) {
     if schema::unit::is_daemon_file(path.as_str()) {
         return desired.hold(Key::Path(path.clone()), format!("file {path}: the node daemon runs as this unit"));
     }
-    let name = Named::File(format!("host.files.{path}"));
+    let name = Named::File(format!("files.{path}"));
     let mut units = BTreeSet::new();
     for unit in &file.restart {
         if let Some(why) = schema::unit::refused(unit) {
@@ -256,7 +256,7 @@ fn host_unit(wanted: &Unit, facts: &Facts, desired: &mut Desired) {
             None => (format!("/usr/lib/systemd/system/{name}"), "[Install]\nWantedBy=multi-user.target\n".to_owned()),
         }
     } else {
-        let at = Named::File(format!("host.units.{name}"));
+        let at = Named::File(format!("units.{name}"));
         desired.want(Key::Path(HostPath::known(&own)), managed(wanted.content.clone(), facts), at);
         (own, wanted.content.clone())
     };
@@ -272,11 +272,11 @@ fn host_unit(wanted: &Unit, facts: &Facts, desired: &mut Desired) {
                 continue;
             }
             let want = if enabled { Want::Link(target) } else { Want::Absent };
-            desired.want(Key::Path(place), want, Named::Field(format!("host.units.{name}.enabled")));
+            desired.want(Key::Path(place), want, Named::Field(format!("units.{name}.enabled")));
         }
     }
     if let Some(active) = wanted.active.filter(|_| facts.systemd) {
-        let at = Named::Field(format!("host.units.{name}.state"));
+        let at = Named::Field(format!("units.{name}.state"));
         desired.want(Key::Active(name.clone()), Want::Active(active), at);
     }
 }
@@ -303,7 +303,7 @@ fn packages(host: &HostSection, facts: &Facts, desired: &mut Desired) {
             continue;
         }
         let text = format!("\nPackage: {}\nPin: version {}\nPin-Priority: 1001\n", pin.name, pin.version);
-        pins.add(format!("host.packages.{}", pin.name), text);
+        pins.add(format!("packages.{}", pin.name), text);
     }
     want_shared(PINS, pins, facts, desired);
 }

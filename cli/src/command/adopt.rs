@@ -12,7 +12,7 @@ use std::{
 
 use clap::Args;
 use schema::{
-    fleet::{SourceBlob, Sources},
+    fleet::{SourceBlob, Sources, host_path::canonical},
     object::{Kind, ObjectRef},
     report::DriftEntry,
 };
@@ -82,7 +82,7 @@ impl Adopt {
         let root = tree::root(self.dir.as_deref())?;
         let before = tree::read(&root)?;
         let client = Client::new(&self.target)?;
-        let path = drift::full_path(&self.path);
+        let path = canonical(&self.path);
         let found = drift::read(&drift::ask(&client, Some(node.name.as_str()), None, Some(&path)).await?)?;
         let Some(first) = found.first() else {
             return Err(Failure::failed(format!("nothing at {path} has drifted on {}", node.name))

@@ -3,7 +3,10 @@
 mod text;
 
 use clap::Args;
-use schema::report::{DriftEntry, DriftKind, DriftMode};
+use schema::{
+    fleet::host_path::canonical,
+    report::{DriftEntry, DriftKind, DriftMode},
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -19,7 +22,7 @@ Examples:
   better-compute drift                          every machine of the fleet
   better-compute drift fra1-r12-u04
   better-compute drift --pool h100 --exit-code  for a check: 2 when something is not as desired
-  better-compute drift fra1-r12-u04 --path host.files./etc/motd --format json
+  better-compute drift fra1-r12-u04 --path files./etc/motd --format json
 
 A field is put right (enforce, the default) or left alone (warn, adopt) as the `drift` block of the
 machine's profile says; what was put right is shown for a day. `better-compute adopt` takes a value over
@@ -38,7 +41,7 @@ pub struct Drift {
     /// Only machines of this pool
     #[arg(long, value_name = "POOL")]
     pub pool: Option<String>,
-    /// Only this field or what it is part of, for example host.files./etc/motd; JSON has its whole value then
+    /// Only this field or what it is part of, for example files./etc/motd; JSON has its whole value then
     #[arg(long, value_name = "PATH")]
     pub path: Option<String>,
     /// Exit with 2 when something is not as desired, with 1 on any error
@@ -79,7 +82,7 @@ impl Drift {
     /// Whether something is not as desired.
     async fn shown(&self, output: &Output) -> Result<bool, Failure> {
         let client = Client::new(&self.target)?;
-        let path = self.path.as_deref().map(full_path);
+        let path = self.path.as_deref().map(canonical);
         let found = ask(&client, self.node.as_deref(), self.pool.as_deref(), path.as_deref()).await?;
         let drifted = read(&found)?;
         if output.is_json() {
@@ -96,11 +99,6 @@ impl Drift {
         }
         Ok(drifted.iter().any(|drifted| !drifted.entry.corrected))
     }
-}
-
-/// A path as the control plane has it: what people leave out is `host.`.
-pub(super) fn full_path(path: &str) -> String {
-    if path.starts_with("host.") || path.starts_with("access.") { path.to_owned() } else { format!("host.{path}") }
 }
 
 /// Every page of `nodes.drift`.
@@ -212,13 +210,13 @@ mod tests {
     #[test]
     fn a_table_of_drift_says_what_is_and_what_is_done() {
         let found = [
-            item("host.files./etc/motd.content", "warn", &json!({ "observed": "mine\nand more", "desired": "ours" })),
+            item("files./etc/motd.content", "warn", &json!({ "observed": "mine\nand more", "desired": "ours" })),
             item(
-                "host.files./etc/shadow.content",
+                "files./etc/shadow.content",
                 "enforce",
                 &json!({ "observedBytes": 812, "corrected": true, "times": 4, "desiredText": "ours", "template": "x.j2" }),
             ),
-            item("host.files./etc/x", "adopt", &json!({ "kind": "removed", "cause": "after-boot" })),
+            item("files./etc/x", "adopt", &json!({ "kind": "removed", "cause": "after-boot" })),
         ];
         let output =
             Output { format: Format::Text, colour: false, width: None, now: "2026-11-29T12:10:00Z".parse().unwrap() };
@@ -226,9 +224,9 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_leave_out_its_section() {
-        assert_eq!(full_path("sysctl.vm.swappiness"), "host.sysctl.vm.swappiness");
-        assert_eq!(full_path("host.files./etc/motd"), "host.files./etc/motd");
-        assert_eq!(full_path("access./etc/x"), "access./etc/x");
+    fn a_path_is_asked_for_as_the_control_plane_has_it() {
+        assert_eq!(canonical("host.sysctl.vm.swappiness"), "sysctl.vm.swappiness");
+        assert_eq!(canonical("files[/etc/motd]"), "files./etc/motd");
+        assert_eq!(canonical("access./etc/x"), "access./etc/x");
     }
 }

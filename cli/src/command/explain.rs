@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use schema::{
     diagnostic::codes::{self, Code},
-    fleet::{self, Provenance, SourceMap},
+    fleet::{self, Provenance, SourceMap, host_path},
     object::{Kind, ObjectRef},
 };
 use serde_json::json;
@@ -25,8 +25,8 @@ const EXAMPLES: &str = "\
 Examples:
   better-compute explain BC0203                     what it means, how to mend it
   better-compute explain node/fra1-r12-u04          every value and its place
-  better-compute explain node/fra1-r12-u04 host.sysctl
-  better-compute explain node/fra1-r12-u04 host.files./etc/motd.content
+  better-compute explain node/fra1-r12-u04 sysctl
+  better-compute explain node/fra1-r12-u04 files./etc/motd.content
   better-compute explain pool/h100                  its machines without a document
   better-compute explain node/fra1-r12-u04 --dir examples-fleet";
 
@@ -41,7 +41,7 @@ pub struct Explain {
     /// An error code such as BC0203, a declared machine such as node/fra1-r12-u04, or a pool
     #[arg(value_name = "CODE|node/NAME|pool/NAME")]
     pub subject: String,
-    /// Only values at or below this path, for example host.sysctl
+    /// Only values at or below this path, for example sysctl, files./etc/motd or kernelArgs
     #[arg(value_name = "PATH")]
     pub path: Option<String>,
     /// Directory that holds fleet.kdl; found from here upwards when it is not named
@@ -88,10 +88,11 @@ impl Explain {
             return Ok(Exit::InvalidFleet);
         };
         let path = self.path.as_deref();
-        let values = match object.kind {
+        let told = |path| match object.kind {
             Kind::Pool => fleet.explain_pool(&object.name, path),
             _ => fleet.explain(&object.name, path),
         };
+        let values = told(path);
         let Some(values) = values else {
             let names: Vec<&str> = match object.kind {
                 Kind::Pool => fleet.pools.keys().map(|name| name.as_str()).take(8).collect(),
@@ -108,16 +109,34 @@ impl Explain {
             };
             return Err(Failure::failed(format!("no document declares {object}")).hint(hint));
         };
+        if let Some(path) = path.filter(|_| values.is_empty()) {
+            let all = told(None).unwrap_or_default();
+            return Err(unknown(&object, path, &all));
+        }
         if output.is_json() {
             output.json(&json!({ "object": object, "values": values }))?;
         } else if path.is_some() && (1..=FEW).contains(&values.len()) {
             let told: Vec<String> = values.iter().map(|value| in_full(value, &loaded.sources, output.colour)).collect();
             output.line(told.join("\n\n"))?;
         } else {
-            output.table(&table(&values), "nothing is said at that path")?;
+            output.table(&table(&values), "nothing is said about its host")?;
         }
-        Ok(if values.is_empty() { Exit::Failed } else { Exit::Ok })
+        Ok(Exit::Ok)
     }
+}
+
+/// Nothing is said at a path: what was probably meant, or where there is something.
+fn unknown(object: &ObjectRef, path: &str, all: &[Provenance]) -> Failure {
+    let near = host_path::nearest(path, all.iter().map(|value| value.path.as_str()));
+    let hint = if near.is_empty() {
+        let mut roots: Vec<&str> = all.iter().filter_map(|value| value.path.split('.').next()).collect();
+        roots.dedup();
+        format!("there is something at: {}", roots.join(", "))
+    } else {
+        format!("did you mean {}?", near.join(", "))
+    };
+    Failure::failed(format!("no document says anything at {:?} of {object}", host_path::canonical(path)))
+        .hint(printable(&hint))
 }
 
 /// Values that are told in full.

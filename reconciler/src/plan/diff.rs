@@ -11,7 +11,7 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldChange {
-    /// The field, for example `sysctl.vm.swappiness` or `files[/etc/motd].mode`.
+    /// The field, for example `sysctl.vm.swappiness` or `files./etc/motd.mode`.
     pub path: String,
     /// What it was; absent when it is new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -19,7 +19,8 @@ pub struct FieldChange {
     /// What it becomes; absent when it goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
-    /// Where the new value is written, as `file:line`, when that is known.
+    /// Where the new value is written, as `file:line`, when that is known; several, parted by `, `, for what comes into a
+    /// list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
 }

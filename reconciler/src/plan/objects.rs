@@ -14,8 +14,10 @@ use super::{
     diff::{FieldChange, diff},
     gates::Removals,
     identity,
+    in_order::InOrder,
     machines::Scene,
     observed::text,
+    places,
 };
 
 pub(super) struct Objects {
@@ -26,15 +28,14 @@ pub(super) struct Objects {
 pub(super) fn compare(scene: &Scene<'_>, declared: &BTreeMap<&ObjectRef, &ObjectEntry>, delta: &mut Delta) -> Objects {
     let Scene { fleet, observed, identity, removals, now, .. } = *scene;
     let mut out = Objects { changes: Vec::new(), unchanged: 0 };
+    let mut known = InOrder::new(&observed.objects);
     for (object, entry) in declared {
-        let held = observed.objects.get(object);
+        let held = known.find(object);
         let (change, fields) = match held {
             None => (Some(Change::Create), Vec::new()),
             Some(held) if held.digest != entry.digest => {
                 let mut fields = diff(&held.doc, &entry.doc);
-                for field in fields.iter_mut().filter(|field| field.after.is_some()) {
-                    field.place = fleet.place(object, &field.path).map(|at| format!("{}:{}", at.file, at.line()));
-                }
+                places::of_object(fleet, object, &mut fields);
                 (Some(Change::Update), fields)
             }
             Some(held) if held.retained => (Some(Change::Restore), Vec::new()),
@@ -68,7 +69,8 @@ pub(super) fn compare(scene: &Scene<'_>, declared: &BTreeMap<&ObjectRef, &Object
             None => out.unchanged += 1,
         }
     }
-    for (object, held) in observed.objects.iter().filter(|(object, _)| !declared.contains_key(*object)) {
+    let mut declared_again = InOrder::new(declared.iter().map(|(object, _)| (*object, ())));
+    for (object, held) in observed.objects.iter().filter(|(object, _)| declared_again.find(object).is_none()) {
         out.changes.push(match object.kind {
             Kind::Freeze | Kind::Batch if is_over(object, held, now) => over(object, held, delta),
             _ => absent(object, held, removals, identity.follows(object), delta),

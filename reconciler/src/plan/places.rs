@@ -1,84 +1,158 @@
-//! Where the fields of a host template are written: the profile layer that won, or the template file.
+//! Where the fields that change are written: each value and each item of a list in the layer that says it.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     diagnostic::SourceRef,
-    fleet::{Fleet, Layer, Pool, ResolvedProfile},
+    fleet::{Fleet, Pool, host_path::canonical},
     name::Name,
     object::{Kind, ObjectRef},
 };
+use serde_json::Value;
 
 use super::FieldChange;
 
-/// Gives every field its place, where the new tree has one.
+/// Gives every field of a host template the path that it has everywhere, and its place where the new tree has one.
 pub(super) fn of_template(fleet: &Fleet, pool: &Pool, profile: &Name, fields: &mut [FieldChange]) {
-    let Some(resolved) = fleet.resolved(profile) else { return };
-    for field in fields.iter_mut().filter(|field| field.after.is_some()) {
-        field.place = place(fleet, pool, resolved, &field.path);
+    let host = fleet.host_places(profile.as_str());
+    for field in fields.iter_mut() {
+        field.path = canonical(&field.path);
+        if field.path.starts_with("units.") && field.path.ends_with(".state") {
+            [&mut field.before, &mut field.after].into_iter().flatten().for_each(in_words);
+        }
+        field.place = items(field, |path| place(fleet, pool, profile, &host, path));
     }
 }
 
-fn place(fleet: &Fleet, pool: &Pool, resolved: &ResolvedProfile, path: &str) -> Option<String> {
-    let (root, rest) = match path.find(['.', '[']) {
-        Some(at) => (&path[..at], path[at + 1..].trim_start_matches('.')),
-        None => (path, ""),
-    };
-    // `files[/etc/motd].mode`: the item's name ends at the bracket.
-    let item = rest.split(']').next().unwrap_or(rest);
-    let field = rest.split_once("].").map_or("", |(_, field)| field);
-    let at = match root {
-        "sysctl" => layer(resolved.sysctl.get(rest)),
-        "packages" => layer(resolved.packages.get(item)),
-        "hugepages" => layer(resolved.hugepages.get(item)),
-        "modules" => layer(resolved.modules.get(item)),
-        "drift" => layer(resolved.drift.get(item)),
-        "access" => resolved.access.values().find_map(|layer| {
-            let key = &layer.value.value;
-            key.principal.as_ref().is_some_and(|principal| principal.value == item).then_some(&layer.value.at)
-        }),
-        "kernelArgs" => resolved.kernel_args.last().map(|layer| &layer.value.at),
-        "files" => resolved.files.get(item).map(|layer| {
-            let file = &layer.value.value;
-            let own = match field.split('.').next().unwrap_or_default() {
-                "mode" => file.mode.as_ref().map(|mode| &mode.at),
-                "owner" => file.owner.as_ref().map(|owner| &owner.at),
-                "group" => file.group.as_ref().map(|group| &group.at),
-                "restart" => file.restart.first().map(|unit| &unit.at),
-                "content" => file.template.as_ref().or(file.content.as_ref()).map(|content| &content.at),
-                _ => None,
-            };
-            own.unwrap_or(&layer.value.at)
-        }),
-        "units" => resolved.units.get(item).map(|layer| {
-            let unit = &layer.value.value;
-            let own = match field.split('.').next().unwrap_or_default() {
-                "enabled" => unit.enable.as_ref().map(|enable| &enable.at),
-                "active" => unit.state.as_ref().map(|state| &state.at),
-                "drain" => unit.drain.as_ref().map(|drain| &drain.at),
-                "content" => unit.template.as_ref().or(unit.content.as_ref()).map(|content| &content.at),
-                _ => None,
-            };
-            own.unwrap_or(&layer.value.at)
-        }),
-        // A template's text is a file of its own.
-        "templates" => return Some(format!("{rest}:1")),
-        "values" => {
-            let (of, key) = rest.split_once('.').unwrap_or((rest, ""));
-            let object = match of {
-                "fleet" => ObjectRef::new(Kind::Fleet, fleet.document.name.clone()),
-                "site" => ObjectRef::new(Kind::Site, pool.site.value.clone()),
-                "pool" => ObjectRef::new(Kind::Pool, pool.name.clone()),
-                "profile" => ObjectRef::new(Kind::Profile, resolved.name.clone()),
-                _ => return None,
-            };
-            fleet.place(&object, key)
-        }
-        "pool" => Some(&pool.at),
-        "profile" => Some(&pool.profile.at),
-        _ => None,
-    };
-    at.map(|at| format!("{}:{}", at.file, at.line()))
+/// Gives every field of an object's document its place.
+pub(super) fn of_object(fleet: &Fleet, object: &ObjectRef, fields: &mut [FieldChange]) {
+    for field in fields.iter_mut() {
+        field.place = items(field, |path| fleet.place(object, path).map(in_text));
+    }
 }
 
-fn layer<T>(layer: Option<&Layer<T>>) -> Option<&SourceRef> {
-    layer.map(|layer| &layer.value.at)
+/// Whether a unit runs, in the word of a fleet file.
+fn in_words(active: &mut Value) {
+    if let Value::Bool(active_) = active {
+        *active = if *active_ { "started" } else { "stopped" }.into();
+    }
+}
+
+/// The place of a field; of a list, the places of the items that come.
+fn items(field: &FieldChange, place: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let after = field.after.as_ref()?;
+    let Value::Array(after) = after else { return place(&field.path) };
+    let before: &[Value] = field.before.as_ref().and_then(Value::as_array).map_or(&[], Vec::as_slice);
+    let word = |item: &Value| item.as_str().map_or_else(|| item.to_string(), str::to_owned);
+    let come: Vec<String> = after.iter().filter(|item| !before.contains(item)).map(word).collect();
+    let mut places: Vec<String> = come.iter().filter_map(|item| place(&format!("{}.{item}", field.path))).collect();
+    let mut seen = BTreeSet::new();
+    places.retain(|place| seen.insert(place.clone()));
+    (!places.is_empty()).then(|| places.join(", "))
+}
+
+fn in_text(at: &SourceRef) -> String {
+    format!("{}:{}", at.file, at.line())
+}
+
+fn place(fleet: &Fleet, pool: &Pool, profile: &Name, host: &BTreeMap<String, SourceRef>, path: &str) -> Option<String> {
+    let (root, rest) = path.split_once('.').unwrap_or((path, ""));
+    match root {
+        // A template's text is a file of its own.
+        "templates" => return Some(format!("{rest}:1")),
+        "values" => return value(fleet, pool, profile, host, rest).map(in_text),
+        "pool" => return Some(in_text(&pool.at)),
+        "profile" => return Some(in_text(&pool.profile.at)),
+        _ => {}
+    }
+    let mut upto = path.len();
+    loop {
+        if let Some(at) = host.get(&path[..upto]) {
+            return Some(in_text(at));
+        }
+        upto = path[..upto].rfind('.')?;
+    }
+}
+
+/// Where a value that templates see is written.
+fn value<'f>(
+    fleet: &'f Fleet,
+    pool: &Pool,
+    profile: &Name,
+    host: &'f BTreeMap<String, SourceRef>,
+    path: &str,
+) -> Option<&'f SourceRef> {
+    let (of, key) = path.split_once('.').unwrap_or((path, ""));
+    let object = match of {
+        "fleet" => ObjectRef::new(Kind::Fleet, fleet.document.name.clone()),
+        "site" => ObjectRef::new(Kind::Site, pool.site.value.clone()),
+        "pool" => ObjectRef::new(Kind::Pool, pool.name.clone()),
+        // Inherited from the layer that says it.
+        "profile" if key.starts_with("sysctl.") => return host.get(key),
+        "profile" => ObjectRef::new(Kind::Profile, profile.clone()),
+        _ => return None,
+    };
+    fleet.place(&object, if key == "chain" || key.starts_with("chain.") { "extends" } else { key })
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::fleet::{Sources, load};
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::diff;
+
+    const LOW: &str = "profile \"low\" {
+  kernel {
+    args \"iommu=pt\" \"quiet\"
+    modules \"overlay\"
+  }
+  unit \"a.service\" state=\"started\"
+  sysctl { vm.swappiness 1 }
+}
+";
+    const TIP: &str = "site \"s\"
+pool \"p\" { site \"s\"; profile \"tip\"; policy { tenants \"a\" \"b\"; }; }
+tenant \"a\"
+tenant \"b\"
+profile \"tip\" extends=\"low\" {
+  kernel { args \"debug\" }
+}
+";
+
+    #[test]
+    fn what_is_inherited_has_the_place_of_the_layer_that_says_it() {
+        let root =
+            "fleet \"t\" { format 1; trust-domain \"t.example\"; rollout \"now\" }\nrollout \"now\" { immediate }\n";
+        let files = [("fleet.kdl", root), ("low.kdl", LOW), ("tip.kdl", TIP)];
+        let sources: Sources = files.into_iter().map(|(path, text)| (path, text.as_bytes())).collect();
+        let fleet = load(&sources).fleet.unwrap();
+        let pool = &fleet.pools["p"];
+        let told = |before: Value, after: Value| -> Vec<String> {
+            let mut fields = diff(&before, &after);
+            of_template(&fleet, pool, &pool.profile.value, &mut fields);
+            fields.iter().map(|field| format!("{} {}", field.path, field.place.as_deref().unwrap_or("-"))).collect()
+        };
+        let args = |args: &[&str]| json!({ "kernelArgs": args });
+        assert_eq!(told(args(&["iommu=pt", "debug"]), args(&["iommu=pt", "quiet", "debug"])), ["kernelArgs low.kdl:3"]);
+        assert_eq!(told(args(&[]), args(&["iommu=pt", "debug"])), ["kernelArgs low.kdl:3, tip.kdl:6"]);
+        assert_eq!(told(args(&["iommu=pt", "old"]), args(&["iommu=pt"])), ["kernelArgs -"]);
+        let after = json!({
+            "modules": [{ "name": "overlay" }],
+            "units": [{ "name": "a.service", "active": true }],
+            "values": { "profile": { "sysctl": { "vm.swappiness": "1" } } },
+        });
+        assert_eq!(
+            told(json!({ "modules": [], "units": [{ "name": "a.service" }], "values": {} }), after),
+            [
+                "modules.overlay low.kdl:4",
+                "units.a.service.state low.kdl:6",
+                "values.profile.sysctl.vm.swappiness low.kdl:7"
+            ]
+        );
+        let mut fields = diff(&json!({"policy": {"tenants": ["a"]}}), &json!({"policy": {"tenants": ["a", "b"]}}));
+        of_object(&fleet, &"pool/p".parse().unwrap(), &mut fields);
+        assert_eq!(fields[0].place.as_deref(), Some("tip.kdl:2"));
+    }
 }

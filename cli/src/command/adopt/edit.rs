@@ -48,7 +48,7 @@ impl Machine {
 
     /// The block of a file whose owner, group or mode nobody wrote down.
     fn default_of(&self, fleet: &Fleet, path: &str) -> Option<Place> {
-        let (file, word) = path.strip_prefix("host.files.")?.rsplit_once('.')?;
+        let (file, word) = path.strip_prefix("files.")?.rsplit_once('.')?;
         let missing = ["mode", "owner", "group"].into_iter().find(|key| *key == word)?;
         let (_, profile) = self.profile(fleet)?;
         let layer = fleet.resolved(profile.as_str())?.files.get(file)?;
@@ -223,7 +223,7 @@ fn prove(before: &Fleet, after: &Fleet, machine: &Machine, entry: &DriftEntry) -
 pub(super) fn fields(spec: &NodeSpec) -> BTreeMap<String, String> {
     let host = &spec.host;
     let mut fields = BTreeMap::new();
-    let mut say = |path: String, value: &str| fields.insert(format!("host.{path}"), value.to_owned());
+    let mut say = |path: String, value: &str| fields.insert(path, value.to_owned());
     for (name, value) in &host.sysctl {
         say(format!("sysctl.{name}"), &value.split_whitespace().collect::<Vec<_>>().join(" "));
     }

@@ -49,7 +49,7 @@ pub(super) async fn below(client: &Client, drifted: &[Drifted], output: &Output)
     let standing = |drifted: &&Drifted| !drifted.entry.corrected && drifted.entry.observed.is_some();
     let (mut below, mut made) = (Below::default(), None);
     for (index, Drifted { node, entry, .. }) in drifted.iter().filter(standing).enumerate() {
-        let is_text = entry.path.starts_with("host.files.") && entry.path.ends_with(".content");
+        let is_text = entry.path.starts_with("files.") && entry.path.ends_with(".content");
         let taken = || Some(takes_over(node, &entry.path));
         if !is_text {
             below.hint = below.hint.take().or_else(taken);
@@ -79,13 +79,12 @@ fn whole(item: &Value, path: &str) -> Result<Option<Whole>, Failure> {
 }
 
 fn takes_over(node: &str, path: &str) -> String {
-    let path = path.trim_start_matches("host.");
     format!("`better-compute adopt node/{node} {path}` takes a value over into the fleet repository")
 }
 
 /// What can be done about a text that a template makes: `adopt` edits values, and a template is none.
 fn made_by(path: &str, template: &str, mode: DriftMode) -> String {
-    let (field, template) = (printable(path.trim_start_matches("host.")), printable(template));
+    let (field, template) = (printable(path), printable(template));
     let rule = field.trim_end_matches(".content");
     let said = format!("{field} is made by the template {template}, so that it cannot be adopted: change the template");
     match mode {
@@ -103,7 +102,7 @@ impl Whole {
         let diff = TextDiff::from_lines(desired, observed);
         let text = diff.unified_diff().context_radius(1).missing_newline_hint(true).to_string();
         let all: Vec<&str> = text.lines().collect();
-        let path = printable(self.path.trim_start_matches("host."));
+        let path = printable(&self.path);
         let mut lines = vec![Style::Bold.paint(&format!("{} {path}", printable(node)), output.colour)];
         lines.extend(all.iter().take(LINES).map(|line| {
             let shown = printable(&line.chars().take(LINE).collect::<String>());
@@ -135,7 +134,7 @@ mod tests {
 
     fn of(desired: &str, observed: &str) -> Whole {
         Whole {
-            path: "host.files./etc/motd.content".to_owned(),
+            path: "files./etc/motd.content".to_owned(),
             observed: Some(observed.to_owned()),
             desired_text: Some(desired.to_owned()),
             template: None,
@@ -163,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_a_template_makes_is_not_recommended_to_be_adopted() {
-        let said = made_by("host.files./etc/motd.content", "templates/motd.j2", DriftMode::Enforce);
+        let said = made_by("files./etc/motd.content", "templates/motd.j2", DriftMode::Enforce);
         assert!(!said.contains("better-compute adopt") && said.contains("templates/motd.j2"), "{said}");
         assert!(said.contains("warn \"files./etc/motd\""), "{said}");
     }

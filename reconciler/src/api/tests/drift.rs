@@ -31,9 +31,9 @@ async fn drift_is_listed_by_machine_pool_and_path() {
         (
             "gpu-1",
             3,
-            vec![entry("host.files./etc/motd.content", &long, false), entry("host.sysctl.vm.swappiness", "10", true)],
+            vec![entry("files./etc/motd.content", &long, false), entry("sysctl.vm.swappiness", "10", true)],
         ),
-        ("gpu-2", 3, vec![entry("host.sysctl.vm.swappiness", "10", true)]),
+        ("gpu-2", 3, vec![entry("sysctl.vm.swappiness", "10", true)]),
         ("gpu-3", 3, Vec::new()),
     ] {
         let machine = desk.house.converged(name, &template("1", "a\n")).await;
@@ -49,8 +49,8 @@ async fn drift_is_listed_by_machine_pool_and_path() {
     let all = desk.ok("nodes.drift", json!({})).await;
     let told: Vec<_> =
         all["items"].as_array().expect("a list").iter().map(|item| (&item["node"], &item["path"])).collect();
-    let motd = json!("host.files./etc/motd.content");
-    let swappiness = json!("host.sysctl.vm.swappiness");
+    let motd = json!("files./etc/motd.content");
+    let swappiness = json!("sysctl.vm.swappiness");
     let (one, two) = (json!("gpu-1"), json!("gpu-2"));
     assert_eq!(told, [(&one, &motd), (&one, &swappiness), (&two, &swappiness)]);
     assert_eq!(all["items"][0]["observed"].as_str().map(str::len), Some(200), "a list is short");
@@ -60,7 +60,7 @@ async fn drift_is_listed_by_machine_pool_and_path() {
     assert_eq!(second["items"].as_array().map(Vec::len), Some(2));
     assert_eq!(second["next"], json!(null));
 
-    let whole = desk.ok("nodes.drift", json!({ "node": "gpu-1", "path": "host.files./etc/motd" })).await;
+    let whole = desk.ok("nodes.drift", json!({ "node": "gpu-1", "path": "files./etc/motd" })).await;
     assert_eq!(whole["items"][0]["observed"], json!(long));
     assert_eq!((&whole["items"][0]["desiredText"], &whole["items"][0]["template"]), (&json!("a\n"), &json!("motd.j2")));
     assert_eq!(all["items"][0]["desiredText"], json!(null), "whole texts are for who names one");

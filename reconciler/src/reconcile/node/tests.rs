@@ -469,7 +469,7 @@ async fn drift_is_taken_over_from_signed_reports_and_moves_no_generation() {
         page.expect("read").items.into_iter().map(|drift| drift.entry).collect::<Vec<_>>()
     };
     let mut status = machine.status(3, 1);
-    status.drift = vec![drifted("host.files./etc/motd.content")];
+    status.drift = vec![drifted("files./etc/motd.content")];
     house.report_status(&machine, &status).await;
     house.jobs.settle().await.expect("settled");
     assert_eq!(all().await, status.drift);
@@ -477,7 +477,7 @@ async fn drift_is_taken_over_from_signed_reports_and_moves_no_generation() {
 
     // Unbounded, or said twice: the whole report does not count.
     let mut absurd = machine.status(4, 1);
-    absurd.drift = vec![drifted("host.files./etc/motd.content"), drifted("host.files./etc/motd.content")];
+    absurd.drift = vec![drifted("files./etc/motd.content"), drifted("files./etc/motd.content")];
     house.report_status(&machine, &absurd).await;
     house.jobs.settle().await.expect("settled");
     assert_eq!(all().await, status.drift);

@@ -156,21 +156,21 @@ fn check(before: &Sources, file: &str, path: &str, observed: &str) {
 fn every_kind_of_value_is_taken_over_in_both_syntaxes() {
     for (sources, file, _) in both() {
         for (path, observed) in [
-            ("host.sysctl.vm.swappiness", "10"),
-            ("host.sysctl.net.core.rmem_max", "4096 87380 6291456"),
-            ("host.packages.cuda", "12.6.1-1"),
-            ("host.hugepages.2MiB", "64"),
-            ("host.files./etc/motd.content", "mine: # \"quoted\" \\ and\n\tmore\n"),
-            ("host.files./etc/motd.content", ""),
-            ("host.files./etc/motd.mode", "0600"),
-            ("host.files./etc/long.content", "one\ntwo\nthree\n"),
-            ("host.files./etc/long.owner", "nobody"),
+            ("sysctl.vm.swappiness", "10"),
+            ("sysctl.net.core.rmem_max", "4096 87380 6291456"),
+            ("packages.cuda", "12.6.1-1"),
+            ("hugepages.2MiB", "64"),
+            ("files./etc/motd.content", "mine: # \"quoted\" \\ and\n\tmore\n"),
+            ("files./etc/motd.content", ""),
+            ("files./etc/motd.mode", "0600"),
+            ("files./etc/long.content", "one\ntwo\nthree\n"),
+            ("files./etc/long.owner", "nobody"),
             // What was the language's own default is written down.
-            ("host.files./etc/long.mode", "0600"),
-            ("host.files./etc/long.group", "adm"),
-            ("host.files./etc/made.mode", "0640"),
-            ("host.units.x.service.enabled", "false"),
-            ("host.units.x.service.state", "stopped"),
+            ("files./etc/long.mode", "0600"),
+            ("files./etc/long.group", "adm"),
+            ("files./etc/made.mode", "0640"),
+            ("units.x.service.enabled", "false"),
+            ("units.x.service.state", "stopped"),
         ] {
             check(&sources, file, path, observed);
         }
@@ -185,13 +185,13 @@ fn an_edit_reads_as_a_person_would_have_written_it() {
         adopt(&mut after, &machine(), &entry(path, observed), None).unwrap();
         text(&after, file)
     };
-    let motd = "host.files./etc/motd.content";
+    let motd = "files./etc/motd.content";
     assert_eq!(edited(&kdl, kdl_file, motd, "mine\n"), was.replace("hello", "mine"));
     assert_eq!(edited(&yaml, yaml_file, motd, "mine\n"), was_yaml.replace("hello", "mine"));
-    let long = "host.files./etc/long.content";
+    let long = "files./etc/long.content";
     assert_eq!(edited(&kdl, kdl_file, long, "one\n2\n"), was.replace("      two\n", "      2\n"));
     assert_eq!(edited(&yaml, yaml_file, long, "one\n2\n"), was_yaml.replace("      two\n", "      2\n"));
-    let swap = "host.sysctl.vm.swappiness";
+    let swap = "sysctl.vm.swappiness";
     assert_eq!(edited(&kdl, kdl_file, swap, "10"), was.replace("swappiness 1 ", "swappiness 10 "));
     assert_eq!(edited(&yaml, yaml_file, swap, "10"), was_yaml.replace("swappiness: 1 ", "swappiness: 10 "));
 }
@@ -200,12 +200,11 @@ fn an_edit_reads_as_a_person_would_have_written_it() {
 fn a_value_of_a_lower_layer_is_edited_where_it_is_written() {
     for (sources, _, _) in both() {
         let mut after = sources.clone();
-        let edit = adopt(&mut after, &machine(), &entry("host.sysctl.vm.swappiness", "10"), None).unwrap();
+        let edit = adopt(&mut after, &machine(), &entry("sysctl.vm.swappiness", "10"), None).unwrap();
         assert_eq!(edit.layer, "profile/base");
-        adopt(&mut sources.clone(), &machine(), &entry("host.sysctl.vm.swappiness", "10"), Some("profile/base"))
-            .unwrap();
+        adopt(&mut sources.clone(), &machine(), &entry("sysctl.vm.swappiness", "10"), Some("profile/base")).unwrap();
         let refused =
-            adopt(&mut sources.clone(), &machine(), &entry("host.sysctl.vm.swappiness", "10"), Some("profile/gpu"));
+            adopt(&mut sources.clone(), &machine(), &entry("sysctl.vm.swappiness", "10"), Some("profile/gpu"));
         assert!(refused.unwrap_err().message.contains("profile/base says"));
     }
 }
@@ -220,20 +219,20 @@ fn refused(sources: &Sources, entry: &DriftEntry) -> (String, String) {
 #[test]
 fn what_cannot_be_taken_over_says_where_a_person_can() {
     for (sources, file, _) in both() {
-        let (message, hint) = refused(&sources, &entry("host.files./etc/made.content", "x"));
+        let (message, hint) = refused(&sources, &entry("files./etc/made.content", "x"));
         assert!(message.contains("made by the template made.j2") && message.contains(file), "{message}");
         assert!(hint.contains("change made.j2"), "{hint}");
 
-        let gone = DriftEntry { kind: DriftKind::Removed, observed: None, ..entry("host.files./etc/motd", "") };
+        let gone = DriftEntry { kind: DriftKind::Removed, observed: None, ..entry("files./etc/motd", "") };
         let (message, hint) = refused(&sources, &gone);
         assert!(message.contains("is gone on gpu-1") && hint.contains(file), "{message} {hint}");
 
-        let secret = DriftEntry { observed: None, ..entry("host.files./etc/motd.content", "x") };
+        let secret = DriftEntry { observed: None, ..entry("files./etc/motd.content", "x") };
         assert!(refused(&sources, &secret).0.contains("only its digest"));
         // The language ends every text with a line end.
-        let unended = refused(&sources, &entry("host.files./etc/long.content", "no end of line"));
+        let unended = refused(&sources, &entry("files./etc/long.content", "no end of line"));
         assert!(unended.0.contains("cannot be said by a fleet file"), "{}", unended.0);
-        assert!(refused(&sources, &entry("host.sysctl", "x")).0.contains("nothing in the fleet repository says"));
+        assert!(refused(&sources, &entry("sysctl", "x")).0.contains("nothing in the fleet repository says"));
     }
 }
 
@@ -241,7 +240,7 @@ fn what_cannot_be_taken_over_says_where_a_person_can() {
 fn a_machine_that_the_files_do_not_know_is_said() {
     let (sources, _, _) = &both()[0];
     let stranger = Machine { name: "x".to_owned(), pool: Some("other".to_owned()) };
-    let failure = adopt(&mut sources.clone(), &stranger, &entry("host.sysctl.vm.swappiness", "1"), None).unwrap_err();
+    let failure = adopt(&mut sources.clone(), &stranger, &entry("sysctl.vm.swappiness", "1"), None).unwrap_err();
     assert!(failure.message.contains("neither a machine x nor its pool"), "{failure}");
 }
 
@@ -259,7 +258,7 @@ proptest! {
     /// Adopt then load is the observed value, whatever it is, or a refusal that changes nothing.
     #[test]
     fn what_is_adopted_is_what_is_loaded(observed in text_of_a_file(), long in any::<bool>()) {
-        let path = if long { "host.files./etc/long.content" } else { "host.files./etc/motd.content" };
+        let path = if long { "files./etc/long.content" } else { "files./etc/motd.content" };
         for (sources, file, _) in both() {
             let mut after = sources.clone();
             match adopt(&mut after, &machine(), &entry(path, &observed), None) {

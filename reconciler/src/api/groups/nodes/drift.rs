@@ -1,7 +1,7 @@
 //! `nodes.drift`: what something else than the daemon changed on machines.
 
 use schema::{
-    fleet::{Content, HostTemplate},
+    fleet::{Content, HostTemplate, host_path::canonical},
     name::Name,
     report::DriftEntry,
     spec::NodeSpec,
@@ -28,7 +28,7 @@ pub(in crate::api) struct WhichDrift {
     node: Option<String>,
     /// Of nodes of this pool.
     pool: Option<String>,
-    /// At this path, or part of it, such as `host.files./etc/motd`. Observed values are whole then; in a list that names
+    /// At this path, or part of it, such as `files./etc/motd`. Observed values are whole then; in a list that names
     /// no path they end after 200 characters.
     path: Option<String>,
     /// The `next` of the page before.
@@ -64,7 +64,7 @@ pub(in crate::api) async fn drift(app: &App, input: WhichDrift) -> Result<PageOf
         None => None,
     };
     let chars = input.path.is_none().then_some(SHORT);
-    let filter = node_drift::Filter { node, pool: input.pool, path: input.path };
+    let filter = node_drift::Filter { node, pool: input.pool, path: input.path.as_deref().map(canonical) };
     let most = if chars.is_some() { u32::MAX } else { WHOLE };
     let limit = groups::limit(input.limit)?.min(most);
     let page = node_drift::list(&app.db, &filter, chars, input.after.as_deref(), limit).await?;
@@ -86,7 +86,7 @@ struct Text {
 
 /// Of a text that everybody on the host may read, as it is and as it should be: only then its observed text is known.
 async fn text_of(app: &App, node: &Name, entry: &DriftEntry) -> Result<Text, ApiError> {
-    let path = entry.path.strip_prefix("host.files.").and_then(|path| path.strip_suffix(".content"));
+    let path = entry.path.strip_prefix("files.").and_then(|path| path.strip_suffix(".content"));
     let (Some(path), Some(_)) = (path, &entry.observed) else { return Ok(Text::default()) };
     let Some(node) = nodes::find_by_name(&app.db, node).await? else { return Ok(Text::default()) };
     let spec = nodes::find_spec(&app.db, node.id).await?;
