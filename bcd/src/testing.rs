@@ -147,7 +147,7 @@ impl Plane {
             encapsulated_key: sealed.encapsulated_key,
             ciphertext: sealed.ciphertext,
         };
-        let token = self.keys.join_key().open(&sealed, csr.hash(), "fleet-one").expect("opens");
+        let token = self.keys.join_keys()[0].open(&sealed, csr.hash(), "fleet-one").expect("opens");
         assert!(token.matches(&self.token.hash()));
         let (identity, signature) = self.worker.sign_identity(&JoinIdentity {
             node_id: self.node,
@@ -184,6 +184,23 @@ impl Join for Plane {
         if lost.is_ok() { Err(Status::unavailable("lost")) } else { Ok(Response::new(answer)) }
     }
 
+    async fn renew_challenge(
+        &self,
+        request: Request<pb::RenewChallengeRequest>,
+    ) -> Result<Response<pb::RenewChallengeResponse>, Status> {
+        let request = request.into_inner();
+        let chain = [request.certificate.as_slice().into()];
+        let verifier = self.keys.node_verifier();
+        let current = verifier.identify(&chain, pki::verify::Validity::Open).expect("an own certificate");
+        let signature = self.worker.sign_server_time(self.node, &request.nonce, now());
+        let time = pb::SignedTime { time: now().to_string(), nonce: request.nonce, signature: Some(message(signature)) };
+        Ok(Response::new(pb::RenewChallengeResponse {
+            challenge: self.keys.challenge_key().give(&current.serial, now()),
+            server_time: Some(time),
+            trust_steps: Vec::new(),
+        }))
+    }
+
     async fn renew(&self, request: Request<pb::RenewRequest>) -> Result<Response<pb::RenewResponse>, Status> {
         let request = request.into_inner();
         let csr = Csr::parse(&request.csr).expect("a request");
@@ -192,7 +209,7 @@ impl Join for Plane {
         let current = verifier.identify(&chain, pki::verify::Validity::Open).expect("an own certificate");
         current
             .public_key
-            .verify_possession(&self.anchor.realm(), csr.hash(), &current.serial, &request.possession)
+            .verify_possession(&self.anchor.realm(), csr.hash(), &current.serial, &request.challenge, &request.possession)
             .map_err(|error| Status::permission_denied(error.to_string()))?;
         let answer = pb::RenewResponse { certificate_chain: self.chain(&csr), trust_bundle: Some(self.bundle()) };
         Ok(Response::new(answer))
@@ -219,6 +236,7 @@ impl Session for Plane {
             heartbeat_seconds: 15,
             gateway_id: "gw".into(),
             capabilities: vec![schema::report::DRIFT_CAPABILITY.into()],
+            trust_steps: Vec::new(),
         };
         let (generation, spec) = self.spec.lock().expect("whole").clone();
         let signature = self.worker.sign_desired_state(self.node, Generation(generation), spec.as_bytes());

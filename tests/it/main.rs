@@ -3,6 +3,7 @@
 //! Each fact starts what it needs and leaves nothing behind.
 
 mod cli;
+mod commands;
 mod drift;
 mod effects;
 mod faults;

@@ -6,6 +6,8 @@ use std::{
     process::Command,
 };
 
+use serde_json::Value;
+
 use crate::{
     Up, World,
     process::{self, Process},
@@ -82,9 +84,39 @@ impl Node {
 
     /// Starts its daemon.
     pub fn run(&mut self, arguments: &[&str]) {
+        self.run_with(arguments, &[]);
+    }
+
+    /// Starts its daemon with something in its environment.
+    pub fn run_with(&mut self, arguments: &[&str], environment: &[(&str, &str)]) {
         let mut command = self.command("run");
-        command.arg("--root").arg(self.root()).args(arguments);
+        command.arg("--root").arg(self.root()).args(arguments).envs(environment.iter().copied());
         self.daemon = Some(Process::start(&self.name, command, &self.dir.join("log")));
+    }
+
+    /// Waits until its daemon has died by itself.
+    ///
+    /// # Panics
+    /// When none runs, or it does not die.
+    pub fn wait_dead(&mut self) {
+        self.daemon.take().expect("a daemon").wait();
+    }
+
+    /// How often the machine has booted, the first time included.
+    #[must_use]
+    pub fn boots(&self) -> usize {
+        self.file("/var/lib/described/boots").map_or(0, |text| text.lines().count())
+    }
+
+    /// What its own journal of commands holds, newest first.
+    ///
+    /// # Panics
+    /// When it has none.
+    #[must_use]
+    pub fn journal(&self) -> Value {
+        let (code, words) = self.said(&["commands", "--format", "json"]);
+        assert_eq!(code, 0, "{words}");
+        serde_json::from_str(&words).expect("JSON")
     }
 
     /// Kills its daemon the hard way.

@@ -8,7 +8,6 @@ use schema::{
     generation::{Epoch, Generation},
     inventory::InventorySection,
     report::{DRIFT_CAPABILITY, TRUST_CAPABILITY},
-    time::Timestamp,
 };
 
 use super::{Again, Core, Effect, Level, Now, Phase};

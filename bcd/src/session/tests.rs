@@ -10,6 +10,8 @@ use schema::{
 use super::*;
 use crate::command::Pen;
 
+mod commands;
+
 struct World {
     keys: Keys,
     anchor: Anchor,
@@ -83,6 +85,7 @@ impl World {
             heartbeat_seconds: 15,
             gateway_id: "gw".into(),
             capabilities: self.capabilities.clone(),
+            trust_steps: Vec::new(),
         })
     }
 
@@ -92,6 +95,10 @@ impl World {
         let spec = spec.to_bytes();
         let signature = self.worker.sign_desired_state(node, Generation(generation), &spec);
         gateway_frame::Frame::DesiredState(pb::DesiredState { generation, spec, signature: Some(message(&signature)) })
+    }
+
+    fn boot(&self) -> BootId {
+        self.core.progress().boot_id
     }
 
     fn frame(&mut self, frame: gateway_frame::Frame) -> Vec<Effect> {
@@ -285,7 +292,7 @@ fn every_session_begins_with_a_signed_status() {
 #[test]
 fn drift_is_reported_when_it_changes_and_only_to_who_reads_it() {
     let entry = DriftEntry {
-        path: "host.files./etc/motd.content".into(),
+        path: "files./etc/motd.content".into(),
         mode: DriftMode::Warn,
         kind: DriftKind::Changed,
         cause: DriftCause::WhileRunning,
