@@ -111,6 +111,6 @@ fn message(line: &str) -> Option<&str> {
         || before.ends_with("] ") && !before.contains("]: ")
         || before.ends_with("kernel: ")
         || before.ends_with(';')
-        || before.ends_with(": ") && before.starts_with("kern");
+        || before.starts_with("kern");
     kernel.then(|| &line[at..])
 }

@@ -132,10 +132,17 @@ mod tests {
         assert_eq!(kept.bytes + kept.left_out, whole as u64);
     }
 
+    /// A text of so many bytes, with lines of about so many.
+    fn text((bytes, line): (usize, usize)) -> Vec<u8> {
+        (0..bytes).map(|at| if at % line == line - 1 { b'\n' } else { b'a' + (at % 26) as u8 }).collect()
+    }
+
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn the_end_is_kept_within_the_limit(
-            texts in prop::collection::vec(prop::collection::vec(prop::sample::select(b"ab\n".to_vec()), 0..9000), 0..12),
+            texts in prop::collection::vec((0_usize..9000, 1_usize..6000).prop_map(text), 0..12),
             cap in 0_u64..40_000,
         ) {
             let whole: Vec<u8> = texts.concat();
