@@ -85,7 +85,7 @@ async fn a_gateway_apart_reaches_the_authority_over_internal_tls_and_says_when_i
     let good = client(&keys.internal);
     assert_eq!(good.anchor().await.unwrap().anchor, world.keys.anchor(&world.realm.fleet_id).to_bytes());
     assert_eq!(good.server_time(NodeId::generate(), vec![1; 32]).await.unwrap().nonce, vec![1; 32]);
-    assert!(!good.trust_bundle().await.unwrap().bundle.is_empty());
+    assert!(!good.trust(0).await.unwrap().trust_bundle.unwrap().bundle.is_empty());
     let refused = good.join(pb::JoinRequest::default(), "192.0.2.1:5".parse().unwrap()).await.unwrap_err();
     assert_eq!((refused.code(), refused.message()), (Code::PermissionDenied, "the token of 192.0.2.1:5 has expired"));
 
@@ -95,5 +95,5 @@ async fn a_gateway_apart_reaches_the_authority_over_internal_tls_and_says_when_i
     serving.abort();
     accepting.abort();
     accepting.await.ok();
-    assert_eq!(client(&keys.internal).trust_bundle().await.unwrap_err().code(), Code::Unavailable);
+    assert_eq!(client(&keys.internal).trust(0).await.unwrap_err().code(), Code::Unavailable);
 }

@@ -1,8 +1,9 @@
 //! What goes wrong around a session costs time only.
 
-use proto::agent::v1::{gateway_frame::Frame as Down, node_frame::Frame as Up};
+use proto::agent::v1::{self as pb, gateway_frame::Frame as Down, node_frame::Frame as Up};
+use schema::command::{CommandBody, CommandKind, UpdateState};
 use store::{
-    Db,
+    Db, commands,
     embedded::{self, Embedded},
     migrate, node_reports, sessions,
 };
@@ -42,6 +43,40 @@ async fn sessions_outlive_postgresql_and_their_reports_arrive_afterwards() {
     session.heartbeat(7).await;
     let (mut second, _) = late.open(gateway.address).await;
     second.heartbeat(1).await;
+    gateway.stop().await;
+    world.db.close().await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_nodes_say_about_commands_waits_for_postgresql_and_what_was_taken_in_doubt_is_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = embedded::Config { dir: dir.path().join("pg"), fast: true };
+    let server = Embedded::start(config.clone()).await.unwrap();
+    migrate::run(&server.db_config()).await.unwrap();
+    let world = World::with(Db::connect(&server.db_config()).await.unwrap());
+    let gateway = world.gateway();
+    let node = world.node().await;
+    let (mut session, _) = node.open(gateway.address).await;
+    let mut sent = Vec::new();
+    for _ in 0..4 {
+        sent.push(world.command(node.id, CommandKind::LogsCollect).await);
+    }
+    let of = |command: &pb::Command| CommandBody::read(&command.body).unwrap().id;
+    let mut got = vec![of(&session.command().await), of(&session.command().await)];
+
+    server.stop().await;
+    for id in &got {
+        session.say(Up::CommandUpdate(node.update(*id, UpdateState::Running))).await;
+        session.say(Up::CommandUpdate(node.update(*id, UpdateState::Succeeded))).await;
+    }
+    session.heartbeat(1).await;
+
+    let server = Embedded::start(config).await.unwrap();
+    got.push(of(&session.command().await));
+    got.push(of(&session.command().await));
+    assert_eq!(got, sent);
+    eventually(|| async { (commands::updates(&world.db, node.id).await.ok()?.len() == 2).then_some(()) }).await;
     gateway.stop().await;
     world.db.close().await;
     server.stop().await;

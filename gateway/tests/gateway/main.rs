@@ -3,8 +3,11 @@
 
 mod abuse;
 mod authority;
+mod commands;
 mod faults;
 mod node;
 mod refusals;
+mod runner;
 mod sessions;
+mod wire;
 mod world;

@@ -8,6 +8,7 @@ use pki::{
     issue::{Serial, TlsIdentity},
     node_key::NodeKey,
     tls::{ServerTimes, agent_client},
+    worker::CommandVerifier,
 };
 use proto::agent::v1::{
     self as pb, gateway_frame::Frame as Down, node_frame::Frame as Up, session_client::SessionClient,
@@ -16,8 +17,9 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use schema::{
     canonical,
     clock::SharedClock,
+    command::{COMMANDS_CAPABILITY, CommandUpdate, UpdateState},
     generation::Generation,
-    id::{BootId, JournalId, NodeId},
+    id::{BootId, CommandId, JournalId, NodeId},
     report::{ReportKind, StatusReport},
 };
 use tokio::{net::TcpStream, sync::mpsc, time::timeout};
@@ -39,6 +41,8 @@ pub(crate) struct Node {
     pub(crate) realm: Realm,
     pub(crate) roots: Vec<CertificateDer<'static>>,
     pub(crate) clock: SharedClock,
+    /// Of what the control plane signs.
+    pub(crate) verifier: Option<CommandVerifier>,
 }
 
 pub(crate) struct Session {
@@ -65,6 +69,22 @@ impl Node {
         timeout(PATIENCE, endpoint.connect_with_connector(connector)).await.expect("the gateway answers").unwrap()
     }
 
+    /// A stream on which nothing was said; `None` when there is no gateway.
+    pub(crate) async fn try_stream(&self, gateway: SocketAddr) -> Option<Session> {
+        let tls = self.tls();
+        let connector = tower::service_fn(move |_: http::Uri| {
+            let tls = tls.clone();
+            async move {
+                let tcp = TcpStream::connect(gateway).await?;
+                tls.connect(ServerName::from(gateway.ip()), tcp).await.map(TokioIo::new)
+            }
+        });
+        let channel = Endpoint::from_static("http://gateway").connect_with_connector(connector).await.ok()?;
+        let (up, frames) = mpsc::channel(64);
+        let down = SessionClient::new(channel).open(ReceiverStream::new(frames)).await.ok()?.into_inner();
+        Some(Session { up, down })
+    }
+
     /// A stream on which nothing was said.
     pub(crate) async fn stream(&self, gateway: SocketAddr) -> Session {
         let (up, frames) = mpsc::channel(64);
@@ -80,6 +100,7 @@ impl Node {
             journal_id: self.journal.to_string(),
             nonce: vec![9; 32],
             agent_version: "test".to_owned(),
+            capabilities: vec![COMMANDS_CAPABILITY.to_owned()],
             inventory: HashMap::from([("os".to_owned(), schema::digest::Digest::of("os").to_string())]),
             ..pb::Hello::default()
         }
@@ -99,6 +120,16 @@ impl Node {
             Some(Down::Welcome(welcome)) => (session, welcome),
             other => panic!("no Welcome: {other:?}"),
         }
+    }
+
+    /// What this node says about a command, signed if it is the last word.
+    pub(crate) fn update(&self, id: CommandId, state: UpdateState) -> pb::CommandUpdate {
+        let update = CommandUpdate::new(id, self.id, state, self.journal, BootId::generate()).to_bytes();
+        let signature = match state.is_terminal() {
+            true => self.key.sign_command_update(&self.realm, self.id, &update),
+            false => Vec::new(),
+        };
+        pb::CommandUpdate { update, signature }
     }
 
     pub(crate) fn status(&self, seq: u64, observed: u64) -> pb::NodeReport {
@@ -127,6 +158,11 @@ impl Session {
         self.up.send(pb::NodeFrame { frame: Some(frame) }).await.ok();
     }
 
+    /// The next frame; `None` at the end of the stream, however it ends.
+    pub(crate) async fn try_next(&mut self) -> Option<Down> {
+        self.down.message().await.ok()??.frame
+    }
+
     /// The next frame; `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<Down> {
         let frame = timeout(PATIENCE, self.down.message()).await.expect("the gateway says something");
@@ -139,6 +175,17 @@ impl Session {
             match self.next().await {
                 Some(Down::DesiredState(spec)) => return spec,
                 Some(Down::Refused(_)) | None => panic!("the session ended before a spec came"),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// The next frame that is a command.
+    pub(crate) async fn command(&mut self) -> pb::Command {
+        loop {
+            match self.next().await {
+                Some(Down::Command(command)) => return command,
+                Some(Down::Refused(_) | Down::Goodbye(_)) | None => panic!("the session ended before a command came"),
                 Some(_) => {}
             }
         }

@@ -10,7 +10,7 @@ use store::{node_reports, nodes, outcomes, queue, sessions};
 
 use crate::world::{World, eventually};
 
-fn unwire(signature: Option<pb::Signature>) -> Signature {
+pub(crate) fn unwire(signature: Option<pb::Signature>) -> Signature {
     let pb::Signature { worker, root_signature, signature } = signature.unwrap();
     Signature { worker, root_signature, signature }
 }
@@ -29,7 +29,7 @@ async fn welcome_brings_signed_time_the_bundle_and_the_spec() {
     let at = time.time.parse().unwrap();
     verifier.server_time(node.id, &time.nonce, at, &unwire(time.signature)).unwrap();
     let pb::SignedTrustBundle { bundle, signature } = welcome.trust_bundle.unwrap();
-    SignedBundle { bytes: bundle, signature }.step(&verifier, 1).unwrap();
+    SignedBundle { bytes: bundle, signature }.first(&verifier).unwrap();
 
     let state = session.spec().await;
     assert_eq!((state.generation, &state.spec), (1, &spec));

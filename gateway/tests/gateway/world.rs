@@ -20,13 +20,19 @@ use proto::{
 };
 use schema::{
     clock::{SharedClock, SystemClock},
+    command::{CommandKind, CommandState, CommandUpdate},
     digest::Digest,
     generation::{Generation, IdentityGeneration},
-    id::{GatewayId, JournalId, NodeId},
+    id::{CommandId, GatewayId, JournalId, NodeId},
     node::{Role, Trust},
     time::{Duration, Timestamp},
 };
-use store::{Db, node_certs, nodes, outcomes, pools, testing::TestDb};
+use store::{
+    Db,
+    commands::{self, NewCommand},
+    node_certs, nodes, outcomes, pools,
+    testing::TestDb,
+};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
@@ -43,6 +49,28 @@ pub(crate) struct World {
     pub(crate) clock: SharedClock,
     pub(crate) worker: Arc<WorkerKey>,
     pub(crate) test_db: Option<TestDb>,
+}
+
+/// A gateway with a runtime and connections of its own, so that it can die like a process.
+pub(crate) struct Apart {
+    pub(crate) address: SocketAddr,
+    cancel: CancellationToken,
+    runtime: tokio::runtime::Runtime,
+    task: JoinHandle<Result<(), GatewayError>>,
+}
+
+impl Apart {
+    /// Nothing of it runs any more, and its sockets close: what `kill -9` leaves.
+    pub(crate) fn kill(self) {
+        self.runtime.shutdown_background();
+    }
+
+    /// What SIGTERM does.
+    pub(crate) async fn stop(self) {
+        self.cancel.cancel();
+        tokio::time::timeout(PATIENCE, self.task).await.expect("the gateway ends").unwrap().unwrap();
+        self.runtime.shutdown_background();
+    }
 }
 
 pub(crate) struct Running {
@@ -92,11 +120,34 @@ impl World {
     }
 
     pub(crate) fn gateway_with(&self, change: impl FnOnce(&mut Config)) -> Running {
+        let (mut config, serving, address) = self.config();
+        change(&mut config);
+        let cancel = CancellationToken::new();
+        let task = tokio::spawn(run(config, cancel.clone()));
+        Running { address, serving, cancel, task }
+    }
+
+    pub(crate) fn gateway_apart(&self) -> Apart {
+        let (mut config, _, address) = self.config();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let database = self.test_db.as_ref().unwrap().config();
+        let cancel = CancellationToken::new();
+        let task = runtime.spawn({
+            let cancel = cancel.clone();
+            async move {
+                config.db = Db::lazy(&database);
+                run(config, cancel).await
+            }
+        });
+        Apart { address, cancel, runtime, task }
+    }
+
+    fn config(&self) -> (Config, Arc<ServingCertificate>, SocketAddr) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let identity = self.keys.issue_serving(&["127.0.0.1".to_owned()], self.clock.now()).unwrap();
         let serving = ServingCertificate::new(&identity).unwrap();
-        let mut config = Config {
+        let config = Config {
             gateway_id: GatewayId::generate(),
             listener,
             serving: Arc::clone(&serving),
@@ -108,10 +159,7 @@ impl World {
             limits: Limits::default(),
             timing: Timing { check: Duration::from_secs(1), liveness: Duration::from_secs(1), ..Timing::default() },
         };
-        change(&mut config);
-        let cancel = CancellationToken::new();
-        let task = tokio::spawn(run(config, cancel.clone()));
-        Running { address, serving, cancel, task }
+        (config, serving, address)
     }
 
     /// A node that joined: a row, a key, a certificate and its record.
@@ -161,6 +209,7 @@ impl World {
             realm: self.realm.clone(),
             roots: vec![self.keys.root_certificate()],
             clock: Arc::clone(&self.clock),
+            verifier: Some(self.keys.anchor(&self.realm.fleet_id).verifier()),
             key,
         }
     }
@@ -190,6 +239,70 @@ impl World {
         nodes::set_spec(&mut txn, node, before, &new).await.unwrap();
         txn.commit().await.unwrap();
         spec
+    }
+
+    /// Queues a command, signs it and pokes.
+    pub(crate) async fn command(&self, node: NodeId, kind: CommandKind) -> CommandId {
+        let new = NewCommand {
+            node_id: node,
+            kind,
+            payload: serde_json::json!({}),
+            idempotency_key: CommandId::generate().to_string(),
+            not_after: Duration::from_secs(3600).after(self.clock.now()),
+            min_generation: None,
+            batch_id: None,
+            secrets: Vec::new(),
+            created_by: "test".to_owned(),
+        };
+        let mut txn = self.db.begin().await.unwrap();
+        let queued = commands::enqueue(&mut txn, &new).await.unwrap();
+        txn.commit().await.unwrap();
+        let signed = signature(self.worker.sign_command(node, &queued.body)).encode_to_vec();
+        let mut txn = self.db.begin().await.unwrap();
+        commands::sign(&mut txn, &[(queued.command.id, signed)]).await.unwrap();
+        txn.commit().await.unwrap();
+        queued.command.id
+    }
+
+    pub(crate) async fn command_state(&self, id: CommandId) -> CommandState {
+        commands::find(&self.db, id).await.unwrap().unwrap().state
+    }
+
+    /// Waits until a command has a state.
+    pub(crate) async fn comes_to(&self, id: CommandId, state: CommandState) {
+        eventually(|| async { (self.command_state(id).await == state).then_some(()) }).await;
+    }
+
+    /// Reads last words as the control plane does, until it is aborted.
+    pub(crate) fn reader(&self, nodes: Vec<(NodeId, pki::node_key::NodePublicKey)>) -> JoinHandle<()> {
+        let (db, realm) = (self.db.clone(), self.realm.clone());
+        tokio::spawn(async move {
+            loop {
+                for (node, key) in &nodes {
+                    let words = commands::updates(&db, *node).await.unwrap_or_default();
+                    if words.is_empty() {
+                        continue;
+                    }
+                    let mut txn = db.begin().await.unwrap();
+                    let rows: Vec<i64> = words.iter().map(|word| word.row).collect();
+                    for commands::StoredUpdate { update, .. } in words {
+                        key.verify_command_update(&realm, *node, &update.payload, &update.signature).unwrap();
+                        let said = CommandUpdate::read(&update.payload).unwrap();
+                        let ending = commands::Ending {
+                            event: said.state.event(),
+                            reason: said.reason,
+                            message: None,
+                            result: None,
+                            evidence: None,
+                        };
+                        commands::settle(&mut txn, *node, said.command, &ending).await.unwrap();
+                    }
+                    commands::remove_updates(&mut txn, &rows).await.unwrap();
+                    txn.commit().await.unwrap();
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        })
     }
 
     /// The stored reason of the last refused session, once there is one of this code.
