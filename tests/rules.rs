@@ -278,3 +278,42 @@ fn every_end_to_end_file_is_part_of_the_binary() {
     }
     nothing(forgotten, "a file of tests/it is not named in its main.rs");
 }
+
+/// The literals of every `fn code(…)` in a file: the stable words of its refusals and waits.
+fn code_words(text: &str) -> Vec<String> {
+    let bodies = without_tests(text).split("fn code(").skip(1);
+    bodies
+        .flat_map(|body| {
+            let end = body.find("\n    }").unwrap_or(body.len());
+            body[..end].split('"').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+#[test]
+fn every_code_that_says_no_or_not_yet_is_explained() {
+    use reconciler::why::catalogue::{self, Area};
+
+    let mut unknown = Vec::new();
+    let mut look = |path: &str, areas: &[Area], word: String| {
+        if !areas.iter().any(|area| catalogue::find(*area, &word).is_some()) {
+            unknown.push(format!("{path}: {word}"));
+        }
+    };
+    for (path, text) in files(&[".rs"]) {
+        let areas: &[Area] = match path.as_str() {
+            "gateway/src/refusal.rs" => &[Area::Session],
+            "reconciler/src/join/refusal.rs" => &[Area::Join, Area::Renewal],
+            "pki/src/verify.rs" => &[Area::Renewal],
+            path if path.starts_with("reconciler/src/reconcile/") && !is_test(path) => &[Area::Work, Area::Command],
+            _ => continue,
+        };
+        for word in code_words(&text) {
+            look(&path, areas, word);
+        }
+        for rest in without_tests(&text).split("Failure::new(\"").skip(1) {
+            look(&path, areas, rest.split('"').next().unwrap_or_default().to_owned());
+        }
+    }
+    nothing(unknown, "give the code a line in reconciler/src/why/catalogue/: what it means, who can lift it, and how");
+}

@@ -15,6 +15,7 @@
 //! - [`reconcile`] wakes for keys, not for events: a run reads what is, moves it one step towards what should be, and says
 //!   `Done`, `Again` or `Wait` with a stored reason. Losing a wake-up costs time, never truth.
 //! - [`join`] lets machines in: the only part that issues certificates.
+//! - [`why`] says what something waits for, since when, and who can lift it.
 //! - [`api`] is the HTTP edge: one table of handlers, one place that decides who may.
 //!
 //! No error removes anything: whatever fails, the last good revision stays in force.
@@ -26,3 +27,4 @@ pub mod join;
 pub mod plan;
 pub mod reconcile;
 pub mod source;
+pub mod why;

@@ -28,6 +28,7 @@ use crate::{
     apply::brake_by_hand,
     plan::GateWord,
     source::FLEET,
+    why::Gate,
 };
 
 /// How many holds and how many quarantined commits are answered.
@@ -159,6 +160,25 @@ pub(in crate::api) struct HoldView {
     machines: usize,
 }
 
+impl HoldView {
+    fn into_gate(self) -> Gate {
+        let source = self.source.parse().unwrap_or(HoldSource::Git);
+        Gate {
+            gate: self.gate,
+            by: self.by,
+            by_hand: source == HoldSource::Api,
+            hold: Hold {
+                source,
+                owner: self.owner,
+                reason: self.reason,
+                until: self.until.or(self.next).map(|At(at)| at),
+                place: self.place,
+            },
+            since: self.since.map(|At(at)| at),
+        }
+    }
+}
+
 /// A commit in quarantine.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -206,7 +226,7 @@ pub(in crate::api) async fn release(mutation: Mutation<'_>, input: Release) -> R
 }
 
 pub(in crate::api) async fn rollback(mutation: Mutation<'_>, input: Rollback) -> Result<Requested, ApiError> {
-    let Mutation { app, txn, caller } = mutation;
+    let Mutation { app, txn, caller, .. } = mutation;
     let (owner, reason) = said(caller, input.owner, &input.reason)?;
     let plan = input.plan.map(|plan| super::parse::<Digest>("plan", &plan)).transpose()?;
     let revision = super::revisions::find(app, &input.revision).await?;
@@ -258,7 +278,7 @@ pub(in crate::api) async fn rollback(mutation: Mutation<'_>, input: Rollback) ->
 }
 
 pub(in crate::api) async fn suspend(mutation: Mutation<'_>, input: Suspend) -> Result<ScopeAnswer, ApiError> {
-    let Mutation { app, txn, caller } = mutation;
+    let Mutation { app, txn, caller, .. } = mutation;
     let (owner, reason) = said(caller, input.owner, &input.reason)?;
     if passed(txn, input.until).await? {
         return Err(ApiError::field("until", "this time has passed"));
@@ -354,6 +374,12 @@ pub(super) async fn of_node(app: &App, node: &nodes::Node) -> Result<Vec<HoldVie
         .filter(|hold| !is_brake(hold) && (hold.subject == own || Some(&hold.subject) == pool.as_ref()))
         .map(|hold| view(&hold.subject, &hold.gate, &hold.hold, hold.created_at, 1));
     Ok(covering.chain(of_gates).collect())
+}
+
+/// The same for `why`.
+pub(super) async fn gates_of_node(app: &App, node: &nodes::Node) -> Result<Vec<Gate>, ApiError> {
+    let held = of_node(app, node).await?;
+    Ok(held.into_iter().map(HoldView::into_gate).collect())
 }
 
 /// The machines that brakes name.

@@ -1,0 +1,131 @@
+//! Why something has not happened: what a machine or a command waits for, since when, and who can lift it.
+//!
+//! Pure: facts in, [`Wait`]s out, what stands in front of everything else first. What a code means and what lifts it is
+//! written once, in the [`catalogue`]; a wait adds what is true of this machine at this time.
+
+use schema::time::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+pub mod catalogue;
+mod command;
+mod node;
+pub mod reference;
+
+#[cfg(test)]
+mod tests;
+
+pub use catalogue::{Area, Entry, Lifter};
+pub use command::{CommandFacts, command};
+pub use node::{Gate, NodeFacts, node};
+
+/// What is kept from happening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keeps {
+    /// Everything: nothing reaches the machine.
+    Contact,
+    /// The command does not run, or did not.
+    Command,
+    /// The machine is not what it should be.
+    DesiredState,
+    /// No new work is placed.
+    NewWork,
+    /// Nothing; it is worth knowing.
+    Nothing,
+}
+
+impl Keeps {
+    /// As people read it.
+    #[must_use]
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Contact => "nothing reaches the machine",
+            Self::Command => "the command",
+            Self::DesiredState => "what the machine should be",
+            Self::NewWork => "new work",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
+/// One thing that has to happen first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Wait {
+    /// Who said so.
+    pub area: Area,
+    /// The stable word.
+    pub code: String,
+    /// What is kept from happening.
+    pub keeps: Keeps,
+    /// What is true here and now.
+    pub says: String,
+    /// What the code means.
+    pub means: String,
+    /// Who can lift it.
+    pub lifted_by: Lifter,
+    /// What that one does.
+    pub remedy: String,
+    /// Since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub since: Option<Timestamp>,
+    /// When it ends by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub until: Option<Timestamp>,
+    /// Who answers for it, when a person does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The file and line, of the fleet repository or of the program, that say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+}
+
+impl Wait {
+    /// What the catalogue says of a code, and what is true here.
+    #[must_use]
+    pub(crate) fn new(area: Area, code: &str, keeps: Keeps, says: impl Into<String>) -> Self {
+        let entry = catalogue::find(area, code);
+        Self {
+            area,
+            code: code.to_owned(),
+            keeps,
+            says: says.into(),
+            means: entry.map_or("", |entry| entry.means).to_owned(),
+            lifted_by: entry.map_or(Lifter::Developer, |entry| entry.lifted_by),
+            remedy: entry.map_or("report this code: no page knows it", |entry| entry.remedy).to_owned(),
+            since: None,
+            until: None,
+            owner: None,
+            place: None,
+        }
+    }
+
+    pub(crate) fn since(mut self, since: Timestamp) -> Self {
+        self.since = Some(since);
+        self
+    }
+
+    pub(crate) fn at(mut self, place: impl Into<String>) -> Self {
+        self.place = Some(place.into());
+        self
+    }
+
+    pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = remedy.into();
+        self
+    }
+
+    pub(crate) const fn lifted_by(mut self, lifter: Lifter) -> Self {
+        self.lifted_by = lifter;
+        self
+    }
+}
+
+/// What stands in front of everything else first, the older first among equals.
+fn in_order(mut waits: Vec<Wait>) -> Vec<Wait> {
+    waits.sort_by(|a, b| (a.keeps, a.since, &a.code).cmp(&(b.keeps, b.since, &b.code)));
+    waits
+}

@@ -1,0 +1,158 @@
+//! Every code that says "not yet" or "no": what it means, who can lift it, and how. Written once.
+//!
+//! The codes themselves live where they are decided; tests hold each list of codes and this one together.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+mod commands;
+mod gates;
+mod joins;
+mod sessions;
+mod work;
+
+/// Where a code comes from. A code is unique in its area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Area {
+    /// A machine's session with a gateway.
+    Session,
+    /// A machine that wants to join.
+    Join,
+    /// A node that wants a new certificate.
+    Renewal,
+    /// A command.
+    Command,
+    /// What holds a change back, or work away.
+    Gate,
+    /// A reconciler.
+    Work,
+    /// A fact about a machine.
+    Condition,
+    /// New work on a machine.
+    Schedule,
+    /// The fleet repository.
+    Source,
+}
+
+impl Area {
+    /// Every area, in the order of the reference.
+    pub const ALL: [Self; 9] = [
+        Self::Session,
+        Self::Join,
+        Self::Renewal,
+        Self::Command,
+        Self::Gate,
+        Self::Work,
+        Self::Condition,
+        Self::Schedule,
+        Self::Source,
+    ];
+
+    /// Its word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Join => "join",
+            Self::Renewal => "renewal",
+            Self::Command => "command",
+            Self::Gate => "gate",
+            Self::Work => "work",
+            Self::Condition => "condition",
+            Self::Schedule => "schedule",
+            Self::Source => "source",
+        }
+    }
+
+    /// What its codes are about.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Session => "Why a machine has no session, or lost it",
+            Self::Join => "Why a machine does not become a node",
+            Self::Renewal => "Why a node gets no new certificate",
+            Self::Command => "Why a command waits, or how it ended",
+            Self::Gate => "What holds a change back, or keeps new work away on purpose",
+            Self::Work => "What a reconciler waits for, or what broke",
+            Self::Condition => "Facts about a machine",
+            Self::Schedule => "Why a machine gets no new work",
+            Self::Source => "Why the fleet repository is not followed",
+        }
+    }
+}
+
+/// Who can lift it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lifter {
+    /// It passes without anybody.
+    Itself,
+    /// Whoever operates the control plane.
+    Operator,
+    /// Whoever writes the fleet repository.
+    Author,
+    /// Whoever is at the machine.
+    Machine,
+    /// Whoever asked for it.
+    Caller,
+    /// Whoever develops this program.
+    Developer,
+}
+
+impl Lifter {
+    /// As people read it.
+    #[must_use]
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Itself => "nobody: it passes by itself",
+            Self::Operator => "an operator",
+            Self::Author => "a commit in the fleet repository",
+            Self::Machine => "somebody at the machine",
+            Self::Caller => "whoever asked for it",
+            Self::Developer => "a new version of this program",
+        }
+    }
+}
+
+/// One code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it comes from.
+    pub area: Area,
+    /// The stable word.
+    pub code: &'static str,
+    /// What it means.
+    pub means: &'static str,
+    /// Who can lift it.
+    pub lifted_by: Lifter,
+    /// What that one does.
+    pub remedy: &'static str,
+}
+
+/// Every entry, area by area.
+pub fn all() -> impl Iterator<Item = &'static Entry> {
+    [sessions::ENTRIES, joins::ENTRIES, commands::ENTRIES, gates::ENTRIES, work::ENTRIES].into_iter().flatten()
+}
+
+/// The entry of a code.
+#[must_use]
+pub fn find(area: Area, code: &str) -> Option<&'static Entry> {
+    all().find(|entry| entry.area == area && entry.code == code)
+}
+
+/// The entries of a code in every area that has it, whatever its case.
+#[must_use]
+pub fn of_code(code: &str) -> Vec<&'static Entry> {
+    all().filter(|entry| entry.code.eq_ignore_ascii_case(code)).collect()
+}
+
+const fn entry(
+    area: Area,
+    code: &'static str,
+    means: &'static str,
+    lifted_by: Lifter,
+    remedy: &'static str,
+) -> Entry {
+    Entry { area, code, means, lifted_by, remedy }
+}

@@ -1,0 +1,135 @@
+//! Why a command waits, or how it ended.
+
+use schema::{
+    command::{CommandState, Refusal},
+    id::CommandId,
+    node::Connectivity,
+    time::Timestamp,
+};
+use store::{commands::Command, nodes::Node};
+
+use super::{Area, Keeps, Lifter, Wait, in_order};
+
+/// What is known of a command.
+#[derive(Debug)]
+pub struct CommandFacts<'a> {
+    /// Its row.
+    pub command: &'a Command,
+    /// Its node; `None` when that is gone.
+    pub node: Option<&'a Node>,
+    /// What of its lane is under way on the node or waits before it.
+    pub ahead: &'a [CommandId],
+    /// Whether the node's last session spoke commands; `None` when there was none.
+    pub speaks_commands: Option<bool>,
+    /// The node's last word came and is not verified.
+    pub has_update: bool,
+}
+
+/// Everything that the command waits for; how it ended, once it has.
+#[must_use]
+pub fn command(facts: &CommandFacts<'_>, now: Timestamp) -> Vec<Wait> {
+    let command = facts.command;
+    let mut waits = match command.state {
+        CommandState::Pending => pending(facts, now),
+        CommandState::Dispatched | CommandState::Acked | CommandState::Running => vec![under_way(facts)],
+        CommandState::Succeeded => Vec::new(),
+        CommandState::Failed | CommandState::Rejected | CommandState::Expired | CommandState::Cancelled => {
+            vec![ended(command)]
+        }
+    };
+    if let Some(at) = command.cancel_requested_at
+        && !command.state.is_terminal()
+    {
+        waits.push(wait("cancel-requested", "somebody cancelled it").since(at));
+    }
+    in_order(waits)
+}
+
+fn pending(facts: &CommandFacts<'_>, now: Timestamp) -> Vec<Wait> {
+    let command = facts.command;
+    let mut waits = Vec::new();
+    if command.not_before.is_none() {
+        waits.push(wait("awaiting-approval", "its batch has not its approvals").since(command.created_at));
+    } else if command.signed_at.is_none() {
+        waits.push(wait("unsigned", "it is not signed yet").since(command.created_at));
+    }
+    match facts.node {
+        Some(node) if node.connectivity != Connectivity::Connected => {
+            let mut wait = Wait::new(
+                Area::Command,
+                "no-session",
+                Keeps::Contact,
+                format!("node/{} is {}", node.name, node.connectivity),
+            );
+            wait = wait.since(node.connectivity_since).remedy(format!(
+                "better-compute why node/{}; the command goes as soon as the machine is back",
+                node.name
+            ));
+            waits.push(wait);
+        }
+        Some(node) if facts.speaks_commands == Some(false) => {
+            waits.push(wait("daemon-too-old", format!("the daemon of node/{} knows no commands", node.name)));
+        }
+        _ => {}
+    }
+    if let Some(not_before) = command.not_before.filter(|at| *at > now) {
+        let times = if command.busy_count == 1 { "once".to_owned() } else { format!("{} times", command.busy_count) };
+        let mut wait = wait("back-off", format!("the machine was busy {times}"));
+        wait.until = Some(not_before);
+        waits.push(wait);
+    }
+    if !facts.ahead.is_empty() {
+        let named: Vec<String> = facts.ahead.iter().take(3).map(ToString::to_string).collect();
+        let more = facts.ahead.len().saturating_sub(named.len());
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let says = format!("{}{more} of the lane {} go before it", named.join(", "), command.lane);
+        waits.push(wait("lane-full", says));
+    }
+    if waits.is_empty() {
+        waits.push(wait("dispatching", "nothing is in its way").since(command.created_at));
+    }
+    for wait in &mut waits {
+        wait.until = wait.until.or(Some(command.not_after));
+    }
+    waits
+}
+
+fn under_way(facts: &CommandFacts<'_>) -> Wait {
+    let command = facts.command;
+    let (says, since) = match command.state {
+        _ if facts.has_update => ("its last word came and is being verified", command.started_at),
+        CommandState::Running => ("the machine is at it", command.started_at),
+        CommandState::Acked => ("the machine has it in its journal and has not begun", command.acked_at),
+        _ => ("it was sent, and the machine has not said that it has it", command.dispatched_at),
+    };
+    let code = if facts.has_update { "unbelieved-result" } else { "under-way" };
+    let mut wait = wait(code, says);
+    wait.since = since;
+    wait.until = command.known_kind().map(|kind| kind.row().timeout.after(command.not_after));
+    wait
+}
+
+fn ended(command: &Command) -> Wait {
+    let reason = command.reason.as_deref().unwrap_or("failed");
+    let says = match (&command.message, command.state) {
+        (Some(message), _) if !message.is_empty() => message.clone(),
+        (_, CommandState::Cancelled) => "it was cancelled".to_owned(),
+        (_, state) => format!("it ended {state}: {reason}"),
+    };
+    let mut wait = wait(reason, says);
+    wait.since = command.settled_at;
+    // A kind's own words are not in the catalogue of what is common to all.
+    if wait.means.is_empty() && reason.parse::<Refusal>().is_err() {
+        wait = wait
+            .lifted_by(Lifter::Caller)
+            .remedy(format!("see better-compute commands show {}, mend the cause and send it again", command.id));
+    }
+    if let Some(late) = &command.late {
+        wait.says = format!("{}; after that the machine said {}", wait.says, late.state);
+    }
+    wait
+}
+
+fn wait(code: &str, says: impl Into<String>) -> Wait {
+    Wait::new(Area::Command, code, Keeps::Command, says)
+}

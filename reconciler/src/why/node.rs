@@ -1,0 +1,219 @@
+//! Why a machine is not what it should be, or gets no work.
+
+use schema::{
+    generation::Generation,
+    node::{
+        Connectivity, Hold, HoldSource, NoScheduleReason, ProvisionState, Role,
+        condition::{ConditionStatus, REBOOT_REQUIRED, SECTION_FAILED},
+    },
+    report::SectionState,
+    time::Timestamp,
+};
+use store::{node_holds::NodeHold, node_sections::NodeSection, nodes::Node, outcomes::Outcome};
+
+use super::{Area, Keeps, Lifter, Wait, in_order};
+
+/// Something between a machine and its target: a freeze, a pin, a suspension or a gate of the plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gate {
+    /// Its word, such as `freeze`.
+    pub gate: String,
+    /// Which one, such as `freeze/year-end`.
+    pub by: String,
+    /// Placed by a document or by hand.
+    pub by_hand: bool,
+    /// Who answers for it, why, until when, and where it is written.
+    pub hold: Hold,
+    /// Since when.
+    pub since: Option<Timestamp>,
+}
+
+/// What is known of a machine.
+#[derive(Debug)]
+pub struct NodeFacts<'a> {
+    /// Its row.
+    pub node: &'a Node,
+    /// What keeps new work away on purpose.
+    pub holds: &'a [NodeHold],
+    /// What keeps it from its target.
+    pub gates: &'a [Gate],
+    /// How its sections ended.
+    pub sections: &'a [NodeSection],
+    /// What the reconcilers and the gateway said last.
+    pub outcomes: &'a [Outcome],
+    /// Commands that have not ended.
+    pub open_commands: usize,
+    /// When its newest certificate ends.
+    pub certificate_ends: Option<Timestamp>,
+}
+
+/// Everything that the machine waits for.
+#[must_use]
+pub fn node(facts: &NodeFacts<'_>, now: Timestamp) -> Vec<Wait> {
+    let node = facts.node;
+    let mut waits = Vec::new();
+    waits.extend(contact(facts, now));
+    waits.extend(facts.outcomes.iter().filter_map(outcome));
+    waits.extend(facts.gates.iter().map(gate));
+    waits.extend(facts.holds.iter().map(|stored| cordon(node, stored)));
+    waits.extend(facts.sections.iter().filter_map(failed));
+    waits.extend(conditions(node));
+    waits.extend(work(node));
+    if facts.open_commands > 0 {
+        let says = match facts.open_commands {
+            1 => "one command has not ended".to_owned(),
+            many => format!("{many} commands have not ended"),
+        };
+        waits.push(
+            Wait::new(Area::Command, "open-commands", Keeps::Nothing, says)
+                .remedy(format!("better-compute commands {}", node.name)),
+        );
+    }
+    in_order(without_echoes(waits))
+}
+
+fn contact(facts: &NodeFacts<'_>, now: Timestamp) -> Option<Wait> {
+    let node = facts.node;
+    let refused = facts.outcomes.iter().any(|outcome| outcome.kind == "session" && outcome.state != "done");
+    let code = match node.connectivity {
+        Connectivity::Connected => return None,
+        _ if facts.certificate_ends.is_some_and(|ends| ends <= now) => "certificate-ended",
+        Connectivity::Disconnected => "disconnected",
+        Connectivity::Unreachable => "unreachable",
+        Connectivity::Lost => "lost",
+    };
+    let says = match (code, refused) {
+        ("certificate-ended", _) => "its certificate ended while it was away".to_owned(),
+        (_, true) => format!("the machine is {} and what it tries is refused", node.connectivity),
+        (_, false) => format!("the machine is {}: it has no session", node.connectivity),
+    };
+    Some(Wait::new(Area::Session, code, Keeps::Contact, says).since(node.connectivity_since))
+}
+
+/// What a reconciler or the gateway waits for, or what broke.
+fn outcome(outcome: &Outcome) -> Option<Wait> {
+    let area = match (outcome.state.as_str(), outcome.kind.as_str()) {
+        ("done", _) => return None,
+        (_, "session") => Area::Session,
+        _ => Area::Work,
+    };
+    let keeps = match outcome.kind.as_str() {
+        "session" => Keeps::Contact,
+        "command" => Keeps::Command,
+        _ => Keeps::DesiredState,
+    };
+    let says = if outcome.message.is_empty() { outcome.reason.replace('-', " ") } else { outcome.message.clone() };
+    Some(Wait::new(area, &outcome.reason, keeps, says).since(outcome.since).at(&outcome.place))
+}
+
+fn gate(gate: &Gate) -> Wait {
+    let hold = &gate.hold;
+    let mut wait = Wait::new(
+        Area::Gate,
+        &gate.gate,
+        Keeps::DesiredState,
+        format!("{} holds it back: {}", gate.by, hold.reason),
+    );
+    wait.since = gate.since;
+    wait.until = hold.until;
+    wait.owner = Some(hold.owner.clone());
+    wait.place.clone_from(&hold.place);
+    if gate.by_hand {
+        wait = wait.lifted_by(Lifter::Operator).remedy(format!("better-compute resume {}", gate.by));
+    } else if let Some(place) = &hold.place {
+        wait.remedy = format!("{}; it is written in {place}", wait.remedy);
+    }
+    wait
+}
+
+fn cordon(node: &Node, stored: &NodeHold) -> Wait {
+    let hold = &stored.hold;
+    let mut wait =
+        Wait::new(Area::Gate, "cordon", Keeps::NewWork, format!("cordoned: {}", hold.reason)).since(stored.created_at);
+    wait.until = hold.until;
+    wait.owner = Some(hold.owner.clone());
+    wait.place.clone_from(&hold.place);
+    match (hold.source, &hold.place) {
+        (HoldSource::Git, Some(place)) => {
+            wait.lifted_by(Lifter::Author).remedy(format!("take `cordon` out of {place}"))
+        }
+        (HoldSource::Git, None) => wait.lifted_by(Lifter::Author),
+        (HoldSource::Api, _) => {
+            wait.lifted_by(Lifter::Operator).remedy(format!("better-compute uncordon {}", node.name))
+        }
+        (HoldSource::Health, _) => wait.lifted_by(Lifter::Itself).remedy("it is lifted when the machine is healthy"),
+    }
+}
+
+fn failed(section: &NodeSection) -> Option<Wait> {
+    if section.status.state != SectionState::Failed {
+        return None;
+    }
+    let says = format!(
+        "section {} failed at generation {}: {}",
+        section.section, section.generation, section.status.reason
+    );
+    Some(Wait::new(Area::Work, "section-failed", Keeps::DesiredState, says).since(section.since))
+}
+
+fn conditions(node: &Node) -> impl Iterator<Item = Wait> {
+    // A failed section is told with its own reason.
+    node.conditions
+        .iter()
+        .filter(|condition| condition.status == ConditionStatus::True && condition.kind != SECTION_FAILED)
+        .map(|condition| {
+            let keeps = match condition.kind.as_str() {
+                REBOOT_REQUIRED => Keeps::DesiredState,
+                kind if node.no_schedule.contains(&NoScheduleReason::Condition(kind.to_owned())) => Keeps::NewWork,
+                _ => Keeps::Nothing,
+            };
+            let says =
+                if condition.message.is_empty() { condition.reason.clone() } else { condition.message.clone() };
+            let wait = Wait::new(Area::Condition, &condition.kind, keeps, says).since(condition.since);
+            if condition.kind == REBOOT_REQUIRED {
+                wait.remedy(format!("better-compute run node.reboot {}", node.name))
+            } else {
+                wait
+            }
+        })
+}
+
+/// What keeps new work away and has no reason of its own above.
+fn work(node: &Node) -> Vec<Wait> {
+    let mut waits = Vec::new();
+    if node.role != Role::Host {
+        let says = format!("its role is {}, and only hosts take work", node.role);
+        waits.push(Wait::new(Area::Schedule, "not-a-host", Keeps::NewWork, says));
+    }
+    if node.maintenance {
+        let says = node.maintenance_reason.clone().unwrap_or_else(|| "in maintenance".to_owned());
+        waits.push(Wait::new(Area::Schedule, "maintenance", Keeps::NewWork, says));
+    }
+    if !node.provision.receives_spec() {
+        let says = format!("its provision state is {}", node.provision);
+        let code = if node.provision == ProvisionState::Failed { "provision-failed" } else { "provisioning" };
+        waits.push(Wait::new(Area::Schedule, code, Keeps::NewWork, says));
+    } else if node.observed < Generation(1) {
+        let says = "it has not converged its first spec";
+        waits.push(Wait::new(Area::Schedule, "never-converged", Keeps::NewWork, says));
+    }
+    for reason in &node.no_schedule {
+        match reason {
+            NoScheduleReason::Taint(key) => {
+                waits.push(Wait::new(Area::Schedule, "taint", Keeps::NewWork, format!("it has the taint {key}")));
+            }
+            NoScheduleReason::Draining => {
+                waits.push(Wait::new(Area::Schedule, "draining", Keeps::NewWork, "it is being emptied"));
+            }
+            NoScheduleReason::Condition(_) | NoScheduleReason::Unreachable => {}
+        }
+    }
+    waits
+}
+
+/// A section that failed is told with its reason; that the node reconciler waits for it says nothing more.
+fn without_echoes(mut waits: Vec<Wait>) -> Vec<Wait> {
+    let told = waits.iter().any(|wait| wait.code == "section-failed" && wait.says.starts_with("section "));
+    waits.retain(|wait| !(told && wait.code == "section-failed" && !wait.says.starts_with("section ")));
+    waits
+}

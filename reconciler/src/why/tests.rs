@@ -1,0 +1,151 @@
+//! Every code has an entry, every entry is used, and waits come in the order in which they stand in the way.
+
+use std::{collections::BTreeSet, fmt::Write as _, path::Path};
+
+use schema::{
+    command::{CommandState, Lane, Reason, Refusal},
+    id::{CommandId, NodeId},
+    time::Timestamp,
+};
+use store::commands::Command;
+
+use super::{
+    Area, CommandFacts, Wait,
+    catalogue::{self, Entry},
+    command, reference,
+};
+
+fn codes(area: Area) -> BTreeSet<&'static str> {
+    catalogue::all().filter(|entry| entry.area == area).map(|entry: &Entry| entry.code).collect()
+}
+
+#[test]
+fn a_code_is_told_once_in_its_area() {
+    let all: Vec<_> = catalogue::all().map(|entry| (entry.area, entry.code)).collect();
+    let distinct: BTreeSet<_> = all.iter().collect();
+    assert_eq!(all.len(), distinct.len());
+}
+
+#[test]
+fn every_entry_says_what_it_means_and_what_to_do() {
+    for entry in catalogue::all() {
+        assert!(entry.means.ends_with('.'), "{}: {}", entry.code, entry.means);
+        assert!(!entry.remedy.is_empty() && !entry.remedy.ends_with('.'), "{}: {}", entry.code, entry.remedy);
+    }
+}
+
+#[test]
+fn every_gate_and_every_state_of_the_source_has_an_entry() {
+    let gates = codes(Area::Gate);
+    for gate in crate::plan::GateWord::ALL {
+        assert!(gates.contains(gate.as_str()), "{}", gate.as_str());
+    }
+    let states: BTreeSet<&str> =
+        crate::source::SourceState::ALL.iter().map(|state| state.as_str()).filter(|state| *state != "ok").collect();
+    assert_eq!(states, codes(Area::Source));
+}
+
+#[test]
+fn the_reference_page_is_fresh() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/codes.md");
+    let wanted = reference::page();
+    if std::env::var_os("BETTER_COMPUTE_REGENERATE").is_some() {
+        std::fs::write(&file, &wanted).expect("writes the page");
+    }
+    let found = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(found == wanted, "docs/reference/codes.md is stale; run this test with BETTER_COMPUTE_REGENERATE=1");
+}
+
+#[test]
+fn every_refusal_and_every_reason_of_a_command_has_an_entry() {
+    let commands = codes(Area::Command);
+    for refusal in Refusal::ALL {
+        assert!(commands.contains(refusal.as_str()), "{refusal}");
+    }
+    for reason in Reason::ALL {
+        assert!(commands.contains(reason.as_str()), "{reason}");
+    }
+}
+
+fn at(minute: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + 60 * minute).expect("a time")
+}
+
+fn a_reboot(state: CommandState) -> Command {
+    Command {
+        id: CommandId::from_uuid(uuid::Uuid::from_u128(1)),
+        node_id: NodeId::from_uuid(uuid::Uuid::from_u128(2)),
+        node: None,
+        seq: 7,
+        kind: "node.reboot".to_owned(),
+        lane: Lane::Control,
+        payload: "{}".to_owned(),
+        idempotency_key: "api:ada:1".to_owned(),
+        state,
+        reason: None,
+        message: None,
+        not_before: Some(at(0)),
+        not_after: at(10),
+        min_generation: None,
+        batch_id: None,
+        signed_at: Some(at(0)),
+        sent_in: None,
+        busy_count: 0,
+        result: None,
+        has_evidence: false,
+        late: None,
+        cancel_requested_at: None,
+        owner: None,
+        created_by: "ada".to_owned(),
+        created_at: at(0),
+        dispatched_at: None,
+        acked_at: None,
+        started_at: None,
+        settled_at: None,
+    }
+}
+
+fn told(title: &str, waits: &[Wait], to: &mut String) {
+    writeln!(to, "# {title}").expect("text");
+    for wait in waits {
+        writeln!(to, "{} [{:?}] {}", wait.code, wait.keeps, wait.says).expect("text");
+        writeln!(to, "  since {:?} until {:?}", wait.since.map(|at| at.to_string()), wait.until.map(|at| at.to_string()))
+            .expect("text");
+        writeln!(to, "  {}: {}", wait.lifted_by.in_words(), wait.remedy).expect("text");
+    }
+}
+
+#[test]
+fn a_command_says_what_it_waits_for_and_how_it_ended() {
+    let mut text = String::new();
+    let mut look = |title: &str, command_row: &Command, ahead: &[CommandId], has_update: bool| {
+        let facts =
+            CommandFacts { command: command_row, node: None, ahead, speaks_commands: Some(true), has_update };
+        told(title, &command(&facts, at(1)), &mut text);
+    };
+    let pending = a_reboot(CommandState::Pending);
+    look("nothing in its way", &pending, &[], false);
+    look("unsigned", &Command { signed_at: None, ..pending.clone() }, &[], false);
+    look("held for a batch", &Command { not_before: None, signed_at: None, ..pending.clone() }, &[], false);
+    let ahead: Vec<CommandId> = (10..15).map(|n| CommandId::from_uuid(uuid::Uuid::from_u128(n))).collect();
+    look("busy, and others go first", &Command { busy_count: 2, not_before: Some(at(2)), ..pending }, &ahead, false);
+    let sent = Command { dispatched_at: Some(at(1)), ..a_reboot(CommandState::Dispatched) };
+    look("sent", &sent, &[], false);
+    let running = Command {
+        started_at: Some(at(1)),
+        cancel_requested_at: Some(at(1)),
+        ..a_reboot(CommandState::Running)
+    };
+    look("at it, and cancelled", &running, &[], false);
+    look("its last word came", &running, &[], true);
+    look("done", &a_reboot(CommandState::Succeeded), &[], false);
+    let failed = |reason: &str, message: &str| Command {
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        settled_at: Some(at(1)),
+        ..a_reboot(CommandState::Failed)
+    };
+    look("timed out", &failed("timeout", ""), &[], false);
+    look("a word of its kind that no page has", &failed("fan-missing", "fan 3 is not there"), &[], false);
+    insta::assert_snapshot!(text);
+}
