@@ -92,3 +92,33 @@ fn the_way_back_needs_no_git_host_and_a_bad_commit_stays_away() {
     assert_eq!(applied(), next);
     assert!(cli.ok(&["status"]).contains("not this one either"));
 }
+
+#[test]
+fn going_back_over_a_rename_leaves_no_pool_and_no_machine_behind() {
+    let world = World::new();
+    let repo = Repo::of_examples(&world, "fleet");
+    let old = repo.head();
+    let up = Up::start(&world, "up", repo.dir());
+    let _node = Node::running(&world, "one", &up, "h100");
+    up.wait_converged(&old, 1);
+    let cli = up.cli();
+    for path in ["pools/h100.kdl", "nodes/fra1-r12.kdl", "tenants/research.kdl", "batches/2026-12-kernel.kdl"] {
+        let text = repo.read(path).replace("\"h100\"", "\"hopper\"").replace("pool/h100", "pool/hopper");
+        repo.write(path, text);
+    }
+    repo.write("moved.kdl", "moved from=\"pool/h100\" to=\"pool/hopper\"\n");
+    let renamed = repo.commit("the pool has another name");
+    up.wait_applied(&renamed);
+    let pool = || cli.json(&["get", "nodes", "--format", "json"])["nodes"][0]["pool"].clone();
+    assert_eq!(pool(), "hopper");
+
+    let _ = cli.ok(&["rollback", "--previous", "--reason", "the old name was better", "--owner", "ada", "--yes"]);
+    until("the rollback is in force", || up.status()["sources"][0]["applied"]["commit"] == old.as_str());
+    assert_eq!(pool(), "h100");
+    let names = |value: Value| -> Vec<String> {
+        let pools = value["pools"].as_array().cloned().unwrap_or_default();
+        pools.iter().filter_map(|pool| pool["name"].as_str().map(str::to_owned)).collect()
+    };
+    assert!(!names(cli.json(&["get", "pools", "--format", "json"])).contains(&"hopper".to_owned()));
+    assert_eq!(up.status()["retained"]["count"], 0);
+}
