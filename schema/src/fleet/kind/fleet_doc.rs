@@ -35,7 +35,7 @@ pub struct Prune {
     /// Objects at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_objects: Option<Located<u32>>,
-    /// Share of the fleet's nodes at most.
+    /// Share of the fleet's nodes at most; one is always allowed, unless it is 0%.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_nodes_percent: Option<Located<Share>>,
 }
