@@ -9,11 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pki::{
-    node_key::NodeKey,
-    tls::LeftOpen,
-    verify::NodeIdentity,
-};
+use pki::{node_key::NodeKey, tls::LeftOpen, verify::NodeIdentity};
 use proto::agent::v1::node_frame;
 use schema::{
     clock::{Clock as _, SharedClock},
@@ -433,7 +429,7 @@ impl Agent {
             Effect::Collect => self.read_hardware(),
             Effect::Opened => self.opened_at = Some(Instant::now()),
             Effect::Close(again) => self.close(again),
-            Effect::Command(what) => return self.command(what),
+            Effect::Command(what) => return self.command(*what),
             Effect::Say(Level::Info, text) => tracing::info!("{text}"),
             Effect::Say(Level::Warn, text) => tracing::warn!("{text}"),
         }

@@ -169,7 +169,7 @@ pub enum Effect {
     /// End the connection.
     Close(Again),
     /// Do something about a command.
-    Command(Do),
+    Command(Box<Do>),
     /// Say something in the log.
     Say(Level, String),
 }

@@ -113,7 +113,9 @@ fn supported<'a>(
         return Err(format!("this node's identity does not accept {kind}"));
     }
     match facts.role {
-        Some(role) if !kind.row().roles.contains(&role) => Err(format!("a node in the role {role} does not run {kind}")),
+        Some(role) if !kind.row().roles.contains(&role) => {
+            Err(format!("a node in the role {role} does not run {kind}"))
+        }
         _ => Ok(body),
     }
 }

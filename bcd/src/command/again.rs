@@ -53,7 +53,9 @@ pub fn again(entry: &Entry, boot: BootId, now: Option<Timestamp>) -> Again {
     match now {
         None => Again::Wait,
         Some(now) if now < entry.not_after => Again::Run,
-        Some(_) if started => interrupted("the daemon or the machine stopped while it ran, and its deadline has passed"),
+        Some(_) if started => {
+            interrupted("the daemon or the machine stopped while it ran, and its deadline has passed")
+        }
         Some(_) => end(UpdateState::Rejected, Refusal::Expired.into(), "its deadline passed before it could begin"),
     }
 }

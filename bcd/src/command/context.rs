@@ -269,8 +269,15 @@ mod testing {
             let (told, from) = tokio::sync::mpsc::unbounded_channel();
             let token = Token::default();
             let handle = Handle { id: body.id, token: token.clone(), journal: journal.clone(), told: from, _dir: dir };
-            let context =
-                Self { order: Order { body, ran: false }, before: Vec::new(), since: Instant::now(), token, journal, clock, told };
+            let context = Self {
+                order: Order { body, ran: false },
+                before: Vec::new(),
+                since: Instant::now(),
+                token,
+                journal,
+                clock,
+                told,
+            };
             (context, handle)
         }
     }

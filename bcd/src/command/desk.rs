@@ -72,18 +72,18 @@ pub enum Do {
     /// Write an accepted command into the journal, and answer with [`Event::Kept`].
     Accept {
         /// For the journal.
-        entry: Entry,
+        entry: Box<Entry>,
         /// The exact body.
         body: Vec<u8>,
     },
     /// Write a command that never runs into the journal with its end, and answer with [`Event::Closed`].
     Refuse {
         /// For the journal.
-        entry: Entry,
+        entry: Box<Entry>,
         /// The exact body.
         body: Vec<u8>,
         /// Its end.
-        update: CommandUpdate,
+        update: Box<CommandUpdate>,
     },
     /// Write the end of a command that is in the journal, and answer with [`Event::Closed`].
     Settle(CommandUpdate),
@@ -345,11 +345,11 @@ impl Desk {
         let Some(now) = moment.now else { return decided };
         for (id, known) in &mut self.known {
             match &mut known.standing {
-                Standing::Queued { ask } if now >= known.entry.not_after => {
-                    if ask.is_none_or(|ask| moment.mono >= ask) {
-                        *ask = Some(moment.mono + AGAIN);
-                        decided.push(Do::Expire(*id));
-                    }
+                Standing::Queued { ask }
+                    if now >= known.entry.not_after && ask.is_none_or(|ask| moment.mono >= ask) =>
+                {
+                    *ask = Some(moment.mono + AGAIN);
+                    decided.push(Do::Expire(*id));
                 }
                 Standing::Runs { until } if moment.mono >= *until => {
                     *until = moment.mono + AGAIN;
@@ -375,7 +375,8 @@ impl Desk {
     #[must_use]
     pub fn wake_at(&self, moment: Moment) -> Option<Instant> {
         let at = |deadline: Timestamp| {
-            let wait = moment.now.map(|now| deadline.duration_since(now).max(jiff::SignedDuration::ZERO).unsigned_abs());
+            let wait =
+                moment.now.map(|now| deadline.duration_since(now).max(jiff::SignedDuration::ZERO).unsigned_abs());
             // Far deadlines are looked at again in between: the proven time may move.
             wait.map(|wait| moment.mono + wait.min(Duration::from_secs(60)))
         };
@@ -502,12 +503,12 @@ impl Desk {
     fn accept(&mut self, entry: Entry, body: CommandBody, bytes: Vec<u8>) -> Do {
         let standing = Standing::Kept(Box::new(body));
         self.known.insert(entry.id, Known { entry: entry.clone(), standing });
-        Do::Accept { entry, body: bytes }
+        Do::Accept { entry: Box::new(entry), body: bytes }
     }
 
     fn refuse(&mut self, entry: Entry, bytes: Vec<u8>, update: CommandUpdate) -> Do {
         self.known.insert(entry.id, Known { entry: entry.clone(), standing: Standing::Closing { kept: false } });
-        Do::Refuse { entry, body: bytes, update }
+        Do::Refuse { entry: Box::new(entry), body: bytes, update: Box::new(update) }
     }
 
     fn settle(&mut self, update: CommandUpdate) -> Vec<Do> {

@@ -114,7 +114,8 @@ impl Journal {
 
     fn new(state: &StateDir, id: JournalId, database: Database, entries: &[Entry]) -> Self {
         let bytes = entries.iter().map(|entry| entry.bytes).sum();
-        let inner = Inner { state: state.clone(), database: Some(database), closed: false, count: entries.len(), bytes };
+        let inner =
+            Inner { state: state.clone(), database: Some(database), closed: false, count: entries.len(), bytes };
         Self { id, inner: Arc::new(Mutex::new(inner)) }
     }
 

@@ -127,7 +127,9 @@ impl Lanes {
         let mut state = self.0.lock();
         match state.lanes.iter().find_map(|queue| queue.running.get(&id)) {
             Some(running) => running.token.cancel(),
-            None => self.take(&mut state, id, UpdateState::Cancelled, Reason::CANCELLED, "it was cancelled before it began"),
+            None => {
+                self.take(&mut state, id, UpdateState::Cancelled, Reason::CANCELLED, "it was cancelled before it began")
+            }
         }
     }
 

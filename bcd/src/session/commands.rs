@@ -56,7 +56,7 @@ impl Core {
             }),
             // What nobody hears now is asked for when the session is open again.
             Do::Say(_) | Do::Spurn(_) | Do::Answer(_) if !self.is_open() => None,
-            what => Some(Effect::Command(what)),
+            what => Some(Effect::Command(Box::new(what))),
         };
         decided.into_iter().filter_map(effect).collect()
     }

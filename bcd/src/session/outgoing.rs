@@ -74,9 +74,7 @@ impl Core {
         }
         let changed: Vec<_> = digests
             .iter()
-            .filter(|(section, digest)| {
-                self.progress.reported.get(section) != Some(digest) || wanted.contains(section)
-            })
+            .filter(|(section, digest)| self.progress.reported.get(section) != Some(digest) || wanted.contains(section))
             .map(|(section, _)| *section)
             .collect();
         self.report_inventory(&changed, now)

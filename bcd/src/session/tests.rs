@@ -45,7 +45,8 @@ impl World {
             version: "0.1.0".into(),
         };
         let progress = Progress::begin(boot_id);
-        let pen = Pen { node, realm: anchor.realm(), key: Arc::clone(&key), journal: progress.journal_id, boot: boot_id };
+        let pen =
+            Pen { node, realm: anchor.realm(), key: Arc::clone(&key), journal: progress.journal_id, boot: boot_id };
         let desk = Desk::new(pen, Vec::new());
         let core = Core::new(me, TrustBundle::of_anchor(&anchor, 1), None, progress, desk);
         Self {

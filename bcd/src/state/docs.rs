@@ -187,7 +187,9 @@ impl StateDir {
     /// # Errors
     /// When a file cannot be removed.
     pub fn forget_identity(&self) -> Result<(), StateError> {
-        [IDENTITY, REQUEST, KEY, TRUST, DESIRED, PROGRESS, journal::FILE].into_iter().try_for_each(|name| self.remove(name))
+        [IDENTITY, REQUEST, KEY, TRUST, DESIRED, PROGRESS, journal::FILE]
+            .into_iter()
+            .try_for_each(|name| self.remove(name))
     }
 
     /// The trust bundle in force.

@@ -172,7 +172,11 @@ fn a_refusal_is_written_down_and_stays() {
     assert_eq!(words(&world.offer_at(&body, 1)), ["answer"]);
     let other = world.body(CommandKind::NodeReboot);
     world.offer_at(&other, 600);
-    assert_eq!(words(&world.tell(Event::Closed(other.id, false))), ["say: busy BUSY"], "nothing is said that is not kept");
+    assert_eq!(
+        words(&world.tell(Event::Closed(other.id, false))),
+        ["say: busy BUSY"],
+        "nothing is said that is not kept"
+    );
 }
 
 #[test]
@@ -249,9 +253,7 @@ fn early_commands_go_on_in_the_order_of_their_numbers() {
 
 #[test]
 fn a_lane_takes_what_it_offers_and_sends_the_rest_back() {
-    for (kind, credits) in
-        [(CommandKind::NodeReboot, 8), (CommandKind::DiagNvml, 4), (CommandKind::LogsCollect, 2)]
-    {
+    for (kind, credits) in [(CommandKind::NodeReboot, 8), (CommandKind::DiagNvml, 4), (CommandKind::LogsCollect, 2)] {
         let mut world = World::new();
         let taken: Vec<_> = (0..credits).map(|_| world.queued(kind)).collect();
         let more = world.body(kind);
@@ -394,7 +396,7 @@ fn noise_is_ignored_and_a_stranger_s_kind_is_unsupported() {
     assert_eq!(entry.kind, "disk.wipe");
     let entry = Entry {
         ended: Some(Ended { state: UpdateState::Rejected, reason: Some(Refusal::Unsupported.into()), at: entry.at }),
-        ..entry.clone()
+        ..entry.as_ref().clone()
     };
     assert!(world.again(entry, true).is_empty());
 }

@@ -139,9 +139,7 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, JournalError>) -> Result<T, Journ
 fn read_all(database: Database) -> Result<(JournalId, Database, Vec<Entry>), JournalError> {
     let read = database.begin_read()?;
     let (id, entries) = (id_of(&read)?, all(&read)?);
-    for table in [BODIES] {
-        read.open_table(table)?;
-    }
+    read.open_table(BODIES)?;
     read.open_table(UPDATES)?;
     read.open_table(CONSUMED)?;
     drop(read);

@@ -16,7 +16,10 @@ use super::{
     super::{context::Stop, journal::Entry},
     *,
 };
-use crate::{state::StateDir, testing::{now, payload}};
+use crate::{
+    state::StateDir,
+    testing::{now, payload},
+};
 
 type Work = Box<dyn Fn(&Context) -> Outcome + Send + Sync>;
 

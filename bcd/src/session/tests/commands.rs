@@ -35,15 +35,18 @@ impl World {
 }
 
 fn accepts(effects: &[Effect]) -> bool {
-    matches!(effects, [Effect::Command(Do::Accept { .. })])
+    matches!(effects, [Effect::Command(what)] if matches!(**what, Do::Accept { .. }))
 }
 
 fn refused(effects: &[Effect]) -> Option<Refusal> {
-    effects.iter().find_map(|effect| match effect {
-        Effect::Command(Do::Refuse { update, .. } | Do::Spurn(update) | Do::Say(update)) => {
-            update.reason.as_ref().and_then(schema::command::Reason::refusal)
-        }
-        _ => None,
+    effects.iter().find_map(|effect| {
+        let Effect::Command(what) = effect else { return None };
+        let update = match what.as_ref() {
+            Do::Refuse { update, .. } => update.as_ref(),
+            Do::Spurn(update) | Do::Say(update) => update,
+            _ => return None,
+        };
+        update.reason.as_ref().and_then(schema::command::Reason::refusal)
     })
 }
 
@@ -65,11 +68,10 @@ fn a_command_that_the_control_plane_signed_is_accepted_and_no_other() {
     let later = CommandBody { not_after: wall().saturating_add(Duration::from_secs(601)).expect("a time"), ..body };
     let changed = pb::Command { body: later.to_bytes(), ..command.clone() };
     assert_eq!(refused(&world.frame(gateway_frame::Frame::Command(changed))), Some(Refusal::BadSignature));
-    let stranger = Keys::generate("bc.local", wall()).expect("keys").command_root().certify(&world.anchor.realm(), wall());
-    let forged = pb::Command {
-        signature: Some(message(&stranger.sign_command(world.node, &command.body))),
-        ..command.clone()
-    };
+    let stranger =
+        Keys::generate("bc.local", wall()).expect("keys").command_root().certify(&world.anchor.realm(), wall());
+    let forged =
+        pb::Command { signature: Some(message(&stranger.sign_command(world.node, &command.body))), ..command.clone() };
     assert_eq!(refused(&world.frame(gateway_frame::Frame::Command(forged))), Some(Refusal::BadSignature));
     let spec = world.worker.sign_desired_state(world.node, Generation(1), &command.body);
     let borrowed = pb::Command { signature: Some(message(&spec)), ..command.clone() };
@@ -186,14 +188,15 @@ fn what_happens_between_two_sessions_is_said_when_it_is_asked_for() {
     world.frame(command.clone());
     let now = world.now(2);
     let said = |effects: &[Effect]| {
-        effects.iter().any(|effect| matches!(effect, Effect::Command(Do::Say(_) | Do::Answer(_))))
+        let told = |what: &Do| matches!(what, Do::Say(_) | Do::Answer(_));
+        effects.iter().any(|effect| matches!(effect, Effect::Command(what) if told(what)))
     };
     world.core.handle(Event::Closed, now);
     for event in [desk::Event::Kept(body.id, true), desk::Event::Began(body.id), desk::Event::Ended(body.id)] {
         assert!(!said(&world.core.handle(Event::Command(event), now)));
     }
     world.open();
-    assert_eq!(world.frame(command), [Effect::Command(Do::Answer(body.id))]);
+    assert_eq!(world.frame(command), [Effect::Command(Box::new(Do::Answer(body.id)))]);
 }
 
 #[test]
@@ -207,7 +210,8 @@ fn a_cancellation_needs_a_command() {
     world.frame(world.command(&body));
     let now = world.now(2);
     world.core.handle(Event::Command(desk::Event::Kept(body.id, true)), now);
-    assert_eq!(world.frame(cancel(body.id.to_string())), [Effect::Command(Do::Cancel(body.id))]);
-    let update = CommandUpdate::new(body.id, world.node, UpdateState::Acked, world.core.progress().journal_id, world.boot());
-    assert_eq!(world.frame(world.command(&body)), [Effect::Command(Do::Say(update))]);
+    assert_eq!(world.frame(cancel(body.id.to_string())), [Effect::Command(Box::new(Do::Cancel(body.id)))]);
+    let update =
+        CommandUpdate::new(body.id, world.node, UpdateState::Acked, world.core.progress().journal_id, world.boot());
+    assert_eq!(world.frame(world.command(&body)), [Effect::Command(Box::new(Do::Say(update)))]);
 }
