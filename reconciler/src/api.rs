@@ -26,13 +26,15 @@ mod tests;
 mod text;
 mod webhook;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use schema::digest::Digest;
 use store::Db;
 use tokio_util::sync::CancellationToken;
 
 pub use error::{ApiError, Code};
+
+use crate::reconcile::command::FastSigner;
 pub use webhook::Webhook;
 
 /// What the API serves, and where.
@@ -54,9 +56,34 @@ pub struct App {
     /// Where machines dial, as URLs; shown with a join token.
     pub gateways: Vec<String>,
     /// What a machine that joins holds the control plane against.
-    pub pin: Digest,
+    pub pin: Pin,
+    /// Signs commands as soon as they are committed; without one the `command` reconciler does, a little later.
+    pub signer: Option<FastSigner>,
     /// Who may poke the source over HTTP; `None` answers such calls with NOT_FOUND.
     pub webhook: Option<Webhook>,
+}
+
+/// The pin of the anchor in force; clones follow when keys are rotated.
+#[derive(Debug, Clone)]
+pub struct Pin(Arc<RwLock<Digest>>);
+
+impl Pin {
+    /// From now on it is this.
+    pub fn replace(&self, pin: Digest) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = pin;
+    }
+}
+
+impl From<Digest> for Pin {
+    fn from(pin: Digest) -> Self {
+        Self(Arc::new(RwLock::new(pin)))
+    }
+}
+
+impl std::fmt::Display for Pin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).fmt(f)
+    }
 }
 
 /// Serves until `cancel`, then lets open requests end.

@@ -11,32 +11,44 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`decide`] | who a machine becomes, or why not: a pure function |
+//! | [`attest`] | what vouches for a machine: a token, or something that an attestor checks |
+//! | [`rules`] | what a token expects of the machines that use it |
+//! | [`decide`] | which name and pool a machine gets, or why not: a pure function |
+//! | [`claim`] | whether it becomes a node of its own or takes one back: a pure function |
 //! | [`refusal`] | every reason against a join or a renewal, typed |
 //! | [`signer`] | the worker key in memory and its rotation |
 //! | [`admission`] | the document that would let a waiting machine in |
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use pki::{
     Realm,
     anchor::Anchor,
-    bundle::{SignedBundle, TrustBundle},
+    bundle::SignedBundle,
+    challenge::ChallengeKey,
+    csr::Csr,
     issue::NodeIssuer,
     keys::Keys,
-    sealed::JoinKey,
+    sealed::{JoinKey, SealedToken, SealedTokenRefusal},
+    token::Token,
     verify::NodeVerifier,
 };
+use rustls_pki_types::CertificateDer;
 use schema::{clock::SharedClock, id::NodeId};
 use store::Db;
 
 pub mod admission;
+pub mod attest;
+pub mod claim;
 pub mod decide;
 pub mod refusal;
+pub mod rules;
 pub mod signer;
 
 mod admit;
 mod authority;
+mod documents;
+mod enter;
 mod knocks;
 mod renew;
 mod wire;
@@ -45,10 +57,8 @@ pub use authority::{ServeError, serve};
 pub use refusal::{JoinRefusal, RenewRefusal};
 pub use signer::Signer;
 
+use attest::Attestor;
 use knocks::Knocks;
-
-/// The version of the trust bundle that says what the first anchor says.
-const FIRST_BUNDLE: u64 = 1;
 
 /// What the join service is made of.
 #[derive(Debug)]
@@ -65,6 +75,8 @@ pub struct JoinConfig<'k> {
     pub clock: SharedClock,
     /// Signs answers and time.
     pub signer: Arc<Signer>,
+    /// What vouches for machines besides join tokens.
+    pub attestors: Vec<Box<dyn Attestor>>,
 }
 
 /// Lets machines in.
@@ -75,47 +87,93 @@ pub struct JoinService {
     dev: bool,
     clock: SharedClock,
     signer: Arc<Signer>,
-    issuer: NodeIssuer,
-    verifier: NodeVerifier,
-    join_key: JoinKey,
-    anchor: Anchor,
-    bundle: SignedBundle,
+    attestors: Vec<Box<dyn Attestor>>,
+    keyring: RwLock<Arc<Keyring>>,
     knocks: Knocks,
+}
+
+/// What the service takes of the control plane's keys; replaced as a whole when they are rotated.
+#[derive(Debug)]
+struct Keyring {
+    issuer: NodeIssuer,
+    /// Whose node certificates open sessions.
+    node_authorities: Vec<CertificateDer<'static>>,
+    /// Judges certificates that are renewed.
+    renewals: NodeVerifier,
+    challenges: ChallengeKey,
+    join_keys: Vec<JoinKey>,
+    anchor: Anchor,
+    /// Oldest first.
+    bundles: Vec<SignedBundle>,
+}
+
+impl Keyring {
+    fn of(keys: &Keys, realm: &Realm, clock: &SharedClock) -> Self {
+        Self {
+            issuer: keys.node_issuer(),
+            node_authorities: keys.node_authorities(),
+            renewals: keys.renewal_verifier(clock.now()),
+            challenges: keys.challenge_key(),
+            join_keys: keys.join_keys(),
+            anchor: keys.anchor(&realm.fleet_id),
+            bundles: keys.bundles(&realm.fleet_id),
+        }
+    }
+
+    fn newest(&self) -> &SignedBundle {
+        self.bundles.last().expect("there is a first bundle")
+    }
+
+    /// Every bundle after this version. Versions count from 1 without gaps.
+    fn since(&self, version: u64) -> &[SignedBundle] {
+        let from = usize::try_from(version).unwrap_or(usize::MAX);
+        self.bundles.get(from..).unwrap_or_default()
+    }
+
+    fn open(&self, sealed: &SealedToken, csr: &Csr, realm: &Realm) -> Result<Token, SealedTokenRefusal> {
+        let mut refusal = SealedTokenRefusal::UnknownKey;
+        for key in &self.join_keys {
+            match key.open(sealed, csr.hash(), &realm.fleet_id) {
+                Ok(token) => return Ok(token),
+                Err(SealedTokenRefusal::UnknownKey) => {}
+                Err(other) => refusal = other,
+            }
+        }
+        Err(refusal)
+    }
 }
 
 impl JoinService {
     /// The service of one control plane.
     #[must_use]
     pub fn new(config: JoinConfig<'_>) -> Self {
-        let JoinConfig { db, keys, realm, dev, clock, signer } = config;
-        let anchor = keys.anchor(&realm.fleet_id);
-        let bundle = keys.command_root().sign_bundle(&TrustBundle::of_anchor(&anchor, FIRST_BUNDLE));
+        let JoinConfig { db, keys, realm, dev, clock, signer, attestors } = config;
+        let keyring = RwLock::new(Arc::new(Keyring::of(keys, &realm, &clock)));
         let knocks = Knocks::new(clock.now());
-        Self {
-            db,
-            dev,
-            clock,
-            signer,
-            issuer: keys.node_issuer(),
-            verifier: keys.node_verifier(),
-            join_key: keys.join_key().clone(),
-            anchor,
-            bundle,
-            knocks,
-            realm,
-        }
+        Self { db, realm, dev, clock, signer, attestors, keyring, knocks }
+    }
+
+    /// Works with these keys from now on: the next step of a rotation.
+    pub fn use_keys(&self, keys: &Keys) {
+        self.signer.use_root(keys.command_root(), self.clock.now());
+        let next = Arc::new(Keyring::of(keys, &self.realm, &self.clock));
+        *self.keyring.write().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+
+    fn keyring(&self) -> Arc<Keyring> {
+        Arc::clone(&self.keyring.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What machines recognise this control plane by.
     #[must_use]
-    pub const fn anchor(&self) -> &Anchor {
-        &self.anchor
+    pub fn anchor(&self) -> Anchor {
+        self.keyring().anchor.clone()
     }
 
     /// The newest trust bundle.
     #[must_use]
-    pub const fn trust_bundle(&self) -> &SignedBundle {
-        &self.bundle
+    pub fn trust_bundle(&self) -> SignedBundle {
+        self.keyring().newest().clone()
     }
 
     /// The time, signed for the node that chose the nonce.

@@ -232,6 +232,21 @@ pub async fn approve(txn: &mut Txn, id: JoinId, by: &str, as_node: Option<NodeId
     Ok(done.rows_affected() == 1)
 }
 
+/// Says what became of a machine after it was let in.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn note(txn: &mut Txn, node: NodeId, message: &str) -> Result<(), DbError> {
+    sqlx::query!(
+        "UPDATE joins SET message = $2, updated_at = compute_now() WHERE node_id = $1 AND state = 'admitted' AND message <> $2",
+        node.as_uuid(),
+        message,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
 /// Forgets attempts of which nothing was heard for 90 days and answers how many.
 ///
 /// # Errors

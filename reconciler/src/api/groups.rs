@@ -1,14 +1,18 @@
 //! The handlers, one file per group, and the words that they share.
 
 pub(super) mod brakes;
+pub(super) mod commands;
+pub(super) mod events;
 pub(super) mod fleet;
 pub(super) mod joins;
+pub(super) mod keys;
 pub(super) mod nodes;
 pub(super) mod plans;
 pub(super) mod pools;
 pub(super) mod revisions;
 pub(super) mod sites;
 pub(super) mod tokens;
+pub(super) mod why;
 
 use schema::time::Timestamp;
 use schemars::JsonSchema;

@@ -5,12 +5,12 @@ use std::{future::Future, pin::Pin, sync::LazyLock, time::Duration};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use store::Txn;
+use store::{Txn, commands::Unsigned};
 
 use super::{
     ApiError, App,
     auth::Caller,
-    groups::{brakes, fleet, joins, nodes, plans, pools, revisions, sites, tokens},
+    groups::{brakes, commands, events, fleet, joins, keys, nodes, plans, pools, revisions, sites, tokens, why},
 };
 
 /// The longest request body of most methods.
@@ -32,6 +32,17 @@ pub struct Mutation<'a> {
     pub txn: &'a mut Txn,
     /// Who asks.
     pub caller: &'a Caller,
+    /// The caller's idempotency key.
+    pub key: &'a str,
+    /// What is to be done once it is committed.
+    pub after: &'a mut After,
+}
+
+/// What a mutation leaves to do once it is committed. A crash loses it, so none of it is truth.
+#[derive(Debug, Default)]
+pub struct After {
+    /// Commands to sign at once; the `command` reconciler signs them otherwise.
+    pub sign: Vec<Unsigned>,
 }
 
 /// How a method is carried out.
@@ -92,6 +103,12 @@ impl Method {
         self.max_body > MAX_BODY
     }
 
+    /// Waits for what is to come, so that an answer may take its time.
+    const fn waits(mut self) -> Self {
+        self.deadline = Duration::from_secs(45);
+        self
+    }
+
     const fn with_secrets(mut self, secrets: &'static [&'static str]) -> Self {
         self.secrets = secrets;
         self
@@ -107,6 +124,30 @@ impl std::fmt::Debug for Method {
 /// The table.
 pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
     vec![
+        mutation(
+            "commands",
+            "cancel",
+            "commands:write",
+            "Takes a command back: at once while it waits; in flight its node is asked, and says what really happened.",
+            commands::cancel,
+        ),
+        query("commands", "get", "commands:read", "One command, with its result.", commands::get),
+        query("commands", "list", "commands:read", "Commands, newest first.", commands::list),
+        mutation(
+            "commands",
+            "run",
+            "commands:write",
+            "Queues one-shot work for a node; it runs before its deadline or not at all.",
+            commands::run,
+        ),
+        query(
+            "events",
+            "list",
+            "events:read",
+            "What happened, in an order in which nothing is missed; waits for the next one when asked to.",
+            events::list,
+        )
+        .waits(),
         mutation(
             "fleet",
             "accept",
@@ -157,8 +198,36 @@ pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
             "Keeps the machines of the fleet, a site, a pool or one node as they are, until it ends or is lifted.",
             brakes::suspend,
         ),
+        query(
+            "fleet",
+            "why",
+            "fleet:read",
+            "What a machine or a command waits for: since when, who can lift it, and how.",
+            why::why,
+        ),
+        mutation(
+            "joins",
+            "approve",
+            "joins:write",
+            "Lets the next try of a machine through that waits for a yes, once.",
+            joins::approve,
+        ),
         query("joins", "list", "joins:read", "Machines that wait to join or were refused, newest first.", joins::list),
         query("joins", "get", "joins:read", "One join, with the document that would admit the machine.", joins::get),
+        query(
+            "keys",
+            "progress",
+            "keys:read",
+            "How many nodes follow a rotation of keys, and who does not.",
+            keys::progress,
+        ),
+        mutation(
+            "nodes",
+            "adopt",
+            "nodes:write",
+            "Makes the checks of a machine that failed them anew, or adopts it as it is.",
+            nodes::adopt,
+        ),
         mutation(
             "nodes",
             "cordon",
@@ -188,6 +257,20 @@ pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
             nodes::get,
         ),
         query("nodes", "list", "nodes:read", "Nodes by name, a page at a time.", nodes::list),
+        mutation(
+            "nodes",
+            "rebind",
+            "nodes:write",
+            "Moves a node to its new hardware: that of its own machine after a repair, or that of a machine that joins.",
+            nodes::rebind,
+        ),
+        mutation(
+            "nodes",
+            "revokeIdentity",
+            "nodes:write",
+            "Ends a node's identity at once: its session ends, its certificates are void, and it renews nothing.",
+            nodes::revoke_identity,
+        ),
         mutation(
             "nodes",
             "uncordon",

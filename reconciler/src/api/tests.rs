@@ -1,5 +1,6 @@
 //! Facts about the API, through its router and through its socket, on a real database.
 
+mod commands;
 mod drift;
 mod generated;
 mod plans;
@@ -38,7 +39,8 @@ fn app(house: &House) -> App {
     App {
         db: house.db.clone(),
         gateways: vec!["https://gw.example.org:7443".to_owned()],
-        pin: Digest::of("anchor"),
+        pin: Digest::of("anchor").into(),
+        signer: None,
         webhook: Some(Webhook { source: "fleet".to_owned(), secret: "s3cret".to_owned() }),
     }
 }
@@ -179,7 +181,7 @@ async fn what_is_wrong_with_a_request_is_named() {
     let error = desk.refused("node.list", json!({})).await;
     assert_eq!((&error["code"], &error["why"]), (&json!("NOT_FOUND"), &json!("did you mean nodes.list?")));
     let error = desk.refused("nodes.list", json!({ "prefix": "x".repeat(table::MAX_BODY) })).await;
-    assert_eq!(error["code"], "INVALID_INPUT");
+    assert_eq!(error["code"], "TOO_LARGE");
 }
 
 #[tokio::test]

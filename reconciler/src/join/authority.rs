@@ -36,15 +36,11 @@ const HANDSHAKES: usize = 64;
 #[tonic::async_trait]
 impl Authority for JoinService {
     async fn get_anchor(&self, _: Request<pb::GetAnchorRequest>) -> Result<Response<pb::GetAnchorResponse>, Status> {
-        Ok(Response::new(pb::GetAnchorResponse { anchor: self.anchor.to_bytes() }))
+        Ok(Response::new(pb::GetAnchorResponse { anchor: self.anchor().to_bytes() }))
     }
 
     async fn join(&self, request: Request<pb::JoinRequest>) -> Result<Response<pb::JoinResponse>, Status> {
-        let peer = request
-            .metadata()
-            .get(PEER)
-            .and_then(|peer| peer.to_str().ok())
-            .map(|peer| peer.chars().take(64).collect::<String>());
+        let peer = peer(&request);
         self.admit(request.into_inner(), peer.as_deref()).await.map(Response::new).map_err(|error| match error {
             JoinError::Refused(refusal) => join_status(&refusal),
             JoinError::Busy => refused(Code::Aborted, "busy", error.to_string()),
@@ -52,8 +48,18 @@ impl Authority for JoinService {
         })
     }
 
+    async fn renew_challenge(
+        &self,
+        request: Request<pb::RenewChallengeRequest>,
+    ) -> Result<Response<pb::RenewChallengeResponse>, Status> {
+        let request = request.into_inner();
+        is_nonce(&request.nonce)?;
+        self.challenge(&request).map(Response::new).map_err(|refusal| renew_status(&refusal))
+    }
+
     async fn renew(&self, request: Request<pb::RenewRequest>) -> Result<Response<pb::RenewResponse>, Status> {
-        self.reissue(request.get_ref()).await.map(Response::new).map_err(|error| match error {
+        let peer = peer(&request);
+        self.reissue(request.get_ref(), peer.as_deref()).await.map(Response::new).map_err(|error| match error {
             RenewError::Refused(refusal) => renew_status(&refusal),
             RenewError::Db(error) => unavailable(&error),
         })
@@ -65,9 +71,7 @@ impl Authority for JoinService {
     ) -> Result<Response<internal::ServerTimeResponse>, Status> {
         let internal::ServerTimeRequest { node_id, nonce } = request.into_inner();
         let node: NodeId = node_id.parse().map_err(|_| Status::invalid_argument("the node id is malformed"))?;
-        if !(16..=64).contains(&nonce.len()) {
-            return Err(Status::invalid_argument("the nonce must have 16 to 64 bytes"));
-        }
+        is_nonce(&nonce)?;
         let (time, signature) = Self::server_time(self, node, &nonce);
         let time = pb::SignedTime { time: time.to_string(), nonce, signature: Some(wire::signature(signature)) };
         Ok(Response::new(internal::ServerTimeResponse { time: Some(time) }))
@@ -75,11 +79,27 @@ impl Authority for JoinService {
 
     async fn trust_bundle(
         &self,
-        _: Request<internal::TrustBundleRequest>,
+        request: Request<internal::TrustBundleRequest>,
     ) -> Result<Response<internal::TrustBundleResponse>, Status> {
-        let bundle = wire::bundle(Self::trust_bundle(self));
-        Ok(Response::new(internal::TrustBundleResponse { trust_bundle: Some(bundle) }))
+        let keyring = self.keyring();
+        Ok(Response::new(internal::TrustBundleResponse {
+            trust_bundle: Some(wire::bundle(keyring.newest())),
+            trust_steps: keyring.since(request.get_ref().since).iter().map(wire::bundle).collect(),
+            node_authorities: wire::chain(&keyring.node_authorities),
+        }))
     }
+}
+
+fn peer<T>(request: &Request<T>) -> Option<String> {
+    let peer = request.metadata().get(PEER).and_then(|peer| peer.to_str().ok());
+    peer.map(|peer| peer.chars().take(64).collect())
+}
+
+fn is_nonce(nonce: &[u8]) -> Result<(), Status> {
+    if (16..=64).contains(&nonce.len()) {
+        return Ok(());
+    }
+    Err(Status::invalid_argument("the nonce must have 16 to 64 bytes"))
 }
 
 fn join_status(refusal: &JoinRefusal) -> Status {
@@ -94,6 +114,9 @@ fn join_status(refusal: &JoinRefusal) -> Status {
 fn renew_status(refusal: &RenewRefusal) -> Status {
     let code = match refusal {
         RenewRefusal::Request(_) => Code::InvalidArgument,
+        // It waits for somebody, or asks again with a fresh challenge.
+        RenewRefusal::Late(_) => Code::FailedPrecondition,
+        RenewRefusal::Challenge(_) | RenewRefusal::ChallengeUsed => Code::Aborted,
         _ => Code::PermissionDenied,
     };
     refused(code, refusal.code(), refusal.to_string())

@@ -1,7 +1,8 @@
 //! Who a machine becomes, or why not: a pure function of what it claims and what the documents say.
 
-use pki::hardware::{HardwareKey, JoinClaims, plain_serial};
+use pki::hardware::{HardwareKey, IdentifierKind, JoinClaims, plain_serial};
 use schema::{
+    digest::Digest,
     fleet::{Node as NodeDocument, kind::Admission},
     name::Name,
 };
@@ -17,8 +18,12 @@ pub struct Knock<'a> {
     pub key: &'a HardwareKey,
     /// It is described by a file and not real.
     pub described: bool,
-    /// The pool of its token.
+    /// The pool of its token, or of what else vouches for it.
     pub token_pool: &'a Name,
+    /// The digest of its request, for the name of a machine that has nothing else.
+    pub request: Digest,
+    /// A person let it through although nothing describes it.
+    pub approved: bool,
 }
 
 /// What the house says.
@@ -54,7 +59,7 @@ pub fn decide<'a>(knock: &Knock<'_>, house: &House<'a>) -> Result<Place<'a>, Joi
     if !knock.key.trusted && !knock.claims.unreadable.is_empty() {
         return Err(JoinRefusal::Unreadable(knock.claims.unreadable.clone()));
     }
-    let mut matching = house.documents.iter().filter(|document| describes(document, knock.claims));
+    let mut matching = house.documents.iter().filter(|document| describes(document, knock.claims, knock.key));
     let document = matching.next();
     if let (Some(first), Some(second)) = (document, matching.next()) {
         let all = [first, second].into_iter().chain(matching);
@@ -64,31 +69,38 @@ pub fn decide<'a>(knock: &Knock<'_>, house: &House<'a>) -> Result<Place<'a>, Joi
         let pool = document.pool.as_ref().map_or(knock.token_pool, |pool| &pool.value).clone();
         return Ok(Place { name: document.name.clone(), pool, document: Some(document) });
     }
-    if house.admission == Admission::Strict {
+    if house.admission == Admission::Strict && !knock.approved {
         return Err(JoinRefusal::NeedsDocument);
     }
-    if !knock.key.trusted {
+    if !knock.key.trusted && !knock.approved {
         return Err(JoinRefusal::WeakHardware);
     }
-    let short = knock.key.short().ok_or(JoinRefusal::WeakHardware)?;
+    // Of machines with a weak key several may have the same one.
+    let short = knock.key.short().filter(|_| knock.key.trusted).unwrap_or_else(|| short_of(&knock.request));
     Ok(Place { name: undeclared_name(knock.token_pool, &short), pool: knock.token_pool.clone(), document: None })
 }
 
 /// Whether a document means this machine. The strongest identifier that the document names decides alone: a machine
 /// with the right serial and a new network card is the same machine, one with only the right network card is not.
-fn describes(document: &NodeDocument, claims: &JoinClaims) -> bool {
+fn describes(document: &NodeDocument, claims: &JoinClaims, key: &HardwareKey) -> bool {
     let is = |wanted: &str, found: &Option<String>| {
         let wanted = plain_serial(wanted);
         wanted.is_some() && wanted == found.as_deref().and_then(plain_serial)
     };
     if let Some(serial) = &document.serial {
-        return is(serial, &claims.dmi.serial) || is(serial, &claims.dmi.chassis_serial);
+        // The enclosure of a blade is not the blade, and did not survive.
+        let chassis = key.survivors.get(&IdentifierKind::ChassisSerial).cloned();
+        return is(serial, &claims.dmi.serial) || is(serial, &chassis);
     }
     if let Some(serial) = &document.board_serial {
         return is(serial, &claims.dmi.board_serial);
     }
     let found = claims.nics.iter().filter_map(|nic| nic.mac.as_deref()).map(str::to_ascii_lowercase);
     found.into_iter().any(|mac| document.mac.iter().any(|wanted| wanted.value.eq_ignore_ascii_case(&mac)))
+}
+
+fn short_of(request: &Digest) -> String {
+    request.as_bytes().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn undeclared_name(pool: &Name, short: &str) -> Name {

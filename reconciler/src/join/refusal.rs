@@ -3,8 +3,13 @@
 //! `Display` is what the person at the machine reads; `code` is what is stored and matched. A join that is *held* or
 //! *waiting* costs nothing yet: the machine asks again with the same request, and a commit or a command resolves it.
 
-use pki::{csr::CsrRefusal, hardware::IdentifierKind, sealed::SealedTokenRefusal};
-use schema::{name::Name, time::Timestamp};
+use pki::{
+    challenge::ChallengeRefusal, csr::CsrRefusal, hardware::IdentifierKind, sealed::SealedTokenRefusal,
+    verify::IdentityRefusal,
+};
+use schema::{name::Name, node::ProvisionState, time::Timestamp};
+
+use super::attest::AttestationRefusal;
 
 /// What becomes of a join that is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,25 +57,58 @@ pub enum JoinRefusal {
     Unreadable(Vec<IdentifierKind>),
     /// Another node has the same hardware.
     #[error(
-        "node {0} has the same hardware key, and nothing was changed; if that node is this machine, or is gone, delete it \
-         (nodes.delete) and this join goes on by itself"
+        "node {0} has the same hardware key, and nothing was changed; if that node is this machine, join with a token that \
+         reclaims (token create --reclaim), or say so with `node rebind {0} --join JOIN`"
     )]
     DuplicateHardware(Name),
     /// Fewer than two independent identifiers, and no document vouches for the machine.
     #[error(
-        "the machine has fewer than two independent identifiers; a node document with one of its serials or MAC addresses would admit it"
+        "the machine has fewer than two independent identifiers; a node document with one of its serials or MAC addresses admits it, \
+         and so does `joins approve`"
     )]
     WeakHardware,
+    /// The token is for other machines.
+    #[error("the join token is for another machine: it expects {}", .0.join(" and "))]
+    TokenExpects(Vec<String>),
+    /// Nothing vouches for the machine.
+    #[error("the request brings neither a join token nor anything else that vouches for the machine")]
+    NothingVouches,
+    /// What vouches for the machine does not count.
+    #[error("what vouches for the machine does not count: {0}")]
+    Attestation(#[from] AttestationRefusal),
+    /// The machine may take its node back, but not with this token.
+    #[error("this machine is node {node}, which is not in pool {pool}; a reclaiming token of its own pool takes it back")]
+    ReclaimOtherPool {
+        /// The node.
+        node: Name,
+        /// The pool of the token.
+        pool: Name,
+    },
+    /// The machine says that it is a node that is there.
+    #[error(
+        "node {0} has the same hardware and is connected: one of the two is a copy; when the other one is gone, this join goes on by \
+         itself"
+    )]
+    ReclaimConnected(Name),
+    /// The node is in the middle of something.
+    #[error("this machine is node {node}, which is {state}; it comes back once that is over")]
+    ReclaimBusy {
+        /// The node.
+        node: Name,
+        /// Where it is.
+        state: ProvisionState,
+    },
     /// Several documents describe this machine.
     #[error("the documents of {} all describe this machine", names(.0))]
     AmbiguousDocument(Vec<Name>),
     /// The name is another machine's.
     #[error(
-        "the name {0} belongs to another machine; if that node is gone, delete it (nodes.delete) and this join goes on"
+        "the name {0} belongs to a machine with other hardware; if its board was replaced, `node rebind {0} --join JOIN` says so, \
+         or a token that reclaims; if it is gone, `node delete {0}`, and this join goes on"
     )]
     NameTaken(Name),
     /// The fleet admits documented machines only.
-    #[error("the fleet's admission is strict; a node document would admit this machine")]
+    #[error("the fleet's admission is strict; a node document admits this machine, and so does `joins approve`")]
     NeedsDocument,
     /// The pool is not applied yet.
     #[error("there is no pool {0} yet")]
@@ -78,6 +116,35 @@ pub enum JoinRefusal {
 }
 
 impl JoinRefusal {
+    /// Every word of [`JoinRefusal::code`].
+    pub const CODES: &[&str] = &[
+        "ambiguous-document",
+        "attestation-not-configured",
+        "attestation-refused",
+        "bad-claims",
+        "bad-request",
+        "described-hardware",
+        "duplicate-hardware",
+        "hardware-unreadable",
+        "name-taken",
+        "needs-document",
+        "nothing-vouches",
+        "reclaim-busy",
+        "reclaim-connected",
+        "reclaim-other-pool",
+        "token-does-not-open",
+        "token-expects-another",
+        "token-expired",
+        "token-for-another-key",
+        "token-malformed",
+        "token-revoked",
+        "token-unknown",
+        "token-used",
+        "token-wrong",
+        "unknown-pool",
+        "weak-hardware-key",
+    ];
+
     /// The stored word.
     #[must_use]
     pub const fn code(&self) -> &'static str {
@@ -92,6 +159,12 @@ impl JoinRefusal {
             Self::TokenExpired(_) => "token-expired",
             Self::TokenRevoked => "token-revoked",
             Self::TokenUsed => "token-used",
+            Self::TokenExpects(_) => "token-expects-another",
+            Self::NothingVouches => "nothing-vouches",
+            Self::Attestation(refusal) => refusal.code(),
+            Self::ReclaimOtherPool { .. } => "reclaim-other-pool",
+            Self::ReclaimConnected(_) => "reclaim-connected",
+            Self::ReclaimBusy { .. } => "reclaim-busy",
             Self::Described => "described-hardware",
             Self::Unreadable(_) => "hardware-unreadable",
             Self::DuplicateHardware(_) => "duplicate-hardware",
@@ -107,9 +180,13 @@ impl JoinRefusal {
     #[must_use]
     pub const fn standing(&self) -> Standing {
         match self {
-            Self::DuplicateHardware(_) | Self::WeakHardware | Self::AmbiguousDocument(_) | Self::NameTaken(_) => {
-                Standing::Held
-            }
+            Self::DuplicateHardware(_)
+            | Self::WeakHardware
+            | Self::AmbiguousDocument(_)
+            | Self::NameTaken(_)
+            | Self::ReclaimOtherPool { .. }
+            | Self::ReclaimConnected(_)
+            | Self::ReclaimBusy { .. } => Standing::Held,
             Self::NeedsDocument | Self::UnknownPool(_) => Standing::Waiting,
             _ => Standing::Refused,
         }
@@ -124,13 +201,21 @@ pub enum RenewRefusal {
     Request(#[from] CsrRefusal),
     /// The old certificate is none of ours.
     #[error(transparent)]
-    Certificate(#[from] pki::verify::IdentityRefusal),
+    Certificate(#[from] IdentityRefusal),
     /// We did not record issuing it.
     #[error("this certificate is not known here; the machine has to join again")]
     UnknownCertificate,
-    /// It ended too long ago.
-    #[error("the certificate expired at {0}, more than 30 days ago; the machine has to join again")]
-    TooOld(Timestamp),
+    /// It ended too long ago for nobody to look.
+    #[error(
+        "the certificate expired at {0}, more than 30 days ago; its renewal waits for somebody: `better-compute joins approve`"
+    )]
+    Late(Timestamp),
+    /// The challenge is not one of ours for this certificate, or too old.
+    #[error(transparent)]
+    Challenge(#[from] ChallengeRefusal),
+    /// The challenge was used.
+    #[error("the challenge was used before; ask for another one")]
+    ChallengeUsed,
     /// The identity was revoked or replaced.
     #[error("the identity of this machine was revoked; it has to join again")]
     Revoked,
@@ -140,6 +225,24 @@ pub enum RenewRefusal {
 }
 
 impl RenewRefusal {
+    /// Every word of [`RenewRefusal::code`].
+    pub const CODES: &[&str] = &[
+        "bad-request",
+        "challenge-not-ours",
+        "challenge-too-old",
+        "challenge-used",
+        "expired",
+        "foreign-ca",
+        "identity-revoked",
+        "malformed",
+        "no-possession",
+        "not-a-node",
+        "not-yet-valid",
+        "renewal-too-late",
+        "unknown-certificate",
+        "wrong-trust-domain",
+    ];
+
     /// The stored word.
     #[must_use]
     pub const fn code(&self) -> &'static str {
@@ -147,7 +250,10 @@ impl RenewRefusal {
             Self::Request(_) => "bad-request",
             Self::Certificate(refusal) => refusal.code(),
             Self::UnknownCertificate => "unknown-certificate",
-            Self::TooOld(_) => "certificate-too-old",
+            Self::Late(_) => "renewal-too-late",
+            Self::Challenge(ChallengeRefusal::NotOurs) => "challenge-not-ours",
+            Self::Challenge(ChallengeRefusal::Late) => "challenge-too-old",
+            Self::ChallengeUsed => "challenge-used",
             Self::Revoked => "identity-revoked",
             Self::Possession => "no-possession",
         }

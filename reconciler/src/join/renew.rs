@@ -1,7 +1,7 @@
-//! Renewal: the next certificate for a node that proves possession of the key in its present one.
+//! Renewal: the next certificate for a node that proves possession of the key in its present one, over a challenge.
 //!
-//! An expired certificate is no dead end: for 30 days it still renews, as long as the identity was not revoked. Nor is one
-//! that a restored database does not know yet.
+//! An expired certificate is no dead end: for 30 days it still renews by itself, and later once somebody let it, as long as
+//! the identity was not revoked. Nor is one whose authority is over, or one that a restored database does not know yet.
 
 use pki::{
     csr::Csr,
@@ -9,18 +9,22 @@ use pki::{
 };
 use proto::agent::v1 as pb;
 use rustls_pki_types::CertificateDer;
-use schema::{generation::IdentityGeneration, node::ProvisionState, time::Duration};
-use store::{DbError, node_certs, nodes};
+use schema::{digest::Digest, generation::IdentityGeneration, node::ProvisionState, time::Duration};
+use store::{
+    DbError, identities,
+    joins::{self, JoinKind, JoinState, NewJoin},
+    node_certs, nodes,
+};
 
-use super::{JoinService, RenewRefusal, admit::certificate_row, wire};
+use super::{JoinService, Keyring, RenewRefusal, enter::certificate_row, wire};
 
-/// How long after its end a certificate still renews.
-const OFFLINE: Duration = Duration::from_secs(30 * 86_400);
+/// How long after its end a certificate renews without anybody looking.
+const UNATTENDED: Duration = Duration::from_secs(30 * 86_400);
 
 /// How a renewal ended without an answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RenewError {
-    /// Refused.
+    /// Refused, or waiting and stored as such.
     #[error(transparent)]
     Refused(#[from] RenewRefusal),
     /// The database did not do its part.
@@ -29,21 +33,47 @@ pub(super) enum RenewError {
 }
 
 impl JoinService {
+    /// What a renewal of this certificate has to be signed over; with the time, for a machine that does not know it, and with
+    /// the trust bundles that it missed.
+    pub(super) fn challenge(
+        &self,
+        request: &pb::RenewChallengeRequest,
+    ) -> Result<pb::RenewChallengeResponse, RenewRefusal> {
+        let keyring = self.keyring();
+        let old = certificate(&keyring, &request.certificate)?;
+        let (time, signature) = self.server_time(old.node_id, &request.nonce);
+        Ok(pb::RenewChallengeResponse {
+            challenge: keyring.challenges.give(&old.serial, time),
+            server_time: Some(pb::SignedTime {
+                time: time.to_string(),
+                nonce: request.nonce.clone(),
+                signature: Some(wire::signature(signature)),
+            }),
+            trust_steps: keyring.since(request.trust_version).iter().map(wire::bundle).collect(),
+        })
+    }
+
     /// Issues the next certificate, or says why not.
-    pub(super) async fn reissue(&self, request: &pb::RenewRequest) -> Result<pb::RenewResponse, RenewError> {
+    pub(super) async fn reissue(
+        &self,
+        request: &pb::RenewRequest,
+        peer: Option<&str>,
+    ) -> Result<pb::RenewResponse, RenewError> {
         let now = self.clock.now();
+        let keyring = self.keyring();
         let csr = Csr::parse(&request.csr).map_err(RenewRefusal::from)?;
-        let old = [CertificateDer::from(request.certificate.as_slice())];
-        let old = self.verifier.identify(&old, Validity::Open).map_err(RenewRefusal::from)?;
-        if OFFLINE.after(old.not_after) < now {
-            return Err(RenewRefusal::TooOld(old.not_after).into());
-        }
+        let old = certificate(&keyring, &request.certificate)?;
+        keyring.challenges.check(&request.challenge, &old.serial, now).map_err(RenewRefusal::from)?;
         old.public_key
-            .verify_possession(&self.realm, csr.hash(), &old.serial, &request.possession)
+            .verify_possession(&self.realm, csr.hash(), &old.serial, &request.challenge, &request.possession)
             .map_err(|_| RenewRefusal::Possession)?;
         let identity = self.identity(&old).await?;
+        let late = UNATTENDED.after(old.not_after) < now;
+        if late && !self.is_let_through(&old).await? {
+            return Err(self.wait(&old, peer).await?.into());
+        }
 
-        let issued = self
+        let issued = keyring
             .issuer
             .issue(&csr, old.node_id, now)
             .expect("a checked request and an own authority make a certificate");
@@ -52,13 +82,35 @@ impl JoinService {
         if node.identity_generation != identity || node.provision == ProvisionState::Retired {
             return Err(RenewRefusal::Revoked.into());
         }
+        if !identities::use_challenge(&mut txn, &request.challenge, node.id).await? {
+            return Err(RenewRefusal::ChallengeUsed.into());
+        }
         node_certs::insert(&mut txn, &certificate_row(node.id, &issued, node.identity_generation)).await?;
+        if late {
+            let row = late_row(&old, &node, peer);
+            let row = NewJoin { state: JoinState::Admitted, reason: "renewed".to_owned(), ..row };
+            joins::upsert(&mut txn, &row).await?;
+        }
         txn.commit().await?;
-        tracing::info!(node = %old.node_id, serial = %issued.serial, until = %issued.not_after, "renewed a node certificate");
+        tracing::info!(node = %old.node_id, serial = %issued.serial, until = %issued.not_after, late, "renewed a node certificate");
         Ok(pb::RenewResponse {
             certificate_chain: wire::chain(&issued.chain),
-            trust_bundle: Some(wire::bundle(&self.bundle)),
+            trust_bundle: Some(wire::bundle(keyring.newest())),
         })
+    }
+
+    async fn is_let_through(&self, old: &NodeIdentity) -> Result<bool, DbError> {
+        let join = joins::find_by_csr(&self.db, &late_key(old)).await?;
+        Ok(join.is_some_and(|join| join.join.state == JoinState::Waiting && join.approval.is_some()))
+    }
+
+    /// Stores that a renewal waits for somebody.
+    async fn wait(&self, old: &NodeIdentity, peer: Option<&str>) -> Result<RenewRefusal, RenewError> {
+        let node = nodes::find(&self.db, old.node_id).await?.ok_or(RenewRefusal::Revoked)?;
+        let mut txn = self.db.begin().await?;
+        joins::upsert(&mut txn, &late_row(old, &node, peer)).await?;
+        txn.commit().await?;
+        Ok(RenewRefusal::Late(old.not_after))
     }
 
     /// The identity that a certificate is of. One that is not recorded was issued after the backup that this database was
@@ -77,5 +129,33 @@ impl JoinService {
             return Err(RenewRefusal::UnknownCertificate.into());
         }
         Ok(node.identity_generation)
+    }
+}
+
+fn certificate(keyring: &Keyring, der: &[u8]) -> Result<NodeIdentity, RenewRefusal> {
+    let old = [CertificateDer::from(der)];
+    Ok(keyring.renewals.identify(&old, Validity::Open)?)
+}
+
+/// The row of a late renewal is the certificate's: its requests differ from each other.
+fn late_key(old: &NodeIdentity) -> Digest {
+    Digest::of(["bc/late-renewal/v1", old.serial.as_str()].join("\0"))
+}
+
+fn late_row(old: &NodeIdentity, node: &nodes::Node, peer: Option<&str>) -> NewJoin {
+    let refusal = RenewRefusal::Late(old.not_after);
+    NewJoin {
+        kind: JoinKind::Renewal,
+        state: JoinState::Waiting,
+        reason: refusal.code().to_owned(),
+        message: format!("node {}: {refusal}", node.name),
+        pool: node.pool.as_ref().map(ToString::to_string),
+        token_id: None,
+        csr_hash: late_key(old),
+        hardware_key: node.hardware_key,
+        claims: serde_json::json!({}),
+        node_id: Some(node.id),
+        conflict_with: None,
+        peer: peer.map(str::to_owned),
     }
 }

@@ -66,7 +66,15 @@ impl House {
         let realm = Realm::new("bc.local", "fleet_test");
         let clock = ManualClock::new(now);
         let signer = Arc::new(Signer::new(keys.command_root().clone(), realm.clone(), now));
-        let config = JoinConfig { db: db.clone(), keys: &keys, realm, dev, clock: Arc::new(clock.clone()), signer };
+        let config = JoinConfig {
+            db: db.clone(),
+            keys: &keys,
+            realm,
+            dev,
+            clock: Arc::new(clock.clone()),
+            signer,
+            attestors: Vec::new(),
+        };
         let service = Arc::new(JoinService::new(config));
         let house = Self { test, db, keys, clock, service };
         house.apply(&[]).await;
@@ -124,6 +132,16 @@ impl House {
     }
 
     pub(super) async fn token_for(&self, pool: &str, uses: u32) -> Token {
+        self.token_with(pool, uses, &json!({}), false).await
+    }
+
+    pub(super) async fn token_with(
+        &self,
+        pool: &str,
+        uses: u32,
+        expect: &serde_json::Value,
+        reclaim: bool,
+    ) -> Token {
         let id = JoinTokenId::generate();
         let text = id.to_string();
         let token = Token::mint(TokenKind::Join, text.strip_prefix(JoinTokenId::PREFIX).expect("a prefix"));
@@ -133,7 +151,8 @@ impl House {
             pool: name(pool),
             uses,
             expires_at: DAY.after(self.db.now().await.expect("time")),
-            expect: json!({}),
+            expect: expect.clone(),
+            reclaim,
             created_by: "test".to_owned(),
         };
         let mut txn = self.db.begin().await.expect("begin");

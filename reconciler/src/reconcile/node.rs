@@ -11,6 +11,7 @@
 //! judgement is a pure function, made first from what was read; when it changes nothing, nothing is written and no row is
 //! locked. Otherwise it is made again on the locked row and written with its causes in one transaction.
 
+mod acceptance;
 mod judge;
 mod reports;
 #[cfg(test)]
@@ -23,17 +24,19 @@ use schema::{
     generation::Generation,
     id::NodeId,
     inventory::InventorySection,
+    node::ProvisionEvent,
     report::{SectionStatus, StatusReport},
     spec::Section,
 };
 use store::{
-    Txn, commands, node_drift, node_inventory, node_reports,
+    Txn, commands, identities, joins, node_drift, node_inventory, node_reports,
     node_sections::{self, NodeSection},
     nodes, pools,
     queue::{self, Kind},
 };
 
 use self::{
+    acceptance::Acceptance,
     judge::{Facts, Judgement},
     reports::Taken,
 };
@@ -58,6 +61,10 @@ pub(super) enum Waiting {
     Convergence { generation: Generation, observed: Generation },
     /// These sections ended in failure.
     Sections(Vec<Section>),
+    /// The checks of its pool are not through.
+    Checks(String),
+    /// A check failed, or somebody has to look for another reason.
+    NotAccepted(String),
 }
 
 impl WaitReason for Waiting {
@@ -68,6 +75,8 @@ impl WaitReason for Waiting {
             Self::Inventory(_) => "inventory-incomplete",
             Self::Convergence { .. } => "converging",
             Self::Sections(_) => "section-failed",
+            Self::Checks(_) => "acceptance-running",
+            Self::NotAccepted(_) => "acceptance-failed",
         }
     }
 }
@@ -83,6 +92,10 @@ impl fmt::Display for Waiting {
             }
             Self::Convergence { generation, observed } => {
                 write!(f, "the node has observed generation {observed} of {generation}")
+            }
+            Self::Checks(what) => f.write_str(what),
+            Self::NotAccepted(why) => {
+                write!(f, "the machine was not accepted: {why}; `better-compute node adopt` checks it anew")
             }
             Self::Sections(failed) => {
                 write!(
@@ -103,6 +116,7 @@ struct Read {
     sections: BTreeMap<Section, SectionStatus>,
     other_spec: Option<Generation>,
     wanted: Vec<InventorySection>,
+    acceptance: Acceptance,
 }
 
 #[async_trait]
@@ -118,10 +132,14 @@ impl Reconciler for Node {
     async fn run(&self, context: &Context, key: &str) -> Result<Outcome, Failure> {
         let id: NodeId = key.parse().map_err(|e| Failure::new("bad-key", e))?;
         let Some(node) = nodes::find(context.db(), id).await? else { return Ok(Outcome::done()) };
-        let read = read(context, &node).await?;
+        let mut read = read(context, &node).await?;
         let now = context.now().await?;
         let judgement = judge::judge(&node, &read.facts(), now);
-        if read.taken.is_empty() && judgement.changes_nothing(&node) {
+        if let (true, Some(pool)) = (judgement.adopt, &read.pool) {
+            read.acceptance = acceptance::look(context, &node, pool, now).await?;
+        }
+        let checking = matches!(read.acceptance, Acceptance::Running(_));
+        if read.taken.is_empty() && (judgement.changes_nothing(&node) || (checking && judgement.adopts_only(&node))) {
             return Ok(ended(&read, &judgement));
         }
 
@@ -138,6 +156,11 @@ fn ended(read: &Read, judgement: &Judgement) -> Outcome {
     match &judgement.waiting {
         _ if read.taken.more => Outcome::again(Duration::ZERO, "more-reports"),
         Some(waiting) => Outcome::wait(waiting),
+        None if judgement.adopt => match &read.acceptance {
+            Acceptance::Passed => Outcome::done(),
+            Acceptance::Failed { .. } => Outcome::wait(&Waiting::NotAccepted(read.acceptance.to_string())),
+            checking => Outcome::wait(&Waiting::Checks(checking.to_string())),
+        },
         None => Outcome::done(),
     }
 }
@@ -165,7 +188,7 @@ async fn read(context: &Context, node: &nodes::Node) -> Result<Read, Failure> {
     let spec = nodes::find_spec(db, node.id).await?;
     let other_spec = spec.filter(|spec| nodespec::is_other(spec, &sections)).map(|spec| spec.generation);
     let sections = sections.into_iter().map(|row| (row.section, row.status)).collect();
-    Ok(Read { taken, pool, inventory, sections, other_spec, wanted })
+    Ok(Read { taken, pool, inventory, sections, other_spec, wanted, acceptance: Acceptance::Running(Vec::new()) })
 }
 
 fn attempted(section: Section, ended: &SectionStatus, status: &StatusReport) -> NodeSection {
@@ -194,6 +217,9 @@ async fn write(txn: &mut Txn, node: &nodes::Node, read: &Read, judgement: &Judge
         nodes::observe(txn, id, applied, observed).await?;
         node_sections::replace(txn, id, status.applied, &status.sections).await?;
         node_drift::replace(txn, id, &status.drift).await?;
+        if let Some(version) = status.trust_version {
+            identities::set_trust_version(txn, id, version).await?;
+        }
         commands::witness(txn, id, status.boot_id, status.journal_id, status.at).await?;
     }
     node_inventory::upsert(txn, id, &read.inventory.changed()).await?;
@@ -208,12 +234,30 @@ async fn write(txn: &mut Txn, node: &nodes::Node, read: &Read, judgement: &Judge
     nodes::set_conditions(txn, id, &judgement.conditions).await?;
     let (add, remove) = judgement.no_schedule_change(node);
     nodes::change_no_schedule(txn, id, &add, &remove).await?;
-    if judgement.adopt {
-        nodes::adopt(txn, node).await.map_err(|e| Failure::new("not-adoptable", e))?;
-        tracing::info!(node_id = %id, node = %node.name, "the node is adopted");
-    }
-    if judgement.adopt || judgement.ahead {
+    let adopted = judgement.adopt && accept(txn, node, &read.acceptance).await?;
+    if adopted || judgement.ahead {
         queue::enqueue(txn, &queue::NODESPEC, [id]).await?;
     }
     Ok(())
+}
+
+/// Takes the next step of a machine's acceptance; whether that adopted it.
+async fn accept(txn: &mut Txn, node: &nodes::Node, acceptance: &Acceptance) -> Result<bool, Failure> {
+    match acceptance {
+        Acceptance::Passed => {
+            nodes::adopt(txn, node).await.map_err(|e| Failure::new("not-adoptable", e))?;
+            tracing::info!(node_id = %node.id, node = %node.name, "the node is adopted");
+            return Ok(true);
+        }
+        Acceptance::Begin { checks, again } => acceptance::begin(txn, node.id, checks, *again).await?,
+        Acceptance::Running(_) => {}
+        Acceptance::Failed { .. } => {
+            let why = acceptance.to_string();
+            nodes::set_provision(txn, node, ProvisionEvent::Fail).await.map_err(|e| Failure::new("not-failable", e))?;
+            nodes::set_maintenance(txn, node.id, Some(&why)).await?;
+            joins::note(txn, node.id, &format!("{} joined and was not accepted: {why}", node.name)).await?;
+            tracing::warn!(node_id = %node.id, node = %node.name, "the node is not accepted: {why}");
+        }
+    }
+    Ok(false)
 }

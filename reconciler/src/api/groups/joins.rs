@@ -1,14 +1,15 @@
 //! `joins`: machines that asked to come in and are not in.
 
 use pki::hardware::JoinClaims;
+use schema::id::NodeId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use store::{joins, nodes};
+use store::{Txn, joins, nodes};
 
 use super::{At, ById, PageOf};
 use crate::{
-    api::{ApiError, App},
+    api::{ApiError, App, Code, table::Mutation},
     join::admission,
 };
 
@@ -28,6 +29,8 @@ pub(in crate::api) struct Filter {
 pub(in crate::api) struct JoinView {
     /// Its id.
     id: String,
+    /// `join`, or `renewal` for a machine that was away for too long.
+    kind: String,
     /// `waiting`, `held`, `refused` or `admitted`.
     state: String,
     /// Why, stable.
@@ -43,6 +46,12 @@ pub(in crate::api) struct JoinView {
     /// The node that it collides with.
     #[serde(skip_serializing_if = "Option::is_none")]
     conflict_with: Option<String>,
+    /// The hardware key that it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hardware_key: Option<String>,
+    /// Who let its next try through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approved_by: Option<String>,
     /// Where it called from.
     #[serde(skip_serializing_if = "Option::is_none")]
     peer: Option<String>,
@@ -70,12 +79,15 @@ pub(in crate::api) struct JoinDetail {
 fn view(join: &joins::Join) -> JoinView {
     JoinView {
         id: join.id.to_string(),
+        kind: join.join.kind.as_str().to_owned(),
         state: join.join.state.as_str().to_owned(),
         reason: join.join.reason.clone(),
         message: join.join.message.clone(),
         pool: join.join.pool.clone(),
         node: join.join.node_id.map(|id| id.to_string()),
         conflict_with: join.join.conflict_with.map(|id| id.to_string()),
+        hardware_key: join.join.hardware_key.map(|key| key.to_string()),
+        approved_by: join.approval.as_ref().map(|approval| approval.by.clone()),
         peer: join.join.peer.clone(),
         attempts: join.attempts,
         created_at: At(join.created_at),
@@ -100,10 +112,51 @@ pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<Join
 }
 
 pub(in crate::api) async fn get(app: &App, input: ById) -> Result<JoinDetail, ApiError> {
-    let join = joins::find(&app.db, super::parse("id", &input.id)?).await?;
-    let join = join.ok_or_else(|| ApiError::not_found(format!("join {}", input.id)))?;
-    let admit = if join.join.state == joins::JoinState::Admitted { None } else { admit(app, &join).await? };
+    let join = find(app, &input.id).await?;
+    let over = join.join.state == joins::JoinState::Admitted || join.join.kind == joins::JoinKind::Renewal;
+    let admit = if over { None } else { admit(app, &join).await? };
     Ok(JoinDetail { join: view(&join), claims: join.join.claims.clone(), admit })
+}
+
+/// The reasons that one word of a person settles.
+const APPROVABLE: &[&str] = &["needs-document", "renewal-too-late", "weak-hardware-key"];
+/// The reasons that need to know which node the machine is.
+pub(super) const WHICH_NODE: &[&str] =
+    &["duplicate-hardware", "name-taken", "reclaim-busy", "reclaim-connected", "reclaim-other-pool"];
+
+pub(in crate::api) async fn approve(mutation: Mutation<'_>, input: ById) -> Result<JoinView, ApiError> {
+    let Mutation { app, txn, caller, .. } = mutation;
+    let join = find(app, &input.id).await?;
+    let reason = join.join.reason.as_str();
+    if !APPROVABLE.contains(&reason) {
+        let error = ApiError::new(Code::InvalidState, format!("join {} is not one that waits for a yes", input.id));
+        return Err(error.why(if WHICH_NODE.contains(&reason) {
+            "say which node the machine is: better-compute node rebind NODE --join JOIN".to_owned()
+        } else {
+            format!("it is {}: {}", join.join.state, join.join.message)
+        }));
+    }
+    approved(txn, &join, &caller.name, None).await?;
+    Ok(JoinView { approved_by: Some(caller.name.clone()), ..view(&join) })
+}
+
+/// Lets the next try of a join through.
+pub(super) async fn approved(
+    txn: &mut Txn,
+    join: &joins::Join,
+    by: &str,
+    as_node: Option<NodeId>,
+) -> Result<(), ApiError> {
+    if joins::approve(txn, join.id, by, as_node).await? {
+        return Ok(());
+    }
+    let error = ApiError::new(Code::InvalidState, format!("join {} neither waits nor is held", join.id));
+    Err(error.why(format!("it is {}", join.join.state)))
+}
+
+pub(super) async fn find(app: &App, id: &str) -> Result<joins::Join, ApiError> {
+    let join = joins::find(&app.db, super::parse("id", id)?).await?;
+    join.ok_or_else(|| ApiError::not_found(format!("join {id}")))
 }
 
 async fn admit(app: &App, join: &joins::Join) -> Result<Option<String>, ApiError> {

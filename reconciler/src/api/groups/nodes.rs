@@ -1,6 +1,7 @@
 //! `nodes`: the machines, what each is doing, and what keeps it from more.
 
 mod drift;
+mod identity;
 mod view;
 
 use schema::{
@@ -10,17 +11,18 @@ use schema::{
     time::Timestamp,
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use store::{
     node_holds,
     nodes::{self, ChangeError},
-    outcomes, queue,
+    queue,
 };
 
 use super::PageOf;
 use crate::api::{ApiError, App, Code, table::Mutation};
 
 pub(in crate::api) use drift::drift;
+pub(in crate::api) use identity::{adopt, delete, rebind, revoke_identity};
 pub(in crate::api) use view::{NodeDetail, NodeView};
 
 /// Which nodes.
@@ -99,7 +101,7 @@ pub(in crate::api) async fn get(app: &App, input: Which) -> Result<NodeDetail, A
 }
 
 pub(in crate::api) async fn cordon(mutation: Mutation<'_>, input: Cordon) -> Result<NodeView, ApiError> {
-    let Mutation { app, txn, caller } = mutation;
+    let Mutation { app, txn, caller, .. } = mutation;
     if input.reason.trim().is_empty() || input.reason.len() > 500 {
         return Err(ApiError::field("reason", "say why, in 1 to 500 bytes"));
     }
@@ -133,25 +135,6 @@ pub(in crate::api) async fn uncordon(mutation: Mutation<'_>, input: AsRead) -> R
     changed(txn, id).await
 }
 
-/// A node that was deleted.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::api) struct Deleted {
-    /// Its id.
-    id: String,
-    /// Its name, which is free again.
-    name: String,
-}
-
-pub(in crate::api) async fn delete(mutation: Mutation<'_>, input: AsRead) -> Result<Deleted, ApiError> {
-    let Mutation { app, txn, .. } = mutation;
-    let id = find(app, &input.node).await?.id;
-    let node = lock(txn, id, input.version).await?;
-    nodes::delete(txn, id).await?;
-    outcomes::forget(txn, &id.to_string()).await?;
-    Ok(Deleted { id: id.to_string(), name: node.name.to_string() })
-}
-
 /// The API lifts only what it placed; everything else says where it is lifted.
 fn not_ours<'a>(node: &nodes::Node, holds: impl Iterator<Item = &'a Hold>) -> ApiError {
     let reasons: Vec<String> = holds
@@ -166,7 +149,7 @@ fn not_ours<'a>(node: &nodes::Node, holds: impl Iterator<Item = &'a Hold>) -> Ap
     if reasons.is_empty() { error.why("the node is not cordoned") } else { error.why(reasons.join("; ")) }
 }
 
-async fn find(app: &App, node: &str) -> Result<nodes::Node, ApiError> {
+pub(super) async fn find(app: &App, node: &str) -> Result<nodes::Node, ApiError> {
     let found = match node.parse::<NodeId>() {
         Ok(id) => nodes::find(&app.db, id).await?,
         Err(_) => nodes::find_by_name(&app.db, node).await?,

@@ -7,10 +7,14 @@ use schema::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use store::{api_tokens, join_tokens, pools};
 
 use super::{At, ById, Nothing, PageOf};
-use crate::api::{ApiError, App, Code, auth, table::Mutation, text};
+use crate::{
+    api::{ApiError, App, Code, auth, table::Mutation, text},
+    join::rules::Expect,
+};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const LONGEST: Duration = Duration::from_secs(30 * 86_400);
@@ -25,6 +29,12 @@ pub(in crate::api) struct NewJoin {
     uses: Option<u32>,
     /// How long it is good for, such as `24h`; a day when it is absent, 30 days at most.
     expires: Option<Duration>,
+    /// What a machine must show to use it; anything goes when it is absent.
+    #[serde(default)]
+    expect: Expect,
+    /// A machine that is known by its hardware, or by its document, takes its old node back in place.
+    #[serde(default)]
+    reclaim: bool,
 }
 
 /// A new join token.
@@ -63,6 +73,12 @@ pub(in crate::api) struct JoinTokenView {
     uses_left: u32,
     /// Until when.
     expires_at: At,
+    /// What a machine must show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expect: Option<Value>,
+    /// A known machine takes its old node back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    reclaim: bool,
     /// When it was revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     revoked_at: Option<At>,
@@ -135,7 +151,7 @@ pub(in crate::api) struct Revoked {
 }
 
 pub(in crate::api) async fn create(mutation: Mutation<'_>, input: NewJoin) -> Result<CreatedJoin, ApiError> {
-    let Mutation { app, txn, caller } = mutation;
+    let Mutation { app, txn, caller, .. } = mutation;
     let uses = input.uses.unwrap_or(1);
     if !(1..=10_000).contains(&uses) {
         return Err(ApiError::field("uses", "a token lets 1 to 10000 machines in"));
@@ -143,6 +159,9 @@ pub(in crate::api) async fn create(mutation: Mutation<'_>, input: NewJoin) -> Re
     let expires = input.expires.unwrap_or(DAY);
     if expires == Duration::ZERO || expires > LONGEST {
         return Err(ApiError::field("expires", "a join token is good for at most 30d"));
+    }
+    if let Some((field, why)) = input.expect.mistake() {
+        return Err(ApiError::field(format!("expect.{field}"), why));
     }
     let known = pools::list(&app.db).await?;
     let Some(pool) = known.iter().find(|pool| pool.name.as_str() == input.pool) else {
@@ -162,7 +181,8 @@ pub(in crate::api) async fn create(mutation: Mutation<'_>, input: NewJoin) -> Re
         pool: pool.name.clone(),
         uses,
         expires_at,
-        expect: serde_json::json!({}),
+        expect: serde_json::to_value(&input.expect).map_err(ApiError::internal)?,
+        reclaim: input.reclaim,
         created_by: caller.identity.clone(),
     };
     join_tokens::create(txn, &new).await?;
@@ -186,6 +206,8 @@ pub(in crate::api) async fn list(app: &App, _: Nothing) -> Result<PageOf<JoinTok
         uses: stored.token.uses,
         uses_left: stored.uses_left,
         expires_at: At(stored.token.expires_at),
+        expect: Some(stored.token.expect).filter(|expect| *expect != serde_json::json!({})),
+        reclaim: stored.token.reclaim,
         revoked_at: stored.revoked_at.map(At),
         created_by: stored.token.created_by,
         created_at: At(stored.created_at),

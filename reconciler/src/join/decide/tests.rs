@@ -29,7 +29,8 @@ fn document(text: &str) -> NodeDocument {
 fn ask(claims: &JoinClaims, described: bool, house: &House<'_>) -> Result<(String, String, bool), JoinRefusal> {
     let key = claims.hardware_key();
     let pool = name("h100");
-    let knock = Knock { claims, key: &key, described, token_pool: &pool };
+    let request = Digest::of("request");
+    let knock = Knock { claims, key: &key, described, token_pool: &pool, request, approved: false };
     decide(&knock, house).map(|place| (place.name.to_string(), place.pool.to_string(), place.document.is_some()))
 }
 
@@ -114,4 +115,26 @@ fn described_hardware_joins_a_dev_control_plane_only() {
 fn a_long_pool_name_still_makes_a_name() {
     let long = name(&"a".repeat(63));
     assert_eq!(undeclared_name(&long, "0123abcd").as_str().len(), 63);
+}
+
+#[test]
+fn a_person_lets_weak_hardware_and_undocumented_machines_through() {
+    let claims = JoinClaims::default();
+    let (key, pool) = (claims.hardware_key(), name("h100"));
+    let request = Digest::of("request");
+    let knock = Knock { claims: &claims, key: &key, described: false, token_pool: &pool, request, approved: true };
+    let strict = House { admission: Admission::Strict, ..house(&[]) };
+    let place = decide(&knock, &strict).expect("let through");
+    assert_eq!(place.name.as_str(), format!("h100-{}", short_of(&request)));
+}
+
+#[test]
+fn a_blade_is_not_described_by_its_enclosure() {
+    let mut claims = machine();
+    claims.dmi.product = Some("ProLiant BL460c Gen10".into());
+    claims.dmi.chassis_serial = Some("PFB0259WQC".into());
+    let documents = [document(r#"{"name":"fra1-r12","serial":"PFB0259WQC"}"#)];
+    assert!(matches!(ask(&claims, false, &house(&documents)), Ok((_, _, false))));
+    claims.dmi.product = None;
+    assert!(matches!(ask(&claims, false, &house(&documents)), Ok((_, _, true))));
 }

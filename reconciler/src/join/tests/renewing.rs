@@ -27,11 +27,18 @@ impl Joined {
         house.keys.node_verifier().identify(&chain, Validity::Open).expect("ours").serial
     }
 
-    fn renewal(&self, house: &House) -> pb::RenewRequest {
+    async fn challenge(&self, house: &House) -> Result<pb::RenewChallengeResponse, Status> {
+        let request =
+            pb::RenewChallengeRequest { certificate: self.certificate.clone(), nonce: vec![7; 32], trust_version: 1 };
+        Authority::renew_challenge(&*house.service, Request::new(request)).await.map(tonic::Response::into_inner)
+    }
+
+    async fn renewal(&self, house: &House) -> pb::RenewRequest {
+        let challenge = self.challenge(house).await.expect("a challenge").challenge;
         let csr = self.machine.key.request();
         let realm = Realm::new("bc.local", "fleet_test");
-        let possession = self.machine.key.sign_possession(&realm, csr::hash(&csr), &self.serial(house));
-        pb::RenewRequest { csr, certificate: self.certificate.clone(), possession }
+        let possession = self.machine.key.sign_possession(&realm, csr::hash(&csr), &self.serial(house), &challenge);
+        pb::RenewRequest { csr, certificate: self.certificate.clone(), possession, challenge }
     }
 }
 
@@ -49,7 +56,7 @@ async fn a_node_renews_by_its_key_and_the_new_certificate_renews_again() {
     let mut node = Joined::new(&house, "SERIAL0001").await;
     for _ in 0..3 {
         house.clock.advance(Duration::from_secs(12 * 3600));
-        let answer = renew(&house, node.renewal(&house)).await.expect("renews");
+        let answer = renew(&house, node.renewal(&house).await).await.expect("renews");
         assert_ne!(answer.certificate_chain[0], node.certificate);
         node.certificate = answer.certificate_chain[0].clone();
         let row = node_certs::find(&house.db, &node.serial(&house).to_bytes()).await.expect("read").expect("recorded");
@@ -58,30 +65,83 @@ async fn a_node_renews_by_its_key_and_the_new_certificate_renews_again() {
 }
 
 #[tokio::test]
-async fn an_expired_certificate_renews_for_thirty_days() {
+async fn an_expired_certificate_renews_for_thirty_days_and_later_once_somebody_let_it() {
+    let house = House::new().await;
+    let mut node = Joined::new(&house, "SERIAL0001").await;
+    house.clock.advance(Duration::from_secs(31 * 86_400));
+    renew(&house, node.renewal(&house).await).await.expect("30 days after its end it renews");
+    house.clock.advance(Duration::from_secs(1));
+
+    for attempt in 1..=2 {
+        let status = renew(&house, node.renewal(&house).await).await.expect_err("waits");
+        assert_eq!(code(&status), (Code::FailedPrecondition, "renewal-too-late".to_owned()));
+        let waiting = joins::list(&house.db, Some(JoinState::Waiting), 10).await.expect("read");
+        assert_eq!((waiting.len(), waiting[0].attempts, waiting[0].join.node_id), (1, attempt, Some(node.id)));
+    }
+    let waiting = joins::list(&house.db, Some(JoinState::Waiting), 10).await.expect("read").remove(0);
+    let mut txn = house.db.begin().await.expect("begin");
+    assert!(joins::approve(&mut txn, waiting.id, "ada", None).await.expect("approved"));
+    txn.commit().await.expect("commit");
+    let answer = renew(&house, node.renewal(&house).await).await.expect("let through");
+    let late = joins::find(&house.db, waiting.id).await.expect("read").expect("kept");
+    assert_eq!((late.join.state, late.approval), (JoinState::Admitted, None));
+
+    // Once: the same certificate waits again for nobody, and the new one renews by itself.
+    assert_eq!(refusal(&house, node.renewal(&house).await).await, "renewal-too-late");
+    node.certificate = answer.certificate_chain[0].clone();
+    renew(&house, node.renewal(&house).await).await.expect("renews");
+}
+
+#[tokio::test]
+async fn a_renewal_is_good_once_and_for_five_minutes() {
     let house = House::new().await;
     let node = Joined::new(&house, "SERIAL0001").await;
-    house.clock.advance(Duration::from_secs(30 * 86_400));
-    assert!(renew(&house, node.renewal(&house)).await.is_ok());
-    house.clock.advance(Duration::from_secs(86_401));
-    assert_eq!(refusal(&house, node.renewal(&house)).await, "certificate-too-old");
+    let request = node.renewal(&house).await;
+    renew(&house, request.clone()).await.expect("renews");
+    assert_eq!(refusal(&house, request).await, "challenge-used");
+    let request = node.renewal(&house).await;
+    house.clock.advance(Duration::from_secs(301));
+    assert_eq!(refusal(&house, request).await, "challenge-too-old");
+    let mut forged = node.renewal(&house).await;
+    forged.challenge = vec![7; 56];
+    assert_eq!(refusal(&house, forged).await, "challenge-not-ours");
+    let bare = pb::RenewRequest { challenge: Vec::new(), ..node.renewal(&house).await };
+    assert_eq!(refusal(&house, bare).await, "challenge-not-ours");
+}
+
+#[tokio::test]
+async fn a_machine_that_does_not_know_the_time_gets_it_with_the_challenge() {
+    let house = House::new().await;
+    let node = Joined::new(&house, "SERIAL0001").await;
+    let answer = node.challenge(&house).await.expect("a challenge");
+    assert!(answer.trust_steps.is_empty());
+    let pb::SignedTime { time, nonce, signature } = answer.server_time.expect("a time");
+    let pb::Signature { worker, root_signature, signature } = signature.expect("signed");
+    let signature = pki::worker::Signature { worker, root_signature, signature };
+    let verifier = house.keys.anchor("fleet_test").verifier();
+    let time = time.parse().expect("RFC 3339");
+    assert_eq!(verifier.server_time(node.id, &nonce, time, &signature), Ok(()));
+    assert_eq!((time, nonce), (house.clock.now(), vec![7; 32]));
 }
 
 #[tokio::test]
 async fn a_renewal_needs_the_key_of_its_certificate() {
     let house = House::new().await;
     let (node, thief) = (Joined::new(&house, "SERIAL0001").await, Joined::new(&house, "SERIAL0002").await);
-    let mut stolen = thief.renewal(&house);
+    let mut stolen = thief.renewal(&house).await;
     stolen.certificate.clone_from(&node.certificate);
+    assert_eq!(refusal(&house, stolen.clone()).await, "challenge-not-ours");
+    stolen.challenge = node.renewal(&house).await.challenge;
     assert_eq!(refusal(&house, stolen).await, "no-possession");
-    let mut swapped = node.renewal(&house);
+    let mut swapped = node.renewal(&house).await;
     swapped.csr = thief.machine.key.request();
     assert_eq!(refusal(&house, swapped).await, "no-possession");
-    let mut garbage = node.renewal(&house);
+    let mut garbage = node.renewal(&house).await;
     garbage.certificate = vec![1, 2, 3];
     assert_eq!(refusal(&house, garbage).await, "malformed");
     let foreign = House::new().await;
-    assert_eq!(refusal(&foreign, node.renewal(&house)).await, "foreign-ca");
+    assert_eq!(refusal(&foreign, node.renewal(&house).await).await, "foreign-ca");
+    assert_eq!(code(&node.challenge(&foreign).await.expect_err("refused")).1, "foreign-ca");
 }
 
 #[tokio::test]
@@ -91,13 +151,13 @@ async fn a_revoked_identity_never_renews() {
     let mut txn = house.db.begin().await.expect("begin");
     nodes::bump_identity(&mut txn, node.id).await.expect("bumped");
     txn.commit().await.expect("commit");
-    assert_eq!(refusal(&house, node.renewal(&house)).await, "identity-revoked");
+    assert_eq!(refusal(&house, node.renewal(&house).await).await, "identity-revoked");
 
     let node = Joined::new(&house, "SERIAL0002").await;
     let mut txn = house.db.begin().await.expect("begin");
     node_certs::revoke_all(&mut txn, node.id, "lost").await.expect("revoked");
     txn.commit().await.expect("commit");
-    assert_eq!(refusal(&house, node.renewal(&house)).await, "identity-revoked");
+    assert_eq!(refusal(&house, node.renewal(&house).await).await, "identity-revoked");
 }
 
 #[tokio::test]
@@ -111,18 +171,18 @@ async fn a_restored_database_renews_the_key_that_it_knows() {
         issued.chain[0].to_vec()
     };
     node.certificate = later(&node.machine, node.id);
-    let answer = renew(&house, node.renewal(&house)).await.expect("renews");
+    let answer = renew(&house, node.renewal(&house).await).await.expect("renews");
     let before = std::mem::replace(&mut node.certificate, answer.certificate_chain[0].clone());
     assert!(node_certs::find(&house.db, &node.serial(&house).to_bytes()).await.expect("read").is_some());
 
     let stranger = Machine::new("SERIAL0002");
     let certificate = later(&stranger, node.id);
     let other = Joined { id: node.id, machine: stranger, certificate };
-    assert_eq!(refusal(&house, other.renewal(&house)).await, "unknown-certificate");
+    assert_eq!(refusal(&house, other.renewal(&house).await).await, "unknown-certificate");
 
     let mut txn = house.db.begin().await.expect("begin");
     node_certs::revoke_all(&mut txn, node.id, "lost").await.expect("revoked");
     txn.commit().await.expect("commit");
     node.certificate = before;
-    assert_eq!(refusal(&house, node.renewal(&house)).await, "unknown-certificate");
+    assert_eq!(refusal(&house, node.renewal(&house).await).await, "unknown-certificate");
 }

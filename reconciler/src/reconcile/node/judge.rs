@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pki::hardware::{Claims, HardwareKey};
 use schema::{
     canonical,
     digest::Digest,
     fleet::Pool,
     generation::Generation,
-    inventory::{Gpu, InventorySection},
+    inventory::{Dmi, Gpu, InventorySection},
     node::{
         Condition, ConditionStatus, Connectivity, NoScheduleReason, ProvisionState,
         condition::{GENERATION_AHEAD, GPU_COUNT_MISMATCH, GPU_MODEL_MISMATCH, SECTION_FAILED},
@@ -26,11 +27,15 @@ pub const INVENTORY_INCOMPLETE: &str = "InventoryIncomplete";
 /// The last report under the node's name does not count; the message says why.
 pub const REPORT_REFUSED: &str = "ReportRefused";
 
+/// The machine shows other hardware than the node is known by.
+pub const HARDWARE_CHANGED: &str = "HardwareChanged";
+
 /// The conditions that the control plane judges. What a node says about these is not taken over.
 pub const OWN_CONDITIONS: &[&str] = &[
     GENERATION_AHEAD,
     GPU_COUNT_MISMATCH,
     GPU_MODEL_MISMATCH,
+    HARDWARE_CHANGED,
     INVENTORY_INCOMPLETE,
     REPORT_REFUSED,
     SECTION_FAILED,
@@ -38,7 +43,8 @@ pub const OWN_CONDITIONS: &[&str] = &[
 ];
 
 /// The conditions that keep new work away while they are true.
-const BLOCKING: &[&str] = &[GENERATION_AHEAD, GPU_COUNT_MISMATCH, GPU_MODEL_MISMATCH, SECTION_FAILED];
+const BLOCKING: &[&str] =
+    &[GENERATION_AHEAD, GPU_COUNT_MISMATCH, GPU_MODEL_MISMATCH, HARDWARE_CHANGED, SECTION_FAILED];
 
 /// What is stored of a node's inventory, and what a report adds to it.
 #[derive(Debug, Default)]
@@ -99,6 +105,12 @@ impl Inventory {
         InventorySection::ALL.iter().filter(|name| !self.sections.contains_key(name)).copied().collect()
     }
 
+    fn hardware_key(&self) -> Option<HardwareKey> {
+        let (_, document) = self.sections.get(&InventorySection::Dmi)?;
+        let dmi: Dmi = serde_json::from_str(document).ok()?;
+        Some(HardwareKey::derive(&Claims::of_dmi(&dmi)))
+    }
+
     fn gpus(&self) -> Option<Vec<Gpu>> {
         let (_, document) = self.sections.get(&InventorySection::Gpus)?;
         serde_json::from_str(document).ok()
@@ -149,8 +161,13 @@ impl Judgement {
     }
 
     pub(super) fn changes_nothing(&self, node: &Node) -> bool {
+        !self.adopt && self.adopts_only(node)
+    }
+
+    /// Whether nothing follows but that the node may be adopted.
+    pub(super) fn adopts_only(&self, node: &Node) -> bool {
         let (add, remove) = self.no_schedule_change(node);
-        !self.adopt && add.is_empty() && remove.is_empty() && self.conditions == node.conditions
+        add.is_empty() && remove.is_empty() && self.conditions == node.conditions
     }
 }
 
@@ -201,6 +218,7 @@ pub(super) fn judge(node: &Node, facts: &Facts<'_>, now: Timestamp) -> Judgement
         None if !facts.heard => judged.keep(REPORT_REFUSED),
         None => {}
     }
+    judged.identity(facts);
     judged.hardware(facts);
     conditions.sort_by(|a, b| a.kind.cmp(&b.kind));
 
@@ -217,6 +235,9 @@ pub(super) fn judge(node: &Node, facts: &Facts<'_>, now: Timestamp) -> Judgement
     let waiting = match (&node.pool, facts.pool) {
         (None, _) => Some(Waiting::NoPool),
         (Some(name), None) => Some(Waiting::PoolUnknown(name.to_string())),
+        (Some(_), Some(_)) if node.failed_from == Some(ProvisionState::Adopting) => {
+            Some(Waiting::NotAccepted(node.maintenance_reason.clone().unwrap_or_default()))
+        }
         (Some(_), Some(_)) if node.provision == ProvisionState::Adopting && !missing.is_empty() => {
             Some(Waiting::Inventory(missing))
         }
@@ -249,6 +270,22 @@ impl Judged<'_> {
 
     fn keep(&mut self, kind: &str) {
         self.conditions.extend(self.node.conditions.iter().find(|condition| condition.kind == kind).cloned());
+    }
+
+    /// A key that lies on another machine's disk is still the key: the hardware beside it says that something was replaced,
+    /// or copied.
+    fn identity(&mut self, facts: &Facts<'_>) {
+        let Some(found) = facts.inventory.hardware_key().filter(|found| found.trusted) else { return };
+        let known = self.node.hardware_key.filter(|_| self.node.hardware_key_trusted);
+        let (Some(known), Some(found)) = (known, found.digest) else { return };
+        if known != found {
+            let name = &self.node.name;
+            let message = format!(
+                "the machine's identifiers are not those that the node is known by: a new board, or a copied disk; after a \
+                 repair `better-compute node rebind {name}` says that it is the same machine"
+            );
+            self.set(HARDWARE_CHANGED, ConditionStatus::True, "OtherIdentifiers", message);
+        }
     }
 
     /// Holds the GPUs that were found against those that the pool's document promises.

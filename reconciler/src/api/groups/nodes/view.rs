@@ -14,7 +14,7 @@ use schema::{
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use store::{node_holds, node_inventory, node_sections, nodes, outcomes, sessions};
+use store::{identities, node_certs, node_holds, node_inventory, node_sections, nodes, outcomes, sessions};
 
 use super::drift;
 use crate::api::{
@@ -203,10 +203,40 @@ pub(in crate::api) struct NodeDetail {
     /// Its latest session.
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<SessionView>,
+    /// Who it is.
+    identity: IdentityView,
     /// What it waits for, by reconciler.
     waits: Vec<Problem>,
     /// What keeps it from what it should be: freezes, pins, suspensions and gates.
     held: Vec<HoldView>,
+}
+
+/// What a node is known by.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct IdentityView {
+    /// Counts the identities that it has had.
+    generation: u64,
+    /// SHA-256 over its normalised identifiers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hardware_key: Option<String>,
+    /// Two independent identifiers stand behind the key.
+    hardware_key_trusted: bool,
+    /// When its newest certificate ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate_ends: Option<At>,
+    /// The version of the trust bundle that it believes, by its own signature.
+    trust_version: u64,
+}
+
+async fn identity(app: &App, node: &nodes::Node) -> Result<IdentityView, ApiError> {
+    Ok(IdentityView {
+        generation: node.identity_generation.0,
+        hardware_key: node.hardware_key.map(|key| key.to_string()),
+        hardware_key_trusted: node.hardware_key_trusted,
+        certificate_ends: node_certs::newest_end(&app.db, node.id).await?.map(At),
+        trust_version: identities::trust_version(&app.db, node.id).await?,
+    })
 }
 
 pub(super) async fn detail(app: &App, node: &nodes::Node) -> Result<NodeDetail, ApiError> {
@@ -248,6 +278,7 @@ pub(super) async fn detail(app: &App, node: &nodes::Node) -> Result<NodeDetail, 
             disconnected_at: session.disconnected_at.map(At),
             last_seen: At(session.last_seen),
         }),
+        identity: identity(app, node).await?,
         waits: outcomes.iter().filter(|outcome| outcome.state != "done").map(Problem::of).collect(),
         held: brakes::of_node(app, node).await?,
     })

@@ -1,0 +1,179 @@
+//! Who a node is, changed by people: adopted, its hardware moved, its identity revoked, or forgotten.
+
+use pki::hardware::{Claims, HardwareKey};
+use schema::{
+    command::Reason,
+    generation::Version,
+    inventory::{Dmi, InventorySection},
+    node::{Connectivity, ProvisionEvent, ProvisionState},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use store::{
+    commands,
+    identities::{self, Hardware, HardwareError},
+    node_inventory,
+    nodes::{self, Node},
+    outcomes, queue,
+};
+
+use super::{NodeView, changed, find, lock};
+use crate::api::{ApiError, App, Code, groups::joins, table::Mutation};
+
+/// A node to adopt.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::api) struct Adopt {
+    /// The node's id or name.
+    node: String,
+    /// Adopt it as it is, whatever its pool's checks say; otherwise they are made anew.
+    #[serde(default)]
+    skip_checks: bool,
+    /// The version that was read; CONFLICT when the node has another by now.
+    version: Option<Version>,
+}
+
+/// A node whose identity ends.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::api) struct Revoke {
+    /// The node's id or name.
+    node: String,
+    /// Why, for the record.
+    reason: String,
+    /// The version that was read; CONFLICT when the node has another by now.
+    version: Option<Version>,
+}
+
+/// A node whose hardware is another one.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::api) struct Rebind {
+    /// The node's id or name.
+    node: String,
+    /// The join of the machine that the node is from now on; when it is absent, the node's own machine with its new parts.
+    join: Option<String>,
+    /// The version that was read; CONFLICT when the node has another by now.
+    version: Option<Version>,
+}
+
+/// A node to forget.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::api) struct Delete {
+    /// The node's id or name.
+    node: String,
+    /// Also while it is connected.
+    #[serde(default)]
+    force: bool,
+    /// The version that was read; CONFLICT when the node has another by now.
+    version: Option<Version>,
+}
+
+/// A node that was deleted.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct Deleted {
+    /// Its id.
+    id: String,
+    /// Its name, which is free again.
+    name: String,
+}
+
+pub(in crate::api) async fn adopt(mutation: Mutation<'_>, input: Adopt) -> Result<NodeView, ApiError> {
+    let Mutation { app, txn, caller, .. } = mutation;
+    let id = find(app, &input.node).await?.id;
+    let node = lock(txn, id, input.version).await?;
+    let failed = node.provision == ProvisionState::Failed && node.failed_from == Some(ProvisionState::Adopting);
+    if node.provision != ProvisionState::Adopting && !failed {
+        let error = ApiError::new(Code::InvalidState, format!("node {} is {}", node.name, node.provision));
+        return Err(error.why("only a machine that joined and was not adopted yet is adopted"));
+    }
+    if failed {
+        nodes::set_provision(txn, &node, ProvisionEvent::Recover).await.map_err(ApiError::internal)?;
+        nodes::set_maintenance(txn, id, None).await?;
+    }
+    if input.skip_checks {
+        let node = lock(txn, id, None).await?;
+        nodes::adopt(txn, &node).await.map_err(ApiError::internal)?;
+        tracing::warn!(node = %node.name, by = caller.name, "a node is adopted without its checks");
+        queue::enqueue(txn, &queue::NODESPEC, [id]).await?;
+    } else {
+        identities::next_acceptance(txn, id).await?;
+    }
+    changed(txn, id).await
+}
+
+pub(in crate::api) async fn revoke_identity(mutation: Mutation<'_>, input: Revoke) -> Result<NodeView, ApiError> {
+    let Mutation { app, txn, .. } = mutation;
+    if input.reason.trim().is_empty() || input.reason.len() > 500 {
+        return Err(ApiError::field("reason", "say why, in 1 to 500 bytes"));
+    }
+    let id = find(app, &input.node).await?.id;
+    lock(txn, id, input.version).await?;
+    identities::revoke(txn, id, &input.reason).await?;
+    commands::cancel_pending_of(txn, id, &Reason::IDENTITY_REPLACED).await?;
+    changed(txn, id).await
+}
+
+pub(in crate::api) async fn rebind(mutation: Mutation<'_>, input: Rebind) -> Result<NodeView, ApiError> {
+    let Mutation { app, txn, caller, .. } = mutation;
+    let id = find(app, &input.node).await?.id;
+    let node = lock(txn, id, input.version).await?;
+    match &input.join {
+        Some(join) => {
+            let join = joins::find(app, join).await?;
+            if node.connectivity == Connectivity::Connected {
+                let error = ApiError::new(Code::InvalidState, format!("node {} is connected", node.name));
+                return Err(error.why("a machine that is here is not replaced by another; switch it off first"));
+            }
+            if node.provision.transition(ProvisionEvent::Rejoin, node.failed_from).is_err() {
+                let error = ApiError::new(Code::InvalidState, format!("node {} is {}", node.name, node.provision));
+                return Err(error.why("it is in the middle of something; try again when that is over"));
+            }
+            joins::approved(txn, &join, &caller.name, Some(id)).await?;
+        }
+        None => {
+            let hardware = present(app, &node).await?;
+            identities::set_hardware(txn, id, hardware).await.map_err(|error| match error {
+                HardwareError::Taken => {
+                    let error = ApiError::new(Code::Conflict, "another node has this hardware".to_owned());
+                    error.why("one of the two is a copy of the other; delete the one that is gone")
+                }
+                HardwareError::Db(error) => error.into(),
+            })?;
+        }
+    }
+    changed(txn, id).await
+}
+
+/// The hardware that the node's own signed inventory shows.
+async fn present(app: &App, node: &Node) -> Result<Hardware, ApiError> {
+    let stored = node_inventory::list(&app.db, node.id).await?;
+    let dmi: Option<Dmi> =
+        stored.get(&InventorySection::Dmi).and_then(|section| serde_json::from_str(&section.doc).ok());
+    let key = dmi.map(|dmi| HardwareKey::derive(&Claims::of_dmi(&dmi)));
+    let Some(HardwareKey { digest: Some(digest), trusted, .. }) = key else {
+        let message = format!("node {} has shown no hardware that it could be known by", node.name);
+        let error = ApiError::new(Code::InvalidState, message);
+        return Err(error.why("it has to run once with its new parts; or name its join with --join"));
+    };
+    if node.hardware_key == Some(digest) {
+        let error = ApiError::new(Code::InvalidState, format!("node {} is known by this hardware already", node.name));
+        return Err(error.why("nothing is to be moved"));
+    }
+    Ok(Hardware { key: Some(digest), trusted })
+}
+
+pub(in crate::api) async fn delete(mutation: Mutation<'_>, input: Delete) -> Result<Deleted, ApiError> {
+    let Mutation { app, txn, .. } = mutation;
+    let id = find(app, &input.node).await?.id;
+    let node = lock(txn, id, input.version).await?;
+    if node.connectivity == Connectivity::Connected && !input.force {
+        let error = ApiError::new(Code::InvalidState, format!("node {} is connected", node.name));
+        return Err(error.why("stop its daemon first, or say force"));
+    }
+    nodes::delete(txn, id).await?;
+    outcomes::forget(txn, &id.to_string()).await?;
+    Ok(Deleted { id: id.to_string(), name: node.name.to_string() })
+}

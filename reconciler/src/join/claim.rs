@@ -1,0 +1,144 @@
+//! Whether a machine becomes a node of its own, or takes one back: a pure function of who lives here already.
+
+use pki::hardware::HardwareKey;
+use schema::{
+    id::NodeId,
+    name::Name,
+    node::{Connectivity, ProvisionEvent, ProvisionState},
+};
+use store::nodes::Node;
+
+use super::{JoinRefusal, decide::Place};
+
+/// A node that a machine at the door may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resident {
+    /// Its id.
+    pub id: NodeId,
+    /// Its name.
+    pub name: Name,
+    /// Its pool.
+    pub pool: Option<Name>,
+    /// Two independent identifiers stand behind its hardware key.
+    pub trusted: bool,
+    /// A session of it is open, or was a moment ago.
+    pub connected: bool,
+    /// How far it is.
+    pub provision: ProvisionState,
+    /// Where it failed, when it did.
+    pub failed_from: Option<ProvisionState>,
+}
+
+impl Resident {
+    /// A stored node.
+    #[must_use]
+    pub fn of(node: &Node) -> Self {
+        Self {
+            id: node.id,
+            name: node.name.clone(),
+            pool: node.pool.clone(),
+            trusted: node.hardware_key_trusted,
+            connected: node.connectivity == Connectivity::Connected,
+            provision: node.provision,
+            failed_from: node.failed_from,
+        }
+    }
+}
+
+/// Who lives here already.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Residents {
+    /// The node with the machine's hardware key.
+    pub by_hardware: Option<Resident>,
+    /// The node with the name that the machine would get.
+    pub by_name: Option<Resident>,
+    /// The node that a person said the machine is.
+    pub approved: Option<Resident>,
+}
+
+/// What a machine becomes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    /// A node of its own.
+    New,
+    /// This node, in place, for this reason.
+    TakeOver(Resident, Ground),
+}
+
+/// Why a machine may take a node over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ground {
+    /// It has the node's hardware key, and its token says that this is enough.
+    Hardware,
+    /// The node's document describes it although its hardware is new, and its token says that this is enough.
+    Document,
+    /// A person said so.
+    Approval,
+}
+
+impl Ground {
+    /// For the log and the audit.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hardware => "reclaimed",
+            Self::Document => "rebound by its document",
+            Self::Approval => "rebound by a person",
+        }
+    }
+}
+
+/// Decides. `reclaim` is what the token says.
+///
+/// # Errors
+/// With the reason against the machine: what exists is never overwritten without a word of somebody.
+pub fn claim(
+    place: &Place<'_>,
+    key: &HardwareKey,
+    reclaim: bool,
+    residents: &Residents,
+) -> Result<Claim, JoinRefusal> {
+    if let Some(resident) = &residents.approved {
+        return take(resident, Ground::Approval);
+    }
+    let is_document_of = |resident: &Resident| place.document.is_some_and(|document| document.name == resident.name);
+    let (resident, ground, held) = match (&residents.by_hardware, &residents.by_name) {
+        (None, None) => return Ok(Claim::New),
+        (Some(same), _) => {
+            let held = JoinRefusal::DuplicateHardware(same.name.clone());
+            let fits = key.trusted && same.trusted && (place.document.is_none() || is_document_of(same));
+            if !fits {
+                return Err(held);
+            }
+            (same, Ground::Hardware, held)
+        }
+        (None, Some(named)) => {
+            let held = JoinRefusal::NameTaken(named.name.clone());
+            if !is_document_of(named) {
+                return Err(held);
+            }
+            (named, Ground::Document, held)
+        }
+    };
+    if !reclaim {
+        return Err(held);
+    }
+    if resident.pool.as_ref() != Some(&place.pool) {
+        return Err(JoinRefusal::ReclaimOtherPool { node: resident.name.clone(), pool: place.pool.clone() });
+    }
+    take(resident, ground)
+}
+
+fn take(resident: &Resident, ground: Ground) -> Result<Claim, JoinRefusal> {
+    // A machine that is there cannot come back: one of the two is a copy.
+    if resident.connected {
+        return Err(JoinRefusal::ReclaimConnected(resident.name.clone()));
+    }
+    if resident.provision.transition(ProvisionEvent::Rejoin, resident.failed_from).is_err() {
+        return Err(JoinRefusal::ReclaimBusy { node: resident.name.clone(), state: resident.provision });
+    }
+    Ok(Claim::TakeOver(resident.clone(), ground))
+}
+
+#[cfg(test)]
+mod tests;

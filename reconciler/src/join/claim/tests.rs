@@ -1,0 +1,125 @@
+//! Facts about machines that come back.
+
+use pki::hardware::{Claims, IdentifierKind};
+use schema::fleet::Node as NodeDocument;
+
+use super::*;
+
+fn name(text: &str) -> Name {
+    Name::new(text).expect("a name")
+}
+
+fn trusted() -> HardwareKey {
+    let identifiers = vec![
+        (IdentifierKind::SystemSerial, "A5M2DG769504".to_owned()),
+        (IdentifierKind::BoardSerial, "279397357009883".to_owned()),
+    ];
+    HardwareKey::derive(&Claims { identifiers, product: None })
+}
+
+fn weak() -> HardwareKey {
+    let identifiers = vec![(IdentifierKind::SystemSerial, "A5M2DG769504".to_owned())];
+    HardwareKey::derive(&Claims { identifiers, product: None })
+}
+
+fn resident(text: &str) -> Resident {
+    Resident {
+        id: NodeId::generate(),
+        name: name(text),
+        pool: Some(name("h100")),
+        trusted: true,
+        connected: false,
+        provision: ProvisionState::Adopted,
+        failed_from: None,
+    }
+}
+
+fn place(document: Option<&NodeDocument>) -> Place<'_> {
+    let text = document.map_or("h100-0badcafe", |document| document.name.as_str());
+    Place { name: name(text), pool: name("h100"), document }
+}
+
+fn document(text: &str) -> NodeDocument {
+    serde_json::from_value(serde_json::json!({ "name": text })).expect("a document")
+}
+
+fn by_hardware(resident: &Resident) -> Residents {
+    Residents { by_hardware: Some(resident.clone()), ..Residents::default() }
+}
+
+fn by_name(resident: &Resident) -> Residents {
+    Residents { by_name: Some(resident.clone()), ..Residents::default() }
+}
+
+#[test]
+fn a_machine_that_nobody_knows_is_new() {
+    assert_eq!(claim(&place(None), &trusted(), false, &Residents::default()), Ok(Claim::New));
+}
+
+#[test]
+fn known_hardware_takes_its_node_back_only_when_the_token_says_so() {
+    let old = resident("h100-1");
+    let held = Err(JoinRefusal::DuplicateHardware(name("h100-1")));
+    assert_eq!(claim(&place(None), &trusted(), false, &by_hardware(&old)), held);
+    let taken = claim(&place(None), &trusted(), true, &by_hardware(&old));
+    assert_eq!(taken, Ok(Claim::TakeOver(old.clone(), Ground::Hardware)));
+    assert_eq!(claim(&place(None), &weak(), true, &by_hardware(&old)), held);
+    let unsure = Resident { trusted: false, ..old };
+    assert_eq!(claim(&place(None), &trusted(), true, &by_hardware(&unsure)), held);
+}
+
+#[test]
+fn a_machine_that_is_there_is_not_taken_over() {
+    let old = Resident { connected: true, ..resident("h100-1") };
+    let held = Err(JoinRefusal::ReclaimConnected(name("h100-1")));
+    assert_eq!(claim(&place(None), &trusted(), true, &by_hardware(&old)), held);
+    let approved = Residents { approved: Some(old), ..Residents::default() };
+    assert_eq!(claim(&place(None), &trusted(), false, &approved), held);
+}
+
+#[test]
+fn a_token_of_another_pool_takes_nothing_back() {
+    let old = Resident { pool: Some(name("a100")), ..resident("a100-1") };
+    let held = JoinRefusal::ReclaimOtherPool { node: name("a100-1"), pool: name("h100") };
+    assert_eq!(claim(&place(None), &trusted(), true, &by_hardware(&old)), Err(held));
+}
+
+#[test]
+fn a_machine_in_the_middle_of_work_is_left_alone() {
+    for provision in [ProvisionState::Deploying, ProvisionState::Releasing, ProvisionState::Retiring] {
+        let old = Resident { provision, ..resident("h100-1") };
+        let held = JoinRefusal::ReclaimBusy { node: name("h100-1"), state: provision };
+        assert_eq!(claim(&place(None), &trusted(), true, &by_hardware(&old)), Err(held));
+    }
+    let failed = ProvisionState::Failed;
+    let old =
+        Resident { provision: failed, failed_from: Some(ProvisionState::Adopting), ..resident("h100-1") };
+    assert!(claim(&place(None), &trusted(), true, &by_hardware(&old)).is_ok());
+}
+
+#[test]
+fn a_new_board_is_the_same_node_when_its_document_says_so() {
+    let (old, fra1) = (resident("fra1"), document("fra1"));
+    let held = Err(JoinRefusal::NameTaken(name("fra1")));
+    assert_eq!(claim(&place(Some(&fra1)), &trusted(), false, &by_name(&old)), held);
+    let taken = claim(&place(Some(&fra1)), &trusted(), true, &by_name(&old));
+    assert_eq!(taken, Ok(Claim::TakeOver(old.clone(), Ground::Document)));
+    // A name that follows from the hardware says nothing about it.
+    let other = resident("h100-0badcafe");
+    let held = Err(JoinRefusal::NameTaken(name("h100-0badcafe")));
+    assert_eq!(claim(&place(None), &trusted(), true, &by_name(&other)), held);
+}
+
+#[test]
+fn hardware_that_another_document_names_is_held() {
+    let (old, other) = (resident("fra1"), document("fra2"));
+    let held = Err(JoinRefusal::DuplicateHardware(name("fra1")));
+    assert_eq!(claim(&place(Some(&other)), &trusted(), true, &by_hardware(&old)), held);
+}
+
+#[test]
+fn a_person_may_say_which_node_a_machine_is() {
+    let (old, other) = (resident("fra1"), resident("fra2"));
+    let residents = Residents { approved: Some(old.clone()), ..by_hardware(&other) };
+    assert_eq!(claim(&place(None), &weak(), false, &residents), Ok(Claim::TakeOver(old, Ground::Approval)));
+}
