@@ -116,17 +116,44 @@ pub async fn enqueue<K: ToString>(
     kind: &Kind,
     keys: impl IntoIterator<Item = K>,
 ) -> Result<(), DbError> {
+    if put(txn, kind, keys, Duration::ZERO).await? {
+        txn.poke(Poke::Work(kind.role));
+    }
+    Ok(())
+}
+
+/// Wakes keys after a while, in the transaction of the cause and without a poke: for what somebody else has done by then,
+/// unless it fails.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn enqueue_later<K: ToString>(
+    txn: &mut Txn,
+    kind: &Kind,
+    keys: impl IntoIterator<Item = K>,
+    after: Duration,
+) -> Result<(), DbError> {
+    put(txn, kind, keys, after).await.map(|_| ())
+}
+
+/// Answers whether there was a key.
+async fn put<K: ToString>(
+    txn: &mut Txn,
+    kind: &Kind,
+    keys: impl IntoIterator<Item = K>,
+    after: Duration,
+) -> Result<bool, DbError> {
     // Sorted, so that two transactions lock the same keys in the same order.
     let mut keys: Vec<String> = keys.into_iter().map(|key| key.to_string()).collect();
     keys.sort_unstable();
     keys.dedup();
     if keys.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let leases: Vec<String> = keys.iter().map(|key| kind.lease(key)).collect();
     sqlx::query!(
-        r#"INSERT INTO work_queue AS q (kind, key, lease)
-           SELECT $1, key, lease
+        r#"INSERT INTO work_queue AS q (kind, key, lease, due_at)
+           SELECT $1, key, lease, compute_now() + $4 * interval '1 millisecond'
            FROM UNNEST($2::text[], $3::text[]) AS wanted (key, lease)
            ON CONFLICT (kind, key) DO UPDATE
            SET generation = q.generation + 1,
@@ -134,11 +161,11 @@ pub async fn enqueue<K: ToString>(
         kind.name,
         &keys,
         &leases,
+        convert::millis(after),
     )
     .execute(txn.conn())
     .await?;
-    txn.poke(Poke::Work(kind.role));
-    Ok(())
+    Ok(true)
 }
 
 /// Claims up to `limit` due keys of these kinds, oldest first, under the leases that `worker` holds now. A key that

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::{
     ApiError, App, Code,
     auth::Caller,
-    table::{Method, Mutation, MutationHandler},
+    table::{After, Method, Mutation, MutationHandler},
 };
 
 const KEY: &str = "idempotencyKey";
@@ -44,7 +44,8 @@ pub(super) async fn once(
         }
     }
     let detail = input.clone();
-    let answer = change(Mutation { app, txn: &mut txn, caller }, input).await?;
+    let mut after = After::default();
+    let answer = change(Mutation { app, txn: &mut txn, caller, key: &key, after: &mut after }, input).await?;
     let mut stored = answer.clone();
     for secret in method.secrets {
         stored[*secret] = Value::Null;
@@ -52,6 +53,11 @@ pub(super) async fn once(
     audit::append(&mut txn, &caller.identity, &name, &subject(&detail, &stored), &detail).await?;
     idempotency::finish(&mut txn, &caller.identity, &key, &stored.to_string()).await?;
     txn.commit().await?;
+    if let Some(signer) = &app.signer {
+        for command in after.sign {
+            signer.committed(command).await;
+        }
+    }
     Ok(answer)
 }
 

@@ -1,5 +1,7 @@
 //! A command comes in: one row with its number and its body, in the transaction of whoever wants it.
 
+use std::time::Duration;
+
 use jiff_sqlx::ToSqlx;
 use schema::{
     canonical,
@@ -84,11 +86,26 @@ fn list(words: &[String]) -> String {
     if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
 }
 
+/// How long whoever signs a command by itself has before the reconciler does.
+const SIGNED_WITHIN: Duration = Duration::from_secs(2);
+
 /// Queues a command under the node's next number. The `command` reconciler is woken in the same transaction.
 ///
 /// # Errors
 /// [`EnqueueError`] says why not.
 pub async fn enqueue(txn: &mut Txn, new: &NewCommand) -> Result<Enqueued, EnqueueError> {
+    put(txn, new, Duration::ZERO).await
+}
+
+/// The same, for a process that signs the command straight after its commit: the reconciler looks a little later.
+///
+/// # Errors
+/// [`EnqueueError`] says why not.
+pub async fn enqueue_to_sign(txn: &mut Txn, new: &NewCommand) -> Result<Enqueued, EnqueueError> {
+    put(txn, new, SIGNED_WITHIN).await
+}
+
+async fn put(txn: &mut Txn, new: &NewCommand, signed_within: Duration) -> Result<Enqueued, EnqueueError> {
     let payload = new.kind.check_payload(&new.payload)?;
     let id = new.node_id.as_uuid();
     // A repeat takes no number and no lock.
@@ -188,7 +205,11 @@ pub async fn enqueue(txn: &mut Txn, new: &NewCommand) -> Result<Enqueued, Enqueu
     };
     let doc = json!({ "command": command.id, "node": command.node_id, "kind": command.kind, "seq": command.seq });
     outbox::append(txn, &[outbox::NewEvent::new(outbox::COMMAND_QUEUED, command.node_id, doc)]).await?;
-    queue::enqueue(txn, &queue::COMMAND, [new.node_id]).await?;
+    if signed_within.is_zero() {
+        queue::enqueue(txn, &queue::COMMAND, [new.node_id]).await?;
+    } else {
+        queue::enqueue_later(txn, &queue::COMMAND, [new.node_id], signed_within).await?;
+    }
     Ok(Enqueued { command, body: bytes, fresh: true })
 }
 

@@ -93,7 +93,11 @@ pub(in crate::api) async fn run(mutation: Mutation<'_>, input: Run) -> Result<Co
         secrets: Vec::new(),
         created_by: caller.identity.clone(),
     };
-    let queued = commands::enqueue(txn, &new).await.map_err(refused)?;
+    let queued = match app.signer {
+        Some(_) => commands::enqueue_to_sign(txn, &new).await,
+        None => commands::enqueue(txn, &new).await,
+    }
+    .map_err(refused)?;
     if queued.fresh {
         after.sign.push(Unsigned { id: queued.command.id, node_id: node.id, body: queued.body });
     }

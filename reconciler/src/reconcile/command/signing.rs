@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use schema::{id::CommandId, time::Timestamp};
 use store::{
-    Db, DbError,
+    Db, DbError, Role,
     commands::{self, Unsigned},
+    poke::Poke,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,7 @@ pub(super) fn sign_all(signer: &dyn SpecSigner, waiting: &[Unsigned], now: Times
 #[derive(Debug, Clone)]
 pub struct FastSigner {
     waiting: mpsc::Sender<Unsigned>,
+    db: Db,
 }
 
 /// So many wait here at most, and so many are signed at a time.
@@ -37,12 +39,14 @@ impl FastSigner {
     /// A signer, and the loop that does its work until it is cancelled.
     pub fn new(db: Db, signer: Arc<dyn SpecSigner>, cancel: CancellationToken) -> (Self, impl Future<Output = ()>) {
         let (waiting, commands) = mpsc::channel(MOST);
-        (Self { waiting }, run(db, signer, commands, cancel))
+        (Self { waiting, db: db.clone() }, run(db, signer, commands, cancel))
     }
 
-    /// A command that was just committed. When there is no room it waits for the reconciler.
-    pub fn committed(&self, command: Unsigned) {
-        self.waiting.try_send(command).ok();
+    /// A command that was just committed. When there is no room the reconciler is poked for it.
+    pub async fn committed(&self, command: Unsigned) {
+        if self.waiting.try_send(command).is_err() {
+            self.db.poke([Poke::Work(Role::Controllers)]).await;
+        }
     }
 }
 
@@ -61,6 +65,7 @@ async fn run(
         }
         if let Err(error) = put_down(&db, &*signer, &waiting).await {
             tracing::debug!(commands = waiting.len(), %error, "commands are left to the reconciler to sign");
+            db.poke([Poke::Work(Role::Controllers)]).await;
         }
     }
 }

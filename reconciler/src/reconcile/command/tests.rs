@@ -176,7 +176,9 @@ async fn a_fast_signer_leaves_nothing_to_do_and_its_absence_loses_nothing() {
     let cancel = tokio_util::sync::CancellationToken::new();
     let signer: std::sync::Arc<dyn crate::reconcile::SpecSigner> = bench.house.shared.signer.clone();
     let (fast, run) = FastSigner::new(bench.house.db.clone(), signer, cancel);
-    waiting.into_iter().for_each(|command| fast.committed(command));
+    for command in waiting {
+        fast.committed(command).await;
+    }
     drop(fast);
     run.await;
     let signed = bench.read(queued.id).await.signed_at;

@@ -1,0 +1,191 @@
+//! `run`: one-shot work on machines, now or not at all.
+
+mod payload;
+pub(super) mod show;
+mod watch;
+
+use std::{path::PathBuf, sync::Arc};
+
+use clap::Args;
+use schema::{command::CommandKind, time::Duration};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use self::{show::Row, watch::Watch};
+use super::get;
+use crate::{
+    args::FormatArg,
+    client::{Client, Target},
+    exit::{Exit, Failure},
+    output::{self, Output, text::count},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  better-compute run diag.nvml fra1-r12-u04
+  better-compute run inventory.refresh --pool h100 --payload sections='[\"gpus\"]' --payload rescan=true
+  better-compute run node.reboot fra1-r12-u04 --payload reason='new kernel' --not-after 2m
+  better-compute run logs.collect fra1-r12-u04 fra1-r12-u05 --no-wait
+
+A command begins before its deadline or not at all, and runs once. Ctrl-C stops watching and leaves it
+running; `better-compute commands` lists, shows and cancels. Exit code 1 when any did not succeed.
+`better-compute kinds --commands` says what each kind does and takes.";
+
+/// How many machines one line may touch when nobody says more: a slip of a selector stays small.
+const USUAL_MOST: usize = 100;
+/// Calls at once.
+const AT_ONCE: usize = 8;
+
+/// Run one-shot work on machines.
+///
+/// Queues a command for each machine and shows how each goes. What a machine should always be belongs in the fleet
+/// repository; this is for what is done once, soon, or not at all.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Run {
+    /// What to do
+    #[arg(value_name = "KIND", value_parser = kind())]
+    pub kind: CommandKind,
+    /// On which machines, by name or id
+    #[arg(value_name = "NODE", required_unless_present = "pool")]
+    pub nodes: Vec<String>,
+    /// On every machine of this pool
+    #[arg(long, value_name = "POOL")]
+    pub pool: Option<String>,
+    /// How many machines at most; 100 when nothing is said, 1 for what harms running work
+    #[arg(long, value_name = "N")]
+    pub most: Option<usize>,
+    /// What to do it with: KEY=VALUE, as often as needed, or one JSON object
+    #[arg(long, value_name = "K=V|JSON")]
+    pub payload: Vec<String>,
+    /// The same from a file of JSON; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "payload")]
+    pub file: Option<PathBuf>,
+    /// How long a command may wait for its machine, 10s to 1h
+    #[arg(long, value_name = "TIME", default_value = "10m")]
+    pub not_after: Duration,
+    /// The generation that a machine must have applied before it begins
+    #[arg(long, value_name = "N")]
+    pub min_generation: Option<u64>,
+    /// The destructive batch that it is part of
+    #[arg(long, value_name = "BATCH")]
+    pub batch: Option<String>,
+    /// A word for this intent: the same line with the same word queues nothing twice
+    #[arg(long, value_name = "WORD")]
+    pub key: Option<String>,
+    /// Show what was queued and do not wait for the end
+    #[arg(long)]
+    pub no_wait: bool,
+    /// How results are written
+    #[command(flatten)]
+    pub format: FormatArg,
+    /// Which control plane
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// The kinds that people run; the word of another one is refused with these.
+fn kind() -> impl clap::builder::TypedValueParser<Value = CommandKind> {
+    use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+    PossibleValuesParser::new(CommandKind::by_run().map(CommandKind::as_str))
+        .map(|word| word.parse().expect("only words of kinds are possible"))
+}
+
+impl Run {
+    /// Queues, watches and shows.
+    ///
+    /// # Errors
+    /// When nothing could be asked. What became of each machine is in the exit code.
+    pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
+        let payload = payload::read(&self.payload, self.file.as_deref())?;
+        // Told here with the place at fault, before anything is queued anywhere.
+        let payload = self.kind.check_payload(&payload).map_err(|error| {
+            Failure::usage(format!("the payload of {}: {}: {}", self.kind, error.path, error.expected))
+                .hint(format!("`better-compute kinds --commands {}` says what it takes", self.kind))
+        })?;
+        let client = Arc::new(Client::new(&self.target)?);
+        let nodes = self.machines(&client).await?;
+        let mut rows = self.queue(&client, nodes, &payload).await;
+        if let [Row { outcome: Err(_), .. }] = rows.as_slice() {
+            return rows.remove(0).outcome.map(|_| Exit::Failed);
+        }
+        if !self.no_wait && !Watch::new(&client, output).follow(&mut rows).await? {
+            show::interrupted(&rows);
+            return Ok(Exit::Failed);
+        }
+        if output.is_json() {
+            output.json(&show::in_json(&rows))?;
+        } else {
+            output.line(show::text(&rows, self.no_wait, output))?;
+        }
+        let good = |row: &Row| if self.no_wait { row.outcome.is_ok() } else { row.has_succeeded() };
+        Ok(if rows.iter().all(good) { Exit::Ok } else { Exit::Failed })
+    }
+
+    /// Every machine that is meant, once, by name or id as it was said.
+    async fn machines(&self, client: &Client) -> Result<Vec<String>, Failure> {
+        let mut nodes = self.nodes.clone();
+        if let Some(pool) = &self.pool {
+            let found = get::list(client, get::Kind::Nodes, Some(pool), None).await?;
+            nodes.extend(found.iter().filter_map(|node| node.get("name")?.as_str().map(str::to_owned)));
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        nodes.retain(|node| seen.insert(node.clone()));
+        let most = self.most.unwrap_or(if self.kind.row().destructive { 1 } else { USUAL_MOST });
+        if nodes.is_empty() {
+            let pool = self.pool.as_deref().unwrap_or_default();
+            return Err(Failure::failed(format!("pool {pool} has no machines")));
+        }
+        if nodes.len() > most {
+            let machines = count(nodes.len() as u64, "machine");
+            let what = if self.kind.row().destructive { " and harms what runs on them" } else { "" };
+            return Err(Failure::usage(format!("{} would run on {machines}{what}", self.kind))
+                .hint(format!("say --most {} when that is meant", nodes.len())));
+        }
+        Ok(nodes)
+    }
+
+    /// Queues a command for each machine, a few at a time; a machine that is refused stops no other.
+    async fn queue(&self, client: &Arc<Client>, nodes: Vec<String>, payload: &Value) -> Vec<Row> {
+        let key = self.key.clone().unwrap_or_else(|| schema::id::RequestId::generate().to_string());
+        let mut running = JoinSet::new();
+        let mut rows: Vec<Option<Row>> = nodes.iter().map(|_| None).collect();
+        for (index, node) in nodes.into_iter().enumerate() {
+            if running.len() >= AT_ONCE {
+                place(&mut rows, running.join_next().await);
+            }
+            let input = self.input(&node, payload, &format!("{key}:{node}"));
+            let client = Arc::clone(client);
+            running.spawn(async move { (index, Row { outcome: client.call("commands.run", &input).await, node }) });
+        }
+        while !running.is_empty() {
+            place(&mut rows, running.join_next().await);
+        }
+        rows.into_iter().flatten().collect()
+    }
+
+    fn input(&self, node: &str, payload: &Value, key: &str) -> Value {
+        let mut input = json!({
+            "node": node,
+            "kind": self.kind,
+            "payload": payload,
+            "notAfterSeconds": self.not_after.as_secs(),
+            "idempotencyKey": key,
+        });
+        if let Some(generation) = self.min_generation {
+            input["minGeneration"] = generation.into();
+        }
+        if let Some(batch) = &self.batch {
+            input["batch"] = batch.as_str().into();
+        }
+        input
+    }
+}
+
+fn place(rows: &mut [Option<Row>], done: Option<Result<(usize, Row), tokio::task::JoinError>>) {
+    match done {
+        Some(Ok((index, row))) => rows[index] = Some(row),
+        Some(Err(error)) => output::note(format!("a call ended in a bug: {error}")),
+        None => {}
+    }
+}

@@ -1,0 +1,127 @@
+//! Watching commands until each has ended. What is new is said on the side.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::show::{Row, is_over, word};
+use crate::{
+    client::Client,
+    exit::{Exit, Failure},
+    output::{Output, note},
+};
+
+/// So many are asked about in one call.
+const AT_ONCE: usize = 200;
+/// Each machine is told apart up to so many; above it is counted.
+const FEW: usize = 12;
+const FIRST: Duration = Duration::from_millis(200);
+const LONGEST: Duration = Duration::from_secs(2);
+/// How often in a row nobody may answer before watching is given up.
+const PATIENCE: u32 = 30;
+
+/// Watches.
+#[derive(Debug)]
+pub(super) struct Watch<'a> {
+    client: &'a Client,
+    quiet: bool,
+    said: String,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(client: &'a Client, output: &Output) -> Self {
+        Self { client, quiet: output.is_json(), said: String::new() }
+    }
+
+    /// Follows every command to its end; `false` when somebody pressed Ctrl-C.
+    ///
+    /// # Errors
+    /// When the control plane stays away. The commands run on.
+    pub(super) async fn follow(&mut self, rows: &mut [Row]) -> Result<bool, Failure> {
+        let interrupt = tokio::signal::ctrl_c();
+        tokio::pin!(interrupt);
+        let (mut pause, mut silence) = (FIRST, 0);
+        loop {
+            self.say(rows);
+            if rows.iter().all(|row| row.outcome.as_ref().map_or(true, is_over)) {
+                return Ok(true);
+            }
+            tokio::select! {
+                _ = &mut interrupt => return Ok(false),
+                () = tokio::time::sleep(pause) => {}
+            }
+            match self.look(rows).await {
+                Ok(true) => (pause, silence) = (FIRST, 0),
+                Ok(false) => (pause, silence) = ((pause * 2).min(LONGEST), 0),
+                Err(failure) if failure.exit == Exit::Unreachable && silence < PATIENCE => {
+                    silence += 1;
+                    pause = LONGEST;
+                }
+                Err(failure) => {
+                    let hint = "what was queued runs on; `better-compute commands` shows it";
+                    return Err(Failure { hint: Some(hint.to_owned()), ..failure });
+                }
+            }
+        }
+    }
+
+    /// Asks about what is not over; answers whether anything moved.
+    async fn look(&self, rows: &mut [Row]) -> Result<bool, Failure> {
+        let open: Vec<String> =
+            rows.iter().filter_map(|row| row.open_id().map(str::to_owned)).collect();
+        let mut moved = false;
+        for ids in open.chunks(AT_ONCE) {
+            let mut page = self.client.call("commands.list", &json!({ "commands": ids })).await?;
+            let items = page.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
+            let mut found: BTreeMap<String, Value> = items
+                .into_iter()
+                .filter_map(|item| Some((item.get("id")?.as_str()?.to_owned(), item)))
+                .collect();
+            for row in rows.iter_mut() {
+                let Some(new) = row.id().and_then(|id| found.remove(id)) else { continue };
+                moved |= row.outcome.as_ref().is_ok_and(|old| old.get("state") != new.get("state"));
+                row.outcome = Ok(new);
+            }
+        }
+        Ok(moved)
+    }
+
+    fn say(&mut self, rows: &[Row]) {
+        let line = progress(rows);
+        if !self.quiet && !line.is_empty() && line != self.said {
+            note(&line);
+            self.said = line;
+        }
+    }
+}
+
+/// Where everything is, on one line.
+pub(super) fn progress(rows: &[Row]) -> String {
+    let states = rows.iter().filter_map(|row| Some((row.node.as_str(), word(row.outcome.as_ref().ok()?))));
+    if rows.len() <= FEW {
+        return states.map(|(node, state)| format!("{node} {state}")).collect::<Vec<_>>().join("  ");
+    }
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    states.for_each(|(_, state)| *counts.entry(state).or_default() += 1);
+    counts.iter().map(|(state, number)| format!("{number} {state}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(states: &[&str]) -> Vec<Row> {
+        let row = |(n, state): (usize, &&str)| Row {
+            node: format!("gpu-{n}"),
+            outcome: Ok(json!({ "id": format!("cmd_{n}"), "state": state })),
+        };
+        states.iter().enumerate().map(row).collect()
+    }
+
+    #[test]
+    fn few_machines_are_named_and_many_are_counted() {
+        assert_eq!(progress(&rows(&["pending", "running"])), "gpu-0 pending  gpu-1 running");
+        let many = [["running"; 10], ["succeeded"; 10]].concat();
+        assert_eq!(progress(&rows(&many)), "10 running, 10 succeeded");
+    }
+}

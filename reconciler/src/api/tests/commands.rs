@@ -1,0 +1,169 @@
+//! Facts about `commands` and `events`.
+
+use schema::command::{CommandKind, KINDS};
+use store::{commands, outbox};
+
+use super::*;
+
+impl Desk {
+    async fn with_node() -> Self {
+        let desk = Self::new().await;
+        desk.house.machine("gpu-1").await;
+        desk
+    }
+
+    async fn run(&self, kind: &str, key: &str) -> Value {
+        self.ok("commands.run", json!({ "node": "gpu-1", "kind": kind, "idempotencyKey": key })).await
+    }
+}
+
+fn code(error: &Value) -> &str {
+    error["code"].as_str().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_command_is_queued_shown_listed_and_taken_back() {
+    let desk = Desk::with_node().await;
+    let queued = desk
+        .ok(
+            "commands.run",
+            json!({
+                "node": "gpu-1", "kind": "inventory.refresh", "payload": { "sections": ["gpus"] }, "notAfterSeconds": 300,
+                "idempotencyKey": "refresh-1",
+            }),
+        )
+        .await;
+    assert_eq!((&queued["seq"], &queued["state"], &queued["node"]), (&json!(1), &json!("pending"), &json!("gpu-1")));
+    assert_eq!((&queued["retrySafe"], &queued["payload"]["rescan"]), (&json!(true), &json!(false)));
+    let at = |name: &str| queued[name].as_str().expect("a time").parse::<schema::time::Timestamp>().expect("a time");
+    let window = schema::time::Duration::between(at("createdAt"), at("notAfter")).as_secs();
+    assert!((299..=300).contains(&window), "{window}");
+
+    let id = queued["id"].as_str().expect("an id");
+    assert_eq!(desk.ok("commands.get", json!({ "command": id })).await, queued);
+    let all = desk.ok("commands.list", json!({ "node": "gpu-1", "state": "pending" })).await;
+    assert_eq!(all["items"], json!([queued]));
+    assert_eq!(desk.ok("commands.list", json!({ "commands": [id] })).await["items"], json!([queued]));
+    assert_eq!(desk.ok("commands.list", json!({ "kind": "node.reboot" })).await["items"], json!([]));
+
+    let cancelled = desk.ok("commands.cancel", json!({ "command": id, "idempotencyKey": "c" })).await;
+    assert_eq!((&cancelled["state"], &cancelled["reason"]), (&json!("cancelled"), &json!("cancelled")));
+    let again = desk.ok("commands.cancel", json!({ "command": id, "idempotencyKey": "c2" })).await;
+    assert_eq!(again, cancelled, "what has ended is returned unchanged");
+    let lines = audit::list(&desk.house.db, Some(id), None, 9).await.expect("audit");
+    let actions: Vec<&str> = lines.iter().map(|line| line.action.as_str()).collect();
+    assert_eq!(actions, ["commands.cancel", "commands.cancel", "commands.run"]);
+}
+
+#[tokio::test]
+async fn a_key_stands_for_one_command() {
+    let desk = Desk::with_node().await;
+    let first = desk.run("diag.nvml", "k").await;
+    assert_eq!(desk.run("diag.nvml", "k").await, first);
+    let refused = desk
+        .refused("commands.run", json!({ "node": "gpu-1", "kind": "node.reboot", "idempotencyKey": "k" }))
+        .await;
+    assert_eq!(code(&refused), "CONFLICT");
+
+    // The answer was forgotten; the command was not.
+    desk.house.test.advance(std::time::Duration::from_secs(400 * 86_400)).await;
+    store::idempotency::prune(&desk.house.db).await.expect("prune");
+    let token = tokens::bootstrap(&desk.house.db, "first", &["*"], "test").await.expect("a token");
+    let id: schema::id::CommandId = first["id"].as_str().expect("an id").parse().expect("an id");
+    let stored = commands::find(&desk.house.db, id).await.expect("find").expect("a command");
+    assert!(stored.idempotency_key.starts_with("api:") && stored.idempotency_key.ends_with(":k"));
+    let (status, other) = desk
+        .call_as(&token, "commands.run", &json!({ "node": "gpu-1", "kind": "diag.nvml", "idempotencyKey": "k" }))
+        .await;
+    assert_eq!(status, StatusCode::OK);
+    assert_ne!(other["id"], first["id"], "another caller's key is another key");
+}
+
+#[tokio::test]
+async fn what_cannot_be_run_says_why() {
+    let desk = Desk::with_node().await;
+    let refused = async |input: Value| {
+        let mut input = input;
+        input["idempotencyKey"] = schema::id::RequestId::generate().to_string().into();
+        desk.refused("commands.run", input).await
+    };
+    for row in KINDS.iter().filter(|row| !row.by_run) {
+        let error = refused(json!({ "node": "gpu-1", "kind": row.kind })).await;
+        assert_eq!(code(&error), "UNSUPPORTED", "{}", row.kind);
+        assert!(error["why"].as_str().is_some_and(|why| why.contains("node.reboot")), "{error}");
+    }
+    let misspelt = refused(json!({ "node": "gpu-1", "kind": "diag.nvm" })).await;
+    assert_eq!((code(&misspelt), &misspelt["why"]), ("UNSUPPORTED", &json!("did you mean diag.nvml?")));
+    let nobody = refused(json!({ "node": "gpu-9", "kind": "diag.nvml" })).await;
+    assert_eq!(code(&nobody), "NOT_FOUND");
+    for seconds in [9, 3_601] {
+        let error = refused(json!({ "node": "gpu-1", "kind": "diag.nvml", "notAfterSeconds": seconds })).await;
+        assert_eq!((code(&error), &error["fields"][0]["name"]), ("INVALID_INPUT", &json!("notAfterSeconds")));
+    }
+    let payload = json!({ "node": "gpu-1", "kind": "inventory.refresh", "payload": { "sections": ["moon"] } });
+    let error = refused(payload).await;
+    assert_eq!(code(&error), "INVALID_INPUT");
+    assert!(error["fields"][0]["name"].as_str().is_some_and(|name| name.starts_with("payload.sections")), "{error}");
+    let batch = refused(json!({ "node": "gpu-1", "kind": "diag.nvml", "batch": "friday" })).await;
+    assert_eq!((code(&batch), &batch["fields"][0]["name"]), ("INVALID_INPUT", &json!("batch")));
+    for bad in [json!({ "limit": 0 }), json!({ "limit": 201 }), json!({ "state": "lost" }), json!({ "commands": [], "limit": 3 })] {
+        assert_eq!(code(&desk.refused("commands.list", bad).await), "INVALID_INPUT");
+    }
+    let gone = schema::id::CommandId::generate();
+    assert_eq!(code(&desk.refused("commands.get", json!({ "command": gone })).await), "NOT_FOUND");
+}
+
+#[tokio::test]
+async fn without_a_trust_policy_a_batch_is_only_recorded() {
+    let desk = Desk::with_node().await;
+    let batch = schema::id::BatchId::generate();
+    let input = json!({ "node": "gpu-1", "kind": "node.reboot", "batch": batch, "idempotencyKey": "k" });
+    let queued = desk.ok("commands.run", input).await;
+    assert_eq!(queued["batch"], json!(batch));
+    assert!(queued.get("awaitingApproval").is_none() && queued.get("notBefore").is_some());
+}
+
+#[tokio::test]
+async fn reading_and_running_are_two_scopes() {
+    let desk = Desk::with_node().await;
+    let made = desk
+        .ok(
+            "tokens.createApi",
+            json!({ "name": "look", "scopes": ["commands:read", "events:read"], "idempotencyKey": "1" }),
+        )
+        .await;
+    let token = made["token"].as_str().expect("a token");
+    assert_eq!(desk.call_as(token, "commands.list", &json!({})).await.0, StatusCode::OK);
+    assert_eq!(desk.call_as(token, "events.list", &json!({})).await.0, StatusCode::OK);
+    let run = json!({ "node": "gpu-1", "kind": "diag.nvml", "idempotencyKey": "k" });
+    assert_eq!(desk.call_as(token, "commands.run", &run).await.0, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn events_are_followed_from_any_place_and_waited_for() {
+    let desk = Desk::with_node().await;
+    let queued = desk.run(CommandKind::DiagNvml.as_str(), "k").await;
+    let id = queued["id"].as_str().expect("an id").to_owned();
+    desk.ok("commands.cancel", json!({ "command": id, "idempotencyKey": "c" })).await;
+
+    let settled = json!({ "kinds": ["command.settled"], "waitSeconds": 30 });
+    let answer = desk.ok("events.list", settled).await;
+    assert_eq!(answer["items"].as_array().map(Vec::len), Some(1));
+    assert_eq!((&answer["items"][0]["kind"], &answer["items"][0]["doc"]["command"]), (&json!("command.settled"), &json!(id)));
+    let all = desk.ok("events.list", json!({ "limit": 2 })).await;
+    let kinds: Vec<&str> = all["items"].as_array().expect("items").iter().filter_map(|event| event["kind"].as_str()).collect();
+    assert_eq!(kinds, ["command.queued", "command.cancel-requested"]);
+    let rest = desk.ok("events.list", json!({ "after": all["next"] })).await;
+    assert_eq!(rest["items"], answer["items"]);
+    let end = desk.ok("events.list", json!({ "after": rest["next"] })).await;
+    assert_eq!(end["items"], json!([]));
+
+    let waiting = desk.ok("events.list", json!({ "after": end["next"], "waitSeconds": 30 }));
+    let (heard, _) = tokio::join!(waiting, desk.run(CommandKind::DiagNvml.as_str(), "k2"));
+    assert_eq!(heard["items"][0]["kind"], json!("command.queued"));
+    assert_eq!(desk.ok("events.list", json!({ "after": "now" })).await["items"], json!([]));
+    for bad in [json!({ "after": "then" }), json!({ "waitSeconds": 31 }), json!({ "limit": 0 })] {
+        assert_eq!(code(&desk.refused("events.list", bad).await), "INVALID_INPUT");
+    }
+    assert!(outbox::newest(&desk.house.db).await.expect("newest") > outbox::Cursor::default());
+}
