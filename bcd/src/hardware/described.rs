@@ -187,8 +187,9 @@ impl Hardware for Described {
         Some(self.faults.xids(self.gpus()))
     }
 
-    fn holders(&self, gpu: &GpuHealth) -> Result<Vec<User>, String> {
-        Ok(self.index(gpu).map(|index| self.faults.users(index)).unwrap_or_default())
+    fn holders(&self, gpus: &[&GpuHealth]) -> Result<Vec<Vec<User>>, String> {
+        let users = |gpu: &&GpuHealth| self.index(gpu).map(|index| self.faults.users(index)).unwrap_or_default();
+        Ok(gpus.iter().map(users).collect())
     }
 
     fn reset(&self, gpu: &GpuHealth) -> Result<(), Undone> {

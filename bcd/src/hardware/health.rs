@@ -7,21 +7,16 @@ use schema::command::payload::GpuName;
 use serde::{Deserialize, Serialize};
 
 /// One value of a GPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reading<T> {
     /// It is this.
     Known(T),
     /// This GPU has no such value.
+    #[default]
     NotSupported,
     /// The driver said this instead.
     Unknown(String),
-}
-
-impl<T> Default for Reading<T> {
-    fn default() -> Self {
-        Self::NotSupported
-    }
 }
 
 impl<T> Reading<T> {

@@ -232,8 +232,8 @@ impl Hardware for HostReader {
         self.xids_of_boot()
     }
 
-    fn holders(&self, gpu: &GpuHealth) -> Result<Vec<User>, String> {
-        self.holders_of(gpu)
+    fn holders(&self, gpus: &[&GpuHealth]) -> Result<Vec<Vec<User>>, String> {
+        self.holders_of(gpus)
     }
 
     fn reset(&self, gpu: &GpuHealth) -> Result<(), Undone> {

@@ -40,15 +40,10 @@ pub(super) fn run(machine: &Machine, context: &Context, payload: &GpuReset) -> R
     if !unknown.is_empty() {
         return Ok(failed(Reason::GPU_UNKNOWN, format!("this machine has no {}", unknown.join(", "))));
     }
-    let uses: Result<Vec<Option<String>>, String> = targets.iter().map(|(_, gpu)| use_of(machine, &bus, gpu)).collect();
-    match uses {
+    match busy(machine, &bus, &targets) {
         Err(why) => return Ok(failed(Reason::GPU_USE_UNKNOWN, why)),
-        Ok(uses) => {
-            let busy: Vec<String> = uses.into_iter().flatten().collect();
-            if !busy.is_empty() {
-                return Ok(failed(Reason::GPU_BUSY, busy.join("; ")));
-            }
-        }
+        Ok(busy) if !busy.is_empty() => return Ok(failed(Reason::GPU_BUSY, busy.join("; "))),
+        Ok(_) => {}
     }
     let mut results = GpuResets::default();
     for (name, gpu) in &targets {
@@ -85,24 +80,32 @@ fn find(gpus: &[GpuHealth], bus: &[OnBus], name: &GpuName) -> Option<GpuHealth> 
     })
 }
 
-/// Who uses a GPU, for people; `None` when nobody does.
-fn use_of(machine: &Machine, bus: &[OnBus], gpu: &GpuHealth) -> Result<Option<String>, String> {
-    let on_bus = bus.iter().find(|on_bus| gpu.pci.as_deref() == Some(on_bus.pci.as_str()));
-    if on_bus.is_some_and(|on_bus| on_bus.driver.as_deref() == Some(PASSED_THROUGH)) {
-        return Ok(Some(format!("{} is passed through to a virtual machine", gpu.name())));
-    }
-    let mut users = machine.hardware.holders(gpu)?;
-    for user in &gpu.users {
-        if !users.iter().any(|known| known.pid == user.pid) {
-            users.push(user.clone());
+/// Who uses which of the GPUs, for people.
+fn busy(machine: &Machine, bus: &[OnBus], targets: &[(&GpuName, GpuHealth)]) -> Result<Vec<String>, String> {
+    let passed_through = |gpu: &GpuHealth| {
+        let on_bus = bus.iter().find(|on_bus| gpu.pci.as_deref() == Some(on_bus.pci.as_str()));
+        on_bus.is_some_and(|on_bus| on_bus.driver.as_deref() == Some(PASSED_THROUGH))
+    };
+    let (guests, own): (Vec<&GpuHealth>, Vec<_>) =
+        targets.iter().map(|(_, gpu)| gpu).partition(|gpu| passed_through(gpu));
+    let mut busy: Vec<String> =
+        guests.iter().map(|gpu| format!("{} is passed through to a virtual machine", gpu.name())).collect();
+    for (gpu, mut users) in own.iter().zip(machine.hardware.holders(&own)?) {
+        for user in &gpu.users {
+            if !users.iter().any(|known| known.pid == user.pid) {
+                users.push(user.clone());
+            }
+        }
+        let name = |user: &User| match user.name.as_str() {
+            "" => format!("process {}", user.pid),
+            name => format!("{name} (process {})", user.pid),
+        };
+        let names: Vec<String> = users.iter().take(8).map(name).collect();
+        if !names.is_empty() {
+            busy.push(format!("{} is in use by {}", gpu.name(), names.join(", ")));
         }
     }
-    let name = |user: &User| match user.name.as_str() {
-        "" => format!("process {}", user.pid),
-        name => format!("{name} (process {})", user.pid),
-    };
-    let names: Vec<String> = users.iter().take(8).map(name).collect();
-    Ok((!names.is_empty()).then(|| format!("{} is in use by {}", gpu.name(), names.join(", "))))
+    Ok(busy)
 }
 
 fn look_again(machine: &Machine, results: &mut GpuResets) {

@@ -133,26 +133,30 @@ impl HostReader {
         }
     }
 
-    pub(super) fn holders_of(&self, gpu: &GpuHealth) -> Result<Vec<User>, String> {
-        let minor = gpu.minor.or_else(|| self.minor(gpu.pci.as_deref()?));
-        let minor = minor.ok_or_else(|| format!("{} has no device node that is known", gpu.name()))?;
-        let node = PathBuf::from(format!("/dev/nvidia{minor}"));
+    /// One look at all processes: the holders of each GPU's device node, in the order of the GPUs.
+    pub(super) fn holders_of(&self, gpus: &[&GpuHealth]) -> Result<Vec<Vec<User>>, String> {
+        let mut nodes = Vec::new();
+        for gpu in gpus {
+            let minor = gpu.minor.or_else(|| self.minor(gpu.pci.as_deref()?));
+            let minor = minor.ok_or_else(|| format!("{} has no device node that is known", gpu.name()))?;
+            nodes.push(PathBuf::from(format!("/dev/nvidia{minor}")));
+        }
+        let mut holders = vec![Vec::new(); nodes.len()];
         let processes = fs::read_dir(self.root.join("proc")).map_err(|error| format!("/proc: {error}"))?;
-        let mut holders = BTreeSet::new();
         for process in processes.flatten() {
             let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-            let name = || fs::read_to_string(process.path().join("comm")).unwrap_or_default().trim().to_owned();
-            match holds(&process.path().join("fd"), &node) {
-                Ok(false) => {}
-                Ok(true) if name() == PERSISTENCE => {}
-                Ok(true) => {
-                    holders.insert(User { pid, name: name() });
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            let held = match held(&process.path().join("fd"), &nodes) {
+                Ok(held) if held.is_empty() => continue,
+                Ok(held) => held,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(format!("what process {pid} holds: {error}")),
+            };
+            let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default().trim().to_owned();
+            if name != PERSISTENCE {
+                held.into_iter().for_each(|place| holders[place].push(User { pid, name: name.clone() }));
             }
         }
-        Ok(holders.into_iter().collect())
+        Ok(holders)
     }
 
     fn minor(&self, pci: &str) -> Option<u32> {
@@ -193,17 +197,17 @@ fn silence(error: Undone) -> Silence {
     Silence { hung: error.reason == Reason::PROGRAM_HUNG, why: error.why }
 }
 
-/// Whether one of the descriptors in a directory of them is this device.
-fn holds(descriptors: &Path, node: &Path) -> io::Result<bool> {
+/// The places of those device nodes that are among the descriptors in a directory of them.
+fn held(descriptors: &Path, nodes: &[PathBuf]) -> io::Result<BTreeSet<usize>> {
+    let mut held = BTreeSet::new();
     for descriptor in fs::read_dir(descriptors)? {
         match fs::read_link(descriptor?.path()) {
-            Ok(target) if target == node => return Ok(true),
-            Ok(_) => {}
+            Ok(target) => held.extend(nodes.iter().position(|node| *node == target)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(false)
+    Ok(held)
 }
 
 #[cfg(test)]

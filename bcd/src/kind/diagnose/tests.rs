@@ -57,7 +57,8 @@ fn a_healthy_machine_passes_every_check() {
 
 #[test]
 fn each_fault_fails_its_own_check_on_its_own_gpu() {
-    let faults: [(fn(&mut GpuHealth), &str); 6] = [
+    type Spoil = fn(&mut GpuHealth);
+    let faults: [(Spoil, &str); 6] = [
         (|gpu| gpu.ecc_uncorrectable = Reading::Known(3), "ecc.uncorrectable"),
         (|gpu| gpu.remap_pending = Reading::Known(true), "row-remap.pending"),
         (|gpu| gpu.remap_failure = Reading::Known(true), "row-remap.failure"),

@@ -37,9 +37,9 @@ fn the_number_of_a_device_node_is_found_in_the_drivers_own_place() {
     symlink("/dev/nvidia5", dir.path().join("proc/77/fd/9")).expect("linked");
     symlink("/dev/nvidia50", dir.path().join("proc/77/fd/10")).expect("linked");
     let gpu = |pci: &str| GpuHealth { pci: Some(pci.into()), ..GpuHealth::default() };
-    let holders = reader(dir.path()).holders_of(&gpu("0000:18:00.0")).expect("known");
-    assert_eq!(holders, [User { pid: 77, name: "python3".to_owned() }]);
-    assert!(reader(dir.path()).holders_of(&gpu("0000:19:00.0")).is_err());
+    let holders = reader(dir.path()).holders_of(&[&gpu("0000:18:00.0")]).expect("known");
+    assert_eq!(holders[0], [User { pid: 77, name: "python3".to_owned() }]);
+    assert!(reader(dir.path()).holders_of(&[&gpu("0000:19:00.0")]).is_err());
 }
 
 #[test]
@@ -53,5 +53,5 @@ fn a_process_that_may_not_be_looked_at_leaves_the_answer_open() {
     fs::create_dir_all(&fd).expect("made");
     fs::set_permissions(&fd, fs::Permissions::from_mode(0o000)).expect("closed");
     let gpu = GpuHealth { minor: Some(0), ..GpuHealth::default() };
-    assert!(reader(dir.path()).holders_of(&gpu).is_err());
+    assert!(reader(dir.path()).holders_of(&[&gpu]).is_err());
 }
