@@ -54,8 +54,8 @@ impl Fmt {
             return self.standard_input(output);
         }
         let (mut changed, mut broken) = (0, 0);
-        let files = if self.paths.is_empty() { below(&tree::root(None)?)? } else { named(&self.paths)? };
-        for path in &files {
+        let found = if self.paths.is_empty() { below(&tree::root(None)?)? } else { named(&self.paths)? };
+        for path in &found.kdl {
             let before = fs::read(path).during(format!("cannot read {}", path.display()))?;
             match fleet::format(&before) {
                 Ok(after) if after == before => {}
@@ -68,6 +68,10 @@ impl Fmt {
                     output::note(format!("{} is left alone: {error}", path.display()));
                 }
             }
+        }
+        if found.yaml > 0 {
+            let files = if found.yaml == 1 { "1 YAML file is" } else { &format!("{} YAML files are", found.yaml) };
+            output::note(format!("{files} left alone: only KDL is formatted"));
         }
         Ok(match (broken, changed) {
             (1.., _) => Exit::InvalidFleet,
@@ -126,27 +130,37 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     write().during(format!("cannot write {}", path.display()))
 }
 
-fn named(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    let mut files = Vec::new();
+/// The files that were found.
+#[derive(Default)]
+struct Found {
+    kdl: Vec<PathBuf>,
+    /// How many hold YAML.
+    yaml: usize,
+}
+
+fn named(paths: &[PathBuf]) -> Result<Found, Failure> {
+    let mut found = Found::default();
     for path in paths {
         let kind = fs::symlink_metadata(path).during(format!("cannot read {}", path.display()))?.file_type();
         if kind.is_dir() {
-            files.extend(below(path)?);
+            let inner = below(path)?;
+            found.kdl.extend(inner.kdl);
+            found.yaml += inner.yaml;
         } else if kind.is_symlink() {
             return Err(Failure::usage(format!("{} is a link, and links are not followed", path.display())));
         } else if path.extension().is_some_and(|end| end == "kdl") {
-            files.push(path.clone());
+            found.kdl.push(path.clone());
         } else {
             output::note(format!("{} is left alone: only KDL files are formatted", path.display()));
         }
     }
-    files.sort();
-    files.dedup();
-    Ok(files)
+    found.kdl.sort();
+    found.kdl.dedup();
+    Ok(found)
 }
 
-/// The KDL files below a folder that the fleet around it does not ignore.
-fn below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+/// The files below a folder that the fleet around it does not ignore.
+fn below(folder: &Path) -> Result<Found, Failure> {
     let absolute = folder.canonicalize().during(format!("cannot read {}", folder.display()))?;
     let root = absolute.ancestors().find_map(tree::root_file);
     let ignored = root.as_ref().and_then(|file| {
@@ -160,11 +174,17 @@ fn below(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let inner = inner.unwrap_or_default();
     let sources = tree::read(folder)?;
     let files = sources.iter().filter(|(path, blob)| {
-        path.ends_with(".kdl")
-            && matches!(blob, fleet::SourceBlob::Bytes(_))
-            && !ignored.covers(&format!("{inner}{path}"))
+        matches!(blob, fleet::SourceBlob::Bytes(_)) && !ignored.covers(&format!("{inner}{path}"))
     });
-    Ok(files.map(|(path, _)| folder.join(&**path)).collect())
+    let mut found = Found::default();
+    for (path, _) in files {
+        if path.ends_with(".kdl") {
+            found.kdl.push(folder.join(&**path));
+        } else if path.ends_with(".yaml") || path.ends_with(".yml") {
+            found.yaml += 1;
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -198,6 +218,8 @@ mod tests {
         let (yaml, broken) = (write("pools/b.yaml", "kind:   pool\n"), write("pools/c.kdl", "pool {\n"));
         fs::set_permissions(&ugly, fs::Permissions::from_mode(0o640)).unwrap();
 
+        let all = below(dir.path()).unwrap();
+        assert_eq!((all.kdl.len(), all.yaml), (3, 1));
         assert_eq!(fmt(&[&ugly], true), Exit::Failed);
         assert_eq!(fs::read_to_string(&ugly).unwrap(), UGLY);
         assert_eq!(fmt(&[&dir.path().join("pools")], false), Exit::InvalidFleet);
