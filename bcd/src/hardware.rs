@@ -104,11 +104,11 @@ pub trait Hardware: Send + Sync + std::fmt::Debug {
     /// What the driver told the kernel's log in this boot, in its order; `None` when that cannot be read.
     fn xids(&self) -> Option<Vec<Xid>>;
 
-    /// The processes that hold a GPU's device open.
+    /// The processes that hold each GPU's device open, in the order of the GPUs.
     ///
     /// # Errors
     /// When that cannot be told, with the reason.
-    fn holders(&self, gpu: &GpuHealth) -> Result<Vec<User>, String>;
+    fn holders(&self, gpus: &[&GpuHealth]) -> Result<Vec<Vec<User>>, String>;
 
     /// Resets a GPU.
     ///

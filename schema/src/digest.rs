@@ -8,6 +8,23 @@ use sha2::{Digest as _, Sha256};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
+/// The digest of bytes that come piece by piece: that of [`Digest::of`] over all of them.
+#[derive(Debug, Clone, Default)]
+pub struct Running(Sha256);
+
+impl Running {
+    /// Adds a piece.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all pieces.
+    #[must_use]
+    pub fn finish(self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
 /// A digest over parts, each with its length before it, so that no two lists of parts are confused.
 #[derive(Debug, Clone)]
 pub struct Digester(Sha256);

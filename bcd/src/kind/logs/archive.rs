@@ -5,8 +5,10 @@ use std::{
     io::{self, BufWriter, Write as _},
 };
 
-use schema::{digest::Digest, time::Timestamp};
-use sha2::{Digest as _, Sha256};
+use schema::{
+    digest::{Digest, Running},
+    time::Timestamp,
+};
 
 const BLOCK: u64 = 512;
 
@@ -22,7 +24,7 @@ pub(super) const fn overhead(entries: usize) -> u64 {
 
 pub(super) struct Archive {
     out: BufWriter<File>,
-    digest: Sha256,
+    digest: Running,
     bytes: u64,
     time: u64,
     left: u64,
@@ -32,11 +34,11 @@ pub(super) struct Archive {
 impl Archive {
     pub(super) fn new(file: File, now: Timestamp) -> Self {
         let time = u64::try_from(now.as_second()).unwrap_or(0);
-        Self { out: BufWriter::new(file), digest: Sha256::new(), bytes: 0, time, left: 0, padding: 0 }
+        Self { out: BufWriter::new(file), digest: Running::default(), bytes: 0, time, left: 0, padding: 0 }
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.digest.update(bytes);
+        self.digest.add(bytes);
         self.bytes += bytes.len() as u64;
         self.out.write_all(bytes)
     }
@@ -85,8 +87,7 @@ impl Archive {
         self.write(&[0; 1024])?;
         self.out.flush()?;
         self.out.get_ref().sync_all()?;
-        let text = format!("sha256:{}", hex::encode(self.digest.finalize()));
-        Ok((self.bytes, text.parse().expect("a digest of the right length")))
+        Ok((self.bytes, self.digest.finish()))
     }
 }
 
