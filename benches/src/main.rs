@@ -3,12 +3,20 @@
 //!
 //! ```text
 //! benches b11 [--nodes 1000,10000] [--pairs 5] [--yaml PERCENT]
+//! benches b7|b8|b9|b10 [--nodes 1000] [--pairs 5] [--rate PER_SECOND]
 //! ```
 
+mod b10;
 mod b11;
+mod b7;
+mod b8;
+mod b9;
 mod fleet;
+mod house;
 mod measure;
 mod repository;
+mod serve;
+mod swarm;
 mod tokens;
 
 use std::{
@@ -28,10 +36,12 @@ struct Options {
     pairs: usize,
     /// How many of a hundred machines are written in YAML.
     yaml: usize,
+    /// Commands per second.
+    rate: usize,
 }
 
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options> {
-    let mut options = Options { nodes: vec![1_000, 10_000], pairs: 5, yaml: 0 };
+    let mut options = Options { nodes: vec![1_000, 10_000], pairs: 5, yaml: 0, rate: 1_000 };
     while let Some(word) = words.next() {
         let value = words.next().with_context(|| format!("{word} needs a value"))?;
         match word.as_str() {
@@ -40,6 +50,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options> {
                     value.split(',').map(str::parse).collect::<Result<_, _>>().context("--nodes 1000,10000")?;
             }
             "--pairs" => options.pairs = value.parse().context("--pairs 5")?,
+            "--rate" => options.rate = value.parse().context("--rate 1000")?,
             "--yaml" => options.yaml = value.parse().context("--yaml 20")?,
             _ => bail!("there is no option {word}"),
         }
@@ -53,9 +64,15 @@ fn run() -> Result<bool> {
     let mut out = io::stdout().lock();
     match bench.as_str() {
         "b11" => b11::run(&options(words)?, &mut out),
+        "b7" => b7::run(&options(words)?, &mut out),
+        "b8" => b8::run(&options(words)?, &mut out),
+        "b9" => b9::run(&options(words)?, &mut out),
+        "b10" => b10::run(&options(words)?, &mut out),
+        // A gateway, or the limit of one, in a process of its own: the others start it.
+        "serve" => serve::run(words, &mut out).map(|()| true),
         // What a process of its own needs for one fleet: b11 starts it.
         "b11-memory" => b11::memory(&words.next().context("a repository")?, &mut out).map(|()| true),
-        other => bail!("there is no bench {other:?}; there is: b11"),
+        other => bail!("there is no bench {other:?}; there are: b7, b8, b9, b10, b11"),
     }
 }
 

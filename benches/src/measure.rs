@@ -42,6 +42,17 @@ pub(crate) fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
+/// Of so many in a hundred at most this.
+pub(crate) fn percentile(numbers: &[f64], percent: f64) -> f64 {
+    let mut numbers = numbers.to_vec();
+    numbers.sort_by(f64::total_cmp);
+    let place = (numbers.len() as f64 * percent / 100.0).ceil() as usize;
+    numbers.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
+/// How this program was built: an unoptimised one says little about an optimised one.
+pub(crate) const BUILD: &str = if cfg!(debug_assertions) { "debug build" } else { "release build" };
+
 /// Does something and says how long it took.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let begin = Instant::now();

@@ -276,7 +276,8 @@ pub async fn check(db: &Db, sessions: &[(NodeId, Vec<u8>)]) -> Result<Vec<Sessio
                    OR n.provision_state = 'retired') AS "revoked!",
                   EXISTS (SELECT FROM commands p
                           WHERE p.node_id = n.id AND p.state = 'pending' AND p.signature IS NOT NULL
-                            AND p.not_before <= compute_now() AND p.not_after > compute_now()) AS "commands_waiting!",
+                            AND p.not_before <= compute_now() AND p.not_after > compute_now()
+                            AND p.cancel_requested_at IS NULL) AS "commands_waiting!",
                   ARRAY(SELECT f.id FROM commands f
                         WHERE f.node_id = n.id AND f.state IN ('dispatched', 'acked', 'running')
                           AND f.cancel_requested_at IS NOT NULL

@@ -21,6 +21,8 @@ use crate::{
     migrate,
 };
 
+pub mod probes;
+
 /// Names the server that tests share, as a URL of a user who may create databases.
 const SHARED: &str = "BETTER_COMPUTE_TEST_PG";
 

@@ -1,0 +1,179 @@
+//! What the benches of the gateway stand in: a durable PostgreSQL of their own, keys, nodes, and gateways as processes.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader},
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, Result};
+use pki::{
+    Realm,
+    csr::Csr,
+    issue::TlsIdentity,
+    keys::Keys,
+    node_key::NodeKey,
+    worker::{Signature, WorkerKey},
+};
+use proto::agent::v1 as pb;
+use schema::{
+    clock::{Clock as _, SystemClock},
+    generation::IdentityGeneration,
+    id::{JournalId, NodeId},
+    node::{Role, Trust},
+    time::Duration,
+};
+use store::{
+    Db,
+    embedded::{Config, Embedded},
+    migrate, node_certs, nodes,
+};
+use tempfile::TempDir;
+
+/// The trust domain and the fleet of every bench.
+pub(crate) const FLEET: (&str, &str) = ("bench.local", "fleet_bench");
+/// What the keys in the folder are sealed with.
+pub(crate) const SECRET: &[u8] = b"bench";
+const NODES_PER_COMMIT: usize = 500;
+
+/// A node, from its own side.
+pub(crate) struct Machine {
+    pub(crate) id: NodeId,
+    pub(crate) key: NodeKey,
+    pub(crate) identity: TlsIdentity,
+    pub(crate) journal: JournalId,
+}
+
+pub(crate) struct House {
+    pub(crate) db: Db,
+    pub(crate) keys: Keys,
+    pub(crate) realm: Realm,
+    pub(crate) worker: Arc<WorkerKey>,
+    pub(crate) machines: Vec<Arc<Machine>>,
+    server: Embedded,
+    dir: TempDir,
+}
+
+impl House {
+    pub(crate) async fn with(count: usize) -> Result<Self> {
+        pki::install_provider();
+        let dir = tempfile::tempdir().context("a temporary folder")?;
+        let server = Embedded::start(Config { dir: dir.path().join("pg"), fast: false }).await?;
+        migrate::run(&server.db_config()).await?;
+        let db = Db::connect(&server.db_config()).await?;
+        let now = SystemClock.now();
+        let keys = Keys::generate(FLEET.0, now)?;
+        let realm = Realm::new(FLEET.0, FLEET.1);
+        let worker = Arc::new(keys.command_root().certify(&realm, now));
+        std::fs::write(dir.path().join("keys"), keys.seal(SECRET))?;
+        std::fs::write(dir.path().join("database"), server.db_config().url())?;
+        let mut this = Self { db, keys, realm, worker, machines: Vec::new(), server, dir };
+        this.fill(count).await?;
+        Ok(this)
+    }
+
+    async fn fill(&mut self, count: usize) -> Result<()> {
+        let (issuer, now) = (self.keys.node_issuer(), SystemClock.now());
+        while self.machines.len() < count {
+            let mut txn = self.db.begin().await?;
+            for _ in 0..NODES_PER_COMMIT.min(count - self.machines.len()) {
+                let (id, key) = (NodeId::generate(), NodeKey::generate());
+                let issued = issuer.issue(&Csr::parse(&key.request())?, id, now)?;
+                nodes::insert(&mut txn, &row(id, self.machines.len())?).await?;
+                let certificate = node_certs::NodeCert {
+                    serial: issued.serial.to_bytes(),
+                    node_id: id,
+                    public_key: key.public().as_bytes().to_vec(),
+                    identity_generation: IdentityGeneration(1),
+                    not_before: now,
+                    not_after: Duration::from_secs(86_400).after(now),
+                    revoked_at: None,
+                };
+                node_certs::insert(&mut txn, &certificate).await?;
+                let identity = key.identity(issued.chain);
+                self.machines.push(Arc::new(Machine { id, key, identity, journal: JournalId::generate() }));
+            }
+            txn.commit().await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) async fn close(self) {
+        self.db.close().await;
+        self.server.stop().await;
+    }
+}
+
+fn row(id: NodeId, number: usize) -> Result<nodes::NewNode> {
+    Ok(nodes::NewNode {
+        id,
+        name: format!("n-{number}").parse()?,
+        site: None,
+        pool: None,
+        owner_tenant: None,
+        role: Role::Host,
+        trust: Trust::Platform,
+        labels: BTreeMap::new(),
+        declared: false,
+        hardware_key: None,
+        hardware_key_trusted: false,
+        target: None,
+        overlay: "{}".to_owned(),
+    })
+}
+
+/// A signature as it travels.
+pub(crate) fn wire(signature: Signature) -> pb::Signature {
+    let Signature { worker, root_signature, signature } = signature;
+    pb::Signature { worker, root_signature, signature }
+}
+
+/// The product, or the limit: the same TLS and the same streams with nothing behind them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Product,
+    Probe,
+}
+
+/// A gateway that runs as a process.
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
+    child: Child,
+}
+
+impl Served {
+    pub(crate) fn start(kind: Kind, dir: &Path) -> Result<Self> {
+        let word = if kind == Kind::Product { "product" } else { "probe" };
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["serve", word])
+            .arg(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
+        let address = line.trim().parse().with_context(|| format!("the {word} did not start"))?;
+        Ok(Self { address, child })
+    }
+
+    /// What it has in memory, in kB.
+    pub(crate) fn resident(&self) -> f64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+        line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(f64::NAN)
+    }
+
+    /// As `kill -9` does.
+    pub(crate) fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}

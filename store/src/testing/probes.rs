@@ -1,0 +1,46 @@
+//! Limits of PostgreSQL, measured with the same driver and pool as the product: for benches only.
+
+use schema::id::NodeId;
+
+use crate::{Db, DbError};
+
+/// An open session for every node that there is.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn open_all_sessions(db: &Db) -> Result<(), DbError> {
+    let open = "INSERT INTO sessions (node_id, epoch, gateway_id, boot_id, journal_id, identity_generation) \
+                SELECT id, 1, gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 1 FROM nodes";
+    sqlx::query(open).execute(db.pool()).await?;
+    sqlx::query("ANALYZE sessions").execute(db.pool()).await?;
+    Ok(())
+}
+
+/// The plainest update that notes that nodes were heard.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn raw_beat(db: &Db, nodes: &[NodeId]) -> Result<u64, DbError> {
+    let ids: Vec<uuid::Uuid> = nodes.iter().map(|node| node.as_uuid()).collect();
+    let beat = "UPDATE sessions s SET last_seen = compute_now() FROM UNNEST($1::uuid[]) AS b (id) WHERE s.node_id = b.id";
+    Ok(sqlx::query(beat).bind(ids).execute(db.pool()).await?.rows_affected())
+}
+
+/// A table of one's own, for [`raw_commit`].
+///
+/// # Errors
+/// When the statement fails.
+pub async fn raw_table(db: &Db) -> Result<(), DbError> {
+    let table = "CREATE TABLE IF NOT EXISTS probe (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, text text)";
+    sqlx::query(table).execute(db.pool()).await?;
+    Ok(())
+}
+
+/// One row and its commit.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn raw_commit(db: &Db) -> Result<(), DbError> {
+    sqlx::query("INSERT INTO probe (text) VALUES ('probe')").execute(db.pool()).await?;
+    Ok(())
+}
