@@ -130,7 +130,7 @@ fn answer(registry: &Registry, steps: &Steps, asked: &HashMap<NodeId, Asked>, ta
         let claimed = Claimed { commands, recalled: asked.in_doubt };
         let seat = registry.find(*node_id).filter(|seat| seat.epoch == asked.epoch);
         let left = match seat {
-            Some(seat) => seat.mailbox.put(Input::Claimed(claimed)).err(),
+            Some(seat) => seat.mailbox.put(Input::Claimed(claimed)),
             None => Some(Input::Claimed(claimed)),
         };
         if let Some(Input::Claimed(claimed)) = left {

@@ -70,7 +70,7 @@ impl Questions {
                     Heard::Poke(Poke::Node(node_id)) => {
                         let Some(seat) = registry.find(node_id) else { continue };
                         // Most often it is a command: the claim need not wait for the look.
-                        seat.mailbox.put(Input::CommandsMayWait).ok();
+                        seat.mailbox.put(Input::CommandsMayWait);
                         self.look(node_id);
                     }
                     Heard::Poke(_) => {}
@@ -165,7 +165,7 @@ async fn send_specs(db: &Db, registry: &Registry, wanted: &[NodeId]) -> Result<(
         match pb::Signature::decode(signature.as_slice()) {
             Ok(signature) => {
                 let spec = pb::DesiredState { generation: generation.0, spec, signature: Some(signature) };
-                seat.mailbox.put(Input::Spec(Box::new(spec))).ok();
+                seat.mailbox.put(Input::Spec(Box::new(spec)));
             }
             Err(error) => {
                 tracing::error!(%node_id, %generation, %error, "a stored signature is not readable");

@@ -76,6 +76,35 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Every stable word that there is.
+    pub const CODES: &'static [&'static str] = &[
+        "CERTIFICATE_REQUIRED",
+        "FOREIGN_CA",
+        "CERTIFICATE_EXPIRED",
+        "CERTIFICATE_NOT_YET_VALID",
+        "WRONG_TRUST_DOMAIN",
+        "NOT_A_NODE",
+        "CERTIFICATE_MALFORMED",
+        "UNKNOWN_CERTIFICATE",
+        "CERTIFICATE_REVOKED",
+        "IDENTITY_REPLACED",
+        "NODE_GONE",
+        "WRONG_NODE",
+        "DESCRIBED_HARDWARE",
+        "HELLO_EXPECTED",
+        "HELLO_LATE",
+        "HELLO_TWICE",
+        "HELLO_MALFORMED",
+        "FRAME_MALFORMED",
+        "FRAME_TOO_LARGE",
+        "FRAME_UNKNOWN",
+        "RATE_LIMITED",
+        "SUPERSEDED",
+        "TOO_MANY_SESSIONS",
+        "SLOW_READER",
+        "UNAVAILABLE",
+    ];
+
     /// The stable word on the wire and in the database.
     #[must_use]
     pub const fn code(&self) -> &'static str {
@@ -124,4 +153,22 @@ impl Refusal {
 /// A claimed id, short enough for logs and messages.
 pub(crate) fn shortened(claimed: &str) -> String {
     claimed.chars().take(64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_listed_once() {
+        // What `code` says, read from where it says it.
+        let source = include_str!("refusal.rs");
+        let (_, code) = source.split_once("pub const fn code").expect("the function");
+        let (code, _) = code.split_once("\n    }\n").expect("its end");
+        let mut said: Vec<&str> = code.split('"').skip(1).step_by(2).collect();
+        let mut listed = Refusal::CODES.to_vec();
+        said.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(said, listed);
+    }
 }

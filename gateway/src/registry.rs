@@ -176,7 +176,7 @@ impl Registry {
     /// Tells a session what the database says about its node, if it does not know yet.
     pub(crate) fn tell(&self, node_id: NodeId, facts: Facts) {
         if let Some(seat) = self.find(node_id).filter(|seat| seat.is_news(&facts)) {
-            seat.mailbox.put(Input::Facts(facts)).ok();
+            seat.mailbox.put(Input::Facts(facts));
         }
     }
 
@@ -228,10 +228,10 @@ impl Mailbox {
     }
 
     /// Leaves a message; gives it back when nobody reads any more.
-    pub(crate) fn put(&self, input: Input) -> Result<(), Input> {
+    pub(crate) fn put(&self, input: Input) -> Option<Input> {
         let mut waiting = self.lock();
         if waiting.closed {
-            return Err(input);
+            return Some(input);
         }
         let kind = std::mem::discriminant(&input);
         // An end is final: the first reason stands.
@@ -244,12 +244,12 @@ impl Mailbox {
         }
         drop(waiting);
         self.wake.notify_one();
-        Ok(())
+        None
     }
 
     /// Ends the session, if it has not ended.
     pub(crate) fn end(&self, refusal: Refusal) {
-        self.put(Input::End(refusal)).ok();
+        self.put(Input::End(refusal));
     }
 
     /// Nobody reads any more; what was not read is given back.
@@ -315,7 +315,7 @@ mod tests {
     async fn a_mailbox_keeps_the_newest_of_each_kind_and_the_first_end() {
         let mailbox = Mailbox::default();
         for generation in 0..1000 {
-            mailbox.put(Input::Facts(facts(generation))).expect("open");
+            assert_eq!(mailbox.put(Input::Facts(facts(generation))), None);
         }
         mailbox.end(Refusal::Superseded);
         mailbox.end(Refusal::SlowReader);
@@ -327,11 +327,11 @@ mod tests {
     async fn a_closed_mailbox_gives_everything_back() {
         let mailbox = Mailbox::default();
         let claimed = || Input::Claimed(Claimed::default());
-        mailbox.put(claimed()).expect("open");
-        mailbox.put(claimed()).expect("open");
+        assert_eq!(mailbox.put(claimed()), None);
+        assert_eq!(mailbox.put(claimed()), None);
         assert_eq!(mailbox.next().await, claimed());
         assert_eq!(mailbox.close(), [claimed()]);
-        assert_eq!(mailbox.put(claimed()), Err(claimed()));
+        assert_eq!(mailbox.put(claimed()), Some(claimed()));
     }
 
     #[test]

@@ -138,7 +138,7 @@ impl Trust {
             if has < known.version
                 && let Some(steps) = known.after(has)
             {
-                seat.mailbox.put(Input::Trust(steps)).ok();
+                seat.mailbox.put(Input::Trust(steps));
             }
         }
     }

@@ -112,7 +112,7 @@ impl Commands {
         let new = claimed
             .commands
             .into_iter()
-            .filter(|command| !self.out.contains_key(&command.id) && !(claimed.recalled && self.knows(command.id)));
+            .filter(|command| !(self.out.contains_key(&command.id) || claimed.recalled && self.knows(command.id)));
         let new = new.collect();
         self.take(new, now)
     }
