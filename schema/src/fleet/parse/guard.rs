@@ -11,6 +11,10 @@ const MAX_SLASHDASHED: usize = 3;
 pub(super) const FEW_SLASHDASHES: usize = 12;
 /// Openings in one file.
 const MAX_OPENINGS: usize = 20_000;
+/// Words, numbers and texts in one file.
+pub(super) const MAX_WORDS: usize = 200_000;
+/// The same on one line.
+pub(super) const MAX_WORDS_OF_LINE: usize = 20_000;
 
 /// Why a text is not given to the parser.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +33,8 @@ pub(super) enum What {
     Open(&'static str),
     /// More blocks than one file may have.
     Many,
+    /// More words than one file, or one line, may have: how many are too many.
+    Words(usize),
     /// A brace that closes nothing.
     Close,
 }
@@ -67,7 +73,15 @@ pub(super) fn scan(text: &str) -> Result<Seen, Refused> {
     if openings(text) > MAX_OPENINGS {
         return Err(Refused { at: 0, what: What::Many });
     }
-    let mut lexer = Lexer { bytes: text.as_bytes(), at: 0, blocks: Vec::new(), pending: 0, seen: Seen::default() };
+    let mut lexer = Lexer {
+        bytes: text.as_bytes(),
+        at: 0,
+        blocks: Vec::new(),
+        pending: 0,
+        words: 0,
+        begun: 0,
+        seen: Seen::default(),
+    };
     while lexer.at < lexer.bytes.len() {
         lexer.token()?;
     }
@@ -86,6 +100,9 @@ struct Lexer<'t> {
     blocks: Vec<bool>,
     /// How many `/-` wait for what they comment out.
     pending: usize,
+    /// Words so far, and how many there were when the line began.
+    words: usize,
+    begun: usize,
     seen: Seen,
 }
 
@@ -95,6 +112,7 @@ impl Lexer<'_> {
         let newline = newline(rest);
         if newline > 0 {
             self.pending = 0;
+            self.begun = self.words;
             self.at += newline;
         } else if rest.starts_with(b"//") {
             self.line_comment();
@@ -108,8 +126,10 @@ impl Lexer<'_> {
             self.seen.slashdashes.push(self.at);
             self.at += 2;
         } else if matches!(rest[0], b'#' | b'"') {
+            self.counted()?;
             self.text()?;
         } else if word_byte(rest[0]) {
+            self.counted()?;
             self.word();
         } else {
             self.mark(rest[0])?;
@@ -144,6 +164,18 @@ impl Lexer<'_> {
             self.seen.depth = self.seen.depth.max(self.blocks.len());
         }
         Ok(())
+    }
+
+    fn counted(&mut self) -> Result<(), Refused> {
+        self.words += 1;
+        let most = if self.words > MAX_WORDS {
+            MAX_WORDS
+        } else if self.words - self.begun > MAX_WORDS_OF_LINE {
+            MAX_WORDS_OF_LINE
+        } else {
+            return Ok(());
+        };
+        Err(Refused { at: self.at, what: What::Words(most) })
     }
 
     fn deep(&self, what: &'static str) -> Refused {
@@ -292,6 +324,8 @@ mod tests {
             format!("a \"\"\"\n{}", "b {\n".repeat(100)),
             format!("a \"{}\"", "b /-{ ".repeat(100)),
             "a { } ".repeat(20_001),
+            "a ".repeat(20_001),
+            "a 1\n".repeat(100_001),
             "}".to_owned(),
         ] {
             assert!(scan(&text).is_err(), "{}", &text[..text.len().min(40)]);

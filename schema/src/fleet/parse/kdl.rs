@@ -85,6 +85,12 @@ impl Reader<'_> {
             }
             What::Many => problem(codes::TOO_MANY, span, "the file has more than 20000 blocks")
                 .help("spread the objects over several files"),
+            What::Words(most) => {
+                let of = if most == guard::MAX_WORDS { "file" } else { "line" };
+                problem(codes::TOO_MANY, span, format!("the {of} has more than {most} words and values"))
+                    .label("this is one more")
+                    .help("spread the objects over several files")
+            }
             What::Close => {
                 problem(codes::KDL_SYNTAX, span, "not valid KDL: this } closes nothing").label("no block is open here")
             }

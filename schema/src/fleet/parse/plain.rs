@@ -19,7 +19,7 @@ pub(super) fn read(text: &str) -> Option<Vec<Object>> {
     if guard::may_refuse(text) {
         return None;
     }
-    let mut reader = Reader { text, bytes: text.as_bytes(), at: 0, line: 1, begin: 0, wide: 0 };
+    let mut reader = Reader { text, bytes: text.as_bytes(), at: 0, line: 1, begin: 0, wide: 0, words: 0 };
     let entries = reader.nodes(0)?;
     entries.into_iter().map(object).collect()
 }
@@ -54,6 +54,8 @@ struct Reader<'t> {
     begin: usize,
     /// Bytes of the line so far that begin no character.
     wide: usize,
+    /// Words and values so far.
+    words: usize,
 }
 
 impl Reader<'_> {
@@ -100,6 +102,9 @@ impl Reader<'_> {
     /// The arguments and properties of a node, up to its end or into its block; whether it has one.
     fn entries(&mut self, node: &mut Entry) -> Option<bool> {
         loop {
+            if self.words > guard::MAX_WORDS || node.args.len() + node.fields.len() > guard::MAX_WORDS_OF_LINE {
+                return None;
+            }
             let spaced = self.space();
             match self.peek() {
                 None => return Some(false),
@@ -169,6 +174,7 @@ impl Reader<'_> {
     fn word(&mut self) -> Option<(String, Span)> {
         let (start, begin) = (self.at, self.here());
         let first = self.peek()?;
+        self.words += 1;
         if first == b'"' {
             return self.quoted();
         }

@@ -59,8 +59,8 @@ fn options() -> serde_saphyr::Options {
             max_depth: MAX_DEPTH,
             flow_nesting_limit: MAX_DEPTH,
             max_documents: 10_000,
-            max_nodes: 500_000,
-            max_events: 2_000_000,
+            max_nodes: 200_000,
+            max_events: 800_000,
             max_total_scalar_bytes: 2 << 20,
         },
     }

@@ -68,7 +68,10 @@ fn a_line_of_a_megabyte_is_no_trouble() {
     let long = format!("node \"n\" {}\n", "a=1 ".repeat(250_000));
     let loaded = load(&tree(&[("n.kdl", &long[..1_000_000]), ("m.yaml", &format!("x: [{}]", "1, ".repeat(300_000)))]));
     assert!(loaded.fleet.is_none());
-    assert!(loaded.diagnostics.len() <= 200);
+    let found: Vec<_> = loaded.diagnostics.iter().map(|found| (&*found.file, found.code, found.span.line)).collect();
+    assert_eq!(found, [("m.yaml", codes::TOO_MANY, 1), ("n.kdl", codes::TOO_MANY, 1)]);
+    let many = tree(&[("n.kdl", &"/* */ a 1\n".repeat(100_001))]);
+    assert_eq!(load(&many).diagnostics.iter().map(|found| found.code).collect::<Vec<_>>(), [codes::TOO_MANY]);
 }
 
 #[test]

@@ -1,14 +1,17 @@
 //! A tree that is read after others is read as if it were the first: the same bytes of everything, whatever was edited
 //! in between.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use proptest::prelude::*;
 
 use super::support::example;
 use crate::{
     canonical,
-    fleet::{Cache, Loaded, SourceBlob, Sources, load},
+    fleet::{Cache, Limits, Loaded, SourceBlob, Sources, Stop, load},
 };
 
 /// One edit of a working tree; the numbers choose what it is done to.
@@ -222,4 +225,26 @@ fn what_did_not_change_is_shared_with_the_fleet_before() {
     let same = |name: &str| std::sync::Arc::ptr_eq(&before.nodes[name], &after.nodes[name]);
     assert!(same("fra1-r12-u04") && same("ams1-a03-u20"));
     assert!(before.nodes.contains_key("extra-1") && !after.nodes.contains_key("extra-1"));
+}
+
+#[test]
+fn a_tree_that_is_stopped_anywhere_is_not_known_and_the_next_one_is_read_as_ever() {
+    let first: Tree = example().iter().map(|(path, blob)| (path.to_string(), blob.clone())).collect();
+    let mut tree = first.clone();
+    apply(&Edit::AddKdl(1), &mut tree, &Tree::new());
+    let asked = AtomicUsize::new(0);
+    let count = || asked.fetch_add(1, Ordering::Relaxed) == usize::MAX;
+    let whole =
+        Cache::default().load_until(&sources(&tree), Limits::default(), &Stop::when(&count)).expect("not stopped");
+    let (times, whole) = (asked.into_inner(), said(&whole));
+    assert!(times > 20, "asked {times} times");
+    for upto in (0..times).step_by(5) {
+        let mut cache = Cache::default();
+        cache.load(&sources(&first));
+        let asked = AtomicUsize::new(0);
+        let stop = || asked.fetch_add(1, Ordering::Relaxed) >= upto;
+        let stopped = cache.load_until(&sources(&tree), Limits::default(), &Stop::when(&stop));
+        assert!(stopped.is_err() || said(&stopped.expect("a tree")) == whole, "{upto}");
+        assert_eq!(said(&cache.load(&sources(&tree))), whole, "{upto}");
+    }
 }
