@@ -22,7 +22,12 @@ pub(super) fn list(output: &Output) -> Result<(), Failure> {
     }
     let mut table = Table::new(&["kind", "lane", "is", "it does"]).whole(&["kind"]);
     for row in &KINDS {
-        table.row([row.kind.as_str().into(), row.lane.as_str().into(), flags(row).join(", ").into(), row.summary.into()]);
+        table.row([
+            row.kind.as_str().into(),
+            row.lane.as_str().into(),
+            flags(row).join(", ").into(),
+            row.summary.into(),
+        ]);
     }
     output.table(&table, "")
 }
