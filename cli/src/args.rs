@@ -57,6 +57,7 @@ pub enum Command {
     Drift(command::drift::Drift),
     Adopt(command::adopt::Adopt),
     History(command::history::History),
+    Why(command::why::Why),
     Holds(command::holds::Holds),
     Cordon(command::cordon::Cordon),
     Uncordon(command::cordon::Uncordon),
@@ -64,8 +65,11 @@ pub enum Command {
     Resume(command::suspend::Resume),
     Rollback(command::rollback::Rollback),
     Quarantine(command::quarantine::Quarantine),
+    Run(command::run::Run),
+    Commands(command::commands::Commands),
     Token(command::token::Token),
     Joins(command::joins::Joins),
+    Node(command::node::Node),
     Api(command::api::Api),
     Completions(command::completions::Completions),
 }
@@ -74,7 +78,7 @@ pub enum Command {
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct FormatArg {
     /// How results are written
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT", global = true)]
+    #[arg(short = 'o', long, value_enum, default_value_t, value_name = "FORMAT", global = true)]
     pub format: Format,
 }
 

@@ -3,6 +3,7 @@
 pub mod adopt;
 pub mod api;
 pub mod check;
+pub mod commands;
 pub mod completions;
 pub mod cordon;
 pub mod drift;
@@ -16,16 +17,19 @@ pub mod keys;
 pub mod kinds;
 pub mod lsp;
 pub mod migrate;
+pub mod node;
 mod owner;
 pub mod plan;
 pub mod quarantine;
 pub mod rollback;
+pub mod run;
 pub mod schema;
 pub mod serve;
 pub mod status;
 pub mod suspend;
 pub mod token;
 pub mod up;
+pub mod why;
 
 use ::schema::clock::SharedClock;
 
@@ -58,6 +62,7 @@ pub async fn run(command: Command, clock: SharedClock) -> Result<Exit, Failure> 
         Command::Drift(drift) => drift.run(&output(drift.format.format)).await,
         Command::Adopt(adopt) => adopt.run(&output(adopt.format.format)).await,
         Command::History(history) => history.run(&output(history.format.format)).await,
+        Command::Why(why) => why.run(&output(why.format.format)).await,
         Command::Holds(holds) => holds.run(&output(holds.format.format)).await,
         Command::Cordon(cordon) => cordon.run(&output(cordon.format.format)).await,
         Command::Uncordon(uncordon) => uncordon.run(&output(uncordon.format.format)).await,
@@ -65,7 +70,10 @@ pub async fn run(command: Command, clock: SharedClock) -> Result<Exit, Failure> 
         Command::Resume(resume) => resume.run(&output(resume.format.format)).await,
         Command::Rollback(rollback) => rollback.run(&output(rollback.format.format)).await,
         Command::Quarantine(quarantine) => quarantine.run(&output(quarantine.format.format)).await,
+        Command::Run(run) => run.run(&output(run.format.format)).await,
+        Command::Commands(commands) => commands.run(&output(commands.format.format)).await,
         Command::Token(token) => token.run(&clock).await,
+        Command::Node(node) => node.run(&output(node.format.format)).await,
         Command::Joins(joins) => joins.run(&output(joins.format.format)).await,
         Command::Api(api) => api.run(&output(Format::Json)).await,
         Command::Completions(completions) => completions.run(),

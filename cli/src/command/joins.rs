@@ -14,7 +14,8 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   better-compute joins
-  better-compute joins show join_01k9m2v7t3c4w8d5e6f7g8h9ja";
+  better-compute joins show join_01k9m2v7t3c4w8d5e6f7g8h9ja
+  better-compute joins approve join_01k9m2v7t3c4w8d5e6f7g8h9ja";
 
 /// See who tried to join, and why they were let in or not.
 ///
@@ -38,6 +39,12 @@ pub struct Joins {
 pub enum Verb {
     /// List attempts, the newest first
     List,
+    /// Let the next try of a machine through that waits for a yes: weak hardware, no document, away for too long
+    Approve {
+        /// The attempt
+        #[arg(value_name = "ID")]
+        id: String,
+    },
     /// Show one attempt
     Show {
         /// The attempt
@@ -60,6 +67,15 @@ impl Joins {
                     output.json(&json!({ "joins": items }))?;
                 } else {
                     output.table(&get::table(Kind::Joins, &items, output), "nobody tried to join")?;
+                }
+            }
+            Some(Verb::Approve { id }) => {
+                let input = json!({ "id": id, "idempotencyKey": super::token::once() });
+                let join = client.call("joins.approve", &input).await?;
+                if output.is_json() {
+                    output.json(&join)?;
+                } else {
+                    output.line(format!("{id} is let through at its next try"))?;
                 }
             }
             Some(Verb::Show { id }) => {

@@ -1,10 +1,14 @@
 //! `keys`: makes the keys of a control plane whose roles run apart, and hands out what a gateway needs of them.
 
+mod rotate;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use schema::clock::SharedClock;
 use store::{Db, DbConfig, migrate};
+
+use rotate::Rotate;
 
 use crate::{
     exit::{During as _, Exit, Failure},
@@ -18,13 +22,16 @@ Examples:
       --database postgres://…
   better-compute keys gateway --keys ./keys --out ./gateway-keys \\
       --name gw.fra1.example.com
+  better-compute keys rotate                     where each rotation stands
+  better-compute keys rotate node-ca             the next step
 
 `up` makes its keys by itself. Nodes believe the first keys for ever: keep the directory safe, and keep a copy of it.";
 
-/// Make the keys of a control plane whose roles run apart.
+/// Make and rotate the keys of a control plane.
 ///
 /// `init` makes all keys, sealed under a deployment secret, and binds the database to them. `gateway` makes a directory for
-/// one gateway: its certificates and whom it believes, and nothing that could sign for the control plane.
+/// one gateway: its certificates and whom it believes, and nothing that could sign for the control plane. `rotate` replaces
+/// the keys that nodes believe while everything runs.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Keys {
@@ -36,6 +43,8 @@ pub struct Keys {
 /// What can be done with keys.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    /// Replace keys that nodes believe, a step at a time, or show where each rotation stands
+    Rotate(Box<Rotate>),
     /// Make all keys of a new control plane, and bind a database to them
     Init {
         /// Directory for the keys
@@ -75,6 +84,7 @@ impl Keys {
             Verb::Init { keys, trust_domain, dev, database } => {
                 init(&KeyDir::at(keys), trust_domain, *dev, database, clock).await?
             }
+            Verb::Rotate(rotate) => rotate.run(clock).await?,
             Verb::Gateway { keys, out, names } => gateway(&KeyDir::at(keys), &KeyDir::at(out), names, clock)?,
         }
         Ok(Exit::Ok)

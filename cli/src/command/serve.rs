@@ -153,6 +153,8 @@ impl Serve {
 
     async fn with_authority(&self, mut parts: Parts, db: &Db, identity: &Identity) -> Result<(), Failure> {
         let authority = parts.authority(identity);
+        let pin = api::Pin::from(authority.joins.anchor().pin());
+        parts.follow_keys(KeyDir::at(&self.keys), &authority, pin.clone());
         let workers = [Role::Controllers, Role::Scheduler, Role::Sinks];
         let workers: Vec<Role> = workers.into_iter().filter(|role| self.has(*role)).collect();
         parts.workers(identity, &authority, &workers);
@@ -167,7 +169,7 @@ impl Serve {
             None
         };
         if self.has(Role::Api) {
-            self.api_here(&mut parts, db, identity, &authority, gateway_at).await?;
+            self.api_here(&mut parts, db, identity, &authority, (pin, gateway_at)).await?;
         }
         self.greet()?;
         parts.run().await.map(drop)
@@ -179,12 +181,11 @@ impl Serve {
         db: &Db,
         identity: &Identity,
         authority: &Authority,
-        gateway: Option<String>,
+        (pin, gateway): (api::Pin, Option<String>),
     ) -> Result<(), Failure> {
         let (listener, at) = parts::bind(self.listen_api, "api").await?;
         let serving = parts.serving(&identity.keys, names::for_certificate(&self.names, &[at]))?;
         let gateways: Vec<String> = self.gateways.iter().cloned().chain(gateway).collect();
-        let pin = authority.joins.anchor().pin();
         if let Some(path) = &self.client {
             let client = ClientFile {
                 url: names::url(&self.names, at),
@@ -195,7 +196,9 @@ impl Serve {
             };
             client.write(path)?;
         }
-        parts.api(listener, serving, api::App { db: db.clone(), gateways, pin, webhook: parts::webhook() });
+        let signer = Some(parts.fast_signer(authority));
+        let app = api::App { db: db.clone(), gateways, pin, signer, webhook: parts::webhook() };
+        parts.api(listener, serving, app);
         if let Some(address) = self.listen_internal {
             let (listener, _) = parts::bind(address, "internal").await?;
             parts.internal(listener, identity, authority)?;

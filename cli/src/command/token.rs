@@ -18,6 +18,8 @@ const EXAMPLES: &str = "\
 Examples:
   better-compute token create --pool h100                 for one machine, for a day
   better-compute token create --pool h100 --uses 40 --expires 2h
+  better-compute token create --pool h100 --expect-serial PF3K0X91
+  better-compute token create --pool h100 --reclaim       for a machine whose disk was replaced
   better-compute token list
   better-compute token revoke jt_01k9m2v7t3c4w8d5e6f7g8h9ja
   better-compute token api create --scope nodes:read --expires 90d
@@ -105,6 +107,21 @@ pub struct Create {
     /// How long it works
     #[arg(long, value_name = "DURATION", default_value = "24h")]
     pub expires: Duration,
+    /// Only a machine with this serial number; may be given several times
+    #[arg(long = "expect-serial", value_name = "SERIAL")]
+    pub serials: Vec<String>,
+    /// Only a machine with this MAC address; may be given several times
+    #[arg(long = "expect-mac", value_name = "MAC")]
+    pub macs: Vec<String>,
+    /// Only a machine with this hardware key; may be given several times
+    #[arg(long = "expect-hardware-key", value_name = "SHA256")]
+    pub hardware_keys: Vec<String>,
+    /// Only a machine that gets this name; may be given several times
+    #[arg(long = "expect-name", value_name = "NAME")]
+    pub expected_names: Vec<Name>,
+    /// A machine that is known by its hardware or its document takes its old node back
+    #[arg(long)]
+    pub reclaim: bool,
     /// Print the token alone, for scripts
     #[arg(long, short)]
     pub quiet: bool,
@@ -152,7 +169,10 @@ impl Token {
 impl Create {
     async fn run(&self, output: &Output) -> Result<Exit, Failure> {
         let client = self.common.client()?;
-        let input = json!({ "pool": self.pool, "uses": self.uses, "expires": self.expires, "idempotencyKey": once() });
+        let input = json!({
+            "pool": self.pool, "uses": self.uses, "expires": self.expires, "expect": self.expect(),
+            "reclaim": self.reclaim, "idempotencyKey": once(),
+        });
         let made = client.call("tokens.create", &input).await?;
         if output.is_json() {
             output.json(&made)?;
@@ -172,6 +192,23 @@ impl Create {
             join_line(&made, &client, token),
         ));
         Ok(Exit::Ok)
+    }
+}
+
+impl Create {
+    fn expect(&self) -> Value {
+        let mut expect = serde_json::Map::new();
+        for (kind, values) in [
+            ("serial", json!(self.serials)),
+            ("mac", json!(self.macs)),
+            ("hardwareKey", json!(self.hardware_keys)),
+            ("name", json!(self.expected_names)),
+        ] {
+            if values.as_array().is_some_and(|values| !values.is_empty()) {
+                expect.insert(kind.to_owned(), values);
+            }
+        }
+        Value::Object(expect)
     }
 }
 

@@ -135,10 +135,13 @@ impl Up {
         if round.keys.is_provisional() {
             parts.guess(fleet.clone(), round.keys.clone());
         }
+        let pin = api::Pin::from(authority.joins.anchor().pin());
+        parts.follow_keys(round.keys.clone(), &authority, pin.clone());
         let app = api::App {
             db,
             gateways: vec![client.gateway.clone()],
-            pin: authority.joins.anchor().pin(),
+            pin,
+            signer: Some(parts.fast_signer(&authority)),
             webhook: parts::webhook(),
         };
         parts.api(api, Arc::clone(&serving), app);

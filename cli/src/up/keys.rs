@@ -58,6 +58,13 @@ impl KeyDir {
         GatewayKeys::open(&sealed, &self.secret()?).during(self.what(GATEWAY))
     }
 
+    /// Changes whenever the control plane's keys are stored.
+    #[must_use]
+    pub fn stamp(&self) -> Option<(i64, i64, u64)> {
+        let meta = fs::metadata(self.0.join(CONTROL_PLANE)).ok()?;
+        Some((meta.mtime(), meta.mtime_nsec(), meta.ino()))
+    }
+
     /// Stores the control plane's keys, sealed.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use pki::{
 use reconciler::{
     api,
     join::{self, JoinConfig, JoinService, Signer},
-    reconcile::{Registry, Shared, worker},
+    reconcile::{Registry, Shared, command::FastSigner, worker},
     source::{self, SourceRole},
 };
 use schema::{
@@ -25,6 +25,7 @@ use store::{Db, Role, api_tokens};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
+    sync::watch,
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
@@ -41,6 +42,8 @@ use crate::{
 
 /// Connections that a process opens ahead: a burst of work finds them and need not log in first.
 pub const WARM_CONNECTIONS: u32 = 12;
+/// How often the key directory is looked at.
+const KEYS_LOOKED_AT: Duration = Duration::from_secs(2);
 /// How long the parts may take to end.
 const DRAIN: Duration = Duration::from_secs(20);
 
@@ -52,6 +55,8 @@ pub struct Parts {
     host: String,
     cancel: CancellationToken,
     tasks: JoinSet<(&'static str, Result<(), String>)>,
+    /// The control plane's keys as they are now, where this process has them.
+    keys: watch::Sender<Option<Arc<Keys>>>,
 }
 
 /// The part that watches over a guessed trust domain.
@@ -80,7 +85,14 @@ impl Parts {
     #[must_use]
     pub fn new(db: Db, clock: SharedClock) -> Self {
         let host = super::names::host_name().unwrap_or_else(|| "localhost".to_owned());
-        Self { db, clock, host, cancel: CancellationToken::new(), tasks: JoinSet::new() }
+        Self {
+            db,
+            clock,
+            host,
+            cancel: CancellationToken::new(),
+            tasks: JoinSet::new(),
+            keys: watch::Sender::new(None),
+        }
     }
 
     /// The clock of this process.
@@ -105,8 +117,41 @@ impl Parts {
             dev: identity.dev,
             clock: Arc::clone(&self.clock),
             signer: Arc::clone(&signer),
+            attestors: Vec::new(),
         });
         Authority { signer, joins: Arc::new(joins) }
+    }
+
+    /// Takes over the steps of rotations that are made in the key directory, while everything runs.
+    pub fn follow_keys(&mut self, place: KeyDir, authority: &Authority, pin: api::Pin) {
+        let (joins, keys, cancel) = (Arc::clone(&authority.joins), self.keys.clone(), self.cancel.clone());
+        let mut seen = place.stamp();
+        self.spawn("keys", async move {
+            loop {
+                tokio::select! {
+                    () = cancel.cancelled() => return Ok::<_, Infallible>(()),
+                    () = tokio::time::sleep(KEYS_LOOKED_AT) => {}
+                }
+                let stamp = place.stamp();
+                if stamp == seen {
+                    continue;
+                }
+                match place.control_plane() {
+                    Ok(Some(next)) => {
+                        seen = stamp;
+                        joins.use_keys(&next);
+                        pin.replace(joins.anchor().pin());
+                        tracing::info!(trust_version = next.trust_version(), "the keys were changed, and are in use");
+                        keys.send_replace(Some(Arc::new(next)));
+                        if let Err(error) = joins.wake_nodes().await {
+                            tracing::warn!(error = chain(&error), "specs are signed again later");
+                        }
+                    }
+                    Ok(None) => {}
+                    Err(error) => tracing::error!(%error, "the changed keys cannot be used"),
+                }
+            }
+        });
     }
 
     /// Runs the reconcilers of some roles.
@@ -146,6 +191,16 @@ impl Parts {
             trust::outgrown(place, keys, cancel).await;
             Ok::<_, Infallible>(())
         });
+    }
+
+    /// Signs commands as soon as the API has committed them.
+    pub fn fast_signer(&mut self, authority: &Authority) -> FastSigner {
+        let (signer, run) = FastSigner::new(self.db.clone(), Arc::clone(&authority.signer) as _, self.cancel.clone());
+        self.spawn("command signer", async move {
+            run.await;
+            Ok::<_, Infallible>(())
+        });
+        signer
     }
 
     /// Answers the API.
@@ -214,9 +269,11 @@ impl Parts {
         let first = keys.issue_serving(&names, self.now()).during(what)?;
         let serving = ServingCertificate::new(&first).during(what)?;
         let renewed = Arc::clone(&serving);
-        let (keys, clock, cancel) = (keys.clone(), Arc::clone(&self.clock), self.cancel.clone());
+        let (keys, clock, cancel) = (Arc::new(keys.clone()), Arc::clone(&self.clock), self.cancel.clone());
+        let changed = self.keys.subscribe();
         self.spawn("certificates", async move {
-            renew(&renewed, first, || keys.issue_serving(&names, clock.now()), &clock, cancel).await;
+            let issue = |now: Option<Arc<Keys>>| now.as_ref().unwrap_or(&keys).issue_serving(&names, clock.now());
+            renew(&renewed, first, issue, changed, &clock, cancel).await;
             Ok::<_, Infallible>(())
         });
         Ok(serving)
@@ -268,23 +325,27 @@ impl Parts {
 async fn renew<E: std::error::Error + 'static>(
     serving: &ServingCertificate,
     mut current: TlsIdentity,
-    issue: impl Fn() -> Result<TlsIdentity, E>,
+    issue: impl Fn(Option<Arc<Keys>>) -> Result<TlsIdentity, E>,
+    mut keys: watch::Receiver<Option<Arc<Keys>>>,
     clock: &SharedClock,
     cancel: CancellationToken,
 ) {
     const LOOK: Duration = Duration::from_secs(3600);
     let mut made = clock.now();
     loop {
-        tokio::select! {
+        let rotated = tokio::select! {
             () = cancel.cancelled() => return,
-            () = tokio::time::sleep(LOOK) => {}
-        }
+            // The sender lives as long as the parts; without it there is nothing to follow.
+            Ok(()) = keys.changed() => true,
+            () = tokio::time::sleep(LOOK) => false,
+        };
         let now = clock.now();
         let half = current.not_after().map_or(0, |end| (end.as_second() - made.as_second()) / 2);
-        if now.as_second() - made.as_second() < half {
+        if !rotated && now.as_second() - made.as_second() < half {
             continue;
         }
-        match issue() {
+        let present = keys.borrow_and_update().clone();
+        match issue(present) {
             Ok(next) => match serving.replace(&next) {
                 Ok(()) => {
                     tracing::info!("made the next serving certificate");
