@@ -8,7 +8,7 @@
 //! | API | serving certificate | nothing (a token later) | the root |
 //! | gateway to control plane | internal certificate | internal certificate | the internal authority |
 
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
@@ -20,7 +20,7 @@ use rustls::{
     version::TLS13,
 };
 use rustls_pki_types::{CertificateDer, UnixTime};
-use schema::clock::SharedClock;
+use schema::{clock::SharedClock, time::Timestamp};
 
 use crate::{issue::TlsIdentity, provider::provider, verify::unix_time};
 
@@ -44,8 +44,42 @@ pub enum TlsError {
 pub enum ServerTimes {
     /// By this clock.
     Clock(SharedClock),
-    /// Not at all: this machine does not know the time yet, and asks the server for signed time next.
-    Open,
+    /// Not yet: this machine does not know the time, and asks the server for signed time next. What was left open is judged
+    /// by [`LeftOpen::judge`] then.
+    Open(LeftOpen),
+}
+
+/// What a handshake left open for want of the time.
+#[derive(Debug, Clone, Default)]
+pub struct LeftOpen(Arc<Mutex<Option<(Timestamp, Timestamp)>>>);
+
+/// A server whose certificate is not valid now that the time is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the server's certificate was valid from {from} to {until}, and it is {now}")]
+pub struct OutOfTime {
+    /// Its begin.
+    pub from: Timestamp,
+    /// Its end.
+    pub until: Timestamp,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl LeftOpen {
+    fn note(&self, from: Timestamp, until: Timestamp) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((from, until));
+    }
+
+    /// Judges the latest server by the time that is known now.
+    ///
+    /// # Errors
+    /// When its certificate is not valid at this time.
+    pub fn judge(&self, now: Timestamp) -> Result<(), OutOfTime> {
+        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((from, until)) if !(from..=until).contains(&now) => Err(OutOfTime { from, until, now }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A serving certificate that can be replaced while connections go on.
@@ -67,14 +101,14 @@ impl ServingCertificate {
     /// When certificate and key do not fit; the old one stays.
     pub fn replace(&self, identity: &TlsIdentity) -> Result<(), TlsError> {
         let next = certified(identity)?;
-        *self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner) = next;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(())
     }
 }
 
 impl ResolvesServerCert for ServingCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner)))
+        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
@@ -194,7 +228,9 @@ fn client(
         ServerTimes::Clock(clock) => {
             (webpki, ClientConfig::builder_with_details(provider(), Arc::new(ClockTime(clock))))
         }
-        ServerTimes::Open => (Arc::new(OpenTime::new(webpki)), ClientConfig::builder_with_provider(provider())),
+        ServerTimes::Open(left) => {
+            (Arc::new(OpenTime::new(webpki, left)), ClientConfig::builder_with_provider(provider()))
+        }
     };
     let builder = builder
         .with_protocol_versions(&[&TLS13])

@@ -9,7 +9,7 @@ use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use schema::{id::NodeId, time::Timestamp};
 use serde::{Deserialize, Serialize};
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
-use x509_parser::extensions::GeneralName;
+use x509_parser::{certificate::X509Certificate, extensions::GeneralName};
 
 use crate::{issue::Serial, node_key::NodePublicKey, provider::provider, realm::is_trust_domain};
 
@@ -132,17 +132,10 @@ impl NodeVerifier {
     /// With the first reason against it.
     pub fn identify(&self, chain: &[CertificateDer<'_>], validity: Validity) -> Result<NodeIdentity, IdentityRefusal> {
         let (leaf, intermediates) = chain.split_first().ok_or(IdentityRefusal::Malformed)?;
-        let (rest, parsed) = x509_parser::parse_x509_certificate(leaf).map_err(|_| IdentityRefusal::Malformed)?;
-        if !rest.is_empty() {
-            return Err(IdentityRefusal::Malformed);
-        }
-        let time = |seconds| Timestamp::from_second(seconds).map_err(|_| IdentityRefusal::Malformed);
-        let not_before = time(parsed.validity().not_before.timestamp())?;
-        let not_after = time(parsed.validity().not_after.timestamp())?;
-
+        let parsed = parse(leaf)?;
         let at = match validity {
             Validity::At(now) => now,
-            Validity::Open => not_after,
+            Validity::Open => times(&parsed)?.1,
         };
         let certificate = EndEntityCert::try_from(leaf).map_err(|_| IdentityRefusal::Malformed)?;
         let anchors = Arc::clone(&self.anchors.read().unwrap_or_else(PoisonError::into_inner));
@@ -158,34 +151,59 @@ impl NodeVerifier {
             )
             .map_err(|error| refusal(&error))?;
 
-        let node_id = self.node_id(&parsed)?;
-        Ok(NodeIdentity {
-            node_id,
-            serial: Serial::from_bytes(parsed.raw_serial()),
-            public_key: NodePublicKey(parsed.public_key().subject_public_key.data.to_vec()),
-            not_before,
-            not_after,
-        })
+        read(&self.trust_domain, &parsed)
     }
+}
 
-    fn node_id(&self, certificate: &x509_parser::certificate::X509Certificate<'_>) -> Result<NodeId, IdentityRefusal> {
-        let names = certificate
-            .subject_alternative_name()
-            .map_err(|_| IdentityRefusal::Malformed)?
-            .ok_or(IdentityRefusal::NotANode)?;
-        let [GeneralName::URI(uri)] = names.value.general_names.as_slice() else {
-            return Err(IdentityRefusal::NotANode);
-        };
-        let (domain, path) =
-            uri.strip_prefix("spiffe://").and_then(|rest| rest.split_once('/')).ok_or(IdentityRefusal::NotANode)?;
-        if !is_trust_domain(domain) {
-            return Err(IdentityRefusal::NotANode);
-        }
-        if domain != self.trust_domain {
-            return Err(IdentityRefusal::WrongTrustDomain);
-        }
-        path.strip_prefix("node/").and_then(|id| id.parse().ok()).ok_or(IdentityRefusal::NotANode)
+impl NodeIdentity {
+    /// A node's own certificate, from its own disk: who issued it was checked when it came, and may be over since.
+    ///
+    /// # Errors
+    /// When it is no node certificate of this trust domain.
+    pub fn of_own(trust_domain: &str, chain: &[CertificateDer<'_>]) -> Result<Self, IdentityRefusal> {
+        read(trust_domain, &parse(chain.first().ok_or(IdentityRefusal::Malformed)?)?)
     }
+}
+
+fn parse<'a>(leaf: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, IdentityRefusal> {
+    let (rest, parsed) = x509_parser::parse_x509_certificate(leaf).map_err(|_| IdentityRefusal::Malformed)?;
+    if rest.is_empty() { Ok(parsed) } else { Err(IdentityRefusal::Malformed) }
+}
+
+fn times(certificate: &X509Certificate<'_>) -> Result<(Timestamp, Timestamp), IdentityRefusal> {
+    let time = |seconds| Timestamp::from_second(seconds).map_err(|_| IdentityRefusal::Malformed);
+    let validity = certificate.validity();
+    Ok((time(validity.not_before.timestamp())?, time(validity.not_after.timestamp())?))
+}
+
+fn read(trust_domain: &str, certificate: &X509Certificate<'_>) -> Result<NodeIdentity, IdentityRefusal> {
+    let (not_before, not_after) = times(certificate)?;
+    Ok(NodeIdentity {
+        node_id: node_id(trust_domain, certificate)?,
+        serial: Serial::from_bytes(certificate.raw_serial()),
+        public_key: NodePublicKey(certificate.public_key().subject_public_key.data.to_vec()),
+        not_before,
+        not_after,
+    })
+}
+
+fn node_id(trust_domain: &str, certificate: &X509Certificate<'_>) -> Result<NodeId, IdentityRefusal> {
+    let names = certificate
+        .subject_alternative_name()
+        .map_err(|_| IdentityRefusal::Malformed)?
+        .ok_or(IdentityRefusal::NotANode)?;
+    let [GeneralName::URI(uri)] = names.value.general_names.as_slice() else {
+        return Err(IdentityRefusal::NotANode);
+    };
+    let (domain, path) =
+        uri.strip_prefix("spiffe://").and_then(|rest| rest.split_once('/')).ok_or(IdentityRefusal::NotANode)?;
+    if !is_trust_domain(domain) {
+        return Err(IdentityRefusal::NotANode);
+    }
+    if domain != trust_domain {
+        return Err(IdentityRefusal::WrongTrustDomain);
+    }
+    path.strip_prefix("node/").and_then(|id| id.parse().ok()).ok_or(IdentityRefusal::NotANode)
 }
 
 fn anchors(authorities: &[CertificateDer<'_>]) -> Result<Arc<[TrustAnchor<'static>]>, IdentityRefusal> {

@@ -150,6 +150,13 @@ impl Signature {
         }
         serde_json::from_slice(&self.worker).map_err(|_| SignatureRefusal::Malformed)
     }
+
+    /// Whether this root certified the worker: what another one certified is signed anew when roots change.
+    #[must_use]
+    pub fn is_under(&self, root: &CommandRootKey, realm: &Realm) -> bool {
+        let head = SignedBytes::new(Purpose::WorkerCertificate, realm).field(&self.worker);
+        root.verify(&head, &self.root_signature).is_ok()
+    }
 }
 
 /// A certified worker key, in memory only.

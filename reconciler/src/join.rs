@@ -160,6 +160,23 @@ impl JoinService {
         *self.keyring.write().unwrap_or_else(PoisonError::into_inner) = next;
     }
 
+    /// Has every spec looked at: what a root of before signed is signed again.
+    ///
+    /// # Errors
+    /// When the database does not answer; specs are looked at from time to time anyway.
+    pub async fn wake_nodes(&self) -> Result<(), store::DbError> {
+        let shards: Vec<u16> = (0..256).collect();
+        let mut after = None;
+        loop {
+            let some = store::nodes::ids_in_shards(&self.db, &shards, after, 1_000).await?;
+            let Some(last) = some.last().copied() else { return Ok(()) };
+            let mut txn = self.db.begin().await?;
+            store::queue::enqueue(&mut txn, &store::queue::NODESPEC, some).await?;
+            txn.commit().await?;
+            after = Some(last);
+        }
+    }
+
     fn keyring(&self) -> Arc<Keyring> {
         Arc::clone(&self.keyring.read().unwrap_or_else(PoisonError::into_inner))
     }

@@ -13,7 +13,9 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::Provider;
+use schema::time::Timestamp;
+
+use super::{LeftOpen, Provider};
 
 /// Client certificates are optional; who issued one is judged after the handshake.
 #[derive(Debug)]
@@ -113,11 +115,11 @@ impl ServerCertVerifier for AnyServer {
 
 /// Everything is checked but the time: the chain has to be good at the end of the leaf's own life.
 #[derive(Debug)]
-pub(super) struct OpenTime(Arc<WebPkiServerVerifier>);
+pub(super) struct OpenTime(Arc<WebPkiServerVerifier>, LeftOpen);
 
 impl OpenTime {
-    pub(super) const fn new(verifier: Arc<WebPkiServerVerifier>) -> Self {
-        Self(verifier)
+    pub(super) const fn new(verifier: Arc<WebPkiServerVerifier>, left: LeftOpen) -> Self {
+        Self(verifier, left)
     }
 }
 
@@ -130,11 +132,14 @@ impl ServerCertVerifier for OpenTime {
         ocsp_response: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let (_, leaf) = x509_parser::parse_x509_certificate(end_entity)
-            .map_err(|_| Error::InvalidCertificate(CertificateError::BadEncoding))?;
+        let bad = || Error::InvalidCertificate(CertificateError::BadEncoding);
+        let (_, leaf) = x509_parser::parse_x509_certificate(end_entity).map_err(|_| bad())?;
         let end = u64::try_from(leaf.validity().not_after.timestamp()).unwrap_or(0);
         let own_time = UnixTime::since_unix_epoch(std::time::Duration::from_secs(end));
-        self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, own_time)
+        let verified = self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, own_time)?;
+        let time = |seconds| Timestamp::from_second(seconds).map_err(|_| bad());
+        self.1.note(time(leaf.validity().not_before.timestamp())?, time(leaf.validity().not_after.timestamp())?);
+        Ok(verified)
     }
 
     fn verify_tls12_signature(

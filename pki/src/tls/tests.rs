@@ -132,7 +132,7 @@ fn a_machine_whose_clock_says_2011_still_connects_but_only_to_its_own() {
     let roots = [keys.root_certificate()];
     let strict = agent_client(&roots, None, ServerTimes::Clock(y2011)).expect("client");
     assert!(handshake(strict, gateway(&keys), NAME).0.is_err());
-    let open = || agent_client(&roots, None, ServerTimes::Open).expect("client");
+    let open = || agent_client(&roots, None, ServerTimes::Open(LeftOpen::default())).expect("client");
     assert!(handshake(open(), gateway(&keys), NAME).0.is_ok());
     assert!(handshake(open(), gateway(&crate::testing::keys()), NAME).0.is_err());
 }

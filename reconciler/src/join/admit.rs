@@ -8,8 +8,8 @@ use pki::{
     csr::{self, Csr},
     hardware::{HardwareKey, JoinClaims},
 };
-use proto::agent::v1 as pb;
 use prost::Message as _;
+use proto::agent::v1 as pb;
 use schema::{
     digest::Digest,
     fleet::Node as NodeDocument,
@@ -241,4 +241,3 @@ impl JoinService {
         txn.commit().await
     }
 }
-

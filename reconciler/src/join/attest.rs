@@ -1,18 +1,10 @@
-//! What vouches for a machine: one trait, and what implements it.
-//!
-//! | kind | evidence | decides the pool |
-//! |---|---|---|
-//! | `token` | a join token, sealed to this control plane's join key and bound to the request | the token |
-//! | `x509` | a certificate of a machine authority, and a signature over the request by its key | the configured authority |
+//! What vouches for a machine: a join token, or evidence that an attestor checks.
 //!
 //! An attestor only says that the machine may come in and where to; who it becomes is decided afterwards and alike for all.
+//! It is asked when a request brings evidence of its kind instead of a token; without one such a request is refused.
 
 use async_trait::async_trait;
-use pki::{
-    Realm,
-    csr::Csr,
-    token::Token,
-};
+use pki::{Realm, csr::Csr, token::Token};
 use proto::agent::v1 as pb;
 use schema::{id::JoinTokenId, name::Name, time::Timestamp};
 use store::{Db, DbError, join_tokens};

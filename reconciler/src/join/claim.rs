@@ -92,12 +92,7 @@ impl Ground {
 ///
 /// # Errors
 /// With the reason against the machine: what exists is never overwritten without a word of somebody.
-pub fn claim(
-    place: &Place<'_>,
-    key: &HardwareKey,
-    reclaim: bool,
-    residents: &Residents,
-) -> Result<Claim, JoinRefusal> {
+pub fn claim(place: &Place<'_>, key: &HardwareKey, reclaim: bool, residents: &Residents) -> Result<Claim, JoinRefusal> {
     if let Some(resident) = &residents.approved {
         return take(resident, Ground::Approval);
     }

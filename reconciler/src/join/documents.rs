@@ -57,7 +57,10 @@ pub(super) async fn admission(db: &Db) -> Result<Admission, DbError> {
 }
 
 /// The documents of a kind that are in force. One that this version cannot read describes nobody.
-pub(super) async fn in_force<T: serde::de::DeserializeOwned>(db: &Db, kind: Kind) -> Result<Vec<(T, StoredObject)>, DbError> {
+pub(super) async fn in_force<T: serde::de::DeserializeOwned>(
+    db: &Db,
+    kind: Kind,
+) -> Result<Vec<(T, StoredObject)>, DbError> {
     let objects = revisions::objects_of(db, kind).await?;
     let readable = objects.into_iter().filter(|object| object.state != ObjectState::Removed).filter_map(|object| {
         match serde_json::from_str(&object.doc) {

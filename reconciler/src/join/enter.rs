@@ -3,12 +3,7 @@
 //! Everything is signed before it begins, for what was read; when that is not so any more, nothing happens and the join is
 //! looked at again.
 
-use pki::{
-    csr::Csr,
-    hardware::HardwareKey,
-    issue::IssuedCertificate,
-    statement::JoinIdentity,
-};
+use pki::{csr::Csr, hardware::HardwareKey, issue::IssuedCertificate, statement::JoinIdentity};
 use prost::Message as _;
 use proto::agent::v1 as pb;
 use schema::{
@@ -132,8 +127,10 @@ impl JoinService {
         generation: IdentityGeneration,
     ) -> Signed {
         let now = self.clock.now();
-        let issued =
-            keyring.issuer.issue(entry.csr, id, now).expect("a checked request and an own authority make a certificate");
+        let issued = keyring
+            .issuer
+            .issue(entry.csr, id, now)
+            .expect("a checked request and an own authority make a certificate");
         let identity = JoinIdentity {
             node_id: id,
             node_name: name.to_owned(),

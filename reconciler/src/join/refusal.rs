@@ -77,7 +77,9 @@ pub enum JoinRefusal {
     #[error("what vouches for the machine does not count: {0}")]
     Attestation(#[from] AttestationRefusal),
     /// The machine may take its node back, but not with this token.
-    #[error("this machine is node {node}, which is not in pool {pool}; a reclaiming token of its own pool takes it back")]
+    #[error(
+        "this machine is node {node}, which is not in pool {pool}; a reclaiming token of its own pool takes it back"
+    )]
     ReclaimOtherPool {
         /// The node.
         node: Name,

@@ -95,11 +95,8 @@ mod tests {
     use super::*;
 
     fn machine() -> JoinClaims {
-        let dmi = Dmi {
-            serial: Some("A5M2DG769504".into()),
-            board_serial: Some("279397357009883".into()),
-            ..Dmi::default()
-        };
+        let dmi =
+            Dmi { serial: Some("A5M2DG769504".into()), board_serial: Some("279397357009883".into()), ..Dmi::default() };
         let nics = vec![Nic { name: "eth0".into(), mac: Some("0C:42:A1:00:00:01".into()), speed_mbps: None }];
         JoinClaims { dmi, nics, ..JoinClaims::default() }
     }

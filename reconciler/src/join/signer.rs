@@ -62,6 +62,11 @@ fn is_fit(worker: &WorkerKey, now: Timestamp) -> bool {
 }
 
 impl SpecSigner for Signer {
+    fn is_current(&self, signature: &Signature) -> bool {
+        let root = self.inner.read().unwrap_or_else(PoisonError::into_inner).root.public();
+        signature.is_under(&root, &self.realm)
+    }
+
     fn sign_spec(&self, node: NodeId, generation: Generation, spec: &[u8], now: Timestamp) -> Signature {
         self.worker(now).sign_desired_state(node, generation, spec)
     }

@@ -41,6 +41,7 @@ mod admitting;
 mod apart;
 mod refusing;
 mod renewing;
+mod returning;
 
 pub(super) const DAY: Duration = Duration::from_secs(86_400);
 
@@ -135,13 +136,7 @@ impl House {
         self.token_with(pool, uses, &json!({}), false).await
     }
 
-    pub(super) async fn token_with(
-        &self,
-        pool: &str,
-        uses: u32,
-        expect: &serde_json::Value,
-        reclaim: bool,
-    ) -> Token {
+    pub(super) async fn token_with(&self, pool: &str, uses: u32, expect: &serde_json::Value, reclaim: bool) -> Token {
         let id = JoinTokenId::generate();
         let text = id.to_string();
         let token = Token::mint(TokenKind::Join, text.strip_prefix(JoinTokenId::PREFIX).expect("a prefix"));
@@ -220,6 +215,7 @@ impl Machine {
             claims: self.claims.to_bytes(),
             described: true,
             agent_version: "0.1.0".to_owned(),
+            attestation: None,
         }
     }
 }

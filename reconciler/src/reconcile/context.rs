@@ -13,6 +13,9 @@ pub trait SpecSigner: Send + Sync {
     /// Signs the exact bytes of one generation of a node's spec.
     fn sign_spec(&self, node: NodeId, generation: Generation, spec: &[u8], now: Timestamp) -> Signature;
 
+    /// Whether the root that signs now stands behind a signature. What another one stands behind is signed again.
+    fn is_current(&self, signature: &Signature) -> bool;
+
     /// Signs the exact bytes of a command to a node.
     fn sign_command(&self, node: NodeId, body: &[u8], now: Timestamp) -> Signature;
 }

@@ -106,7 +106,14 @@ impl Reconciler for NodeSpec {
         let now = context.now().await?;
         let stored = nodes::find_spec(context.db(), id).await?;
         let sections = node_sections::list(context.db(), id).await?;
-        let step = step::decide(&node, stored.as_ref(), &sections, &wanted, now);
+        let step = step::decide(
+            &node,
+            stored.as_ref(),
+            &sections,
+            &wanted,
+            |signature| context.signer().is_current(signature),
+            now,
+        );
         let valid = !node.conditions.iter().any(|condition| condition.kind == SPEC_INVALID);
         let from = node.assignment().expect("what was composed was assigned");
         if step == Step::Nothing && valid && node.spec_from.as_ref() == Some(&from) {

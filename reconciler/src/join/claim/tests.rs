@@ -92,8 +92,7 @@ fn a_machine_in_the_middle_of_work_is_left_alone() {
         assert_eq!(claim(&place(None), &trusted(), true, &by_hardware(&old)), Err(held));
     }
     let failed = ProvisionState::Failed;
-    let old =
-        Resident { provision: failed, failed_from: Some(ProvisionState::Adopting), ..resident("h100-1") };
+    let old = Resident { provision: failed, failed_from: Some(ProvisionState::Adopting), ..resident("h100-1") };
     assert!(claim(&place(None), &trusted(), true, &by_hardware(&old)).is_ok());
 }
 

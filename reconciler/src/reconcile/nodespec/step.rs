@@ -1,5 +1,6 @@
 //! Whether a node needs another spec, another signature, or nothing. Pure.
 
+use pki::worker::Signature;
 use schema::{generation::Generation, spec::NodeSpec, time::Timestamp};
 use store::{
     node_sections::NodeSection,
@@ -32,6 +33,7 @@ pub(super) fn decide(
     stored: Option<&StoredSpec>,
     sections: &[NodeSection],
     wanted: &[u8],
+    is_current: impl Fn(&Signature) -> bool,
     now: Timestamp,
 ) -> Step {
     let reported = node.observed.max(node.applied);
@@ -45,7 +47,8 @@ pub(super) fn decide(
         // So does one that has another spec of the same generation.
         Some(stored) if is_other(stored, sections) => next,
         Some(spec) => {
-            let worker = stored::decode(&spec.signature).and_then(|signature| signature.certificate().ok());
+            let signature = stored::decode(&spec.signature).filter(is_current);
+            let worker = signature.and_then(|signature| signature.certificate().ok());
             let young = worker.is_some_and(|worker| !worker.is_past_half_life(now));
             if young { Step::Nothing } else { Step::SignAgain }
         }
