@@ -151,3 +151,89 @@ fn described_hardware_is_refused_without_dev() {
     assert_ne!(code, 0);
     assert!(words.contains("described"), "{words}");
 }
+
+/// The epoch of a node's session: it rises whenever one opens.
+fn epoch(up: &Up, node: &str) -> u64 {
+    up.node(node)["session"]["epoch"].as_u64().expect("a session")
+}
+
+fn only_node(up: &Up) -> String {
+    up.nodes()[0]["name"].as_str().expect("a name").to_owned()
+}
+
+fn trust_version(up: &Up, node: &str) -> u64 {
+    up.node(node)["identity"]["trustVersion"].as_u64().unwrap_or_default()
+}
+
+#[test]
+fn keys_rotate_under_an_open_session_and_a_machine_that_was_off_comes_back_by_itself() {
+    let world = World::new();
+    let repo = Repo::of_examples(&world, "fleet");
+    let up = Up::start(&world, "up", repo.dir());
+    up.wait_applied(&repo.head());
+    let mut away = Node::running(&world, "away", &up, "h100");
+    up.wait_converged(&repo.head(), 1);
+    let away_name = only_node(&up);
+    drop(away.daemon.take());
+
+    let here = Node::running(&world, "here", &up, "h100");
+    up.wait_converged(&repo.head(), 2);
+    let is_here = |node: &&serde_json::Value| node["name"] != away_name.as_str();
+    let here_name = up.nodes().iter().find(is_here).expect("two nodes")["name"].as_str().expect("a name").to_owned();
+    let opened = epoch(&up, &here_name);
+
+    let mut version = 1;
+    for kind in ["node-ca", "command-root", "node-ca"] {
+        let began = up.cli().ok(&["keys", "rotate", kind]);
+        assert!(began.contains("begun"), "{began}");
+        version += 1;
+        until_some("the node steps while its session is open", || {
+            (trust_version(&up, &here_name) == version).then_some(())
+        });
+        let refused = up.cli().run(&["keys", "rotate", kind]);
+        assert_eq!(refused.code, 4, "{} has not followed: {}{}", away_name, refused.out, refused.err);
+        assert!(refused.err.contains(&away_name), "{}", refused.err);
+        for step in ["switched", "finished"] {
+            let done = up.cli().ok(&["keys", "rotate", kind, "--force"]);
+            assert!(done.contains(step), "{done}");
+        }
+        version += 1;
+        until_some("the node steps to the end", || (trust_version(&up, &here_name) == version).then_some(()));
+    }
+    assert_eq!(epoch(&up, &here_name), opened, "no session was dropped");
+    drop(here);
+
+    away.run(&[]);
+    until_some("the machine that was off is back", || {
+        (up.node(&away_name)["node"]["connectivity"] == "connected").then_some(())
+    });
+    until_some("it believes what is believed now", || (trust_version(&up, &away_name) == version).then_some(()));
+}
+
+#[test]
+fn a_revoked_identity_loses_its_session_and_comes_back_only_as_its_token_says() {
+    let world = World::new();
+    let repo = Repo::of_examples(&world, "fleet");
+    let up = Up::start(&world, "up", repo.dir());
+    up.wait_applied(&repo.head());
+    let mut node = Node::running(&world, "one", &up, "h100");
+    up.wait_converged(&repo.head(), 1);
+    let name = only_node(&up);
+    let id = up.node(&name)["node"]["id"].clone();
+
+    let _ = up.cli().ok(&["node", "revoke", &name, "--reason", "its disk was stolen"]);
+    until_some("its session ends", || (up.node(&name)["node"]["connectivity"] != "connected").then_some(()));
+    until_some("it is told why", || node.log().contains("IDENTITY_REPLACED").then_some(()));
+    drop(node.daemon.take());
+
+    // The same machine with a new disk, by a token that reclaims.
+    fs::remove_dir_all(node.state()).expect("a state directory");
+    let token = up.cli().ok(&["token", "create", "--quiet", "--pool", "h100", "--reclaim"]);
+    let (code, words) = node.join(&up.gateway_url(), &up.pin(), token.trim());
+    assert_eq!(code, 0, "{words}");
+    node.run(&[]);
+    up.wait_converged(&repo.head(), 1);
+    let back = up.node(&name);
+    assert_eq!(back["node"]["id"], id);
+    assert_eq!(back["identity"]["generation"], 3);
+}
