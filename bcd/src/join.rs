@@ -20,18 +20,23 @@ use pki::{
     node_key::NodeKey,
     sealed,
     statement::{JoinIdentity, JoinIdentityRefusal},
-    tls::{self, ServerTimes, agent_client},
+    tls::{self, LeftOpen, ServerTimes, agent_client},
     token::Token,
     verify::{IdentityRefusal, NodeIdentity, NodeVerifier, Validity},
 };
-use proto::agent::v1::{GetAnchorRequest, JoinRequest, JoinResponse, RenewRequest, join_client::JoinClient};
-use rustls::ClientConfig;
+use proto::agent::v1::{
+    self as pb, GetAnchorRequest, JoinRequest, JoinResponse, RenewRequest, join_client::JoinClient,
+};
 use rustls_pki_types::CertificateDer;
-use schema::{digest::Digest, id::NodeId};
+use schema::{
+    digest::Digest,
+    id::{BootId, NodeId},
+    time::Timestamp,
+};
 use tonic::{Code, Status};
 
 use crate::{
-    agent::{Backoff, boot_id},
+    agent::Backoff,
     dial::{DialError, Endpoint, dial},
     hardware::Hardware,
     state::{Identity, Progress, StateDir, StateError},
@@ -193,7 +198,8 @@ async fn attempt(
     let anchor = Anchor::from_pinned(&answer.anchor, request.pin)
         .map_err(|source| JoinError::Anchor { endpoint: endpoint.clone(), source })?;
 
-    let trusted = agent_client(&anchor.roots(), None, ServerTimes::Open)
+    // Nothing but a certificate comes of it, and the first session proves the time.
+    let trusted = agent_client(&anchor.roots(), None, ServerTimes::Open(LeftOpen::default()))
         .map_err(|error| JoinError::Malformed(error.to_string()))?;
     let channel = dial(endpoint, trusted).await?;
     let token = sealed::seal(&anchor, csr::hash(csr), &request.token)
@@ -204,6 +210,7 @@ async fn attempt(
         claims: claims.to_vec(),
         described: request.hardware.is_described(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        attestation: None,
     };
     let response = within(JoinClient::new(channel).join(call)).await?;
     Ok((anchor, response))
@@ -222,7 +229,7 @@ fn accept(
     let identity = anchor.verifier().identity(csr::hash(csr), &response.identity, &signature, Validity::Open)?;
     let bundle = response.trust_bundle.ok_or_else(|| JoinError::Malformed("it brings no trust bundle".to_owned()))?;
     let trust =
-        wire::bundle(bundle).step(&anchor.verifier(), 0).map_err(|error| JoinError::Malformed(error.to_string()))?;
+        wire::bundle(bundle).first(&anchor.verifier()).map_err(|error| JoinError::Malformed(error.to_string()))?;
     check_chain(&anchor.roots(), &identity, key, &response.certificate_chain)?;
 
     let kept = Identity {
@@ -233,7 +240,7 @@ fn accept(
         described: request.hardware.is_described(),
     };
     state.keep_trust(&trust)?;
-    state.keep_progress(&Progress::begin(boot_id()))?;
+    state.keep_progress(&Progress::begin(BootId::generate()))?;
     // The identity last: with it there, the join is complete.
     state.keep_identity(&kept)?;
     Ok(kept)
@@ -264,36 +271,71 @@ pub struct Renewed {
     pub chain: Vec<Vec<u8>>,
     /// What the leaf says.
     pub certificate: NodeIdentity,
+    /// What is trusted now: every step that was missed is taken.
+    pub trust: TrustBundle,
+    /// The time, as the control plane signed it.
+    pub time: Timestamp,
 }
 
-/// Asks for a new certificate for the same key, with a proof that this machine holds it. Works with an expired one too.
-///
-/// # Errors
-/// With the reason.
-pub async fn renew(
-    endpoint: &Endpoint,
-    tls: ClientConfig,
-    key: &NodeKey,
-    trust: &TrustBundle,
-    current: &NodeIdentity,
-    chain: &[CertificateDer<'_>],
-) -> Result<Renewed, JoinError> {
-    let realm = trust.realm();
-    let csr = key.request();
-    let leaf = chain.first().ok_or_else(|| JoinError::Malformed("there is no certificate to renew".to_owned()))?;
-    let call = RenewRequest {
-        possession: key.sign_possession(&realm, csr::hash(&csr), &current.serial),
-        certificate: leaf.to_vec(),
-        csr,
-    };
-    let channel = dial(endpoint, tls).await?;
-    let answer = within(JoinClient::new(channel).renew(call)).await?;
-    let verifier = NodeVerifier::new(&realm.trust_domain, &trust.roots())?;
-    let certificate = verifier.identify(&certificates(&answer.certificate_chain), Validity::Open)?;
-    if certificate.node_id != current.node_id || certificate.public_key != key.public() {
-        return Err(JoinError::Malformed("the certificate is another node's".to_owned()));
+/// What a renewal is made with.
+#[derive(Debug)]
+pub struct Renewal {
+    /// Where.
+    pub endpoint: Endpoint,
+    /// How the server's times are judged.
+    pub times: ServerTimes,
+    /// The node key.
+    pub key: Arc<NodeKey>,
+    /// What is trusted so far.
+    pub trust: TrustBundle,
+    /// The present certificate.
+    pub current: NodeIdentity,
+    /// Its chain.
+    pub chain: Vec<CertificateDer<'static>>,
+}
+
+impl Renewal {
+    /// Asks for a new certificate for the same key, with a proof that this machine holds it. Works with an expired one too,
+    /// on a machine that does not know the time, and after roots were replaced while it was away.
+    ///
+    /// # Errors
+    /// With the reason.
+    pub async fn run(self) -> Result<Renewed, JoinError> {
+        let malformed = JoinError::Malformed;
+        let leaf = self.chain.first().ok_or_else(|| malformed("there is no certificate to renew".to_owned()))?.to_vec();
+        let tls = agent_client(&self.trust.roots(), None, self.times.clone())
+            .map_err(|error| malformed(error.to_string()))?;
+        let mut client = JoinClient::new(dial(&self.endpoint, tls).await?);
+
+        let nonce: [u8; 32] = rand::random();
+        let call = pb::RenewChallengeRequest {
+            certificate: leaf.clone(),
+            nonce: nonce.to_vec(),
+            trust_version: self.trust.version,
+        };
+        let answer = within(client.renew_challenge(call)).await?;
+        let steps: Vec<_> = answer.trust_steps.into_iter().map(wire::bundle).collect();
+        let (trust, refused) = self.trust.step_through(&steps);
+        if let Some(refused) = refused {
+            tracing::warn!("a trust bundle was not taken: {refused}");
+        }
+        let time = wire::proven_time(&trust, self.current.node_id, &nonce, answer.server_time).map_err(malformed)?;
+        if let ServerTimes::Open(left) = &self.times {
+            left.judge(time).map_err(|error| malformed(error.to_string()))?;
+        }
+
+        let realm = trust.realm();
+        let csr = self.key.request();
+        let possession = self.key.sign_possession(&realm, csr::hash(&csr), &self.current.serial, &answer.challenge);
+        let call = RenewRequest { csr, certificate: leaf, possession, challenge: answer.challenge };
+        let answer = within(client.renew(call)).await?;
+        let verifier = NodeVerifier::new(&realm.trust_domain, &trust.roots())?;
+        let certificate = verifier.identify(&certificates(&answer.certificate_chain), Validity::At(time))?;
+        if certificate.node_id != self.current.node_id || certificate.public_key != self.key.public() {
+            return Err(malformed("the certificate is another node's".to_owned()));
+        }
+        Ok(Renewed { chain: answer.certificate_chain, certificate, trust, time })
     }
-    Ok(Renewed { chain: answer.certificate_chain, certificate })
 }
 
 async fn within<T>(call: impl Future<Output = Result<tonic::Response<T>, Status>>) -> Result<T, JoinError> {

@@ -193,7 +193,8 @@ impl Join for Plane {
         let verifier = self.keys.node_verifier();
         let current = verifier.identify(&chain, pki::verify::Validity::Open).expect("an own certificate");
         let signature = self.worker.sign_server_time(self.node, &request.nonce, now());
-        let time = pb::SignedTime { time: now().to_string(), nonce: request.nonce, signature: Some(message(signature)) };
+        let time =
+            pb::SignedTime { time: now().to_string(), nonce: request.nonce, signature: Some(message(signature)) };
         Ok(Response::new(pb::RenewChallengeResponse {
             challenge: self.keys.challenge_key().give(&current.serial, now()),
             server_time: Some(time),
@@ -209,7 +210,13 @@ impl Join for Plane {
         let current = verifier.identify(&chain, pki::verify::Validity::Open).expect("an own certificate");
         current
             .public_key
-            .verify_possession(&self.anchor.realm(), csr.hash(), &current.serial, &request.challenge, &request.possession)
+            .verify_possession(
+                &self.anchor.realm(),
+                csr.hash(),
+                &current.serial,
+                &request.challenge,
+                &request.possession,
+            )
             .map_err(|error| Status::permission_denied(error.to_string()))?;
         let answer = pb::RenewResponse { certificate_chain: self.chain(&csr), trust_bundle: Some(self.bundle()) };
         Ok(Response::new(answer))
