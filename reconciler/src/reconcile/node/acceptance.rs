@@ -119,7 +119,9 @@ fn wanted(pool: &Pool) -> Vec<(CommandKind, Value)> {
     let Some(policy) = &pool.policy else { return Vec::new() };
     let gpus = pool.hardware.as_ref().and_then(|hardware| hardware.value.gpus.as_ref());
     let payload = |kind: CommandKind, level: Option<u32>| match kind {
-        CommandKind::DiagNvml => gpus.map_or_else(|| json!({}), |gpus| json!({ "expectedGpus": gpus.value.count.value })),
+        CommandKind::DiagNvml => {
+            gpus.map_or_else(|| json!({}), |gpus| json!({ "expectedGpus": gpus.value.count.value }))
+        }
         CommandKind::DiagDcgm => level.map_or_else(|| json!({}), |level| json!({ "level": level })),
         _ => json!({}),
     };

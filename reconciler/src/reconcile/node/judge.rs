@@ -43,8 +43,7 @@ pub const OWN_CONDITIONS: &[&str] = &[
 ];
 
 /// The conditions that keep new work away while they are true.
-const BLOCKING: &[&str] =
-    &[GENERATION_AHEAD, GPU_COUNT_MISMATCH, GPU_MODEL_MISMATCH, HARDWARE_CHANGED, SECTION_FAILED];
+const BLOCKING: &[&str] = &[GENERATION_AHEAD, GPU_COUNT_MISMATCH, GPU_MODEL_MISMATCH, HARDWARE_CHANGED, SECTION_FAILED];
 
 /// What is stored of a node's inventory, and what a report adds to it.
 #[derive(Debug, Default)]
