@@ -67,11 +67,11 @@ impl Questions {
             let mut listener = Listener::new(db);
             loop {
                 match listener.next().await {
-                    Heard::Poke(Poke::Node(node_id)) => {
-                        let Some(seat) = registry.find(node_id) else { continue };
-                        // Most often it is a command: the claim need not wait for the look.
-                        seat.mailbox.put(Input::CommandsMayWait);
-                        self.look(node_id);
+                    Heard::Poke(Poke::Node(node_id)) if registry.find(node_id).is_some() => self.look(node_id),
+                    Heard::Poke(Poke::Commands(node_id)) => {
+                        if let Some(seat) = registry.find(node_id) {
+                            seat.mailbox.put(Input::CommandsMayWait);
+                        }
                     }
                     Heard::Poke(_) => {}
                     Heard::Reconnected => registry.all().iter().for_each(|seat| self.look(seat.node_id)),

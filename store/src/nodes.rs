@@ -30,7 +30,7 @@ pub use axes::{
 };
 pub use declare::{Declared, DeclaredView, Place, awaiting_boot, declare, declared_view, places};
 pub use desired::{
-    Assignment, NewSpec, SpecError, SpecFrom, StoredSpec, assign, confirm_spec, find_spec, observe, resign_spec,
+    Assignment, NewSpec, SpecError, SpecFrom, StoredSpec, assign, confirm_spec, find_spec, find_specs, observe, resign_spec,
     set_spec, set_targets,
 };
 pub use insert::{InsertError, NewNode, insert};

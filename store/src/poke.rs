@@ -20,6 +20,8 @@ const CHANNEL: &str = "better_compute";
 pub enum Poke {
     /// The node's row changed in a way its gateway must see: a spec, a revocation.
     Node(NodeId),
+    /// Commands of the node can be sent.
+    Commands(NodeId),
     /// The work queue of a role has something due.
     Work(Role),
     /// A source should be fetched at once.
@@ -30,6 +32,7 @@ impl fmt::Display for Poke {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Node(id) => write!(f, "node:{id}"),
+            Self::Commands(id) => write!(f, "commands:{id}"),
             Self::Work(role) => write!(f, "work:{role}"),
             Self::Source(name) => write!(f, "source:{name}"),
         }
@@ -48,6 +51,7 @@ impl FromStr for Poke {
         let refuse = || ParsePokeError(text.chars().take(80).collect());
         match text.split_once(':') {
             Some(("node", id)) => id.parse().map(Self::Node).map_err(|_| refuse()),
+            Some(("commands", id)) => id.parse().map(Self::Commands).map_err(|_| refuse()),
             Some(("work", role)) => role.parse().map(Self::Work).map_err(|_| refuse()),
             Some(("source", name)) => Ok(Self::Source(name.to_owned())),
             _ => Err(refuse()),
@@ -61,7 +65,11 @@ pub(crate) async fn send(pool: &PgPool, pokes: BTreeSet<Poke>) {
     }
     let payloads: Vec<String> = pokes.iter().map(ToString::to_string).collect();
     let sent = sqlx::query!(
-        r#"SELECT count(pg_notify($1, payload)) AS "count!" FROM UNNEST($2::text[]) AS payload"#,
+        // A notification takes a transaction id, and its commit would wait for the disk.
+        r#"WITH quick AS MATERIALIZED (
+               SELECT set_config('synchronous_commit', 'off', true)
+           )
+           SELECT count(pg_notify($1, payload)) AS "count!" FROM quick, UNNEST($2::text[]) AS payload"#,
         CHANNEL,
         &payloads
     )

@@ -1,6 +1,6 @@
 //! Sessions: who holds a node's stream, under which epoch, and when the node was last heard.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     digest::Digest,
@@ -217,26 +217,34 @@ pub async fn close(txn: &mut Txn, sessions: &[(NodeId, Epoch)]) -> Result<Vec<No
 /// When the statement fails.
 pub async fn beat(db: &Db, sessions: &[(NodeId, Epoch)]) -> Result<Vec<NodeId>, DbError> {
     let (ids, epochs) = columns(sessions);
-    let heard = sqlx::query_scalar!(
+    // Almost all are heard, so the others are what travels.
+    let others = sqlx::query_scalar!(
         r#"WITH b AS MATERIALIZED (
+               SELECT * FROM UNNEST($1::uuid[], $2::bigint[]) AS b (node_id, epoch)
+           ), held AS MATERIALIZED (
                SELECT s.node_id
                FROM sessions s
-               JOIN UNNEST($1::uuid[], $2::bigint[]) AS b (node_id, epoch) ON s.node_id = b.node_id AND s.epoch = b.epoch
+               JOIN b ON s.node_id = b.node_id AND s.epoch = b.epoch
                WHERE s.disconnected_at IS NULL
                ORDER BY s.node_id
                FOR NO KEY UPDATE OF s
+           ), heard AS (
+               UPDATE sessions s
+               SET last_seen = compute_now()
+               FROM held
+               WHERE s.node_id = held.node_id
+               RETURNING s.node_id
            )
-           UPDATE sessions s
-           SET last_seen = compute_now()
+           SELECT b.node_id AS "node_id!"
            FROM b
-           WHERE s.node_id = b.node_id
-           RETURNING s.node_id"#,
+           WHERE NOT EXISTS (SELECT FROM heard WHERE heard.node_id = b.node_id)"#,
         &ids,
         &epochs,
     )
     .fetch_all(db.pool())
     .await?;
-    Ok(heard.into_iter().map(NodeId::from_uuid).collect())
+    let others: BTreeSet<NodeId> = others.into_iter().map(NodeId::from_uuid).collect();
+    Ok(sessions.iter().map(|(node, _)| *node).filter(|node| !others.contains(node)).collect())
 }
 
 /// What a gateway compares an open session with.

@@ -72,7 +72,7 @@ pub async fn sign(txn: &mut Txn, signed: &[(CommandId, Vec<u8>)]) -> Result<Vec<
     .fetch_all(txn.conn())
     .await?;
     let nodes: BTreeSet<uuid::Uuid> = rows.iter().map(|row| row.node_id).collect();
-    nodes.into_iter().for_each(|node| txn.poke(Poke::Node(NodeId::from_uuid(node))));
+    nodes.into_iter().for_each(|node| txn.poke(Poke::Commands(NodeId::from_uuid(node))));
     Ok(rows.into_iter().map(|row| CommandId::from_uuid(row.id)).collect())
 }
 

@@ -4,6 +4,7 @@ mod api;
 mod apply;
 mod brakes;
 mod clock;
+mod commands;
 mod drift;
 mod embedded;
 mod join;
@@ -52,13 +53,45 @@ fn new_node(text: &str) -> NewNode {
     }
 }
 
-/// Inserts a machine and reads it back.
+/// Inserts a machine with a certificate and reads it back.
 async fn node(db: &Db, text: &str) -> Node {
     let new = new_node(text);
     let mut txn = db.begin().await.expect("a transaction");
     store::nodes::insert(&mut txn, &new).await.expect("a node");
+    store::node_certs::insert(&mut txn, &certificate(new.id, 1)).await.expect("a certificate");
     txn.commit().await.expect("a commit");
     read(db, new.id).await
+}
+
+/// The certificate of a machine's identity, valid for all times.
+fn certificate(id: NodeId, identity: u64) -> store::node_certs::NodeCert {
+    store::node_certs::NodeCert {
+        serial: serial(id, identity),
+        node_id: id,
+        public_key: b"key".to_vec(),
+        identity_generation: schema::generation::IdentityGeneration(identity),
+        not_before: schema::time::Timestamp::UNIX_EPOCH,
+        not_after: schema::time::Timestamp::from_second(32_503_680_000).expect("a time"),
+        revoked_at: None,
+    }
+}
+
+fn serial(id: NodeId, identity: u64) -> Vec<u8> {
+    format!("{id}/{identity}").into_bytes()
+}
+
+/// What a machine of [`node`] says when its session opens.
+fn session(id: NodeId) -> store::sessions::SessionOpen {
+    store::sessions::SessionOpen {
+        node_id: id,
+        gateway_id: schema::id::GatewayId::generate(),
+        serial: serial(id, 1),
+        boot_id: schema::id::BootId::generate(),
+        journal_id: schema::id::JournalId::generate(),
+        version: "0.1.0".to_owned(),
+        described: true,
+        commands: true,
+    }
 }
 
 /// A node that is there.

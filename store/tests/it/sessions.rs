@@ -99,7 +99,7 @@ async fn silence_leads_to_unreachable_then_to_lost_and_a_session_back() {
 
     test.advance(StdDuration::from_secs(151)).await;
     assert_eq!(judge(test.db(), &graces).await, [(id, Connectivity::Lost)]);
-    open(test.db(), &session(id)).await.expect("open");
+    open(test.db(), &crate::session(id)).await.expect("open");
     let back = read(test.db(), id).await;
     assert_eq!((back.connectivity, back.no_schedule.len()), (Connectivity::Connected, 0));
 }
@@ -117,7 +117,7 @@ async fn the_sql_judgement_is_the_one_of_the_schema() {
             for silent in [-60_i32, 0, 60, 120, 200] {
                 let id = node(test.db(), &format!("m{}", rows.len())).await.id;
                 if session.is_some() {
-                    open(test.db(), &session(id)).await.expect("open");
+                    open(test.db(), &crate::session(id)).await.expect("open");
                 }
                 let set = |sql: &'static str| sqlx::query(sql).bind(id.as_uuid()).bind(silent);
                 let changed = set(
