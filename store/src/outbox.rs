@@ -11,13 +11,13 @@ use serde_json::Value;
 use crate::{Db, DbError, Txn};
 
 /// A command was queued.
-pub const COMMAND_QUEUED: &str = "command.queued";
+pub const COMMAND_QUEUED: &str = "node.command.queued";
 /// A command ended.
 pub const COMMAND_SETTLED: &str = "command.settled";
 /// Somebody wants a command to be cancelled.
-pub const COMMAND_CANCEL_REQUESTED: &str = "command.cancel-requested";
+pub const COMMAND_CANCEL_REQUESTED: &str = "node.command.cancel-requested";
 /// A node said something about a command that had ended.
-pub const COMMAND_LATE: &str = "command.late";
+pub const COMMAND_LATE: &str = "node.command.late";
 
 /// An event to write.
 #[derive(Debug, Clone, PartialEq)]

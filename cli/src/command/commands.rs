@@ -4,7 +4,13 @@ use clap::{Args, Subcommand};
 use schema::{command::CommandState, id::RequestId};
 use serde_json::{Map, Value, json};
 
-use super::{get, run::show};
+use super::{
+    get,
+    run::{
+        show::{self, Row},
+        watch::Watch,
+    },
+};
 use crate::{
     args::FormatArg,
     client::{Client, Target},
@@ -16,7 +22,7 @@ const EXAMPLES: &str = "\
 Examples:
   better-compute commands                     the newest first
   better-compute commands fra1-r12-u04 --state failed
-  better-compute commands show cmd_01k9m2v7t3c4w8d5e6f7g8h9ja
+  better-compute commands show cmd_01k9m2v7t3c4w8d5e6f7g8h9ja --wait
   better-compute commands cancel cmd_01k9m2v7t3c4w8d5e6f7g8h9ja";
 
 /// Most rows that one call asks for.
@@ -60,6 +66,9 @@ pub enum Verb {
         /// The command
         #[arg(value_name = "ID")]
         id: String,
+        /// Wait until it has ended; exit code 1 when it did not succeed
+        #[arg(long)]
+        wait: bool,
     },
     /// Take commands back
     Cancel {
@@ -78,13 +87,25 @@ impl Commands {
         let client = Client::new(&self.target)?;
         match &self.verb {
             None => self.list(&client, output).await?,
-            Some(Verb::Show { id }) => {
-                let command = client.call("commands.get", &json!({ "command": id })).await?;
+            Some(Verb::Show { id, wait }) => {
+                let mut command = client.call("commands.get", &json!({ "command": id })).await?;
+                let mut good = true;
+                if *wait {
+                    let mut rows = [Row { node: show::who(&command).to_owned(), outcome: Ok(command) }];
+                    if !Watch::new(&client, output).follow(&mut rows).await? {
+                        show::interrupted(&rows);
+                        return Ok(Exit::Failed);
+                    }
+                    let [row] = rows;
+                    good = row.has_succeeded();
+                    command = row.outcome?;
+                }
                 if output.is_json() {
                     output.json(&command)?;
                 } else {
                     output.line(page(&command, output))?;
                 }
+                return Ok(if good { Exit::Ok } else { Exit::Failed });
             }
             Some(Verb::Cancel { ids }) => cancel(&client, ids, output).await?,
         }
@@ -170,7 +191,8 @@ async fn cancel(client: &Client, ids: &[String], output: &Output) -> Result<(), 
 /// What cancelling came to.
 fn cancelled(command: &Value) -> String {
     let id = command.get("id").and_then(Value::as_str).unwrap_or("-");
-    let what = format!("{id} ({} on {})", command.get("kind").and_then(Value::as_str).unwrap_or("-"), show::who(command));
+    let what =
+        format!("{id} ({} on {})", command.get("kind").and_then(Value::as_str).unwrap_or("-"), show::who(command));
     match show::word(command) {
         "cancelled" => format!("{what} is cancelled and never runs"),
         state if state.parse().is_ok_and(CommandState::is_terminal) => format!("{what} had ended: {state}"),
@@ -201,11 +223,17 @@ mod tests {
         };
         [
             one(1, json!({})),
-            one(2, json!({ "state": "succeeded", "settledAt": "2026-11-29T12:09:30Z", "result": { "rebooted": true } })),
-            one(3, json!({
-                "state": "failed", "reason": "timeout", "settledAt": "2026-11-29T12:09:00Z", "node": null,
-                "late": { "state": "succeeded", "at": "2026-11-29T12:09:30Z" },
-            })),
+            one(
+                2,
+                json!({ "state": "succeeded", "settledAt": "2026-11-29T12:09:30Z", "result": { "rebooted": true } }),
+            ),
+            one(
+                3,
+                json!({
+                    "state": "failed", "reason": "timeout", "settledAt": "2026-11-29T12:09:00Z", "node": null,
+                    "late": { "state": "succeeded", "at": "2026-11-29T12:09:30Z" },
+                }),
+            ),
         ]
     }
 

@@ -2,7 +2,7 @@
 
 mod payload;
 pub(super) mod show;
-mod watch;
+pub(super) mod watch;
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -37,7 +37,17 @@ impl Reconciler for Housekeeping {
         let commands = commands::prune(context.db()).await?;
         let events = outbox::prune(context.db()).await?;
         if answers + certificates + plans + joins + targets + suspensions + commands + events > 0 {
-            tracing::debug!(answers, certificates, plans, joins, targets, suspensions, commands, events, "forgot what is over");
+            tracing::debug!(
+                answers,
+                certificates,
+                plans,
+                joins,
+                targets,
+                suspensions,
+                commands,
+                events,
+                "forgot what is over"
+            );
         }
         Ok(Outcome::done())
     }

@@ -90,8 +90,7 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
     }
     let ids: Vec<uuid::Uuid> = claims.iter().map(|claim| claim.node.as_uuid()).collect();
     let epochs: Vec<i64> = claims.iter().map(|claim| claim.epoch.to_i64()).collect();
-    let room =
-        |lane: Lane| claims.iter().map(|claim| convert::int(claim.room[lane.index()])).collect::<Vec<i32>>();
+    let room = |lane: Lane| claims.iter().map(|claim| convert::int(claim.room[lane.index()])).collect::<Vec<i32>>();
     let rows = sqlx::query_as!(
         DispatchRow,
         r#"WITH session AS MATERIALIZED (

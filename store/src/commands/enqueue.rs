@@ -203,7 +203,7 @@ async fn put(txn: &mut Txn, new: &NewCommand, signed_within: Duration) -> Result
         started_at: None,
         settled_at: None,
     };
-    let doc = json!({ "command": command.id, "node": command.node_id, "kind": command.kind, "seq": command.seq });
+    let doc = json!({ "commandId": command.id, "nodeId": command.node_id, "kind": command.kind, "seq": command.seq });
     outbox::append(txn, &[outbox::NewEvent::new(outbox::COMMAND_QUEUED, command.node_id, doc)]).await?;
     if signed_within.is_zero() {
         queue::enqueue(txn, &queue::COMMAND, [new.node_id]).await?;

@@ -43,7 +43,12 @@ pub(super) async fn in_txn(txn: &mut Txn, id: CommandId) -> Result<Option<Comman
 /// When the statement fails.
 pub async fn find_many(db: &Db, ids: &[CommandId]) -> Result<Vec<Command>, DbError> {
     let ids: Vec<uuid::Uuid> = ids.iter().map(|id| id.as_uuid()).collect();
-    select!("WHERE c.id = ANY ($1) ORDER BY c.id", &ids).fetch_all(db.pool()).await?.into_iter().map(Row::read).collect()
+    select!("WHERE c.id = ANY ($1) ORDER BY c.id", &ids)
+        .fetch_all(db.pool())
+        .await?
+        .into_iter()
+        .map(Row::read)
+        .collect()
 }
 
 /// The command that has a key.
@@ -73,12 +78,7 @@ pub struct Filter {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(
-    db: &Db,
-    filter: &Filter,
-    before: Option<CommandId>,
-    limit: u32,
-) -> Result<Page<Command>, DbError> {
+pub async fn list(db: &Db, filter: &Filter, before: Option<CommandId>, limit: u32) -> Result<Page<Command>, DbError> {
     let (limit, rows) = page::rows(limit);
     let state = filter.state.map(CommandState::as_str);
     let (kind, before) = (filter.kind.as_deref(), before.map(CommandId::as_uuid));

@@ -29,12 +29,7 @@ pub enum Resume {
 /// What becomes of a command of this kind (`None`: unknown here, so nothing is known to be safe); `None` when it is not in
 /// flight, and then a reconnect means nothing to it.
 #[must_use]
-pub fn on_reconnect(
-    state: CommandState,
-    kind: Option<&KindRow>,
-    new_boot: bool,
-    new_journal: bool,
-) -> Option<Resume> {
+pub fn on_reconnect(state: CommandState, kind: Option<&KindRow>, new_boot: bool, new_journal: bool) -> Option<Resume> {
     if !state.is_in_flight() {
         return None;
     }

@@ -86,9 +86,7 @@ pub async fn settle(txn: &mut Txn, node: NodeId, id: CommandId, ending: &Ending)
     let reason = ending.reason.as_ref().map(Reason::as_str);
     let attested = super::kind(&row.kind).is_ok_and(|kind| kind.row().attested);
     let (payload, signature, key) = match ending.evidence.as_ref().filter(|_| attested) {
-        Some(evidence) => {
-            (Some(&*evidence.payload), Some(&*evidence.signature), Some(&*evidence.key))
-        }
+        Some(evidence) => (Some(&*evidence.payload), Some(&*evidence.signature), Some(&*evidence.key)),
         None => (None, None, None),
     };
     sqlx::query!(
@@ -107,7 +105,14 @@ pub async fn settle(txn: &mut Txn, node: NodeId, id: CommandId, ending: &Ending)
     )
     .execute(txn.conn())
     .await?;
-    let end = End { id: id.as_uuid(), node_id: node.as_uuid(), kind: row.kind, state: to.to_string(), reason: reason.map(str::to_owned), owner: row.owner };
+    let end = End {
+        id: id.as_uuid(),
+        node_id: node.as_uuid(),
+        kind: row.kind,
+        state: to.to_string(),
+        reason: reason.map(str::to_owned),
+        owner: row.owner,
+    };
     announce(txn, &[end]).await?;
     Ok(Settled::Moved(to))
 }
@@ -136,7 +141,7 @@ pub async fn record_late(
     .await?;
     let fresh = done.rows_affected() == 1;
     if fresh {
-        let doc = json!({ "command": id, "node": node, "state": state, "reason": reason });
+        let doc = json!({ "commandId": id, "nodeId": node, "state": state, "reason": reason });
         outbox::append(txn, &[outbox::NewEvent::new(outbox::COMMAND_LATE, node, doc)]).await?;
     }
     Ok(fresh)
@@ -148,9 +153,12 @@ pub async fn record_late(
 /// # Errors
 /// When a statement fails.
 pub async fn cancel(txn: &mut Txn, id: CommandId) -> Result<Option<Command>, DbError> {
-    let row = sqlx::query!("SELECT node_id, kind, state, cancel_requested_at FROM commands WHERE id = $1 FOR NO KEY UPDATE", id.as_uuid())
-        .fetch_optional(txn.conn())
-        .await?;
+    let row = sqlx::query!(
+        "SELECT node_id, kind, state, cancel_requested_at FROM commands WHERE id = $1 FOR NO KEY UPDATE",
+        id.as_uuid()
+    )
+    .fetch_optional(txn.conn())
+    .await?;
     let Some(row) = row else { return Ok(None) };
     let node = NodeId::from_uuid(row.node_id);
     let state: CommandState = convert::word("command state", &row.state)?;
@@ -159,7 +167,7 @@ pub async fn cancel(txn: &mut Txn, id: CommandId) -> Result<Option<Command>, DbE
             .execute(txn.conn())
             .await?;
         let shown = if state == CommandState::Pending { CommandState::Cancelled } else { state };
-        let doc = json!({ "command": id, "node": node, "kind": row.kind, "state": shown });
+        let doc = json!({ "commandId": id, "nodeId": node, "kind": row.kind, "state": shown });
         outbox::append(txn, &[outbox::NewEvent::new(outbox::COMMAND_CANCEL_REQUESTED, node, doc)]).await?;
     }
     if state == CommandState::Pending {
@@ -340,7 +348,7 @@ async fn announce(txn: &mut Txn, ended: &[End]) -> Result<(), DbError> {
         .map(|end| {
             let node = NodeId::from_uuid(end.node_id);
             let mut doc = json!({
-                "command": CommandId::from_uuid(end.id), "node": node, "kind": end.kind, "state": end.state, "reason": end.reason,
+                "commandId": CommandId::from_uuid(end.id), "nodeId": node, "kind": end.kind, "state": end.state, "reason": end.reason,
             });
             if let Some(owner) = &end.owner {
                 doc["owner"] = owner.as_str().into();

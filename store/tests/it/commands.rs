@@ -128,7 +128,9 @@ async fn a_repeat_of_a_key_returns_the_first_command_and_another_kind_is_a_confl
     assert_eq!((again.fresh, again.command, again.body), (false, first.command.clone(), first.body));
     let other = NewCommand { kind: CommandKind::NodeReboot, ..wanted.clone() };
     let refused = try_enqueue(test.db(), &other).await.expect_err("a conflict");
-    assert!(matches!(&refused, EnqueueError::Conflict { id, kind } if *id == first.command.id && kind == "inventory.refresh"));
+    assert!(
+        matches!(&refused, EnqueueError::Conflict { id, kind } if *id == first.command.id && kind == "inventory.refresh")
+    );
 
     let elsewhere = try_enqueue(test.db(), &NewCommand { node_id: two, ..other }).await.expect("another node's key");
     assert_eq!((elsewhere.fresh, elsewhere.command.seq), (true, 1));
@@ -146,7 +148,9 @@ async fn two_transactions_with_one_key_queue_one_command() {
     assert_eq!((queued.len(), results.iter().filter(|result| result.fresh).count()), (1, 1));
 }
 
-async fn futures_join(all: impl Iterator<Item = impl Future<Output = Result<Enqueued, EnqueueError>>>) -> Vec<Enqueued> {
+async fn futures_join(
+    all: impl Iterator<Item = impl Future<Output = Result<Enqueued, EnqueueError>>>,
+) -> Vec<Enqueued> {
     let mut done = Vec::new();
     let mut running: Vec<std::pin::Pin<Box<_>>> = all.map(Box::pin).collect();
     std::future::poll_fn(|context| {
@@ -175,7 +179,11 @@ async fn numbers_rise_per_node_in_the_order_of_the_commits() {
     tokio::pin!(behind);
     let still = tokio::time::timeout(std::time::Duration::from_millis(50), &mut behind).await;
     assert!(still.is_err(), "a later number cannot be committed before an earlier one");
-    assert_eq!(enqueue(test.db(), two, CommandKind::InventoryRefresh, "x").await.seq, 1, "nodes do not wait for each other");
+    assert_eq!(
+        enqueue(test.db(), two, CommandKind::InventoryRefresh, "x").await.seq,
+        1,
+        "nodes do not wait for each other"
+    );
     first.commit().await.expect("commit");
     assert_eq!((held.seq, behind.await.expect("queued").command.seq), (1, 2));
 }
@@ -193,12 +201,15 @@ async fn a_body_says_exactly_what_was_asked_and_the_reconciler_and_the_outbox_ar
     let queued = try_enqueue(test.db(), &wanted).await.expect("queued");
     let body = CommandBody::read(&queued.body).expect("a body");
     assert_eq!((body.id, body.node_id, body.seq, body.kind), (queued.command.id, id, 1, wanted.kind));
-    assert_eq!((body.not_after, body.min_generation, body.batch), (wanted.not_after, wanted.min_generation, wanted.batch_id));
+    assert_eq!(
+        (body.not_after, body.min_generation, body.batch),
+        (wanted.not_after, wanted.min_generation, wanted.batch_id)
+    );
     assert_eq!(body.payload["rescan"], json!(false), "defaults are filled in before anybody signs");
     assert_eq!(queued.command.owner.as_deref(), Some("wf:01abc"));
     assert!(queue::depth(test.db()).await.expect("depth").contains(&("command".to_owned(), 1)));
-    let heard = events(test.db(), "command.queued", 1).await;
-    assert_eq!((heard.len(), &heard[0]["command"]), (1, &json!(queued.command.id)));
+    let heard = events(test.db(), "node.command.queued", 1).await;
+    assert_eq!((heard.len(), &heard[0]["commandId"]), (1, &json!(queued.command.id)));
 
     let wrong = NewCommand { payload: json!({ "sections": ["moon"] }), idempotency_key: "w".to_owned(), ..wanted };
     assert!(matches!(try_enqueue(test.db(), &wrong).await, Err(EnqueueError::Payload(_))));

@@ -32,8 +32,8 @@ fn said(words: &[String]) -> Result<Value, Failure> {
     let mut members = Map::new();
     for word in words {
         let pair = word.split_once('=').filter(|(key, _)| !key.is_empty());
-        let (key, value) = pair
-            .ok_or_else(|| Failure::usage(format!("{word:?} is neither KEY=VALUE nor the only JSON object")))?;
+        let (key, value) =
+            pair.ok_or_else(|| Failure::usage(format!("{word:?} is neither KEY=VALUE nor the only JSON object")))?;
         // What reads as JSON is meant as such; everything else is a text.
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
         if members.insert(key.to_owned(), value).is_some() {

@@ -24,9 +24,9 @@ use crate::{
 #[derive(Debug)]
 pub(in crate::command) struct Row {
     /// The machine, as it was said.
-    pub(super) node: String,
+    pub(in crate::command) node: String,
     /// Its command.
-    pub(super) outcome: Result<Value, Failure>,
+    pub(in crate::command) outcome: Result<Value, Failure>,
 }
 
 impl Row {
@@ -41,7 +41,7 @@ impl Row {
     }
 
     /// Whether it ended well.
-    pub(super) fn has_succeeded(&self) -> bool {
+    pub(in crate::command) fn has_succeeded(&self) -> bool {
         self.outcome.as_ref().is_ok_and(|command| word(command) == CommandState::Succeeded.as_str())
     }
 }
@@ -147,9 +147,7 @@ pub(in crate::command) fn says(command: &Value) -> String {
         (Some(reason), Some(message)) => format!("{reason}: {message}"),
         (Some(word), None) | (None, Some(word)) => word.to_owned(),
         (None, None) if command.get("awaitingApproval").is_some() => "waits for approvals".to_owned(),
-        (None, None) if !is_over(command) && command.get("cancelRequestedAt").is_some() => {
-            "asked to stop".to_owned()
-        }
+        (None, None) if !is_over(command) && command.get("cancelRequestedAt").is_some() => "asked to stop".to_owned(),
         (None, None) => String::new(),
     };
     if let Some(late) = late {
@@ -196,7 +194,7 @@ fn diagnosis(diagnosis: &Diagnosis, output: &Output) -> String {
 }
 
 /// Says how to go on after Ctrl-C.
-pub(super) fn interrupted(rows: &[Row]) {
+pub(in crate::command) fn interrupted(rows: &[Row]) {
     output::note(farewell(rows));
 }
 
@@ -206,7 +204,7 @@ fn farewell(rows: &[Row]) -> String {
     let verb = if open.len() == 1 { "runs" } else { "run" };
     match open.as_slice() {
         [only] => format!(
-            "\n{number} {verb} on; watch with `better-compute commands show {only}`, stop with `better-compute commands cancel {only}`"
+            "\n{number} {verb} on; watch with `better-compute commands show --wait {only}`, stop with `better-compute commands cancel {only}`"
         ),
         _ => format!(
             "\n{number} {verb} on; watch with `better-compute commands`, stop with `better-compute commands cancel {}`",
@@ -255,9 +253,13 @@ mod tests {
                 more
             }),
             command("gpu-3", "expired", &json!({ "reason": "not-after", "settledAt": "2026-11-29T12:00:50Z" })),
-            command("gpu-4", "failed", &json!({
-                "reason": "timeout", "settledAt": "2026-11-29T12:00:50Z", "late": { "state": "succeeded", "at": "2026-11-29T12:00:55Z" },
-            })),
+            command(
+                "gpu-4",
+                "failed",
+                &json!({
+                    "reason": "timeout", "settledAt": "2026-11-29T12:00:50Z", "late": { "state": "succeeded", "at": "2026-11-29T12:00:55Z" },
+                }),
+            ),
             command("gpu-5", "running", &json!({ "cancelRequestedAt": "2026-11-29T12:00:30Z" })),
             Row { node: "gpu-9".to_owned(), outcome: Err(refused) },
         ]
@@ -270,7 +272,11 @@ mod tests {
 
     #[test]
     fn a_result_that_is_no_diagnosis_reads_as_an_outline() {
-        let row = command("gpu-1", "succeeded", &json!({ "kind": "logs.collect", "result": { "bytes": 12, "path": "/var/x" } }));
+        let row = command(
+            "gpu-1",
+            "succeeded",
+            &json!({ "kind": "logs.collect", "result": { "bytes": 12, "path": "/var/x" } }),
+        );
         insta::assert_snapshot!(text(&[row], false, &output()));
     }
 

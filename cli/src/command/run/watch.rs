@@ -22,14 +22,14 @@ const PATIENCE: u32 = 30;
 
 /// Watches.
 #[derive(Debug)]
-pub(super) struct Watch<'a> {
+pub(in crate::command) struct Watch<'a> {
     client: &'a Client,
     quiet: bool,
     said: String,
 }
 
 impl<'a> Watch<'a> {
-    pub(super) fn new(client: &'a Client, output: &Output) -> Self {
+    pub(in crate::command) fn new(client: &'a Client, output: &Output) -> Self {
         Self { client, quiet: output.is_json(), said: String::new() }
     }
 
@@ -37,7 +37,7 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// When the control plane stays away. The commands run on.
-    pub(super) async fn follow(&mut self, rows: &mut [Row]) -> Result<bool, Failure> {
+    pub(in crate::command) async fn follow(&mut self, rows: &mut [Row]) -> Result<bool, Failure> {
         let interrupt = tokio::signal::ctrl_c();
         tokio::pin!(interrupt);
         let (mut pause, mut silence) = (FIRST, 0);
@@ -67,16 +67,13 @@ impl<'a> Watch<'a> {
 
     /// Asks about what is not over; answers whether anything moved.
     async fn look(&self, rows: &mut [Row]) -> Result<bool, Failure> {
-        let open: Vec<String> =
-            rows.iter().filter_map(|row| row.open_id().map(str::to_owned)).collect();
+        let open: Vec<String> = rows.iter().filter_map(|row| row.open_id().map(str::to_owned)).collect();
         let mut moved = false;
         for ids in open.chunks(AT_ONCE) {
             let mut page = self.client.call("commands.list", &json!({ "commands": ids })).await?;
             let items = page.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
-            let mut found: BTreeMap<String, Value> = items
-                .into_iter()
-                .filter_map(|item| Some((item.get("id")?.as_str()?.to_owned(), item)))
-                .collect();
+            let mut found: BTreeMap<String, Value> =
+                items.into_iter().filter_map(|item| Some((item.get("id")?.as_str()?.to_owned(), item))).collect();
             for row in rows.iter_mut() {
                 let Some(new) = row.id().and_then(|id| found.remove(id)) else { continue };
                 moved |= row.outcome.as_ref().is_ok_and(|old| old.get("state") != new.get("state"));

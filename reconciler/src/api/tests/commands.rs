@@ -60,9 +60,8 @@ async fn a_key_stands_for_one_command() {
     let desk = Desk::with_node().await;
     let first = desk.run("diag.nvml", "k").await;
     assert_eq!(desk.run("diag.nvml", "k").await, first);
-    let refused = desk
-        .refused("commands.run", json!({ "node": "gpu-1", "kind": "node.reboot", "idempotencyKey": "k" }))
-        .await;
+    let refused =
+        desk.refused("commands.run", json!({ "node": "gpu-1", "kind": "node.reboot", "idempotencyKey": "k" })).await;
     assert_eq!(code(&refused), "CONFLICT");
 
     // The answer was forgotten; the command was not.
@@ -106,7 +105,12 @@ async fn what_cannot_be_run_says_why() {
     assert!(error["fields"][0]["name"].as_str().is_some_and(|name| name.starts_with("payload.sections")), "{error}");
     let batch = refused(json!({ "node": "gpu-1", "kind": "diag.nvml", "batch": "friday" })).await;
     assert_eq!((code(&batch), &batch["fields"][0]["name"]), ("INVALID_INPUT", &json!("batch")));
-    for bad in [json!({ "limit": 0 }), json!({ "limit": 201 }), json!({ "state": "lost" }), json!({ "commands": [], "limit": 3 })] {
+    for bad in [
+        json!({ "limit": 0 }),
+        json!({ "limit": 201 }),
+        json!({ "state": "lost" }),
+        json!({ "commands": [], "limit": 3 }),
+    ] {
         assert_eq!(code(&desk.refused("commands.list", bad).await), "INVALID_INPUT");
     }
     let gone = schema::id::CommandId::generate();
@@ -149,10 +153,14 @@ async fn events_are_followed_from_any_place_and_waited_for() {
     let settled = json!({ "kinds": ["command.settled"], "waitSeconds": 30 });
     let answer = desk.ok("events.list", settled).await;
     assert_eq!(answer["items"].as_array().map(Vec::len), Some(1));
-    assert_eq!((&answer["items"][0]["kind"], &answer["items"][0]["doc"]["command"]), (&json!("command.settled"), &json!(id)));
+    assert_eq!(
+        (&answer["items"][0]["kind"], &answer["items"][0]["doc"]["commandId"]),
+        (&json!("command.settled"), &json!(id))
+    );
     let all = desk.ok("events.list", json!({ "limit": 2 })).await;
-    let kinds: Vec<&str> = all["items"].as_array().expect("items").iter().filter_map(|event| event["kind"].as_str()).collect();
-    assert_eq!(kinds, ["command.queued", "command.cancel-requested"]);
+    let kinds: Vec<&str> =
+        all["items"].as_array().expect("items").iter().filter_map(|event| event["kind"].as_str()).collect();
+    assert_eq!(kinds, ["node.command.queued", "node.command.cancel-requested"]);
     let rest = desk.ok("events.list", json!({ "after": all["next"] })).await;
     assert_eq!(rest["items"], answer["items"]);
     let end = desk.ok("events.list", json!({ "after": rest["next"] })).await;
@@ -160,7 +168,7 @@ async fn events_are_followed_from_any_place_and_waited_for() {
 
     let waiting = desk.ok("events.list", json!({ "after": end["next"], "waitSeconds": 30 }));
     let (heard, _) = tokio::join!(waiting, desk.run(CommandKind::DiagNvml.as_str(), "k2"));
-    assert_eq!(heard["items"][0]["kind"], json!("command.queued"));
+    assert_eq!(heard["items"][0]["kind"], json!("node.command.queued"));
     assert_eq!(desk.ok("events.list", json!({ "after": "now" })).await["items"], json!([]));
     for bad in [json!({ "after": "then" }), json!({ "waitSeconds": 31 }), json!({ "limit": 0 })] {
         assert_eq!(code(&desk.refused("events.list", bad).await), "INVALID_INPUT");

@@ -1,9 +1,6 @@
 //! The quorum's seam in the queue: what every daemon would refuse is refused up front.
 
-use schema::{
-    command::CommandKind,
-    id::BatchId,
-};
+use schema::{command::CommandKind, id::BatchId};
 
 /// What the trust policy says about destructive commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +23,11 @@ impl BatchRequired {
 ///
 /// # Errors
 /// [`BatchRequired`] for a destructive kind outside a batch, where the policy allows none of those.
-pub fn may_queue(kind: CommandKind, batch: Option<BatchId>, policy: Option<&QuorumPolicy>) -> Result<(), BatchRequired> {
+pub fn may_queue(
+    kind: CommandKind,
+    batch: Option<BatchId>,
+    policy: Option<&QuorumPolicy>,
+) -> Result<(), BatchRequired> {
     match policy {
         Some(policy) if kind.row().destructive && batch.is_none() && policy.unbatched_destructive_per_hour == 0 => {
             Err(BatchRequired(kind))

@@ -50,12 +50,7 @@ impl FastSigner {
     }
 }
 
-async fn run(
-    db: Db,
-    signer: Arc<dyn SpecSigner>,
-    mut commands: mpsc::Receiver<Unsigned>,
-    cancel: CancellationToken,
-) {
+async fn run(db: Db, signer: Arc<dyn SpecSigner>, mut commands: mpsc::Receiver<Unsigned>, cancel: CancellationToken) {
     let mut waiting = Vec::new();
     loop {
         waiting.clear();

@@ -138,7 +138,7 @@ async fn what_is_queued_is_signed_for_its_node_by_a_worker_that_the_root_certifi
         assert!(check(NodeId::generate()).is_err(), "it is for one node only");
         assert_eq!(CommandBody::read(&dispatch.body).expect("a body").id, dispatch.id);
     }
-    assert_eq!(bench.outcome().await.0, "");
+    assert_eq!(bench.outcome().await.0, "done");
 }
 
 #[tokio::test]
@@ -208,9 +208,14 @@ async fn a_last_word_that_the_node_signed_ends_its_command_once() {
     let late = bench.read(sent.id).await;
     assert_eq!((late.state, late.result.as_deref()), (CommandState::Succeeded, ended.result.as_deref()));
     assert_eq!(late.late.as_ref().map(|late| late.state.as_str()), Some("failed"));
-    let all = outbox::list(&bench.house.db, outbox::Cursor::default(), &[], 99).await.expect("events");
+    // A transaction of another test on the same server keeps events back for a moment.
+    let mut all = Vec::new();
+    while all.len() < 3 {
+        all = outbox::list(&bench.house.db, outbox::Cursor::default(), &[], 99).await.expect("events");
+        tokio::task::yield_now().await;
+    }
     let kinds: Vec<&str> = all.iter().map(|event| event.kind.as_str()).collect();
-    assert_eq!(kinds, ["command.queued", "command.settled", "command.late"]);
+    assert_eq!(kinds, ["node.command.queued", "command.settled", "node.command.late"]);
 }
 
 #[tokio::test]
@@ -243,7 +248,10 @@ async fn a_result_after_the_timeout_changes_nothing_and_is_kept() {
     assert_eq!(Row { late: None, ..after.clone() }, ended);
     assert_eq!(after.late.map(|late| late.state), Some("succeeded".to_owned()));
     let audit = audit::list(&bench.house.db, Some(&sent.id.to_string()), None, 9).await.expect("audit");
-    assert_eq!((audit.len(), audit[0].action.as_str(), &audit[0].detail["said"]), (1, "commands.late", &json!("succeeded")));
+    assert_eq!(
+        (audit.len(), audit[0].action.as_str(), &audit[0].detail["said"]),
+        (1, "commands.late", &json!("succeeded"))
+    );
 }
 
 #[tokio::test]

@@ -24,7 +24,11 @@ async fn nothing_unsigned_is_sent_and_numbers_come_in_order_as_far_as_the_room_g
     assert_eq!(ids(&first), [control[0], control[1], bulk], "a full lane keeps no other waiting");
     assert!(first.iter().all(|dispatch| dispatch.signature == b"signed"));
     assert_eq!(CommandBody::read(&first[0].body).expect("a body").id, control[0]);
-    assert_eq!(ids(&claim(test.db(), id, epoch).await), [control[2]], "what is not signed yet is not overtaken in its lane");
+    assert_eq!(
+        ids(&claim(test.db(), id, epoch).await),
+        [control[2]],
+        "what is not signed yet is not overtaken in its lane"
+    );
     sign(test.db(), unsigned).await;
     assert_eq!(ids(&claim(test.db(), id, epoch).await), [unsigned, after]);
     assert!(claim(test.db(), id, epoch).await.is_empty(), "nothing is sent twice");
@@ -64,7 +68,11 @@ async fn a_stale_epoch_changes_nothing() {
         said(test.db(), id, old, sent, step).await;
         said(test.db(), id, new, sent, step).await;
     }
-    assert_eq!(state(test.db(), sent).await, CommandState::Dispatched, "neither the old session nor one that did not send it");
+    assert_eq!(
+        state(test.db(), sent).await,
+        CommandState::Dispatched,
+        "neither the old session nor one that did not send it"
+    );
     commands::release(test.db(), &[(sent, id, new)]).await.expect("release");
     assert_eq!(state(test.db(), sent).await, CommandState::Dispatched);
     let update = |epoch| RawUpdate { node: id, epoch, id: sent, payload: vec![1], signature: vec![2] };
@@ -90,8 +98,7 @@ async fn a_claim_and_a_session_that_begins_beside_it_lose_nothing_between_them()
         let begin = async {
             let mut txn = test.db().begin().await.expect("begin");
             let epoch = sessions::open(&mut txn, &hello).await.expect("open").epoch;
-            let again =
-                commands::resume(&mut txn, id, epoch, hello.boot_id, hello.journal_id).await.expect("resume");
+            let again = commands::resume(&mut txn, id, epoch, hello.boot_id, hello.journal_id).await.expect("resume");
             txn.commit().await.expect("commit");
             (epoch, again)
         };
@@ -232,7 +239,11 @@ async fn a_restricted_identity_refuses_other_kinds_when_they_are_queued_and_when
         "the node runs a restricted identity that does not accept node.reboot; it accepts inventory.refresh, diag.nvml"
     );
     let allowed = ready(test.db(), id, CommandKind::InventoryRefresh, "ok").await;
-    assert_eq!(ids(&claim(test.db(), id, epoch).await), [allowed], "what was queued before is not sent, and holds nothing");
+    assert_eq!(
+        ids(&claim(test.db(), id, epoch).await),
+        [allowed],
+        "what was queued before is not sent, and holds nothing"
+    );
     restrict(&test, id, "NULL").await;
     assert_eq!(ids(&claim(test.db(), id, epoch).await), [before]);
 }

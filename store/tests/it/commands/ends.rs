@@ -57,7 +57,10 @@ async fn terminal_is_final() {
     assert_eq!(read(test.db(), command).await, ended);
     let settled = events(test.db(), "command.settled", 1).await;
     assert_eq!(settled.len(), 1);
-    assert_eq!(settled[0], json!({ "command": command, "node": id, "kind": "diag.nvml", "state": "succeeded", "reason": null }));
+    assert_eq!(
+        settled[0],
+        json!({ "commandId": command, "nodeId": id, "kind": "diag.nvml", "state": "succeeded", "reason": null })
+    );
 }
 
 #[tokio::test]
@@ -69,7 +72,11 @@ async fn a_command_ends_only_where_the_table_of_states_has_it_and_only_its_own_n
         let ends = CommandState::Pending.transition(event).is_ok_and(CommandState::is_terminal);
         if !ends {
             let ending = Ending::because(event, Reason::FAILED);
-            assert_eq!(settle(test.db(), id, waiting, &ending).await, Settled::Illegal(CommandState::Pending), "{event}");
+            assert_eq!(
+                settle(test.db(), id, waiting, &ending).await,
+                Settled::Illegal(CommandState::Pending),
+                "{event}"
+            );
         }
     }
     let fail = Ending::because(CommandEvent::Cancel, Reason::CANCELLED);
@@ -104,8 +111,11 @@ async fn cancelling_is_immediate_while_it_waits_asks_in_flight_and_leaves_what_h
     assert_eq!(real.state, CommandState::Succeeded, "what really happened is never hidden");
     assert!(commands::cancels(test.db(), &[id]).await.expect("cancels").is_empty());
     assert_eq!(cancel(test.db(), CommandId::generate()).await, None);
-    let asked = events(test.db(), "command.cancel-requested", 2).await;
-    assert_eq!(asked.iter().map(|doc| doc["state"].clone()).collect::<Vec<_>>(), [json!("cancelled"), json!("dispatched")]);
+    let asked = events(test.db(), "node.command.cancel-requested", 2).await;
+    assert_eq!(
+        asked.iter().map(|doc| doc["state"].clone()).collect::<Vec<_>>(),
+        [json!("cancelled"), json!("dispatched")]
+    );
 }
 
 #[tokio::test]
@@ -173,7 +183,12 @@ async fn a_sweep_ends_exactly_at_the_boundary() {
     rewrite(&test, waiting, ended).await;
     rewrite(&test, waiting, "not_after = compute_now() + interval '1 day'").await;
     for (command, timeout) in sent {
-        rewrite(&test, command, &format!("not_after = compute_now() - interval '{timeout} seconds' + interval '1 second'")).await;
+        rewrite(
+            &test,
+            command,
+            &format!("not_after = compute_now() - interval '{timeout} seconds' + interval '1 second'"),
+        )
+        .await;
         assert!(!commands::is_sweep_due(test.db()).await.expect("due"));
         assert_eq!(sweep(test.db()).await, Swept::default());
         rewrite(&test, command, &format!("not_after = compute_now() - interval '{timeout} seconds'")).await;
@@ -182,7 +197,10 @@ async fn a_sweep_ends_exactly_at_the_boundary() {
         let failed = read(test.db(), command).await;
         assert_eq!((failed.state, failed.reason.as_deref()), (CommandState::Failed, Some("timeout")));
     }
-    assert!(queue::depth(test.db()).await.expect("depth").contains(&("node".to_owned(), 1)), "the node's controller is woken");
+    assert!(
+        queue::depth(test.db()).await.expect("depth").contains(&("node".to_owned(), 1)),
+        "the node's controller is woken"
+    );
 }
 
 #[tokio::test]

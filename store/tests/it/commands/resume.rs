@@ -21,7 +21,11 @@ fn the_matrix_of_boot_journal_kind_and_state() {
                     (true, false, true) => Some(Resume::JournalLost),
                     (true, false, false) => Some(Resume::Replay),
                 };
-                assert_eq!(on_reconnect(state, kind, new_boot, new_journal), expected, "{state} {kind:?} {new_boot} {new_journal}");
+                assert_eq!(
+                    on_reconnect(state, kind, new_boot, new_journal),
+                    expected,
+                    "{state} {kind:?} {new_boot} {new_journal}"
+                );
             }
         }
     }
@@ -67,7 +71,9 @@ async fn witness(db: &Db, hello: &SessionOpen) {
 #[tokio::test]
 async fn a_reconnect_replays_in_order_and_leaves_to_the_reconciler_what_it_proves() {
     let test = TestDb::create().await;
-    for (n, (new_boot, new_journal)) in [(false, false), (false, true), (true, false), (true, true)].into_iter().enumerate() {
+    for (n, (new_boot, new_journal)) in
+        [(false, false), (false, true), (true, false), (true, true)].into_iter().enumerate()
+    {
         let (mut hello, sent) = busy_node(&test, &format!("m{n}")).await;
         witness(test.db(), &hello).await;
         if new_boot {
@@ -77,7 +83,8 @@ async fn a_reconnect_replays_in_order_and_leaves_to_the_reconciler_what_it_prove
             hello.journal_id = JournalId::generate();
         }
         let (epoch, again) = reconnect(test.db(), &hello).await;
-        let fate = |kind: CommandKind, state| on_reconnect(state, Some(kind.row()), new_boot, new_journal).expect("in flight");
+        let fate =
+            |kind: CommandKind, state| on_reconnect(state, Some(kind.row()), new_boot, new_journal).expect("in flight");
         let replayed: Vec<CommandId> =
             sent.iter().filter(|(_, kind, state)| fate(*kind, *state) == Resume::Replay).map(|(id, ..)| *id).collect();
         assert_eq!(ids(&again), replayed, "boot {new_boot}, journal {new_journal}");
@@ -89,7 +96,10 @@ async fn a_reconnect_replays_in_order_and_leaves_to_the_reconciler_what_it_prove
             assert_eq!(now.state, expected, "a lost journal acknowledged nothing; a gateway ends nothing");
         }
 
-        assert!(commands::proved(test.db(), hello.node_id).await.expect("proved").is_empty(), "not by the gateway's word");
+        assert!(
+            commands::proved(test.db(), hello.node_id).await.expect("proved").is_empty(),
+            "not by the gateway's word"
+        );
         witness(test.db(), &hello).await;
         let proved = commands::proved(test.db(), hello.node_id).await.expect("proved");
         let expected: Vec<Proved> = sent
@@ -132,7 +142,9 @@ async fn a_word_from_before_the_command_was_sent_proves_nothing() {
     assert_eq!(ids(&claim(test.db(), id, epoch).await), [command]);
     // A gateway that lies about the boot and repeats a report that the node signed in it.
     reconnect(test.db(), &old).await;
-    commit!(test.db(), |txn| commands::witness(&mut txn, id, old.boot_id, old.journal_id, long_ago).await.expect("witness"));
+    commit!(test.db(), |txn| commands::witness(&mut txn, id, old.boot_id, old.journal_id, long_ago)
+        .await
+        .expect("witness"));
     assert!(commands::proved(test.db(), id).await.expect("proved").is_empty());
 }
 

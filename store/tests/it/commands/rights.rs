@@ -25,7 +25,8 @@ async fn a_gateways_own_role_is_enough_for_a_session_with_commands() {
     assert_eq!(commands::in_flight(&gateway, &[(id, epoch)]).await.expect("in flight").len(), 1);
     let update = RawUpdate { node: id, epoch, id: one, payload: vec![1], signature: vec![2] };
     commands::store_updates(&gateway, &[update]).await.expect("a last word");
-    let other_boot = SessionOpen { boot_id: schema::id::BootId::generate(), journal_id: schema::id::JournalId::generate(), ..hello };
+    let other_boot =
+        SessionOpen { boot_id: schema::id::BootId::generate(), journal_id: schema::id::JournalId::generate(), ..hello };
     let again = commit!(&gateway, |txn| {
         let epoch = sessions::open(&mut txn, &other_boot).await.expect("open").epoch;
         commands::resume(&mut txn, id, epoch, other_boot.boot_id, other_boot.journal_id).await.expect("resume")
@@ -56,10 +57,26 @@ async fn a_gateway_can_delay_and_never_author() {
         refused.push(format!("UPDATE commands SET state = '{state}' {}", of(ended)));
     }
     for column in [
-        "payload = '{}'", "body = '\\x00'", "signature = '\\x00'", "signed_at = NULL", "result = '{}'", "reason = 'x'",
-        "message = 'x'", "evidence = '\\x00'", "not_after = 'infinity'", "min_generation = NULL", "batch_id = NULL",
-        "kind = 'diag.nvml'", "lane = 'bulk'", "seq = 9", "node_id = id", "idempotency_key = 'x'", "cancel_requested_at = NULL",
-        "late_state = 'x'", "owner = 'x'", "settled_at = NULL",
+        "payload = '{}'",
+        "body = '\\x00'",
+        "signature = '\\x00'",
+        "signed_at = NULL",
+        "result = '{}'",
+        "reason = 'x'",
+        "message = 'x'",
+        "evidence = '\\x00'",
+        "not_after = 'infinity'",
+        "min_generation = NULL",
+        "batch_id = NULL",
+        "kind = 'diag.nvml'",
+        "lane = 'bulk'",
+        "seq = 9",
+        "node_id = id",
+        "idempotency_key = 'x'",
+        "cancel_requested_at = NULL",
+        "late_state = 'x'",
+        "owner = 'x'",
+        "settled_at = NULL",
     ] {
         refused.push(format!("UPDATE commands SET {column} {}", of(sent)));
     }
