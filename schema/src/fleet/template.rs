@@ -62,6 +62,10 @@ impl<'t> Renderer<'t> {
             let product = value.checked_mul(factor);
             product.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "the product does not fit 64 bits"))
         });
+        environment.add_filter("plus", |value: i64, other: i64| {
+            let sum = value.checked_add(other);
+            sum.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "the sum does not fit 64 bits"))
+        });
         environment.add_filter("json", json);
         let mut renderer = Self { environment };
         for (name, text) in templates {
@@ -177,6 +181,10 @@ fn guard(name: &str, text: &str) -> Result<(), RenderError> {
             let instead = "templates do not multiply with `*`, which repeats lists too; write VALUE|times(2), which takes numbers";
             return Err(refuse(start + times, instead));
         }
+        if let Some(plus) = sum(&bytes[start..at]) {
+            let instead = "`+` adds a whole number that is written beside it; write VALUE|plus(OTHER) for other numbers, and A ~ B for texts";
+            return Err(refuse(start + plus, instead));
+        }
         let inside = text.get(start + 2..at).unwrap_or("").trim_start_matches(['-', '+']).trim_start();
         branches += usize::from(inside.starts_with("elif"));
         if branches > BRANCHES {
@@ -221,6 +229,30 @@ fn operator(tag: &[u8], operator: u8) -> Option<usize> {
             _ => {}
         }
         at += 1;
+    }
+    None
+}
+
+/// Where a tag adds what need not be numbers: lists that are put together are not accounted for. One of the two is a whole
+/// number that is written there and of which nothing more is asked.
+fn sum(tag: &[u8]) -> Option<usize> {
+    let inner = tag.get(2..tag.len().saturating_sub(2))?;
+    let mut from = 0;
+    while let Some(index) = operator(&inner[from..], b'+') {
+        let at = from + index;
+        let (before, after) = (inner[..at].trim_ascii_end(), inner[at + 1..].trim_ascii_start());
+        let word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
+        let left = &before[before.iter().rposition(|byte| !word(byte)).map_or(0, |end| end + 1)..];
+        let right = &after[..after.iter().position(|byte| !word(byte)).unwrap_or(after.len())];
+        let rest = after[right.len()..].trim_ascii_start();
+        let number = |word: &[u8]| !word.is_empty() && word.iter().all(u8::is_ascii_digit);
+        let asked = matches!(rest.first(), Some(b'|' | b'[' | b'('));
+        // A mark at the edge of a tag says what becomes of the white space around it.
+        let edge = before.is_empty() || after.is_empty();
+        if !edge && !number(left) && (!number(right) || asked) {
+            return Some(2 + at);
+        }
+        from = at + 1;
     }
     None
 }
@@ -334,6 +366,19 @@ mod tests {
             let error = render(text).expect_err("refused");
             assert_eq!(error.code, codes::TEMPLATE_LIMIT, "{text}");
             assert!(error.message.contains("times("), "{}", error.message);
+        }
+    }
+
+    #[test]
+    fn numbers_are_added_and_lists_are_not() {
+        let sums = "{{ 1 + 2 }}{% set n = 1 %}{{ n + 1 }}{{ 1+n }}{{ n|plus(n) }}{{ '+' ~ 'a+b' }}{%+ if n + 1 > 1 +%}x{% endif %}";
+        assert_eq!(render(sums).as_deref(), Ok("3222+a+bx"));
+        for text in
+            ["{{ x + x }}", "{{ x + 1|list }}", "{{ x.1 + x }}", "{{ [1] + [1] }}", "{{ 'a' + x }}", "{{ x + 1[0] }}"]
+        {
+            let error = render(text).expect_err("refused");
+            assert_eq!(error.code, codes::TEMPLATE_LIMIT, "{text}");
+            assert!(error.message.contains("plus("), "{}", error.message);
         }
     }
 
