@@ -417,9 +417,9 @@ impl Agent {
                 self.desired = Some(Arc::new(desired));
             }
             Effect::KeepProgress(progress) => self.state.keep_progress(&progress)?,
-            Effect::TimeProven(time) => {
-                self.clock.prove(time);
-                if !self.judge_left_open(time) {
+            Effect::TimeProven(proven) => {
+                self.clock.prove_between(proven);
+                if !self.judge_left_open(proven.at_least()) {
                     self.close(Again::BackOff);
                     return self.handle(Event::Closed);
                 }

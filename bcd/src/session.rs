@@ -37,6 +37,9 @@ use crate::{
 mod commands;
 mod incoming;
 mod outgoing;
+mod proven;
+
+pub use proven::Proven;
 
 #[cfg(test)]
 mod tests;
@@ -159,7 +162,7 @@ pub enum Effect {
     /// Keep the progress.
     KeepProgress(Progress),
     /// The time is proven: it is this, now.
-    TimeProven(Timestamp),
+    TimeProven(Proven),
     /// Converge the kept spec.
     Apply,
     /// Look at the machine again.
@@ -191,7 +194,7 @@ pub struct Core {
     progress: Progress,
     next_seq: u64,
     inventory: Inventory,
-    proven: Option<(Timestamp, Instant)>,
+    proven: Option<(Proven, Instant)>,
     /// The control plane of this session reads drift.
     reads_drift: bool,
     /// It reads which trust bundle this node believes.
@@ -292,17 +295,18 @@ impl Core {
     /// The time: as proven by the control plane and measured since, or the machine's while nothing is proven.
     #[must_use]
     pub fn time(&self, now: Now) -> Timestamp {
-        self.proven.map_or(now.wall, |(time, at)| {
-            let passed = now.mono.saturating_duration_since(at);
-            time.saturating_add(passed).unwrap_or(Timestamp::MAX)
-        })
+        self.proven_at(now).map_or(now.wall, Proven::at_least)
     }
 
-    /// Takes a proven time over. It never runs backwards: what is too late once stays too late.
-    fn prove(&mut self, time: Timestamp, now: Now) -> Timestamp {
-        let time = if self.proven.is_some() { time.max(self.time(now)) } else { time };
-        self.proven = Some((time, now.mono));
-        time
+    /// Takes a signed time over, beside what is known already.
+    fn prove(&mut self, signed: Proven, now: Now) -> Proven {
+        let proven = self.proven_at(now).map_or(signed, |known| known.and(signed));
+        self.proven = Some((proven, now.mono));
+        proven
+    }
+
+    fn proven_at(&self, now: Now) -> Option<Proven> {
+        self.proven.map(|(proven, at)| proven.after(now.mono.saturating_duration_since(at)))
     }
 
     fn tick(&mut self, now: Now) -> Vec<Effect> {

@@ -12,11 +12,13 @@ use schema::{
     time::Timestamp,
 };
 
+use crate::session::Proven;
+
 /// The machine's clock until the time is proven, and the proven time from then on.
 #[derive(Debug)]
 pub struct NodeClock {
     machine: SharedClock,
-    proven: Mutex<Option<(Timestamp, Duration)>>,
+    proven: Mutex<Option<(Proven, Duration)>>,
 }
 
 impl NodeClock {
@@ -32,19 +34,33 @@ impl NodeClock {
         self.machine.now()
     }
 
-    /// The time is this. It never runs backwards.
+    /// The time is this at least. It never runs backwards.
     pub fn prove(&self, time: Timestamp) {
         let measured = measured();
-        let mut proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
-        let time = proven.map_or(time, |before| time.max(later(before, measured)));
-        *proven = Some((time, measured));
+        let at_least = |known: Proven| {
+            let behind = time.duration_since(known.at_least()).max(jiff::SignedDuration::ZERO).unsigned_abs();
+            // Both bounds move: how old the signed time was is not known here.
+            known.after(behind)
+        };
+        self.change(measured, |known| known.map_or_else(|| Proven::signed(time, Duration::ZERO), at_least));
     }
 
-    /// The proven time; `None` before it is proven.
+    /// The time is between these bounds.
+    pub fn prove_between(&self, proven: Proven) {
+        self.change(measured(), |known| known.map_or(proven, |known| known.and(proven)));
+    }
+
+    fn change(&self, measured: Duration, change: impl FnOnce(Option<Proven>) -> Proven) {
+        let mut proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = proven.map(|(known, at)| known.after(measured.saturating_sub(at)));
+        *proven = Some((change(known), measured));
+    }
+
+    /// The proven time; `None` before it is proven. Nothing that is too late is in time by it.
     #[must_use]
     pub fn proven(&self) -> Option<Timestamp> {
         let proven = *self.proven.lock().unwrap_or_else(PoisonError::into_inner);
-        proven.map(|proven| later(proven, measured()))
+        proven.map(|(known, at)| known.after(measured().saturating_sub(at)).at_most())
     }
 
     /// Whether the time is proven.
@@ -63,10 +79,6 @@ impl Clock for NodeClock {
 /// How long the machine is up, sleep included.
 fn measured() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).expect("the kernel measures")
-}
-
-fn later((time, at): (Timestamp, Duration), measured: Duration) -> Timestamp {
-    time.saturating_add(measured.saturating_sub(at)).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]

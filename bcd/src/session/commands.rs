@@ -3,7 +3,7 @@
 use pki::verify::Validity;
 use proto::agent::v1::{self as pb, node_frame};
 
-use super::{Core, Effect, Level, Now};
+use super::{Core, Effect, Level, Now, Proven};
 use crate::{
     command::{
         Do,
@@ -14,7 +14,9 @@ use crate::{
 
 impl Core {
     pub(super) fn moment(&self, now: Now) -> Moment {
-        let proven = self.proven.map(|_| now.proven.map_or(self.time(now), |proven| proven.max(self.time(now))));
+        let proven = self.proven_at(now).map(Proven::at_most);
+        // The clock that goes on in sleep may know more.
+        let proven = proven.map(|own| now.proven.map_or(own, |measured| measured.max(own)));
         Moment { now: proven, mono: now.mono, applied: self.progress.applied }
     }
 

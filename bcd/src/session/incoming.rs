@@ -10,7 +10,7 @@ use schema::{
     report::{DRIFT_CAPABILITY, TRUST_CAPABILITY},
 };
 
-use super::{Again, Core, Effect, Level, Now, Phase};
+use super::{Again, Core, Effect, Level, Now, Phase, Proven};
 use crate::{state::Desired, wire};
 
 const DEFAULT_BEAT: u32 = 30;
@@ -35,9 +35,9 @@ impl Core {
                 let text = "the gateway goes away; connecting again soon";
                 vec![say(Level::Info, text), Effect::Close(Again::Within(within))]
             }
-            (Phase::Opening { nonce, .. }, Frame::Welcome(welcome)) => {
-                let nonce = *nonce;
-                self.welcome(welcome, nonce, now)
+            (Phase::Opening { nonce, since }, Frame::Welcome(welcome)) => {
+                let (nonce, age) = (*nonce, now.mono.saturating_duration_since(*since));
+                self.welcome(welcome, nonce, age, now)
             }
             (Phase::Opening { .. }, _) => self.end("the gateway's first frame is no welcome"),
             (Phase::Open { .. }, Frame::DesiredState(desired)) => self.desired_state(desired, now),
@@ -69,14 +69,13 @@ impl Core {
         ]
     }
 
-    fn welcome(&mut self, welcome: pb::Welcome, nonce: [u8; 32], now: Now) -> Vec<Effect> {
+    fn welcome(&mut self, welcome: pb::Welcome, nonce: [u8; 32], age: Duration, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
         let steps = welcome.trust_steps.into_iter().chain(welcome.trust_bundle).map(wire::bundle).collect::<Vec<_>>();
         effects.extend(self.step_trust(&steps));
         match wire::proven_time(&self.trust, self.me.node_id, &nonce, welcome.server_time) {
             Ok(time) => {
-                let time = self.prove(time, now);
-                effects.push(Effect::TimeProven(time));
+                effects.push(Effect::TimeProven(self.prove(Proven::signed(time, age), now)));
                 let off = now.wall.duration_since(time).as_secs();
                 if off.abs() > 5 {
                     effects.push(say(Level::Warn, format!("this machine's clock is {off} s off; using signed time")));

@@ -252,7 +252,7 @@ fn a_clock_that_says_2011_is_corrected_by_signed_time() {
     let wrong = Now { wall: "2011-01-01T00:00:00Z".parse().expect("a time"), mono: world.start, proven: None };
     world.core.handle(Event::Opening { nonce: NONCE }, wrong);
     let effects = world.core.handle(Event::Frame(world.welcome(wall())), wrong);
-    assert!(effects.contains(&Effect::TimeProven(wall())));
+    assert!(effects.contains(&Effect::TimeProven(Proven::signed(wall(), Duration::ZERO))));
     assert_eq!(world.core.time(wrong), wall());
     assert!(applies(&world.core.handle(Event::Frame(world.spec(world.node, 1, "1")), wrong)));
 }

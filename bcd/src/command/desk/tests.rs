@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pki::{Realm, node_key::NodeKey};
 use schema::{
     command::CommandKind,
+    generation::Generation,
     id::{BootId, JournalId, NodeId},
 };
 use serde_json::json;

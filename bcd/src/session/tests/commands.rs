@@ -144,6 +144,23 @@ fn a_machine_that_slept_knows_how_long() {
 }
 
 #[test]
+fn what_a_slow_wire_may_have_cost_counts_against_the_deadline() {
+    let mut world = World::new();
+    let (asked, answered) = (world.now(0), world.now(20));
+    world.core.handle(Event::Opening { nonce: NONCE }, asked);
+    let welcome = world.welcome(wall());
+    world.core.handle(Event::Frame(welcome), answered);
+    let at = |world: &mut World, seconds| {
+        let command = world.command(&world.body(CommandKind::NodeReboot));
+        let now = world.now(seconds);
+        refused(&world.core.handle(Event::Frame(command), now))
+    };
+    assert_eq!(at(&mut world, 599), None);
+    assert_eq!(at(&mut world, 600), Some(Refusal::Expired));
+    assert_eq!(world.core.time(answered), wall(), "reports say what is certain");
+}
+
+#[test]
 fn signed_time_never_runs_backwards() {
     let mut world = World::new();
     world.open();
