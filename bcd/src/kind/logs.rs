@@ -87,6 +87,8 @@ fn collect(machine: &Machine, context: &Context, payload: &LogsCollect) -> Resul
     let dir = machine.state.path().join("bundles");
     let private = |path: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     private(&dir).map_err(doing("making the directory for bundles"))?;
+    // Whoever reads the result stands elsewhere.
+    let dir = dir.canonicalize().map_err(doing("finding the directory for bundles"))?;
     tidy(&dir).map_err(doing("tidying the bundles"))?;
     let id = context.order().body.id;
     let scratch = Scratch(dir.join(format!("{id}.parts")));

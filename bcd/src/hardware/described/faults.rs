@@ -146,12 +146,12 @@ impl Faults {
         };
         if self.has(index, Kind::Lost) {
             let lost = "GPU is lost".to_owned();
-            let unknown = || Reading::Unknown(lost.clone());
             return GpuHealth {
-                lost: Some(lost.clone()),
                 ecc_uncorrectable: Reading::Unknown(lost.clone()),
-                remap_pending: unknown(),
-                remap_failure: unknown(),
+                remap_pending: Reading::Unknown(lost.clone()),
+                remap_failure: Reading::Unknown(lost.clone()),
+                link_width: Reading::Unknown(lost.clone()),
+                lost: Some(lost),
                 ..named
             };
         }
