@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use super::{owner::owner, token::once};
+use super::token::once;
 use crate::{
     args::FormatArg,
     client::{Client, Target},

@@ -246,7 +246,10 @@ async fn a_deleted_node_leaves_nothing_and_its_name_is_free() {
     let version = desk.ok("nodes.get", json!({ "node": "gpu-1" })).await["node"]["version"].clone();
     let stale = json!({ "node": "gpu-1", "version": 0, "idempotencyKey": "1" });
     assert_eq!(desk.refused("nodes.delete", stale).await["code"], "CONFLICT");
-    let gone = desk.ok("nodes.delete", json!({ "node": "gpu-1", "version": version, "idempotencyKey": "2" })).await;
+    let connected = json!({ "node": "gpu-1", "version": version, "idempotencyKey": "2" });
+    assert_eq!(desk.refused("nodes.delete", connected).await["code"], "INVALID_STATE");
+    let forced = json!({ "node": "gpu-1", "version": version, "force": true, "idempotencyKey": "3" });
+    let gone = desk.ok("nodes.delete", forced).await;
     assert_eq!(gone, json!({ "id": machine.id, "name": "gpu-1" }));
     assert_eq!(desk.refused("nodes.get", json!({ "node": "gpu-1" })).await["code"], "NOT_FOUND");
     desk.house.machine("gpu-1").await;
