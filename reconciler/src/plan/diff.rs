@@ -57,7 +57,12 @@ fn walk(path: &str, before: Option<&Value>, after: Option<&Value>, out: &mut Vec
         && !new.is_empty()
     {
         let named = path.ends_with(']');
-        for (key, value) in new.iter().filter(|(key, _)| !(named && KEYS.contains(&key.as_str()))) {
+        let told = new.iter().filter(|(key, _)| !(named && KEYS.contains(&key.as_str())));
+        // What has nothing but its name is told by that.
+        if told.clone().next().is_none() {
+            out.push(FieldChange { path: path.to_owned(), before: None, after: after.cloned(), place: None });
+        }
+        for (key, value) in told {
             walk(&if path.is_empty() { key.clone() } else { format!("{path}.{key}") }, None, Some(value), out);
         }
         return;
@@ -134,5 +139,10 @@ mod tests {
         let before = json!({"files": [{"path": "/a", "mode": "0644"}, {"path": "/b", "mode": "0644"}]});
         let after = json!({"files": [{"path": "/b", "mode": "0600"}, {"path": "/c", "mode": "0644"}]});
         assert_eq!(paths(&before, &after), ["files[/a]", "files[/b].mode", "files[/c].mode"]);
+        let (none, one) = (json!({"modules": []}), json!({"modules": [{"name": "overlay"}]}));
+        assert_eq!(
+            (paths(&none, &one), paths(&one, &none)),
+            (vec!["modules[overlay]".into()], vec!["modules[overlay]".into()])
+        );
     }
 }
