@@ -3,6 +3,7 @@
 mod effects;
 mod gates;
 mod identity;
+mod incremental;
 mod model;
 mod passes;
 mod property;
