@@ -227,7 +227,11 @@ fn read_ca(target: &Target, file: Option<&ClientFile>) -> Result<Option<String>,
 }
 
 /// What people type for a method that an answer names.
-const COMMANDS: [(&str, &str); 23] = [
+const COMMANDS: [(&str, &str); 27] = [
+    ("commands.cancel", "commands cancel"),
+    ("commands.get", "commands show"),
+    ("commands.list", "commands"),
+    ("commands.run", "run"),
     ("fleet.holds", "holds"),
     ("fleet.quarantine", "quarantine"),
     ("fleet.release", "quarantine --release"),
