@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use schema::{
     digest::Digest,
-    generation::{Epoch, Generation, IdentityGeneration},
-    id::{BootId, GatewayId, JournalId, NodeId},
+    generation::{Epoch, Generation},
+    id::{JournalId, NodeId},
     inventory::InventorySection,
     report::{ReportKind, SectionState, SectionStatus},
     spec::Section,

@@ -193,7 +193,7 @@ async fn a_gateway_needs_no_more_than_its_own_database_role() {
     assert_eq!(nodes::find_spec(&db, id).await.expect("spec"), None);
     assert!(nodes::find(&db, id).await.expect("find").is_some());
     assert!(store::node_inventory::digests(&db, id).await.expect("digests").is_empty());
-    assert!(store::node_certs::find(&db, &[1]).await.expect("find").is_none());
+    assert!(node_certs::find(&db, &[1]).await.expect("find").is_none());
     assert!(store::control_plane::find(&db).await.expect("find").is_none());
     let worker = schema::id::WorkerId::generate();
     store::workers::join(&db, worker, store::Role::Gateway, "host", 1, StdDuration::from_secs(9))
