@@ -181,9 +181,10 @@ impl House {
             gateway_id: GatewayId::generate(),
             boot_id: machine.boot,
             journal_id: machine.journal,
-            identity_generation: IdentityGeneration(1),
+            serial: machine.id.as_uuid().as_bytes().to_vec(),
             version: "test".to_owned(),
             described: true,
+            commands: true,
         };
         let mut txn = self.db.begin().await.expect("begin");
         let opened = sessions::open(&mut txn, &open).await.expect("a session");
@@ -287,6 +288,7 @@ impl Machine {
             sections: Section::ALL.iter().map(|section| (*section, ended(section.as_str()))).collect(),
             conditions: Vec::new(),
             drift: Vec::new(),
+            trust_version: None,
         }
     }
 
