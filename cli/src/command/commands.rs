@@ -133,7 +133,8 @@ impl Commands {
         if output.is_json() {
             return output.json(&json!({ "commands": found }));
         }
-        output.table(&table(&found, output), "no command was queued")
+        let any = self.node.is_none() && self.state.is_none() && self.kind.is_none();
+        output.table(&table(&found, output), if any { "no command was queued" } else { "no such command" })
     }
 }
 

@@ -3,7 +3,7 @@
 use schema::{
     command::{
         CommandState,
-        result::{CheckStatus, Diagnosis},
+        result::{CheckStatus, Diagnosis, InventoryRefreshed, Rebooted},
     },
     time::{Duration, Timestamp},
 };
@@ -92,7 +92,9 @@ pub(super) fn text(rows: &[Row], queued_only: bool, output: &Output) -> String {
         }
     }
     parts.push(table.render(output.width, output.colour));
-    parts.extend(commands.filter_map(|command| result(command, output)));
+    // What takes many lines is shown for one machine; `commands show` has it for each of many.
+    let is_shown = |text: &String| rows.len() == 1 || !text.contains(":\n");
+    parts.extend(commands.filter_map(|command| result(command, output)).filter(is_shown));
     if !queued_only && rows.len() > 1 {
         let good = rows.iter().filter(|row| row.has_succeeded()).count() as u64;
         parts.push(format!("{good} of {} succeeded", count(rows.len() as u64, "command")));
@@ -164,8 +166,24 @@ pub(in crate::command) fn result(command: &Value, output: &Output) -> Option<Str
     if let Ok(diagnosis) = serde_json::from_value::<Diagnosis>(result.clone()) {
         return Some(format!("{}: {}", printable(&head), self::diagnosis(&diagnosis, output)));
     }
+    if let Ok(refreshed) = serde_json::from_value::<InventoryRefreshed>(result.clone()) {
+        return Some(format!("{}: {}", printable(&head), printable(&inventory(&refreshed))));
+    }
+    if let Ok(Rebooted { rebooted: true, .. }) = serde_json::from_value(result.clone()) {
+        return Some(format!("{}: the machine is back with another boot", printable(&head)));
+    }
     let is_empty = result.as_object().is_some_and(serde_json::Map::is_empty);
     (!is_empty).then(|| format!("{}:\n{}", printable(&head), output::text::printable_lines(&get::indented(result))))
+}
+
+/// What was read, and what of it was new.
+fn inventory(refreshed: &InventoryRefreshed) -> String {
+    let read = count(refreshed.digests.len() as u64, "section");
+    let sent: Vec<&str> = refreshed.sent.iter().map(|section| section.as_str()).collect();
+    let sent =
+        if sent.is_empty() { "nothing had changed".to_owned() } else { format!("{} had changed", sent.join(", ")) };
+    let unread = refreshed.unread.iter().map(|(section, why)| format!("; {section} could not be read: {why}"));
+    format!("{read} read, {sent}{}", unread.collect::<String>())
 }
 
 /// What did not pass, check by check; what passed is counted.
@@ -278,6 +296,25 @@ mod tests {
             &json!({ "kind": "logs.collect", "result": { "bytes": 12, "path": "/var/x" } }),
         );
         insta::assert_snapshot!(text(&[row], false, &output()));
+    }
+
+    #[test]
+    fn a_refresh_and_a_reboot_take_a_line_each_however_many_machines_there_are() {
+        let digest = schema::digest::Digest::of("x");
+        let refreshed = json!({
+            "digests": { "gpus": digest, "nics": digest }, "sent": ["gpus"], "rescanned": true, "unread": { "dmi": "no right to" },
+        });
+        let same = json!({ "digests": { "gpus": digest }, "sent": [], "rescanned": false });
+        let with = |node: &str, kind: &str, result: &Value| {
+            command(node, "succeeded", &json!({ "kind": kind, "result": result }))
+        };
+        let rows = [
+            with("gpu-1", "inventory.refresh", &refreshed),
+            with("gpu-2", "inventory.refresh", &same),
+            with("gpu-3", "node.reboot", &json!({ "rebooted": true })),
+            with("gpu-4", "logs.collect", &json!({ "bytes": 12, "path": "/var/x" })),
+        ];
+        insta::assert_snapshot!(text(&rows, false, &output()));
     }
 
     #[test]
