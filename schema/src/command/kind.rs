@@ -55,6 +55,8 @@ pub struct KindRow {
     pub roles: &'static [Role],
     /// What it is told.
     pub payload: Document,
+    /// Members of the payload that the control plane alone fills in. They may hold a key to a place, and nobody is shown them.
+    pub minted: &'static [&'static str],
     /// What it answers when it ran.
     pub result: Document,
 }
@@ -114,6 +116,7 @@ pub static KINDS: [KindRow; CommandKind::ALL.len()] = [
         timeout: minutes(5),
         roles: ALL_ROLES,
         payload: Document::of::<payload::InventoryRefresh>(),
+        minted: &[],
         result: Document::of::<result::InventoryRefreshed>(),
     },
     KindRow {
@@ -128,6 +131,7 @@ pub static KINDS: [KindRow; CommandKind::ALL.len()] = [
         timeout: minutes(5),
         roles: WITH_GPUS,
         payload: Document::of::<payload::DiagNvml>(),
+        minted: &[],
         result: Document::of::<result::Diagnosis>(),
     },
     KindRow {
@@ -142,6 +146,7 @@ pub static KINDS: [KindRow; CommandKind::ALL.len()] = [
         timeout: minutes(120),
         roles: WITH_GPUS,
         payload: Document::of::<payload::DiagDcgm>(),
+        minted: &[],
         result: Document::of::<result::Diagnosis>(),
     },
     KindRow {
@@ -156,6 +161,7 @@ pub static KINDS: [KindRow; CommandKind::ALL.len()] = [
         timeout: minutes(30),
         roles: ALL_ROLES,
         payload: Document::of::<payload::LogsCollect>(),
+        minted: &["upload"],
         result: Document::of::<result::LogBundle>(),
     },
     KindRow {
@@ -170,6 +176,7 @@ pub static KINDS: [KindRow; CommandKind::ALL.len()] = [
         timeout: minutes(30),
         roles: ALL_ROLES,
         payload: Document::of::<payload::NodeReboot>(),
+        minted: &[],
         result: Document::of::<result::Rebooted>(),
     },
     KindRow {
@@ -184,6 +191,7 @@ pub static KINDS: [KindRow; CommandKind::ALL.len()] = [
         timeout: minutes(15),
         roles: WITH_GPUS,
         payload: Document::of::<payload::GpuReset>(),
+        minted: &[],
         result: Document::of::<result::GpuResets>(),
     },
     KindRow {
@@ -198,6 +206,7 @@ pub static KINDS: [KindRow; CommandKind::ALL.len()] = [
         timeout: minutes(15),
         roles: ALL_ROLES,
         payload: Document::of::<payload::DaemonUpgrade>(),
+        minted: &[],
         result: Document::of::<result::DaemonUpgraded>(),
     },
 ];
@@ -218,6 +227,30 @@ impl CommandKind {
     /// With the place that does not fit and what belongs there.
     pub fn check_payload(self, payload: &Value) -> Result<Value, PayloadError> {
         self.row().payload.check(payload)
+    }
+
+    /// Whether a caller may say this payload: it says nothing that the control plane alone fills in.
+    ///
+    /// # Errors
+    /// With the member that is not the caller's.
+    pub fn check_callers(self, payload: &Value) -> Result<(), PayloadError> {
+        let said = self.row().minted.iter().find(|member| payload.get(**member).is_some_and(|value| !value.is_null()));
+        said.map_or(Ok(()), |member| {
+            Err(PayloadError {
+                path: (*member).to_owned(),
+                expected: "the control plane alone fills this in".to_owned(),
+            })
+        })
+    }
+
+    /// The payload as it may be shown.
+    #[must_use]
+    pub fn shown(self, payload: &Value) -> Value {
+        let mut shown = payload.clone();
+        if let Some(members) = shown.as_object_mut() {
+            members.retain(|name, _| !self.row().minted.contains(&name.as_str()));
+        }
+        shown
     }
 
     /// The kinds that `commands.run` takes.

@@ -215,14 +215,10 @@ fn manifest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Err
 /// A bundle holds what nobody else should read: it goes over TLS, or does not leave the machine.
 fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let url = String::deserialize(deserializer)?;
-    let host = |rest: &str| rest.split(['/', '?', '#']).next().unwrap_or_default().to_owned();
-    let secure = url.strip_prefix("https://").map(host).is_some_and(|host| !host.is_empty() && !host.contains('@'));
-    let here = url.strip_prefix("http://").map(host).is_some_and(|host| {
-        let name = host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name);
-        ["127.0.0.1", "localhost", "[::1]"].contains(&name)
-    });
+    let host = url.strip_prefix("https://").map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    let secure = host.is_some_and(|host| !host.is_empty() && !host.contains(['@', '\\']));
     let clean = url.len() <= 4096 && url.bytes().all(|byte| byte.is_ascii_graphic());
-    if clean && (secure || here) { Ok(url) } else { Err(D::Error::custom("an https:// URL without a user")) }
+    if clean && secure { Ok(url) } else { Err(D::Error::custom("an https:// URL without a user")) }
 }
 
 /// From when on.

@@ -151,6 +151,12 @@ pub fn page() -> String {
     ));
     for row in &KINDS {
         page.push_str(&format!("\n## {}\n\n{}\n", row.kind, row.summary));
+        if !row.minted.is_empty() {
+            page.push_str(&format!(
+                "\nThe control plane alone fills in {}, and shows it to nobody.\n",
+                words(row.minted.to_vec())
+            ));
+        }
         table("Payload", &members(&row.payload.schema()), true, &mut page);
         table("Result", &members(&row.result.schema()), false, &mut page);
     }

@@ -113,6 +113,8 @@ fn nothing_that_could_pass_for_an_option_or_another_place_is_taken() {
         "http://localhost.example.org/",
         "http://localhost@example.org/",
         "http://127.0.0.1.example.org/x",
+        "http://127.0.0.1:8080/x",
+        "http://[::1]/x",
     ] {
         refused(CommandKind::LogsCollect, json!({"upload": {"url": url}}));
     }
@@ -124,4 +126,20 @@ fn nothing_that_could_pass_for_an_option_or_another_place_is_taken() {
     refused(CommandKind::DaemonUpgrade, json!({"version": "../x", "manifest": "m"}));
     refused(CommandKind::DiagNvml, json!({"expectedGpus": 8.5}));
     refused(CommandKind::DiagNvml, json!([]));
+}
+
+#[test]
+fn where_logs_go_the_control_plane_says_and_nobody_sees() {
+    let payload = json!({"units": ["kubelet.service"], "upload": {"url": "https://s3.example.org/x?signature=key"}});
+    let kind = CommandKind::LogsCollect;
+    assert_eq!(kind.check_callers(&payload).expect_err("not the caller's").path, "upload");
+    let shown = kind.shown(&payload);
+    assert_eq!(shown, json!({"units": ["kubelet.service"]}));
+    assert_eq!(kind.check_callers(&shown), Ok(()));
+    assert_eq!(kind.check_callers(&json!({"upload": null})), Ok(()));
+    // Whatever a kind's payload holds that is minted is one of its members.
+    for row in &KINDS {
+        let schema = serde_json::to_value(row.payload.schema()).expect("a schema");
+        assert!(row.minted.iter().all(|member| schema["properties"].get(*member).is_some()), "{}", row.kind);
+    }
 }
