@@ -1,7 +1,8 @@
 //! The nodes' last words on commands, on their way to the database: a bounded buffer and the one task that empties it.
 //!
 //! Bytes go down as the node signed them; nobody here reads more of them than their heads. While PostgreSQL is away they
-//! wait. A session whose last word does not fit ends, and the node says it again in its next one.
+//! wait. A session whose last word does not fit ends, and the node says it again in its next one. When all room is taken,
+//! the node that takes the most of it makes room.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{refusal::Refusal, registry::Registry};
 
 const PER_NODE: usize = 64;
+/// A node's first word always fits; from here on it has to wait.
+const BYTES_PER_NODE: usize = 2 * 1024 * 1024;
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 const PER_STATEMENT: usize = 128;
 const BYTES_PER_STATEMENT: usize = 4 * 1024 * 1024;
@@ -38,26 +41,78 @@ pub(crate) struct LastWords {
 #[derive(Debug, Default)]
 struct Buffer {
     waiting: VecDeque<RawUpdate>,
-    by_node: HashMap<NodeId, usize>,
+    by_node: HashMap<NodeId, Held>,
     bytes: usize,
 }
 
+/// What waits of one node.
+#[derive(Debug, Default, Clone, Copy)]
+struct Held {
+    words: usize,
+    bytes: usize,
+}
+
+/// What became of a word.
+#[derive(Debug, PartialEq, Eq)]
+enum Pushed {
+    Fits,
+    Full,
+    /// It fits because nothing of this node waits any more.
+    InPlaceOf(NodeId, Vec<RawUpdate>),
+}
+
 impl Buffer {
-    fn push(&mut self, word: RawUpdate) -> bool {
-        let of_node = self.by_node.entry(word.node).or_default();
-        if *of_node >= PER_NODE || self.bytes + word.payload.len() > MAX_BYTES {
-            return false;
+    fn push(&mut self, word: RawUpdate) -> Pushed {
+        let size = word.payload.len();
+        let held = self.by_node.get(&word.node).copied().unwrap_or_default();
+        if held.words >= PER_NODE || held.words > 0 && held.bytes + size > BYTES_PER_NODE {
+            return Pushed::Full;
         }
-        *of_node += 1;
-        self.bytes += word.payload.len();
+        let pushed = if self.bytes + size > MAX_BYTES {
+            let greediest = self.by_node.iter().max_by_key(|(node, held)| (held.bytes, **node));
+            match greediest.map(|(node, held)| (*node, held.bytes)) {
+                Some((node, bytes)) if node != word.node && bytes > held.bytes + size => {
+                    Pushed::InPlaceOf(node, self.drop_all_of(node))
+                }
+                _ => return Pushed::Full,
+            }
+        } else {
+            Pushed::Fits
+        };
+        self.count(&word);
         self.waiting.push_back(word);
-        true
+        pushed
+    }
+
+    fn drop_all_of(&mut self, node: NodeId) -> Vec<RawUpdate> {
+        let (gone, kept): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|word| word.node == node);
+        self.waiting = kept;
+        gone.iter().for_each(|word| self.discount(word));
+        gone.into()
+    }
+
+    fn count(&mut self, word: &RawUpdate) {
+        let held = self.by_node.entry(word.node).or_default();
+        held.words += 1;
+        held.bytes += word.payload.len();
+        self.bytes += word.payload.len();
+    }
+
+    fn discount(&mut self, word: &RawUpdate) {
+        self.bytes -= word.payload.len();
+        if let Some(held) = self.by_node.get_mut(&word.node) {
+            held.words -= 1;
+            held.bytes -= word.payload.len();
+            if held.words == 0 {
+                self.by_node.remove(&word.node);
+            }
+        }
     }
 
     fn give_back(&mut self, words: Vec<RawUpdate>) {
         for word in words.into_iter().rev() {
-            *self.by_node.entry(word.node).or_default() += 1;
-            self.bytes += word.payload.len();
+            self.count(&word);
             self.waiting.push_front(word);
         }
     }
@@ -69,15 +124,9 @@ impl Buffer {
             && let Some(word) = self.waiting.pop_front()
         {
             bytes += word.payload.len();
-            if let Some(of_node) = self.by_node.get_mut(&word.node) {
-                *of_node -= 1;
-                if *of_node == 0 {
-                    self.by_node.remove(&word.node);
-                }
-            }
+            self.discount(&word);
             taken.push(word);
         }
-        self.bytes -= bytes;
         taken
     }
 }
@@ -88,10 +137,18 @@ impl LastWords {
     }
 
     /// Takes over a last word, unless there is no room for it.
-    pub(crate) fn put(&self, word: RawUpdate) -> bool {
-        let fits = self.lock().push(word);
+    pub(crate) fn put(&self, registry: &Registry, word: RawUpdate) -> bool {
+        let pushed = self.lock().push(word);
         self.wake.notify_one();
-        fits
+        match pushed {
+            Pushed::Fits => true,
+            Pushed::Full => false,
+            Pushed::InPlaceOf(node, dropped) => {
+                tracing::warn!(node_id = %node, dropped = dropped.len(), "a node took the most room for last words and lost it");
+                dropped.iter().for_each(|word| registry.end(node, word.epoch, DROPPED));
+                true
+            }
+        }
     }
 
     /// Writes what comes until it is cancelled.
@@ -167,15 +224,30 @@ mod tests {
     }
 
     #[test]
-    fn the_buffer_is_bounded_by_node_and_in_total() {
+    fn a_node_has_its_share_of_words_and_of_bytes() {
         let mut buffer = Buffer::default();
         let node = NodeId::generate();
-        assert_eq!((0..100).filter(|_| buffer.push(word(node, 10))).count(), PER_NODE);
-        assert!(buffer.push(word(NodeId::generate(), 10)));
+        let kept = (0..100).filter(|_| buffer.push(word(node, 10)) == Pushed::Fits).count();
+        assert_eq!(kept, PER_NODE);
+        let large = NodeId::generate();
+        let kept = (0..100).filter(|_| buffer.push(word(large, 256 * 1024)) == Pushed::Fits).count();
+        assert_eq!(kept, 8);
+        assert_eq!(buffer.push(word(NodeId::generate(), 10)), Pushed::Fits);
+    }
 
+    #[test]
+    fn when_all_room_is_taken_the_greediest_makes_room_for_the_others() {
         let mut buffer = Buffer::default();
-        let kept = (0..1000).filter(|_| buffer.push(word(NodeId::generate(), 256 * 1024))).count();
-        assert_eq!((kept, buffer.bytes), (256, MAX_BYTES));
+        let hostile: Vec<NodeId> = (0..32).map(|_| NodeId::generate()).collect();
+        for node in &hostile {
+            assert_eq!((0..64).filter(|_| buffer.push(word(*node, 256 * 1024)) == Pushed::Fits).count(), 8);
+        }
+        assert_eq!(buffer.bytes, MAX_BYTES);
+        let honest = word(NodeId::generate(), 1000);
+        let Pushed::InPlaceOf(loser, dropped) = buffer.push(honest.clone()) else { panic!("there is room for it") };
+        assert!(hostile.contains(&loser) && dropped.len() == 8 && dropped.iter().all(|word| word.node == loser));
+        assert_eq!(buffer.waiting.back(), Some(&honest));
+        assert_eq!(buffer.bytes, MAX_BYTES - BYTES_PER_NODE + 1000);
     }
 
     #[test]
@@ -183,7 +255,7 @@ mod tests {
         let mut buffer = Buffer::default();
         let node = NodeId::generate();
         let words: Vec<RawUpdate> = (0..5).map(|_| word(node, 10)).collect();
-        words.iter().for_each(|word| assert!(buffer.push(word.clone())));
+        words.iter().for_each(|word| assert_eq!(buffer.push(word.clone()), Pushed::Fits));
         let taken = buffer.take(3);
         buffer.give_back(taken);
         assert_eq!(buffer.take(10), words);

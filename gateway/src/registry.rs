@@ -86,9 +86,14 @@ impl Seat {
         self.sent.store(generation.0, Ordering::Relaxed);
     }
 
-    /// The version of the trust bundle that the node was given, and notes that it is given `version`.
-    pub(crate) fn trust(&self, version: u64) -> u64 {
-        self.trust.swap(version, Ordering::Relaxed)
+    /// The version of the trust bundle that the node was given.
+    pub(crate) fn trust(&self) -> u64 {
+        self.trust.load(Ordering::Relaxed)
+    }
+
+    /// The node is given this version.
+    pub(crate) fn trusts(&self, version: u64) {
+        self.trust.store(version, Ordering::Relaxed);
     }
 
     fn is_news(&self, facts: &Facts) -> bool {

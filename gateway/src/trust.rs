@@ -94,7 +94,7 @@ impl Trust {
                 _ = ticks.tick() => {}
             }
             match self.look(control_plane).await {
-                Ok(()) => self.tell(registry),
+                Ok(()) => self.tell(control_plane, registry).await,
                 Err(status) => {
                     tracing::warn!(code = ?status.code(), message = status.message(), "trust bundles could not be looked at");
                 }
@@ -128,18 +128,24 @@ impl Trust {
         Ok(())
     }
 
-    fn tell(&self, registry: &Registry) {
+    async fn tell(&self, control_plane: &dyn ControlPlane, registry: &Registry) {
         let Some(known) = self.lock().clone() else { return };
-        if known.steps.is_empty() {
-            return;
-        }
         for seat in registry.all() {
-            let has = seat.trust(known.version);
-            if has < known.version
-                && let Some(steps) = known.after(has)
-            {
-                seat.mailbox.put(Input::Trust(steps));
+            let has = seat.trust();
+            if has >= known.version {
+                continue;
             }
+            let steps = match known.after(has) {
+                Some(steps) => steps,
+                // It opened before this gateway began to look.
+                None => match control_plane.trust(has).await {
+                    Ok(answer) => answer.trust_steps,
+                    // It is asked for again with the next look.
+                    Err(_) => return,
+                },
+            };
+            seat.mailbox.put(Input::Trust(steps));
+            seat.trusts(known.version);
         }
     }
 }

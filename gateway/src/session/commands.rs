@@ -22,8 +22,10 @@ use crate::{
     refusal::{Refusal, shortened},
 };
 
-/// More than fourteen commands in flight ever say.
-const UPDATES: Rate = Rate { burst: 512, per_minute: 24_000 };
+/// More than fourteen commands in flight say.
+const UPDATES: Rate = Rate { burst: 256, per_minute: 6_000 };
+/// Last words on commands that this session did not send: what a daemon says of its own after a restart.
+const UNASKED: Rate = Rate { burst: 32, per_minute: 30 };
 const CANCEL_AGAIN: Duration = Duration::from_secs(30);
 const MAX_SIGNATURE_BYTES: usize = 128;
 /// More than the last words of one node that may wait to be stored.
@@ -48,6 +50,7 @@ pub(super) struct Commands {
     /// More was heard of since that claim was made; its answer may be older.
     heard_since: bool,
     updates: Bucket,
+    unasked: Bucket,
     leaving: bool,
 }
 
@@ -72,6 +75,7 @@ impl Commands {
             claiming: None,
             heard_since: false,
             updates: Bucket::new(UPDATES, now),
+            unasked: Bucket::new(UNASKED, now),
             leaving: false,
         }
     }
@@ -140,9 +144,14 @@ impl Commands {
         }
         let mut effects = vec![Effect::Beat];
         if state.is_terminal() {
-            let first = self.out.remove(&id).is_some() || !self.over.contains(&id);
-            if first {
-                self.waiting.retain(|command| command.id != id);
+            let waited = self.waiting.len();
+            self.waiting.retain(|command| command.id != id);
+            let asked = self.out.remove(&id).is_some() || self.waiting.len() < waited;
+            let unasked = !asked && !self.over.contains(&id);
+            if unasked && !self.unasked.take(now) {
+                return Err(Refusal::RateLimited("last words on commands that were not sent"));
+            }
+            if asked || unasked {
                 self.remember(id);
                 effects.push(Effect::Settle(LastWord { id, payload: frame.update, signature: frame.signature }));
             }

@@ -85,6 +85,8 @@ struct Open {
     waiting_status: Option<Report>,
     // The node asked for a generation that it was sent.
     send_again: bool,
+    // The node asked and asks often: it is answered when its turn comes.
+    spec_wanted: bool,
     specs_wanted: Bucket,
     // The inventory sections that were last asked for, and when the same may be asked for again.
     asked: Vec<String>,
@@ -95,6 +97,14 @@ struct Open {
     commands: Commands,
     // Goodbye was said, and this is when the session ends at the latest.
     leaving: Option<Timestamp>,
+}
+
+impl Open {
+    fn wanted_spec(&mut self, now: Timestamp) -> Option<Effect> {
+        let due = self.spec_wanted && self.specs_wanted.take(now);
+        self.spec_wanted &= !due;
+        due.then_some(Effect::FetchSpec)
+    }
 }
 
 impl SessionCore {
@@ -136,7 +146,8 @@ impl SessionCore {
             State::AwaitHello { until } | State::Opening { until, .. } => Some(*until),
             State::Open(open) => {
                 let status = open.waiting_status.as_ref().map(|_| open.statuses.next());
-                [status, open.leaving, Some(self.rules.certificate_ends)].into_iter().flatten().min()
+                let spec = open.spec_wanted.then(|| open.specs_wanted.next());
+                [status, spec, open.leaving, Some(self.rules.certificate_ends)].into_iter().flatten().min()
             }
             State::Closed => None,
         }
@@ -153,7 +164,8 @@ impl SessionCore {
             State::Open(_) if now >= self.rules.certificate_ends => self.refuse(Refusal::CertificateEnded),
             State::Open(open) => {
                 let due = open.waiting_status.is_some() && open.statuses.take(now);
-                due.then(|| open.waiting_status.take()).flatten().map(Effect::Store).into_iter().collect()
+                let status = due.then(|| open.waiting_status.take()).flatten().map(Effect::Store);
+                status.into_iter().chain(open.wanted_spec(now)).collect()
             }
             State::AwaitHello { .. } | State::Opening { .. } | State::Closed => Vec::new(),
         }
@@ -207,12 +219,9 @@ impl SessionCore {
                 Err(refusal) => self.refuse(refusal),
             },
             (State::Open(open), Up::DesiredStateWanted(wanted)) => {
-                // What is too much is dropped: a command that waits for its spec asks again.
-                if open.leaving.is_some() || !open.specs_wanted.take(now) {
-                    return vec![Effect::Beat];
-                }
                 open.send_again |= wanted.generation <= open.sent.0;
-                vec![Effect::Beat, Effect::FetchSpec]
+                open.spec_wanted = open.leaving.is_none();
+                std::iter::once(Effect::Beat).chain(open.wanted_spec(now)).collect()
             }
             (State::Open(_), Up::Status(report)) => self.report(ReportKind::Status, report, now),
             (State::Open(_), Up::Inventory(report)) => self.report(ReportKind::Inventory, report, now),
@@ -287,6 +296,7 @@ impl SessionCore {
             last_inventory: 0,
             waiting_status: None,
             send_again: false,
+            spec_wanted: false,
             specs_wanted: Bucket::new(SPECS_WANTED, now),
             asked: Vec::new(),
             ask_again: now,
@@ -356,6 +366,7 @@ impl SessionCore {
             return Vec::new();
         }
         open.leaving = Some(self.rules.linger.after(now));
+        open.spec_wanted = false;
         open.commands.leave();
         let mut effects: Vec<Effect> = open.waiting_status.take().map(Effect::Store).into_iter().collect();
         let seconds = u32::try_from(self.rules.reconnect_within.as_secs()).unwrap_or(u32::MAX);

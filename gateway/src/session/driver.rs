@@ -73,7 +73,7 @@ impl Driver {
                     let (epoch, identity_generation) = (opened.epoch, opened.identity_generation);
                     let serial = self.identity.serial.clone();
                     let seat = Seat::new(self.identity.node_id, epoch, identity_generation, serial);
-                    seat.trust(opened.trust_version);
+                    seat.trusts(opened.trust_version);
                     let effects = self.core.handle(Input::Opened(Box::new(opened)), now);
                     self.sit(seat);
                     effects
@@ -141,7 +141,7 @@ impl Driver {
                 Effect::Settle(LastWord { id, payload, signature }) => {
                     let Some(seat) = &self.seat else { continue };
                     let word = RawUpdate { node: seat.node_id, epoch: seat.epoch, id, payload, signature };
-                    if !self.shared.last_words.put(word) {
+                    if !self.shared.last_words.put(&self.shared.registry, word) {
                         seat.mailbox.end(Refusal::Unavailable("the gateway has no room for more last words"));
                     }
                 }

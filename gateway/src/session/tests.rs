@@ -346,6 +346,9 @@ fn a_node_that_asks_for_its_spec_gets_it_again_and_not_without_end() {
     assert!(core.handle(spec(4), at(1)).is_empty());
     let fetched = (0..100).flat_map(|_| core.handle(wanted(4), at(1))).filter(|effect| *effect == Effect::FetchSpec);
     assert_eq!(fetched.count(), 3);
+    let due = core.next_deadline().expect("the last ask waits");
+    assert!(due <= at(2));
+    assert_eq!(core.tick(due), [Effect::FetchSpec]);
 }
 
 #[test]
