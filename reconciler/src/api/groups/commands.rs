@@ -3,7 +3,7 @@
 mod view;
 
 use schema::{
-    command::{CommandKind, CommandState},
+    command::{CommandKind, CommandState, PayloadError},
     generation::Generation,
     id::{BatchId, CommandId},
     time::Duration,
@@ -79,13 +79,15 @@ pub(in crate::api) async fn run(mutation: Mutation<'_>, input: Run) -> Result<Co
         return Err(ApiError::field("notAfterSeconds", format!("a command waits {SHORTEST} to {LONGEST} seconds")));
     }
     let batch_id: Option<BatchId> = input.batch.as_deref().map(|text| super::parse("batch", text)).transpose()?;
+    let payload = input.payload.unwrap_or(Value::Null);
+    kind.check_callers(&payload).map_err(not_the_callers)?;
     let node = super::nodes::find(app, &input.node).await?;
     // Without a trust policy there is no quorum to ask for.
     may_queue(kind, batch_id, None).map_err(batch_required)?;
     let new = NewCommand {
         node_id: node.id,
         kind,
-        payload: input.payload.unwrap_or(Value::Null),
+        payload,
         idempotency_key: format!("api:{}:{key}", caller.identity),
         not_after: Duration::from_secs(u64::from(seconds)).after(txn.now().await?),
         min_generation: input.min_generation,
@@ -173,13 +175,21 @@ fn batch_required(error: BatchRequired) -> ApiError {
     ApiError::new(Code::InvalidState, error.to_string()).why(why)
 }
 
+fn in_payload(error: PayloadError) -> ApiError {
+    let path = if error.path == "." { "payload".to_owned() } else { format!("payload.{}", error.path) };
+    ApiError::field(path, error.expected)
+}
+
+/// What the control plane alone says, such as where logs are uploaded: whoever may run a command shall not send a
+/// machine's logs to a place of their own.
+fn not_the_callers(error: PayloadError) -> ApiError {
+    in_payload(error).why("without it a bundle stays on the machine, and the result says where")
+}
+
 fn refused(error: EnqueueError) -> ApiError {
     match error {
         EnqueueError::Db(error) => error.into(),
-        EnqueueError::Payload(error) => {
-            let path = if error.path == "." { "payload".to_owned() } else { format!("payload.{}", error.path) };
-            ApiError::field(path, error.expected)
-        }
+        EnqueueError::Payload(error) => in_payload(error),
         EnqueueError::UnknownNode(id) => ApiError::not_found(format!("node {id}")),
         error @ EnqueueError::Conflict { .. } => ApiError::new(Code::Conflict, error.to_string())
             .why("a key stands for one command; choose a new one for a new command"),

@@ -118,6 +118,42 @@ async fn what_cannot_be_run_says_why() {
 }
 
 #[tokio::test]
+async fn where_logs_go_is_not_the_callers_to_say_nor_to_see() {
+    let desk = Desk::with_node().await;
+    let upload = json!({ "url": "https://elsewhere.example.org/x?signature=key" });
+    let input = json!({
+        "node": "gpu-1", "kind": "logs.collect", "payload": { "upload": upload }, "idempotencyKey": "logs-1",
+    });
+    let error = desk.refused("commands.run", input).await;
+    assert_eq!((code(&error), &error["fields"][0]["name"]), ("INVALID_INPUT", &json!("payload.upload")));
+    assert_eq!(desk.ok("commands.list", json!({})).await["items"], json!([]));
+
+    // The control plane itself may, and whoever reads commands does not learn the key to that place.
+    let node = desk.run("inventory.refresh", "k").await["nodeId"].as_str().expect("an id").parse().expect("an id");
+    let mut txn = desk.house.db.begin().await.expect("begin");
+    let now = txn.now().await.expect("now");
+    let new = commands::NewCommand {
+        node_id: node,
+        kind: CommandKind::LogsCollect,
+        payload: json!({ "upload": upload }),
+        idempotency_key: "wf:1:logs".to_owned(),
+        not_after: schema::time::Duration::from_secs(600).after(now),
+        min_generation: None,
+        batch_id: None,
+        secrets: Vec::new(),
+        created_by: "test".to_owned(),
+    };
+    let id = commands::enqueue(&mut txn, &new).await.expect("queued").command.id;
+    txn.commit().await.expect("commit");
+    for said in [
+        desk.ok("commands.get", json!({ "command": id })).await,
+        desk.ok("commands.list", json!({ "kind": "logs.collect" })).await,
+    ] {
+        assert!(said.to_string().contains("logs.collect") && !said.to_string().contains("elsewhere"), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn without_a_trust_policy_a_batch_is_only_recorded() {
     let desk = Desk::with_node().await;
     let batch = schema::id::BatchId::generate();

@@ -26,7 +26,7 @@ pub(in crate::api) struct CommandView {
     kind: String,
     /// What it shares its workers with: `control`, `provision` or `bulk`.
     lane: String,
-    /// What it is told, defaults filled in.
+    /// What it is told, defaults filled in; without what the control plane adds, such as where logs are uploaded.
     payload: Value,
     /// `pending`, `dispatched`, `acked`, `running`, or how it ended: `succeeded`, `failed`, `rejected`, `expired`, `cancelled`.
     state: CommandState,
@@ -117,7 +117,10 @@ impl CommandView {
             seq: command.seq,
             kind: command.kind.clone(),
             lane: command.lane.to_string(),
-            payload: json(&command.payload)?,
+            payload: match (json(&command.payload)?, command.known_kind()) {
+                (payload, Some(kind)) => kind.shown(&payload),
+                (payload, None) => payload,
+            },
             state: command.state,
             reason: command.reason.clone(),
             message: command.message.clone(),
