@@ -59,6 +59,9 @@ pub struct Wait {
     pub code: String,
     /// What is kept from happening.
     pub keeps: Keeps,
+    /// It is not waited for: it is how it ended.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
     /// What is true here and now.
     pub says: String,
     /// What the code means.
@@ -92,6 +95,7 @@ impl Wait {
             area,
             code: code.to_owned(),
             keeps,
+            ended: false,
             says: says.into(),
             means: entry.map_or("", |entry| entry.means).to_owned(),
             lifted_by: entry.map_or(Lifter::Developer, |entry| entry.lifted_by),

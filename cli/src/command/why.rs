@@ -54,6 +54,8 @@ struct Answer {
 #[serde(rename_all = "camelCase")]
 struct Wait {
     code: String,
+    #[serde(default)]
+    ended: bool,
     keeps: String,
     says: String,
     means: String,
@@ -103,7 +105,7 @@ fn codes(entries: &[&catalogue::Entry], output: &Output) -> Result<Exit, Failure
     for entry in entries {
         let title = format!("{} ({})", entry.code, entry.area.about());
         output.line(format!(
-            "{}\n  {}\n  lifted by {}\n  → {}",
+            "{}\n  {}\n  who can lift it: {}\n  → {}",
             Style::Bold.paint(&title, output.colour),
             entry.means,
             entry.lifted_by.in_words(),
@@ -117,8 +119,10 @@ impl Answer {
     fn render(&self, output: &Output) -> String {
         let title = Style::Bold.paint(&printable(&self.subject), output.colour);
         let mut text = format!("{title}  {}", printable(&self.summary));
+        let ended = self.waits.iter().any(|wait| wait.ended);
         let in_the_way = self.waits.iter().filter(|wait| wait.keeps != word(Keeps::Nothing)).count();
         text.push_str(&match in_the_way {
+            _ if ended => "\nit is over".to_owned(),
             0 => format!("\n{}", Style::Good.paint("nothing stands in its way", output.colour)),
             1 => "\none thing stands in its way".to_owned(),
             many => format!("\n{} stand in its way, the first first", count(many as u64, "thing")),
@@ -138,10 +142,15 @@ impl Wait {
             "nothing" => Style::Dim,
             _ => Style::Attention,
         };
+        let keeps = match self.keeps.as_str() {
+            _ if self.ended => "how it ended".to_owned(),
+            "nothing" => "worth knowing".to_owned(),
+            keeps => format!("keeps back {}", keeps_in_words(keeps)),
+        };
         let mut text = format!(
             "{}  {}\n  {}",
             style.paint(&printable(&self.code), output.colour),
-            Style::Dim.paint(&format!("keeps back {}", keeps_in_words(&self.keeps)), output.colour),
+            Style::Dim.paint(&keeps, output.colour),
             printable(&self.says)
         );
         if !self.means.is_empty() && self.means != self.says {
@@ -174,14 +183,7 @@ fn keeps_in_words(text: &str) -> String {
 }
 
 fn lifter_in_words(text: &str) -> String {
-    let known = [
-        Lifter::Itself,
-        Lifter::Operator,
-        Lifter::Author,
-        Lifter::Machine,
-        Lifter::Caller,
-        Lifter::Developer,
-    ];
+    let known = [Lifter::Itself, Lifter::Operator, Lifter::Author, Lifter::Machine, Lifter::Caller, Lifter::Developer];
     let same = |lifter: &Lifter| serde_json::to_value(lifter).is_ok_and(|value| value == text);
     known.into_iter().find(same).map_or_else(|| printable(text), |lifter| lifter.in_words().to_owned())
 }

@@ -105,7 +105,7 @@ impl Lifter {
     #[must_use]
     pub const fn in_words(self) -> &'static str {
         match self {
-            Self::Itself => "nobody: it passes by itself",
+            Self::Itself => "it passes by itself",
             Self::Operator => "an operator",
             Self::Author => "a commit in the fleet repository",
             Self::Machine => "somebody at the machine",
@@ -147,12 +147,6 @@ pub fn of_code(code: &str) -> Vec<&'static Entry> {
     all().filter(|entry| entry.code.eq_ignore_ascii_case(code)).collect()
 }
 
-const fn entry(
-    area: Area,
-    code: &'static str,
-    means: &'static str,
-    lifted_by: Lifter,
-    remedy: &'static str,
-) -> Entry {
+const fn entry(area: Area, code: &'static str, means: &'static str, lifted_by: Lifter, remedy: &'static str) -> Entry {
     Entry { area, code, means, lifted_by, remedy }
 }

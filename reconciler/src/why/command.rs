@@ -114,10 +114,12 @@ fn ended(command: &Command) -> Wait {
     let says = match (&command.message, command.state) {
         (Some(message), _) if !message.is_empty() => message.clone(),
         (_, CommandState::Cancelled) => "it was cancelled".to_owned(),
-        (_, state) => format!("it ended {state}: {reason}"),
+        (_, CommandState::Expired) => "it expired before the machine had it".to_owned(),
+        (_, state) => format!("it {state}: {reason}"),
     };
     let mut wait = wait(reason, says);
     wait.since = command.settled_at;
+    wait.ended = true;
     // A kind's own words are not in the catalogue of what is common to all.
     if wait.means.is_empty() && reason.parse::<Refusal>().is_err() {
         wait = wait

@@ -108,12 +108,8 @@ fn outcome(outcome: &Outcome) -> Option<Wait> {
 
 fn gate(gate: &Gate) -> Wait {
     let hold = &gate.hold;
-    let mut wait = Wait::new(
-        Area::Gate,
-        &gate.gate,
-        Keeps::DesiredState,
-        format!("{} holds it back: {}", gate.by, hold.reason),
-    );
+    let mut wait =
+        Wait::new(Area::Gate, &gate.gate, Keeps::DesiredState, format!("{} holds it back: {}", gate.by, hold.reason));
     wait.since = gate.since;
     wait.until = hold.until;
     wait.owner = Some(hold.owner.clone());
@@ -149,10 +145,8 @@ fn failed(section: &NodeSection) -> Option<Wait> {
     if section.status.state != SectionState::Failed {
         return None;
     }
-    let says = format!(
-        "section {} failed at generation {}: {}",
-        section.section, section.generation, section.status.reason
-    );
+    let says =
+        format!("section {} failed at generation {}: {}", section.section, section.generation, section.status.reason);
     Some(Wait::new(Area::Work, "section-failed", Keeps::DesiredState, says).since(section.since))
 }
 
@@ -160,15 +154,15 @@ fn conditions(node: &Node) -> impl Iterator<Item = Wait> {
     // A failed section is told with its own reason.
     node.conditions
         .iter()
-        .filter(|condition| condition.status == ConditionStatus::True && condition.kind != SECTION_FAILED)
+        .filter(|condition| condition.status != ConditionStatus::False && condition.kind != SECTION_FAILED)
         .map(|condition| {
+            let known = condition.status == ConditionStatus::True;
             let keeps = match condition.kind.as_str() {
-                REBOOT_REQUIRED => Keeps::DesiredState,
+                REBOOT_REQUIRED if known => Keeps::DesiredState,
                 kind if node.no_schedule.contains(&NoScheduleReason::Condition(kind.to_owned())) => Keeps::NewWork,
                 _ => Keeps::Nothing,
             };
-            let says =
-                if condition.message.is_empty() { condition.reason.clone() } else { condition.message.clone() };
+            let says = if condition.message.is_empty() { condition.reason.clone() } else { condition.message.clone() };
             let wait = Wait::new(Area::Condition, &condition.kind, keeps, says).since(condition.since);
             if condition.kind == REBOOT_REQUIRED {
                 wait.remedy(format!("better-compute run node.reboot {}", node.name))

@@ -109,8 +109,13 @@ fn told(title: &str, waits: &[Wait], to: &mut String) {
     writeln!(to, "# {title}").expect("text");
     for wait in waits {
         writeln!(to, "{} [{:?}] {}", wait.code, wait.keeps, wait.says).expect("text");
-        writeln!(to, "  since {:?} until {:?}", wait.since.map(|at| at.to_string()), wait.until.map(|at| at.to_string()))
-            .expect("text");
+        writeln!(
+            to,
+            "  since {:?} until {:?}",
+            wait.since.map(|at| at.to_string()),
+            wait.until.map(|at| at.to_string())
+        )
+        .expect("text");
         writeln!(to, "  {}: {}", wait.lifted_by.in_words(), wait.remedy).expect("text");
     }
 }
@@ -119,8 +124,7 @@ fn told(title: &str, waits: &[Wait], to: &mut String) {
 fn a_command_says_what_it_waits_for_and_how_it_ended() {
     let mut text = String::new();
     let mut look = |title: &str, command_row: &Command, ahead: &[CommandId], has_update: bool| {
-        let facts =
-            CommandFacts { command: command_row, node: None, ahead, speaks_commands: Some(true), has_update };
+        let facts = CommandFacts { command: command_row, node: None, ahead, speaks_commands: Some(true), has_update };
         told(title, &command(&facts, at(1)), &mut text);
     };
     let pending = a_reboot(CommandState::Pending);
@@ -131,11 +135,8 @@ fn a_command_says_what_it_waits_for_and_how_it_ended() {
     look("busy, and others go first", &Command { busy_count: 2, not_before: Some(at(2)), ..pending }, &ahead, false);
     let sent = Command { dispatched_at: Some(at(1)), ..a_reboot(CommandState::Dispatched) };
     look("sent", &sent, &[], false);
-    let running = Command {
-        started_at: Some(at(1)),
-        cancel_requested_at: Some(at(1)),
-        ..a_reboot(CommandState::Running)
-    };
+    let running =
+        Command { started_at: Some(at(1)), cancel_requested_at: Some(at(1)), ..a_reboot(CommandState::Running) };
     look("at it, and cancelled", &running, &[], false);
     look("its last word came", &running, &[], true);
     look("done", &a_reboot(CommandState::Succeeded), &[], false);

@@ -79,8 +79,7 @@ async fn of_node(app: &App, named: &str) -> Result<Why, ApiError> {
 }
 
 async fn of_command(app: &App, id: CommandId) -> Result<Why, ApiError> {
-    let command =
-        commands::find(&app.db, id).await?.ok_or_else(|| ApiError::not_found(format!("command {id}")))?;
+    let command = commands::find(&app.db, id).await?.ok_or_else(|| ApiError::not_found(format!("command {id}")))?;
     let node = nodes::find(&app.db, command.node_id).await?;
     let session = sessions::find(&app.db, command.node_id).await?;
     let updates = commands::updates(&app.db, command.node_id).await?;

@@ -79,13 +79,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         Operator,
         "approve the batch",
     ),
-    entry(
-        Command,
-        "open-commands",
-        "Commands of the machine have not ended.",
-        Itself,
-        "better-compute commands NODE",
-    ),
+    entry(Command, "open-commands", "Commands of the machine have not ended.", Itself, "better-compute commands NODE"),
     entry(
         Command,
         "UNSUPPORTED",
@@ -177,13 +171,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         Caller,
         "send it again once the machine is back",
     ),
-    entry(
-        Command,
-        "cancelled",
-        "Somebody cancelled the command.",
-        Caller,
-        "send it again if it is still wanted",
-    ),
+    entry(Command, "cancelled", "Somebody cancelled the command.", Caller, "send it again if it is still wanted"),
     entry(
         Command,
         "gpu-busy",
@@ -254,13 +242,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         Machine,
         "the message names it; a driver that hangs needs a reset or a reboot",
     ),
-    entry(
-        Command,
-        "program-failed",
-        "A program that the command ran said no.",
-        Machine,
-        "the message has its words",
-    ),
+    entry(Command, "program-failed", "A program that the command ran said no.", Machine, "the message has its words"),
     entry(
         Command,
         "upload-failed",

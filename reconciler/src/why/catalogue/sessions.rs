@@ -72,13 +72,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         Machine,
         "the machine belongs to another control plane: point it there, or join it here anew",
     ),
-    entry(
-        Session,
-        "NOT_A_NODE",
-        "The certificate is not one of a node.",
-        Machine,
-        "run `bcd join` on the machine",
-    ),
+    entry(Session, "NOT_A_NODE", "The certificate is not one of a node.", Machine, "run `bcd join` on the machine"),
     entry(
         Session,
         "CERTIFICATE_MALFORMED",
