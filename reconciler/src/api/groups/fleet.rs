@@ -362,7 +362,7 @@ pub(in crate::api) struct Accepted {
 }
 
 pub(in crate::api) async fn accept(mutation: Mutation<'_>, input: Accept) -> Result<Accepted, ApiError> {
-    let Mutation { app, txn, caller } = mutation;
+    let Mutation { app, txn, caller, .. } = mutation;
     source::accept(&app.db, txn, source::FLEET, &input.commit, &caller.name).await.map_err(|error| match error {
         AcceptError::Missing(_) => ApiError::not_found("a fleet repository"),
         AcceptError::NotDiverged(_) => ApiError::new(Code::InvalidState, error.to_string()),

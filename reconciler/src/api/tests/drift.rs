@@ -28,11 +28,7 @@ async fn drift_is_listed_by_machine_pool_and_path() {
     let desk = Desk::new().await;
     let long = "x".repeat(5_000);
     for (name, seq, drift) in [
-        (
-            "gpu-1",
-            3,
-            vec![entry("files./etc/motd.content", &long, false), entry("sysctl.vm.swappiness", "10", true)],
-        ),
+        ("gpu-1", 3, vec![entry("files./etc/motd.content", &long, false), entry("sysctl.vm.swappiness", "10", true)]),
         ("gpu-2", 3, vec![entry("sysctl.vm.swappiness", "10", true)]),
         ("gpu-3", 3, Vec::new()),
     ] {
