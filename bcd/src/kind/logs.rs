@@ -54,15 +54,20 @@ pub(super) fn run(machine: &Machine, context: &Context, payload: &LogsCollect) -
         Err(Trouble::Stop(stop)) => return Err(stop),
         Err(Trouble::Io(what, error)) => return Ok(failed(Reason::FAILED, format!("{what}: {error}"))),
     };
-    let Some(destination) = &payload.upload else {
-        bundle.path = Some(path.display().to_string());
-        return Ok(succeeded(&bundle));
-    };
+    if let Some(destination) = &payload.upload {
+        return send(context, &path, bundle, &destination.url);
+    }
+    bundle.path = Some(path.display().to_string());
+    Ok(succeeded(&bundle))
+}
+
+/// Uploads a bundle. It goes from the machine when it is there.
+fn send(context: &Context, path: &Path, mut bundle: LogBundle, url: &str) -> Result<Outcome, Stop> {
     context.effect("upload")?;
-    match upload::put(context, &path, bundle.bytes, &destination.url) {
+    match upload::put(context, path, bundle.bytes, url) {
         Ok(()) => {
             bundle.uploaded = true;
-            fs::remove_file(&path).ok();
+            fs::remove_file(path).ok();
             Ok(succeeded(&bundle))
         }
         Err(upload::Failure::Stop(stop)) => Err(stop),

@@ -46,7 +46,19 @@ pub(super) fn run(machine: &Machine, context: &Context, payload: &GpuReset) -> R
         Ok(_) => {}
     }
     let mut results = GpuResets::default();
-    for (name, gpu) in &targets {
+    for target @ (name, gpu) in &targets {
+        // The resets before took their time, and somebody may have come.
+        let used =
+            if results.gpus.is_empty() { Ok(Vec::new()) } else { busy(machine, &bus, std::slice::from_ref(target)) };
+        let (reason, why) = match used {
+            Ok(used) if used.is_empty() => (None, String::new()),
+            Ok(used) => (Some(Reason::GPU_BUSY), used.join("; ")),
+            Err(why) => (Some(Reason::GPU_USE_UNKNOWN), why),
+        };
+        if let Some(reason) = reason {
+            look_again(machine, &mut results);
+            return Ok(failed_with(reason, format!("{why}; {}", so_far(&results)), &results));
+        }
         // An end between two resets tells what the first ones came to.
         if let Err(stop) = context.effect(&format!("gpu.reset {name}")) {
             match stop {
@@ -138,11 +150,17 @@ fn look_again(machine: &Machine, results: &mut GpuResets) {
 
 fn stopped(machine: &Machine, mut results: GpuResets) -> Outcome {
     look_again(machine, &mut results);
-    let done: Vec<&str> = results.gpus.iter().filter(|gpu| gpu.reset).map(|gpu| gpu.gpu.as_str()).collect();
-    let message =
-        format!("cancelled after the reset of {}", if done.is_empty() { "none".to_owned() } else { done.join(", ") });
+    let message = format!("cancelled; {}", so_far(&results));
     let result = Some(serde_json::to_value(&results).expect("results serialise"));
     Outcome::Cancelled { message, result }
+}
+
+fn so_far(results: &GpuResets) -> String {
+    let done: Vec<&str> = results.gpus.iter().filter(|gpu| gpu.reset).map(|gpu| gpu.gpu.as_str()).collect();
+    match done.as_slice() {
+        [] => "none was reset before".to_owned(),
+        done => format!("reset before: {}", done.join(", ")),
+    }
 }
 
 fn line(outcome: &GpuResetOutcome) -> String {

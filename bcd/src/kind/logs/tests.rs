@@ -158,13 +158,28 @@ fn place(answer: &'static str) -> (String, thread::JoinHandle<(String, Vec<u8>)>
     (url, taken)
 }
 
+/// Collects a bundle and sends it there, as a command does that names a place over TLS.
+fn upload(lab: &Lab, url: &str, during: impl FnOnce(&dyn Fn())) -> Outcome {
+    pki::install_provider();
+    let result = success(KIND, lab.run(KIND, Value::Null));
+    let bundle: LogBundle = serde_json::from_value(result).expect("a bundle");
+    let path = PathBuf::from(bundle.path.clone().expect("a place"));
+    let (context, handle) = Context::for_test(body(KIND, Value::Null));
+    thread::scope(|scope| {
+        let sent = scope.spawn(|| send(&context, &path, LogBundle { path: None, ..bundle }, url));
+        during(&|| handle.cancel());
+        let outcome = sent.join().expect("ran");
+        assert_eq!(handle.effects(), ["upload"]);
+        outcome.unwrap_or_else(Outcome::from)
+    })
+}
+
 #[test]
 fn a_bundle_is_uploaded_with_its_length_and_goes_from_the_machine() {
-    pki::install_provider();
     let lab = Lab::new();
     lab.program("journalctl", "head -c 3000000 /dev/zero | tr '\\0' 'x'");
     let (url, taken) = place("200 OK");
-    let result = success(KIND, lab.run(KIND, json!({"upload": {"url": url}})));
+    let result = success(KIND, upload(&lab, &url, |_| {}));
     let (head, content) = taken.join().expect("taken");
     assert!(head.starts_with("PUT /bucket/x?signature=key "), "{head}");
     assert_eq!((&result["uploaded"], result.get("path")), (&json!(true), None));
@@ -174,34 +189,38 @@ fn a_bundle_is_uploaded_with_its_length_and_goes_from_the_machine() {
 
 #[test]
 fn a_place_that_does_not_take_it_is_told_without_its_key_and_the_bundle_stays() {
-    pki::install_provider();
     let lab = Lab::new();
     lab.program("journalctl", "echo x");
     let (url, _taken) = place("403 Forbidden");
-    let (reason, message, result) = failure(lab.run(KIND, json!({"upload": {"url": url}})));
+    let (reason, message, result) = failure(upload(&lab, &url, |_| {}));
     assert_eq!(reason, Reason::UPLOAD_FAILED);
     assert!(message.contains("403") && !message.contains("signature"), "{message}");
     assert!(path(&result.expect("a result")).exists());
-    let (_, message, _) = failure(lab.run(KIND, json!({"upload": {"url": "http://127.0.0.1:1/x?signature=key"}})));
+    let (_, message, _) = failure(upload(&lab, "http://127.0.0.1:1/x?signature=key", |_| {}));
     assert!(!message.contains("signature"), "{message}");
 }
 
 #[test]
 fn a_cancel_ends_an_upload_that_nobody_takes() {
-    pki::install_provider();
     let lab = Lab::new();
     lab.program("journalctl", "echo x");
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
     let url = format!("http://{}/x", listener.local_addr().expect("an address"));
-    let (context, handle) = Context::for_test(body(KIND, json!({"upload": {"url": url}})));
-    let outcome = thread::scope(|scope| {
-        let running = scope.spawn(|| lab.machine().run(&context));
-        let peer = listener.accept().expect("a peer");
-        handle.cancel();
-        let outcome = running.join().expect("ran");
-        drop(peer);
-        outcome
+    let mut peer = None;
+    let outcome = upload(&lab, &url, |cancel| {
+        peer = listener.accept().ok();
+        cancel();
     });
     assert!(matches!(outcome, Outcome::Cancelled { .. }), "{outcome:?}");
-    assert_eq!(handle.effects(), ["upload"]);
+}
+
+#[test]
+fn a_command_that_names_a_place_without_tls_sends_nothing() {
+    let lab = Lab::new();
+    lab.program("journalctl", "echo x");
+    let mut order = body(KIND, Value::Null);
+    order.payload = json!({"maxBytes": 100_000, "units": [], "upload": {"url": "http://127.0.0.1:1/x"}});
+    let (context, handle) = Context::for_test(order);
+    assert_eq!(failure(lab.machine().run(&context)).0, Reason::FAILED);
+    assert!(handle.effects().is_empty());
 }

@@ -146,6 +146,21 @@ fn a_cancel_between_two_resets_tells_of_the_first() {
 }
 
 #[test]
+fn a_gpu_that_is_taken_while_another_one_is_reset_is_left_alone() {
+    // The reset of the first is the moment in which somebody opens the second.
+    let come = "mkdir -p $LAB/root/proc/4711/fd; echo trainer > $LAB/root/proc/4711/comm; \
+                ln -sf /dev/nvidia1 $LAB/root/proc/4711/fd/3";
+    let lab = lab(&format!("{NOTE}; {come}"));
+    let (context, handle) = Context::for_test(body(KIND, json!({"gpus": [A, B]})));
+    let (reason, message, result) = failure(lab.machine().run(&context));
+    assert_eq!(reason, Reason::GPU_BUSY);
+    assert!(message.contains("trainer (process 4711)") && message.contains(A), "{message}");
+    assert_eq!(result.expect("a result")["gpus"], json!([{"gpu": A, "reset": true, "healthy": true}]));
+    assert_eq!(lab.said("resets"), format!("--gpu-reset -i {A}\n"));
+    assert_eq!(handle.effects(), [format!("gpu.reset {A}")]);
+}
+
+#[test]
 fn described_gpus_reset_as_their_faults_say() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let gpu = "0000:18:00.0";
