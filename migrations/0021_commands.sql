@@ -6,6 +6,7 @@ CREATE TABLE commands (
     -- From nodes.next_cmd_seq under the node's lock, so that it rises in the order of commits.
     seq                 bigint NOT NULL,
     kind                text NOT NULL,
+    retry_safe          boolean NOT NULL,
     lane                text NOT NULL CHECK (lane IN ('control', 'provision', 'bulk')),
     payload             text NOT NULL,
     idempotency_key     text NOT NULL,
@@ -57,6 +58,29 @@ CREATE INDEX commands_in_flight ON commands (node_id, seq) WHERE state IN ('disp
 CREATE INDEX commands_by_deadline ON commands (not_after) WHERE settled_at IS NULL;
 CREATE INDEX commands_taken_back ON commands (id) WHERE state = 'pending' AND cancel_requested_at IS NOT NULL;
 CREATE INDEX commands_by_end ON commands (settled_at) WHERE settled_at IS NOT NULL;
+
+-- When a command moved, is written here, so that whoever may move it cannot say otherwise. What its node has does not wait
+-- again, unless running it twice does no harm.
+CREATE FUNCTION commands_move() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF NEW.state = 'pending' AND OLD.state <> 'pending' AND OLD.acked_at IS NOT NULL AND NOT OLD.retry_safe THEN
+        RAISE EXCEPTION 'a command that its node has does not wait again';
+    END IF;
+    IF NEW.state = 'dispatched' AND OLD.state = 'pending' THEN
+        NEW.dispatched_at := compute_now();
+    END IF;
+    IF NEW.state IN ('acked', 'running') AND NEW.acked_at IS NULL THEN
+        NEW.acked_at := compute_now();
+    END IF;
+    IF NEW.state = 'running' AND NEW.started_at IS NULL THEN
+        NEW.started_at := compute_now();
+    END IF;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER commands_move BEFORE UPDATE OF state ON commands FOR EACH ROW EXECUTE FUNCTION commands_move();
 
 -- Last words of nodes as gateways received them. Nobody has verified them yet; the `command` reconciler does, and removes them.
 CREATE TABLE command_updates (

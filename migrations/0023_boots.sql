@@ -1,10 +1,16 @@
--- The boot and the journal that a node last named in a status report of its own signature. What a reconnect proves about a
--- command in flight is proved by this, and not by what a gateway heard.
+-- The boot and the journal that a node last named in a status report of its own signature, and since when it names them: by
+-- its own clock, and when that was verified here. Both are NULL while nothing was known before. What a reconnect proves about
+-- a command in flight is proved by this, and not by what a gateway heard.
 CREATE TABLE node_boots (
-    node_id    uuid PRIMARY KEY REFERENCES nodes (id) ON DELETE CASCADE,
-    boot_id    uuid NOT NULL,
-    journal_id uuid NOT NULL,
-    said_at    timestamptz NOT NULL
+    node_id      uuid PRIMARY KEY REFERENCES nodes (id) ON DELETE CASCADE,
+    boot_id      uuid NOT NULL,
+    boot_said    timestamptz,
+    boot_seen    timestamptz,
+    journal_id   uuid NOT NULL,
+    journal_said timestamptz,
+    journal_seen timestamptz,
+    -- Of the report that changed either; an older one changes nothing.
+    said_at      timestamptz NOT NULL
 );
 
 -- The kinds of commands that the holder of a certificate accepts; NULL for every kind.

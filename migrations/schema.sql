@@ -43,6 +43,7 @@ table commands fillfactor=70
     node_id uuid not null
     seq bigint not null
     kind text not null
+    retry_safe boolean not null
     lane text not null
     payload text not null
     idempotency_key text not null
@@ -89,6 +90,7 @@ table commands fillfactor=70
     CREATE INDEX commands_open ON commands USING btree (node_id, seq) WHERE (state = ANY (ARRAY['pending'::text, 'dispatched'::text, 'acked'::text, 'running'::text]))
     CREATE INDEX commands_pending ON commands USING btree (node_id, lane, seq) WHERE (state = 'pending'::text)
     CREATE INDEX commands_taken_back ON commands USING btree (id) WHERE ((state = 'pending'::text) AND (cancel_requested_at IS NOT NULL))
+    CREATE TRIGGER commands_move BEFORE UPDATE OF state ON commands FOR EACH ROW EXECUTE FUNCTION commands_move()
 table control_plane
     only_one boolean not null default true
     fleet_id uuid not null
@@ -182,7 +184,11 @@ table leases fillfactor=50
 table node_boots
     node_id uuid not null
     boot_id uuid not null
+    boot_said timestamp with time zone
+    boot_seen timestamp with time zone
     journal_id uuid not null
+    journal_said timestamp with time zone
+    journal_seen timestamp with time zone
     said_at timestamp with time zone not null
     constraint node_boots_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint node_boots_pkey PRIMARY KEY (node_id)
@@ -584,6 +590,7 @@ table workers fillfactor=50
     expires_at timestamp with time zone not null
     constraint workers_pkey PRIMARY KEY (id)
 function audit_is_append_only()  BEGIN RAISE EXCEPTION 'the audit log is append only'; END
+function commands_move()  BEGIN IF NEW.state = 'pending' AND OLD.state <> 'pending' AND OLD.acked_at IS NOT NULL AND NOT OLD.retry_safe THEN RAISE EXCEPTION 'a command that its node has does not wait again'; END IF; IF NEW.state = 'dispatched' AND OLD.state = 'pending' THEN NEW.dispatched_at := compute_now(); END IF; IF NEW.state IN ('acked', 'running') AND NEW.acked_at IS NULL THEN NEW.acked_at := compute_now(); END IF; IF NEW.state = 'running' AND NEW.started_at IS NULL THEN NEW.started_at := compute_now(); END IF; RETURN NEW; END
 function compute_now()  SELECT statement_timestamp() + COALESCE(NULLIF(current_setting('compute.clock_offset', true), ''), '0')::interval
 function node_allowed_kinds(uuid)  SELECT c.allowed_kinds FROM node_certs c JOIN nodes n ON n.id = c.node_id AND n.identity_generation = c.identity_generation WHERE c.node_id = node AND c.revoked_at IS NULL ORDER BY c.issued_at DESC, c.not_after DESC LIMIT 1
 function node_bucket(nodes)  SELECT CASE WHEN n.role <> 'host' THEN 'excluded' -- IS NOT TRUE: a pool or an owner that is missing makes the comparison null, and null is not ours. WHEN (n.trust = 'platform' OR (n.trust = 'tenant-owned' AND n.owner_tenant = (SELECT p.owner_tenant FROM pools p WHERE p.name = n.pool))) IS NOT TRUE THEN 'excluded' WHEN n.maintenance OR n.cordoned THEN 'maintenance' WHEN n.provision_state NOT IN ('adopted', 'deployed') THEN 'provisioning' WHEN n.observed_generation < 1 THEN 'provisioning' WHEN n.connectivity <> 'connected' THEN 'unreachable' WHEN cardinality(n.no_schedule_reasons) > 0 THEN 'unhealthy' ELSE 'schedulable' END

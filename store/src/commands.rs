@@ -17,7 +17,8 @@
 //! | [`settle`] | every way in which a command ends | the `command` reconciler, the sweeper, the API |
 //! | [`read`] | one command, pages of them | everybody |
 //!
-//! Whoever locks several rows locks nodes before sessions before commands, and commands in the order of their ids.
+//! Whoever locks several rows locks nodes before sessions before commands before work rows, and commands in the order of
+//! their ids.
 
 mod dispatch;
 mod enqueue;
@@ -42,7 +43,8 @@ pub use enqueue::{EnqueueError, Enqueued, NewCommand, enqueue, enqueue_to_sign};
 pub use read::{Filter, ahead, count_open, evidence, find, find_by_key, find_many, list};
 pub use resume::{Proved, Resume, on_reconnect, proved, resume, witness};
 pub use settle::{
-    Ending, Evidence, Settled, Swept, cancel, cancel_pending_of, is_sweep_due, prune, record_late, settle, sweep,
+    Ending, Evidence, Settled, Swept, cancel, cancel_pending_of, fail_in_flight_of, is_sweep_due, lock, prune,
+    record_late, settle, sweep,
 };
 pub use sign::{Unsigned, sent, sign, unsigned};
 pub use updates::{RawUpdate, StoredUpdate, UPDATES_AT_ONCE, remove_updates, store_updates, updates};

@@ -1,9 +1,11 @@
 //! Who a node is: its identity is replaced, its hardware moves, its trust steps, its challenges are used up.
 
-use schema::{digest::Digest, generation::IdentityGeneration, id::NodeId, node::ProvisionEvent, time::Timestamp};
+use schema::{
+    command::Reason, digest::Digest, generation::IdentityGeneration, id::NodeId, node::ProvisionEvent, time::Timestamp,
+};
 
 use crate::{
-    Db, DbError, Txn, convert, node_certs,
+    Db, DbError, Txn, commands, convert, node_certs,
     nodes::{self, ChangeError, Node},
 };
 
@@ -50,6 +52,7 @@ pub async fn take_over(
     reason: &str,
 ) -> Result<IdentityGeneration, TakeOverError> {
     nodes::set_provision(txn, node, ProvisionEvent::Rejoin).await?;
+    commands::fail_in_flight_of(txn, node.id, &Reason::IDENTITY_REPLACED).await.map_err(ChangeError::from)?;
     node_certs::revoke_all(txn, node.id, reason).await.map_err(ChangeError::from)?;
     let id = node.id.as_uuid();
     let result = sqlx::query_scalar!(
@@ -74,8 +77,82 @@ pub async fn take_over(
         Err(error) if error.violates("nodes_hardware_key") => return Err(TakeOverError::HardwareTaken),
         Err(error) => return Err(ChangeError::from(error).into()),
     };
+    end_session(txn, node.id).await.map_err(ChangeError::from)?;
     forget_what_it_said(txn, node.id).await.map_err(ChangeError::from)?;
     Ok(generation)
+}
+
+/// The session of before is over, and silence is counted from now on: the machine that came in is no less here than the one
+/// before it.
+async fn end_session(txn: &mut Txn, id: NodeId) -> Result<(), DbError> {
+    let id = id.as_uuid();
+    sqlx::query!(
+        "UPDATE nodes SET connectivity = 'disconnected', connectivity_since = compute_now() WHERE id = $1",
+        id
+    )
+    .execute(txn.conn())
+    .await?;
+    sqlx::query!(
+        r#"UPDATE sessions
+           SET last_seen = compute_now(), disconnected_at = COALESCE(disconnected_at, compute_now())
+           WHERE node_id = $1"#,
+        id,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
+/// Whether the machine that a node is may still be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Presence {
+    /// When it was last heard; `None` when it never was.
+    pub heard: Option<Timestamp>,
+    /// It was not heard for as long as a machine may be silent.
+    pub silent: bool,
+    /// No certificate of its identity counts: nobody can be heard under it any more.
+    pub vacant: bool,
+}
+
+/// Whether the machine that a node is may still be there.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn presence(db: &Db, id: NodeId) -> Result<Presence, DbError> {
+    read_presence(db.pool(), id).await
+}
+
+/// As [`presence`], of a node that is locked: it stays so until the commit.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn presence_of_locked(txn: &mut Txn, id: NodeId) -> Result<Presence, DbError> {
+    sqlx::query!("SELECT node_id FROM sessions WHERE node_id = $1 FOR NO KEY UPDATE", id.as_uuid())
+        .fetch_optional(txn.conn())
+        .await?;
+    read_presence(txn.conn(), id).await
+}
+
+async fn read_presence(executor: impl sqlx::PgExecutor<'_>, id: NodeId) -> Result<Presence, DbError> {
+    let row = sqlx::query!(
+        r#"SELECT s.last_seen AS "last_seen?: jiff_sqlx::Timestamp",
+                  COALESCE(s.last_seen <= compute_now() - $2 * interval '1 second', true) AS "silent!",
+                  NOT EXISTS (SELECT FROM node_certs c
+                              WHERE c.node_id = n.id AND c.identity_generation = n.identity_generation
+                                AND c.revoked_at IS NULL) AS "vacant!"
+           FROM nodes n
+           LEFT JOIN sessions s ON s.node_id = n.id
+           WHERE n.id = $1"#,
+        id.as_uuid(),
+        UNREACHABLE_AFTER.as_secs() as f64,
+    )
+    .fetch_optional(executor)
+    .await?;
+    Ok(row.map_or(Presence { heard: None, silent: true, vacant: true }, |row| Presence {
+        heard: convert::time(row.last_seen),
+        silent: row.silent,
+        vacant: row.vacant,
+    }))
 }
 
 async fn forget_what_it_said(txn: &mut Txn, id: NodeId) -> Result<(), DbError> {
@@ -96,6 +173,7 @@ async fn forget_what_it_said(txn: &mut Txn, id: NodeId) -> Result<(), DbError> {
 pub async fn revoke(txn: &mut Txn, id: NodeId, reason: &str) -> Result<u64, DbError> {
     let revoked = node_certs::revoke_all(txn, id, reason).await?;
     nodes::bump_identity(txn, id).await?;
+    commands::fail_in_flight_of(txn, id, &Reason::IDENTITY_REPLACED).await?;
     Ok(revoked)
 }
 

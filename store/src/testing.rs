@@ -95,6 +95,21 @@ impl TestDb {
     }
 }
 
+impl TestDb {
+    /// Whether a statement waits for a lock that another transaction holds.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    pub async fn waits_for_a_lock(&self) -> bool {
+        let waiting = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = $1 AND wait_event_type = 'Lock')",
+        )
+        .bind(&self.name)
+        .fetch_one(self.db.pool());
+        waiting.await.expect("activity is listed")
+    }
+}
+
 impl Drop for TestDb {
     fn drop(&mut self) {
         DONE.lock().unwrap_or_else(PoisonError::into_inner).push(std::mem::take(&mut self.name));

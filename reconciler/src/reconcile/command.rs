@@ -139,6 +139,8 @@ async fn take(context: &Context, node: NodeId, updates: Vec<StoredUpdate>) -> Re
     let mut txn = context.begin().await?;
     // In the order of the ids, as everybody locks them.
     words.sort_by_key(|word| word.update.command);
+    let all: Vec<CommandId> = words.iter().map(|word| word.update.command).collect();
+    commands::lock(&mut txn, node, &all).await?;
     for word in &words {
         if let Err(refusal) = apply(&mut txn, node, word).await? {
             refused = Some(refuse(node, word.update.command, &refusal));
@@ -204,7 +206,9 @@ async fn settle_proved(context: &Context, node: NodeId) -> Result<(), Failure> {
         return Ok(());
     }
     proved.sort_by_key(|proved| proved.id);
+    let all: Vec<CommandId> = proved.iter().map(|proved| proved.id).collect();
     let mut txn = context.begin().await?;
+    commands::lock(&mut txn, node, &all).await?;
     for Proved { id, how } in proved {
         let ending = match how {
             Resume::Rebooted => Ending {

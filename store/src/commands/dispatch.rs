@@ -1,7 +1,8 @@
 //! What a gateway writes: it takes pending commands for its sessions and says what it heard in between.
 //!
-//! Every write names the session's epoch and holds the session's row until the commit, so no other session begins in between. None of
-//! them ends a command.
+//! Every write names the session's epoch. A claim and a step hold the session's row until the commit, so no other session
+//! begins in between; a release compares the epoch of the command itself, which a later session has moved. None of them ends a
+//! command. When a command moved is written by a trigger, not by whoever moves it.
 
 use schema::{
     command::{CommandKind, Lane},
@@ -136,8 +137,7 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
            SET state = 'dispatched',
                epoch = l.epoch,
                boot_id = l.boot_id,
-               journal_id = l.journal_id,
-               dispatched_at = compute_now()
+               journal_id = l.journal_id
            FROM locked l
            WHERE c.id = l.id
            RETURNING c.id, c.node_id, c.seq, c.lane, c.kind, c.body, c.signature AS "signature!""#,
@@ -237,14 +237,12 @@ pub async fn progress(db: &Db, steps: &[Progress]) -> Result<(), DbError> {
                JOIN session s ON s.node_id = p.node_id AND s.epoch = p.epoch
                WHERE (p.word = 'acked' AND c.state = 'dispatched')
                   OR (p.word = 'running' AND c.state IN ('dispatched', 'acked'))
-                  OR (p.word = 'pending' AND c.state = 'dispatched')
+                  OR (p.word = 'pending' AND c.state = 'dispatched' AND (c.acked_at IS NULL OR c.retry_safe))
                ORDER BY c.id
                FOR NO KEY UPDATE OF c
            )
            UPDATE commands c
            SET state = l.word,
-               acked_at = CASE WHEN l.word = 'pending' THEN NULL ELSE COALESCE(c.acked_at, compute_now()) END,
-               started_at = CASE WHEN l.word = 'running' THEN compute_now() ELSE c.started_at END,
                not_before = CASE WHEN l.word = 'pending' THEN compute_now() + LEAST(30, 2 ^ LEAST(c.busy_count, 5)) * interval '1 second'
                                  ELSE c.not_before END,
                busy_count = CASE WHEN l.word = 'pending' THEN c.busy_count + 1 ELSE c.busy_count END
@@ -290,7 +288,7 @@ pub async fn release(db: &Db, never_sent: &[(CommandId, NodeId, Epoch)]) -> Resu
                FROM commands c
                JOIN UNNEST($1::uuid[], $2::uuid[], $3::bigint[]) AS r (id, node_id, epoch)
                     ON r.id = c.id AND r.node_id = c.node_id AND r.epoch = c.epoch
-               WHERE c.state = 'dispatched'
+               WHERE c.state = 'dispatched' AND (c.acked_at IS NULL OR c.retry_safe)
                ORDER BY c.id
                FOR NO KEY UPDATE OF c
            )

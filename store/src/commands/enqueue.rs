@@ -74,6 +74,9 @@ pub enum EnqueueError {
         /// What the certificate allows.
         allowed: Vec<String>,
     },
+    /// The deadline is further away than a signature is good for.
+    #[error("a command waits 12 hours at most")]
+    TooLate,
     /// The payload is not one of this kind.
     #[error(transparent)]
     Payload(#[from] PayloadError),
@@ -85,6 +88,9 @@ pub enum EnqueueError {
 fn list(words: &[String]) -> String {
     if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
 }
+
+/// A worker signs for half of its day, so a signature is good for so long at least.
+const LONGEST: schema::time::Duration = schema::time::Duration::from_secs(12 * 3_600);
 
 /// How long whoever signs a command by itself has before the reconciler does.
 const SIGNED_WITHIN: Duration = Duration::from_secs(2);
@@ -113,7 +119,7 @@ async fn put(txn: &mut Txn, new: &NewCommand, signed_within: Duration) -> Result
         r#"UPDATE nodes
            SET next_cmd_seq = next_cmd_seq + 1
            WHERE id = $1 AND NOT EXISTS (SELECT FROM commands WHERE node_id = $1 AND idempotency_key = $2)
-           RETURNING next_cmd_seq - 1 AS "seq!", name, provision_state, node_allowed_kinds(id) AS allowed"#,
+           RETURNING next_cmd_seq - 1 AS "seq!", name, provision_state, node_allowed_kinds(id) AS allowed, compute_now() AS "now!""#,
         id,
         new.idempotency_key,
     )
@@ -123,6 +129,9 @@ async fn put(txn: &mut Txn, new: &NewCommand, signed_within: Duration) -> Result
     let Some(node) = node else {
         return repeat(txn, new).await?.ok_or(EnqueueError::UnknownNode(new.node_id));
     };
+    if new.not_after > LONGEST.after(node.now.to_jiff()) {
+        return Err(EnqueueError::TooLate);
+    }
     if node.provision_state == "retired" {
         return Err(EnqueueError::Retired);
     }
@@ -146,15 +155,16 @@ async fn put(txn: &mut Txn, new: &NewCommand, signed_within: Duration) -> Result
     let row = new.kind.row();
     let owner = owner(&new.idempotency_key);
     let inserted = sqlx::query!(
-        r#"INSERT INTO commands (id, node_id, seq, kind, lane, payload, idempotency_key, not_after, min_generation, batch_id, body,
+        r#"INSERT INTO commands (id, node_id, seq, kind, retry_safe, lane, payload, idempotency_key, not_after, min_generation, batch_id, body,
                                  owner, created_by)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
            ON CONFLICT (node_id, idempotency_key) DO NOTHING
            RETURNING not_before, created_at"#,
         body.id.as_uuid(),
         id,
         node.seq,
         new.kind.as_str(),
+        row.retry_safe,
         row.lane.as_str(),
         payload,
         new.idempotency_key,

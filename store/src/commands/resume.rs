@@ -27,13 +27,15 @@ pub enum Resume {
 }
 
 /// What becomes of a command of this kind (`None`: unknown here, so nothing is known to be safe); `None` when it is not in
-/// flight, and then a reconnect means nothing to it.
+/// flight, and then a reconnect means nothing to it. A journal that is still there and has acknowledged the command knows
+/// best, even after a boot; one that never did might run it on the wrong boot.
 #[must_use]
 pub fn on_reconnect(state: CommandState, kind: Option<&KindRow>, new_boot: bool, new_journal: bool) -> Option<Resume> {
     if !state.is_in_flight() {
         return None;
     }
-    Some(if new_boot && kind.is_some_and(|kind| kind.self_terminating) {
+    let is_known = !new_journal && state != CommandState::Dispatched;
+    Some(if new_boot && !is_known && kind.is_some_and(|kind| kind.self_terminating) {
         Resume::Rebooted
     } else if new_journal && !kind.is_some_and(|kind| kind.retry_safe) {
         Resume::JournalLost
@@ -116,20 +118,23 @@ pub struct Proved {
     pub how: Resume,
 }
 
-/// What the present session of a node proves: its boot and journal are those that the node signed, no earlier than a minute
-/// before the command was sent (clocks differ), and they are others than the command was sent to.
+/// What the present session of a node proves: its boot and journal are those that the node signed, and it began to name
+/// them after the command was signed, by its own clock and by the one here. That they are others than the command was sent
+/// to is a gateway's word, and so only narrows it.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn proved(db: &Db, node: NodeId) -> Result<Vec<Proved>, DbError> {
     let rows = sqlx::query!(
-        r#"SELECT c.id, c.kind, c.state, c.boot_id <> b.boot_id AS "new_boot!", c.journal_id <> b.journal_id AS "new_journal!"
+        r#"SELECT c.id, c.kind, c.state,
+                  COALESCE(c.boot_id <> b.boot_id AND LEAST(b.boot_said, b.boot_seen) > c.signed_at, false) AS "new_boot!",
+                  COALESCE(c.journal_id <> b.journal_id AND LEAST(b.journal_said, b.journal_seen) > c.signed_at, false)
+                      AS "new_journal!"
            FROM commands c
            JOIN sessions s ON s.node_id = c.node_id AND s.epoch > c.epoch
            JOIN node_boots b ON b.node_id = c.node_id AND b.boot_id = s.boot_id AND b.journal_id = s.journal_id
            WHERE c.node_id = $1 AND c.state IN ('dispatched', 'acked', 'running')
              AND (c.boot_id <> b.boot_id OR c.journal_id <> b.journal_id)
-             AND b.said_at > c.dispatched_at - interval '1 minute'
            ORDER BY c.seq"#,
         node.as_uuid(),
     )
@@ -148,7 +153,8 @@ pub async fn proved(db: &Db, node: NodeId) -> Result<Vec<Proved>, DbError> {
     Ok(proved)
 }
 
-/// Remembers the boot and the journal of a verified status report, and wakes the `command` reconciler when they are new.
+/// Remembers the boot and the journal of a verified status report, and wakes the `command` reconciler when they are new. A
+/// report that was said before the one that is remembered changes nothing.
 ///
 /// # Errors
 /// When a statement fails.
@@ -163,8 +169,15 @@ pub async fn witness(
         r#"INSERT INTO node_boots AS b (node_id, boot_id, journal_id, said_at)
            VALUES ($1, $2, $3, $4)
            ON CONFLICT (node_id) DO UPDATE
-           SET boot_id = EXCLUDED.boot_id, journal_id = EXCLUDED.journal_id, said_at = EXCLUDED.said_at
-           WHERE (b.boot_id, b.journal_id) IS DISTINCT FROM (EXCLUDED.boot_id, EXCLUDED.journal_id)"#,
+           SET boot_said = CASE WHEN b.boot_id <> EXCLUDED.boot_id THEN EXCLUDED.said_at ELSE b.boot_said END,
+               boot_seen = CASE WHEN b.boot_id <> EXCLUDED.boot_id THEN compute_now() ELSE b.boot_seen END,
+               journal_said = CASE WHEN b.journal_id <> EXCLUDED.journal_id THEN EXCLUDED.said_at ELSE b.journal_said END,
+               journal_seen = CASE WHEN b.journal_id <> EXCLUDED.journal_id THEN compute_now() ELSE b.journal_seen END,
+               boot_id = EXCLUDED.boot_id,
+               journal_id = EXCLUDED.journal_id,
+               said_at = EXCLUDED.said_at
+           WHERE (b.boot_id, b.journal_id) IS DISTINCT FROM (EXCLUDED.boot_id, EXCLUDED.journal_id)
+             AND b.said_at < EXCLUDED.said_at"#,
         node.as_uuid(),
         boot.as_uuid(),
         journal.as_uuid(),

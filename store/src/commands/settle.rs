@@ -62,13 +62,30 @@ pub enum Settled {
     Unknown,
 }
 
-/// Ends a command of a node.
+/// Locks commands of a node, all at once and in their order, before the first of several is ended: ending one also locks the
+/// node's work row, which comes after commands.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn lock(txn: &mut Txn, node: NodeId, ids: &[CommandId]) -> Result<(), DbError> {
+    let ids: Vec<uuid::Uuid> = ids.iter().map(|id| id.as_uuid()).collect();
+    sqlx::query!(
+        "SELECT id FROM commands WHERE id = ANY ($1) AND node_id = $2 ORDER BY id FOR NO KEY UPDATE",
+        &ids,
+        node.as_uuid()
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    Ok(())
+}
+
+/// Ends a command of a node. Who ends several in one transaction locks them first with [`lock`].
 ///
 /// # Errors
 /// When a statement fails.
 pub async fn settle(txn: &mut Txn, node: NodeId, id: CommandId, ending: &Ending) -> Result<Settled, DbError> {
     let row = sqlx::query!(
-        "SELECT kind, state, reason, owner FROM commands WHERE id = $1 AND node_id = $2 FOR NO KEY UPDATE",
+        "SELECT kind, state, reason, owner, dispatched_at FROM commands WHERE id = $1 AND node_id = $2 FOR NO KEY UPDATE",
         id.as_uuid(),
         node.as_uuid()
     )
@@ -79,7 +96,10 @@ pub async fn settle(txn: &mut Txn, node: NodeId, id: CommandId, ending: &Ending)
     if from.is_terminal() {
         return Ok(Settled::Final { state: from, reason: row.reason });
     }
-    let to = match from.transition(ending.event) {
+    // A gateway said that it waits again, and the node signed that it ended: the node knows.
+    let sent = from == CommandState::Pending && row.dispatched_at.is_some() && ending.evidence.is_some();
+    let at = if sent { CommandState::Dispatched } else { from };
+    let to = match at.transition(ending.event) {
         Ok(to) if to.is_terminal() => to,
         Ok(_) | Err(_) => return Ok(Settled::Illegal(from)),
     };
@@ -204,6 +224,36 @@ pub async fn cancel_pending_of(txn: &mut Txn, node: NodeId, reason: &Reason) -> 
     Ok(ended.len())
 }
 
+/// Fails what is in flight to a machine that is its node no more, and answers how many that were: what another machine does
+/// later says nothing about it.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn fail_in_flight_of(txn: &mut Txn, node: NodeId, reason: &Reason) -> Result<usize, DbError> {
+    let ended = sqlx::query_as!(
+        End,
+        r#"WITH locked AS MATERIALIZED (
+               SELECT id FROM commands
+               WHERE node_id = $1 AND state IN ('dispatched', 'acked', 'running')
+               ORDER BY id FOR NO KEY UPDATE
+           )
+           UPDATE commands c
+           SET state = 'failed', reason = $2, settled_at = compute_now()
+           FROM locked l
+           WHERE c.id = l.id
+           RETURNING c.id, c.node_id, c.kind, c.state, c.reason, c.owner"#,
+        node.as_uuid(),
+        reason.as_str(),
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    announce(txn, &ended).await?;
+    Ok(ended.len())
+}
+
+/// How long the end of a command waits for a last word of its node that came and was not read yet, in milliseconds.
+const UNREAD: f64 = 5.0 * 60_000.0;
+
 /// What a sweep ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
@@ -230,10 +280,15 @@ pub async fn is_sweep_due(db: &Db) -> Result<bool, DbError> {
                    LEFT JOIN UNNEST($1::text[], $2::float8[]) AS k (kind, timeout) ON k.kind = c.kind
                    WHERE c.settled_at IS NULL AND c.not_after <= compute_now()
                      AND (c.state = 'pending' OR c.not_after + COALESCE(k.timeout, $3) * interval '1 millisecond' <= compute_now())
+                     AND (NOT EXISTS (SELECT FROM command_updates u WHERE u.node_id = c.node_id AND u.command_id = c.id)
+                          OR c.not_after + $4 * interval '1 millisecond'
+                             + CASE WHEN c.state = 'pending' THEN 0 ELSE COALESCE(k.timeout, $3) END * interval '1 millisecond'
+                             <= compute_now())
                ) AS "due!""#,
         &kinds,
         &timeouts,
         convert::millis(UNKNOWN_KIND_TIMEOUT.to_std()),
+        UNREAD,
     );
     Ok(due.fetch_one(db.pool()).await?)
 }
@@ -244,7 +299,8 @@ fn timeouts() -> (Vec<String>, Vec<f64>) {
 }
 
 /// Ends what waited past its deadline, what takes longer than its deadline plus its kind's timeout, and what was taken back and
-/// came back unbegun, `limit` of each at most. A kind that is unknown here gets 15 minutes.
+/// came back unbegun, `limit` of each at most. A kind that is unknown here gets 15 minutes. A last word that came and was not
+/// read yet is waited for, five minutes at most.
 ///
 /// # Errors
 /// When a statement fails.
@@ -272,6 +328,8 @@ pub async fn sweep(txn: &mut Txn, limit: u32) -> Result<Swept, DbError> {
         r#"WITH due AS MATERIALIZED (
                SELECT id FROM commands
                WHERE state = 'pending' AND settled_at IS NULL AND not_after <= compute_now()
+                 AND (not_after + $3 * interval '1 millisecond' <= compute_now()
+                      OR NOT EXISTS (SELECT FROM command_updates u WHERE u.node_id = commands.node_id AND u.command_id = commands.id))
                ORDER BY id LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
            )
            UPDATE commands c
@@ -281,6 +339,7 @@ pub async fn sweep(txn: &mut Txn, limit: u32) -> Result<Swept, DbError> {
            RETURNING c.id, c.node_id, c.kind, c.state, c.reason, c.owner"#,
         most,
         Reason::NOT_AFTER.to_string(),
+        UNREAD,
     )
     .fetch_all(txn.conn())
     .await?;
@@ -293,6 +352,8 @@ pub async fn sweep(txn: &mut Txn, limit: u32) -> Result<Swept, DbError> {
                LEFT JOIN UNNEST($2::text[], $3::float8[]) AS k (kind, timeout) ON k.kind = c.kind
                WHERE c.state IN ('dispatched', 'acked', 'running') AND c.settled_at IS NULL AND c.not_after <= compute_now()
                  AND c.not_after + COALESCE(k.timeout, $4) * interval '1 millisecond' <= compute_now()
+                 AND (c.not_after + (COALESCE(k.timeout, $4) + $6) * interval '1 millisecond' <= compute_now()
+                      OR NOT EXISTS (SELECT FROM command_updates u WHERE u.node_id = c.node_id AND u.command_id = c.id))
                ORDER BY c.id LIMIT $1 FOR NO KEY UPDATE OF c SKIP LOCKED
            )
            UPDATE commands c
@@ -305,6 +366,7 @@ pub async fn sweep(txn: &mut Txn, limit: u32) -> Result<Swept, DbError> {
         &timeouts,
         convert::millis(UNKNOWN_KIND_TIMEOUT.to_std()),
         Reason::TIMEOUT.to_string(),
+        UNREAD,
     )
     .fetch_all(txn.conn())
     .await?;

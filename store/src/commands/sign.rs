@@ -18,7 +18,8 @@ pub struct Unsigned {
     pub body: Vec<u8>,
 }
 
-/// The pending commands of a node without a signature, or with one that is half a worker's life old, in their order.
+/// The pending commands of a node without a signature, in their order. One signature is enough: no command waits longer than
+/// it is good for.
 ///
 /// # Errors
 /// When the statement fails.
@@ -27,7 +28,7 @@ pub async fn unsigned(db: &Db, node: NodeId, limit: u32) -> Result<Vec<Unsigned>
         r#"SELECT id, body
            FROM commands
            WHERE node_id = $1 AND state = 'pending' AND not_after > compute_now() AND not_before IS NOT NULL
-             AND (signature IS NULL OR signed_at < compute_now() - interval '12 hours')
+             AND signature IS NULL
            ORDER BY seq
            LIMIT $2"#,
         node.as_uuid(),
@@ -57,7 +58,7 @@ pub async fn sign(txn: &mut Txn, signed: &[(CommandId, Vec<u8>)]) -> Result<Vec<
                SELECT c.id, s.signature
                FROM quick, commands c
                JOIN UNNEST($1::uuid[], $2::bytea[]) AS s (id, signature) ON s.id = c.id
-               WHERE c.state = 'pending' AND (c.signature IS NULL OR c.signed_at < compute_now() - interval '12 hours')
+               WHERE c.state = 'pending' AND c.signature IS NULL
                ORDER BY c.id
                FOR UPDATE OF c
            )

@@ -42,6 +42,9 @@ impl Bench {
         let jobs = Jobs::new(Shared { signer, ..house.shared.clone() }, Registry::standard());
         let machine = house.machine_of("gpu-1", Some("h100")).await;
         let epoch = house.connect(&machine).await;
+        let mut txn = house.db.begin().await.expect("begin");
+        commands::witness(&mut txn, machine.id, machine.boot, machine.journal, now).await.expect("witness");
+        txn.commit().await.expect("commit");
         Self { house, jobs, keys, machine, epoch }
     }
 
@@ -139,33 +142,6 @@ async fn what_is_queued_is_signed_for_its_node_by_a_worker_that_the_root_certifi
         assert_eq!(CommandBody::read(&dispatch.body).expect("a body").id, dispatch.id);
     }
     assert_eq!(bench.outcome().await.0, "done");
-}
-
-#[tokio::test]
-async fn a_signature_that_is_half_a_workers_life_old_is_made_again() {
-    let bench = Bench::new().await;
-    let mut new = bench.enqueue(CommandKind::InventoryRefresh, "short").await;
-    new.not_after = time::Duration::from_secs(2 * 86_400).after(new.not_after);
-    let long = NewCommand {
-        node_id: bench.machine.id,
-        kind: CommandKind::InventoryRefresh,
-        payload: json!({}),
-        idempotency_key: "long".to_owned(),
-        not_after: new.not_after,
-        min_generation: None,
-        batch_id: None,
-        secrets: Vec::new(),
-        created_by: "test".to_owned(),
-    };
-    let mut txn = bench.house.db.begin().await.expect("begin");
-    let id = commands::enqueue(&mut txn, &long).await.expect("queued").command.id;
-    txn.commit().await.expect("commit");
-    bench.tick().await;
-    let first = bench.read(id).await.signed_at;
-    bench.house.test.advance(Duration::from_secs(12 * 3_600 + 1)).await;
-    bench.jobs.resync("command").await.expect("a pass");
-    assert!(bench.read(id).await.signed_at > first);
-    assert!(commands::unsigned(&bench.house.db, bench.machine.id, 9).await.expect("unsigned").is_empty());
 }
 
 #[tokio::test]
@@ -406,6 +382,57 @@ async fn a_lost_journal_fails_what_is_not_safe_to_run_twice_and_the_rest_is_sent
     bench.tick().await;
     let ended = bench.read(reboot.id).await;
     assert_eq!((ended.state, ended.reason.as_deref()), (CommandState::Failed, Some("journal-lost")));
+}
+
+#[tokio::test]
+async fn a_reboot_that_the_journal_knows_is_for_the_journal_to_answer() {
+    let mut bench = Bench::new().await;
+    let reboot = bench.sent(CommandKind::NodeReboot, "k").await;
+    let step =
+        commands::Progress { id: reboot.id, node: bench.machine.id, epoch: bench.epoch, step: commands::Step::Acked };
+    commands::progress(&bench.house.db, &[step]).await.expect("progress");
+    let again = rejoin(&mut bench, true, false, 1).await;
+    assert_eq!(again, [reboot.clone()]);
+    bench.jobs.tick("node").await.expect("a pass");
+    bench.tick().await;
+    assert_eq!(bench.read(reboot.id).await.state, CommandState::Acked);
+    bench.say(&bench.word(reboot.id, UpdateState::Rejected)).await;
+    assert_eq!(
+        bench.read(reboot.id).await.state,
+        CommandState::Rejected,
+        "it refused, and was booted by somebody else"
+    );
+}
+
+#[tokio::test]
+async fn last_words_wait_for_all_their_commands_before_they_touch_the_nodes_work() {
+    let bench = Bench::new().await;
+    let (one, two) =
+        (bench.sent(CommandKind::InventoryRefresh, "1").await, bench.sent(CommandKind::InventoryRefresh, "2").await);
+    let node = bench.machine.id;
+    let raw = |id| {
+        let payload = bench.word(id, UpdateState::Succeeded).to_bytes();
+        let signature = bench.machine.key.sign_command_update(&bench.house.shared.realm, node, &payload);
+        RawUpdate { node, epoch: bench.epoch, id, payload, signature }
+    };
+    commands::store_updates(&bench.house.db, &[raw(one.id), raw(two.id)]).await.expect("stored");
+    // Somebody who cancels has the second command, and wants the node's work row next.
+    let mut other = bench.house.db.begin().await.expect("begin");
+    commands::lock(&mut other, node, &[two.id]).await.expect("locked");
+    let taken = async {
+        bench.tick().await;
+        assert_eq!(bench.read(one.id).await.state, CommandState::Succeeded);
+        assert_eq!(bench.read(two.id).await.state, CommandState::Succeeded);
+    };
+    let cancelling = async {
+        while !bench.house.test.waits_for_a_lock().await {
+            tokio::task::yield_now().await;
+        }
+        queue::enqueue(&mut other, &queue::NODE, [node]).await.expect("the work row is free");
+        other.commit().await.expect("commit");
+    };
+    tokio::join!(taken, cancelling);
+    assert_eq!(bench.outcome().await.0, "done", "nobody was in the way of anybody");
 }
 
 #[tokio::test]

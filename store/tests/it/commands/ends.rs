@@ -204,6 +204,71 @@ async fn a_sweep_ends_exactly_at_the_boundary() {
 }
 
 #[tokio::test]
+async fn a_word_that_came_and_was_not_read_yet_is_waited_for_five_minutes_at_most() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let epoch = open(test.db(), &session(id)).await;
+    let sent = ready(test.db(), id, CommandKind::DiagNvml, "sent").await;
+    claim(test.db(), id, epoch).await;
+    let busy = ready(test.db(), id, CommandKind::InventoryRefresh, "busy").await;
+    claim(test.db(), id, epoch).await;
+    said(test.db(), id, epoch, busy, Step::Busy).await;
+    let word = |id: CommandId, node| commands::RawUpdate { node, epoch, id, payload: vec![1], signature: vec![2] };
+    commands::store_updates(test.db(), &[word(sent, id), word(busy, id)]).await.expect("stored");
+    rewrite(&test, sent, "not_after = compute_now() - interval '300 seconds'").await;
+    rewrite(&test, busy, "not_after = compute_now()").await;
+    assert!(!commands::is_sweep_due(test.db()).await.expect("due"));
+    assert_eq!(sweep(test.db()).await, Swept::default());
+    rewrite(&test, sent, "not_after = compute_now() - interval '600 seconds'").await;
+    rewrite(&test, busy, "not_after = compute_now() - interval '300 seconds'").await;
+    assert!(commands::is_sweep_due(test.db()).await.expect("due"));
+    assert_eq!(sweep(test.db()).await, Swept { expired: 1, timed_out: 1, ..Swept::default() });
+}
+
+#[tokio::test]
+async fn what_the_node_signed_ends_a_command_that_a_gateway_says_waits_again() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let epoch = open(test.db(), &session(id)).await;
+    let command = ready(test.db(), id, CommandKind::DiagNvml, "k").await;
+    claim(test.db(), id, epoch).await;
+    said(test.db(), id, epoch, command, Step::Busy).await;
+    let good = |evidence| Ending { event: CommandEvent::Succeed, reason: None, message: None, result: None, evidence };
+    assert_eq!(settle(test.db(), id, command, &good(None)).await, Settled::Illegal(CommandState::Pending));
+    let signed = Some(Evidence { payload: vec![1], signature: vec![2], key: vec![3] });
+    assert_eq!(settle(test.db(), id, command, &good(signed.clone())).await, Settled::Moved(CommandState::Succeeded));
+    let never = ready(test.db(), id, CommandKind::DiagNvml, "never").await;
+    assert_eq!(settle(test.db(), id, never, &good(signed)).await, Settled::Illegal(CommandState::Pending));
+}
+
+#[tokio::test]
+async fn what_is_in_flight_to_a_machine_that_is_the_node_no_more_fails() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let hello = session(id);
+    let epoch = open(test.db(), &hello).await;
+    let mut sent = Vec::new();
+    for kind in [CommandKind::NodeReboot, CommandKind::DiagNvml] {
+        sent.push(ready(test.db(), id, kind, kind.as_str()).await);
+    }
+    claim(test.db(), id, epoch).await;
+    commit!(test.db(), |txn| store::identities::revoke(&mut txn, id, "stolen").await.expect("revoked"));
+    for command in sent {
+        let ended = read(test.db(), command).await;
+        assert_eq!((ended.state, ended.reason.as_deref()), (CommandState::Failed, Some("identity-replaced")));
+    }
+}
+
+#[tokio::test]
+async fn a_deadline_is_no_further_away_than_a_signature_is_good_for() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let mut wanted = new(test.db(), id, CommandKind::DiagNvml, "k").await;
+    wanted.not_after = Duration::from_secs(13 * 3_600).after(wanted.not_after);
+    assert!(matches!(try_enqueue(test.db(), &wanted).await, Err(EnqueueError::TooLate)));
+}
+
+#[tokio::test]
 async fn what_comes_after_the_end_is_kept_once_and_changes_nothing() {
     let test = TestDb::create().await;
     let id = node(test.db(), "a").await.id;

@@ -15,7 +15,9 @@ fn the_matrix_of_boot_journal_kind_and_state() {
             for (new_boot, new_journal) in [(false, false), (false, true), (true, false), (true, true)] {
                 let ends_itself = kind.is_some_and(|kind| kind.self_terminating);
                 let safe = kind.is_some_and(|kind| kind.retry_safe);
-                let expected = match (state.is_in_flight(), new_boot && ends_itself, new_journal && !safe) {
+                let known = !new_journal && matches!(state, CommandState::Acked | CommandState::Running);
+                let rebooted = new_boot && ends_itself && !known;
+                let expected = match (state.is_in_flight(), rebooted, new_journal && !safe) {
                     (false, ..) => None,
                     (true, true, _) => Some(Resume::Rebooted),
                     (true, false, true) => Some(Resume::JournalLost),
@@ -131,21 +133,47 @@ async fn what_is_sent_in_the_new_session_is_not_settled_by_the_old_word_of_the_n
 }
 
 #[tokio::test]
-async fn a_word_from_before_the_command_was_sent_proves_nothing() {
+async fn a_report_from_an_earlier_boot_that_a_gateway_repeats_proves_nothing() {
     let test = TestDb::create().await;
     let id = node(test.db(), "a").await.id;
     let (old, hello) = (session(id), session(id));
     let long_ago = test.db().now().await.expect("now");
+    let repeat = async || {
+        commit!(test.db(), |txn| {
+            commands::witness(&mut txn, id, old.boot_id, old.journal_id, long_ago).await.expect("witness");
+        });
+    };
+    repeat().await;
     test.advance(std::time::Duration::from_secs(61)).await;
     let epoch = open(test.db(), &hello).await;
+    witness(test.db(), &hello).await;
     let command = ready(test.db(), id, CommandKind::NodeReboot, "k").await;
     assert_eq!(ids(&claim(test.db(), id, epoch).await), [command]);
-    // A gateway that lies about the boot and repeats a report that the node signed in it.
+    // It lies about the boot, repeats what the node signed there, and then tells the truth again.
     reconnect(test.db(), &old).await;
-    commit!(test.db(), |txn| commands::witness(&mut txn, id, old.boot_id, old.journal_id, long_ago)
-        .await
-        .expect("witness"));
+    repeat().await;
     assert!(commands::proved(test.db(), id).await.expect("proved").is_empty());
+    reconnect(test.db(), &hello).await;
+    witness(test.db(), &hello).await;
+    assert!(commands::proved(test.db(), id).await.expect("proved").is_empty());
+}
+
+#[tokio::test]
+async fn a_boot_that_began_before_the_command_was_signed_is_not_its_doing() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let mut hello = session(id);
+    let epoch = open(test.db(), &hello).await;
+    witness(test.db(), &hello).await;
+    hello.boot_id = BootId::generate();
+    let began = test.db().now().await.expect("now");
+    let command = ready(test.db(), id, CommandKind::NodeReboot, "k").await;
+    assert_eq!(ids(&claim(test.db(), id, epoch).await), [command]);
+    reconnect(test.db(), &hello).await;
+    commit!(test.db(), |txn| {
+        commands::witness(&mut txn, id, hello.boot_id, hello.journal_id, began).await.expect("witness");
+    });
+    assert!(commands::proved(test.db(), id).await.expect("proved").is_empty(), "the report was held back");
 }
 
 #[tokio::test]

@@ -45,8 +45,7 @@ async fn a_gateway_can_delay_and_never_author() {
     let ended = ready(test.db(), id, CommandKind::NodeReboot, "ended").await;
     commit!(test.db(), |txn| commands::cancel(&mut txn, ended).await.expect("cancel"));
 
-    let url = format!("{}&options=-c%20role=bc_gateway", test.config().url());
-    let mut conn = PgConnection::connect(&url).await.expect("a connection");
+    let mut conn = narrow_conn(&test).await;
     let of = |id: CommandId| format!("WHERE id = '{}'", id.as_uuid());
     let mut refused = Vec::new();
     for state in CommandState::ALL.iter().filter(|state| state.is_terminal()) {
@@ -76,6 +75,10 @@ async fn a_gateway_can_delay_and_never_author() {
         "cancel_requested_at = NULL",
         "late_state = 'x'",
         "owner = 'x'",
+        "retry_safe = true",
+        "dispatched_at = 'epoch'",
+        "acked_at = NULL",
+        "started_at = NULL",
         "settled_at = NULL",
     ] {
         refused.push(format!("UPDATE commands SET {column} {}", of(sent)));
@@ -109,6 +112,53 @@ async fn a_gateway_can_delay_and_never_author() {
     assert!(commands::settle(&mut txn, id, sent, &done).await.is_err());
     assert_eq!(state(test.db(), sent).await, CommandState::Dispatched);
     assert_eq!(state(test.db(), ended).await, CommandState::Cancelled);
+}
+
+#[tokio::test]
+async fn what_a_gateway_says_of_boots_and_journals_proves_nothing() {
+    let test = TestDb::create().await;
+    let (gateway, mut conn) = (narrow(&test).await, narrow_conn(&test).await);
+    let id = node(test.db(), "a").await.id;
+    let hello = session(id);
+    let epoch = open(&gateway, &hello).await;
+    let now = test.db().now().await.expect("now");
+    commit!(test.db(), |txn| {
+        commands::witness(&mut txn, id, hello.boot_id, hello.journal_id, now).await.expect("witness");
+    });
+    let reboot = ready(test.db(), id, CommandKind::NodeReboot, "k").await;
+    assert_eq!(ids(&claim(&gateway, id, epoch).await), [reboot]);
+    let lies = format!(
+        "UPDATE commands SET boot_id = gen_random_uuid(), journal_id = gen_random_uuid(), epoch = epoch - 1 WHERE id = '{}'",
+        reboot.as_uuid()
+    );
+    sqlx::query(AssertSqlSafe(lies)).execute(&mut conn).await.expect("columns of its own");
+    assert!(commands::proved(test.db(), id).await.expect("proved").is_empty());
+}
+
+#[tokio::test]
+async fn what_a_node_has_does_not_wait_again_by_a_gateways_word() {
+    let test = TestDb::create().await;
+    let (gateway, mut conn) = (narrow(&test).await, narrow_conn(&test).await);
+    let id = node(test.db(), "a").await.id;
+    let epoch = open(&gateway, &session(id)).await;
+    let reboot = ready(test.db(), id, CommandKind::NodeReboot, "k").await;
+    claim(&gateway, id, epoch).await;
+    said(&gateway, id, epoch, reboot, Step::Running).await;
+    let mut set = async |state: &str| {
+        let set = format!("UPDATE commands SET state = '{state}' WHERE id = '{}'", reboot.as_uuid());
+        sqlx::query(AssertSqlSafe(set)).execute(&mut conn).await
+    };
+    assert!(set("pending").await.is_err());
+    set("dispatched").await.expect("backwards, which ends nothing");
+    assert!(set("pending").await.is_err());
+    said(&gateway, id, epoch, reboot, Step::Busy).await;
+    commands::release(&gateway, &[(reboot, id, epoch)]).await.expect("release");
+    assert_eq!(state(test.db(), reboot).await, CommandState::Dispatched);
+}
+
+async fn narrow_conn(test: &TestDb) -> PgConnection {
+    let url = format!("{}&options=-c%20role=bc_gateway", test.config().url());
+    PgConnection::connect(&url).await.expect("a connection")
 }
 
 async fn narrow(test: &TestDb) -> Db {
