@@ -21,7 +21,10 @@ use crate::{
     migrate,
 };
 
+mod dump;
 pub mod probes;
+
+pub use dump::dump;
 
 /// Names the server that tests share, as a URL of a user who may create databases.
 const SHARED: &str = "BETTER_COMPUTE_TEST_PG";

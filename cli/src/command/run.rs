@@ -122,15 +122,19 @@ impl Run {
         Ok(if rows.iter().all(good) { Exit::Ok } else { Exit::Failed })
     }
 
-    /// Every machine that is meant, once, by name or id as it was said.
-    async fn machines(&self, client: &Client) -> Result<Vec<String>, Failure> {
-        let mut nodes = self.nodes.clone();
-        if let Some(pool) = &self.pool {
-            let found = get::list(client, get::Kind::Nodes, Some(pool), None).await?;
-            nodes.extend(found.iter().filter_map(|node| node.get("name")?.as_str().map(str::to_owned)));
+    /// Every machine that is meant, once, whether its name or its id was said.
+    async fn machines(&self, client: &Client) -> Result<Vec<Machine>, Failure> {
+        let mut nodes = Vec::new();
+        for said in &self.nodes {
+            // Who may not look at machines, or said one that is not there, is answered by the call itself.
+            let found = client.call("nodes.get", &json!({ "node": said })).await.ok();
+            let known = found.as_ref().and_then(|found| Machine::of(found.get("node")?));
+            nodes.push(known.unwrap_or_else(|| Machine { id: said.clone(), name: said.clone() }));
         }
-        let mut seen = std::collections::BTreeSet::new();
-        nodes.retain(|node| seen.insert(node.clone()));
+        if let Some(pool) = &self.pool {
+            nodes.extend(get::list(client, get::Kind::Nodes, Some(pool), None).await?.iter().filter_map(Machine::of));
+        }
+        let nodes = once(nodes);
         let most = self.most.unwrap_or(if self.kind.row().destructive { 1 } else { USUAL_MOST });
         if nodes.is_empty() {
             let pool = self.pool.as_deref().unwrap_or_default();
@@ -146,7 +150,7 @@ impl Run {
     }
 
     /// Queues a command for each machine, a few at a time; a machine that is refused stops no other.
-    async fn queue(&self, client: &Arc<Client>, nodes: Vec<String>, payload: &Value) -> Vec<Row> {
+    async fn queue(&self, client: &Arc<Client>, nodes: Vec<Machine>, payload: &Value) -> Vec<Row> {
         let key = self.key.clone().unwrap_or_else(|| schema::id::RequestId::generate().to_string());
         let mut running = JoinSet::new();
         let mut rows: Vec<Option<Row>> = nodes.iter().map(|_| None).collect();
@@ -154,9 +158,11 @@ impl Run {
             if running.len() >= AT_ONCE {
                 place(&mut rows, running.join_next().await);
             }
-            let input = self.input(&node, payload, &format!("{key}:{node}"));
+            let input = self.input(&node.id, payload, &format!("{key}:{}", node.id));
             let client = Arc::clone(client);
-            running.spawn(async move { (index, Row { outcome: client.call("commands.run", &input).await, node }) });
+            running.spawn(async move {
+                (index, Row { outcome: client.call("commands.run", &input).await, node: node.name })
+            });
         }
         while !running.is_empty() {
             place(&mut rows, running.join_next().await);
@@ -182,10 +188,45 @@ impl Run {
     }
 }
 
+/// A machine that is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Machine {
+    id: String,
+    name: String,
+}
+
+impl Machine {
+    fn of(node: &Value) -> Option<Self> {
+        let text = |name: &str| node.get(name)?.as_str().map(str::to_owned);
+        Some(Self { id: text("id")?, name: text("name")? })
+    }
+}
+
+/// Each machine once, in the order in which it was first said.
+fn once(mut machines: Vec<Machine>) -> Vec<Machine> {
+    let mut seen = std::collections::BTreeSet::new();
+    machines.retain(|machine| seen.insert(machine.id.clone()));
+    machines
+}
+
 fn place(rows: &mut [Option<Row>], done: Option<Result<(usize, Row), tokio::task::JoinError>>) {
     match done {
         Some(Ok((index, row))) => rows[index] = Some(row),
         Some(Err(error)) => output::note(format!("a call ended in a bug: {error}")),
         None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_is_said_by_name_and_by_id_is_one() {
+        let node = json!({ "id": "node_1", "name": "gpu-1", "pool": "h100" });
+        let machine = Machine::of(&node).unwrap();
+        let unknown = Machine { id: "gpu-9".to_owned(), name: "gpu-9".to_owned() };
+        let all = vec![machine.clone(), unknown.clone(), machine.clone()];
+        assert_eq!(once(all), [machine, unknown]);
     }
 }
