@@ -394,7 +394,13 @@ impl Agent {
     }
 
     fn handle(&mut self, event: Event) -> Result<(), AgentError> {
+        let linked = self.link.is_some();
         for effect in self.core.handle(event, self.now()) {
+            // What belongs to a connection ends with it; what is decided about commands does not.
+            let outlives = matches!(effect, Effect::Command(_) | Effect::Say(..));
+            if linked && self.link.is_none() && !outlives {
+                continue;
+            }
             self.carry_out(effect)?;
         }
         Ok(())

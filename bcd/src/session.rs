@@ -48,6 +48,8 @@ mod tests;
 const SEQ_BLOCK: u64 = 64;
 /// How long a session may take to open, the connection included.
 const OPENING: Duration = Duration::from_secs(25);
+/// How long after the first word about a time far ahead the second one is believed.
+const SECOND_WORD: Duration = Duration::from_secs(120);
 /// How long a gateway may say nothing, in heartbeats.
 const SILENT_BEATS: u32 = 4;
 
@@ -195,6 +197,8 @@ pub struct Core {
     next_seq: u64,
     inventory: Inventory,
     proven: Option<(Proven, Instant)>,
+    /// A word about a time far ahead, that waits for a second one.
+    leap: Option<(Proven, Instant)>,
     /// The control plane of this session reads drift.
     reads_drift: bool,
     /// It reads which trust bundle this node believes.
@@ -216,6 +220,7 @@ impl Core {
             progress,
             inventory: Inventory::default(),
             proven: None,
+            leap: None,
             reads_drift: false,
             reads_trust: false,
             desk,
@@ -298,9 +303,31 @@ impl Core {
         self.proven_at(now).map_or(now.wall, Proven::at_least)
     }
 
-    /// Takes a signed time over, beside what is known already.
-    fn prove(&mut self, signed: Proven, now: Now) -> Proven {
-        let proven = self.proven_at(now).map_or(signed, |known| known.and(signed));
+    /// Takes a signed time over, beside what is known already. A leap of more than a day needs a second word, a while after
+    /// the first, so that one bad clock does not stop a fleet.
+    fn prove(&mut self, signed: Proven, now: Now) -> Result<Proven, String> {
+        let Some(known) = self.proven_at(now) else { return Ok(self.proves(signed, now)) };
+        if !known.leaps_to(signed) {
+            self.leap = None;
+            return Ok(self.proves(known.and(signed), now));
+        }
+        let passed = |since: Instant| now.mono.saturating_duration_since(since);
+        match self.leap {
+            Some((first, since)) if first.after(passed(since)).agrees_with(signed) => {
+                if passed(since) >= SECOND_WORD {
+                    self.leap = None;
+                    return Ok(self.proves(signed, now));
+                }
+            }
+            _ => self.leap = Some((signed, now.mono)),
+        }
+        let (signed, known) = (signed.at_least(), known.at_most());
+        Err(format!(
+            "the gateway's time {signed} is more than a day ahead of {known}; it takes a second word to believe it"
+        ))
+    }
+
+    const fn proves(&mut self, proven: Proven, now: Now) -> Proven {
         self.proven = Some((proven, now.mono));
         proven
     }

@@ -254,6 +254,18 @@ mod tests {
     }
 
     #[test]
+    fn an_identity_is_given_up_last() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let state = StateDir::open(dir.path()).expect("there");
+        state.write("identity.json", b"{}").expect("written");
+        state.write("node.csr", b"a request").expect("written");
+        // As when it is killed in between: one file cannot be removed.
+        fs::create_dir(dir.path().join("node.key")).expect("made");
+        assert!(state.forget_identity().is_err());
+        assert!(dir.path().join("identity.json").exists() && !dir.path().join("node.csr").exists());
+    }
+
+    #[test]
     fn another_boot_counts_on_from_higher_up_and_another_journal_from_the_beginning() {
         use schema::{
             generation::Generation,

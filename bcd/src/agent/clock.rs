@@ -34,10 +34,14 @@ impl NodeClock {
         self.machine.now()
     }
 
-    /// The time is this at least. It never runs backwards.
+    /// The time is this at least. It never runs backwards, and leaps ahead on the session's word only.
     pub fn prove(&self, time: Timestamp) {
         let measured = measured();
         let at_least = |known: Proven| {
+            if known.leaps_to(Proven::signed(time, Duration::ZERO)) {
+                tracing::warn!("the time {time} is more than a day ahead and not believed");
+                return known;
+            }
             let behind = time.duration_since(known.at_least()).max(jiff::SignedDuration::ZERO).unsigned_abs();
             // Both bounds move: how old the signed time was is not known here.
             known.after(behind)
@@ -117,5 +121,7 @@ mod tests {
         assert!(clock.now() >= at("2026-03-01T12:00:00Z"));
         clock.prove(at("2026-03-01T13:00:00Z"));
         assert!(clock.now() >= at("2026-03-01T13:00:00Z"));
+        clock.prove(at("2036-03-01T13:00:00Z"));
+        assert!(clock.now() < at("2026-03-01T14:00:00Z"), "one word is not enough");
     }
 }

@@ -8,7 +8,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use super::{Agent, AgentError, Config, NodeClock};
 use crate::{
     command::{
-        Clerk, Desk, Do, Journal, Lanes, Pen, Told, desk,
+        Clerk, Desk, Do, Journal, Lanes, Pen, Told,
+        clerk::{Carried, Tray},
+        desk,
         journal::{Begun, JournalError},
     },
     kind::Machine,
@@ -18,11 +20,14 @@ use crate::{
 
 /// How long a daemon that stops waits for commands that run.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a daemon that stops waits for its disk.
+const CLOSING: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(super) struct Hands {
     pub(super) clerk: Clerk,
+    tray: Tray,
     /// A described machine has another boot.
     pub(super) booted: bool,
     desk: Option<Desk>,
@@ -56,9 +61,12 @@ impl Hands {
         };
         let (tell, told) = unbounded_channel();
         let machine = Arc::new(Machine::new(&config.root, state, Arc::clone(&config.hardware)));
-        let lanes = Lanes::new(pen.clone(), journal.clone(), Arc::clone(&clock), machine, tell);
+        let lanes = Lanes::new(pen.clone(), journal.clone(), Arc::clone(&clock), machine, tell.clone());
         let desk = Some(Desk::new(pen.clone(), opened.entries));
-        Ok(Self { clerk: Clerk { pen, journal, lanes, clock }, booted: false, desk, fresh: true, told })
+        let clerk = Clerk { pen, journal, lanes, clock };
+        let no_thread = |source| JournalError::File { doing: "begin a thread for it", source };
+        let tray = clerk.clone().begin(tell).map_err(no_thread)?;
+        Ok(Self { clerk, tray, booted: false, desk, fresh: true, told })
     }
 
     pub(super) const fn journal_id(&self) -> JournalId {
@@ -92,7 +100,13 @@ impl Hands {
         if waited.await.is_err() {
             tracing::warn!("commands still run; they end as interrupted");
         }
-        hands.clerk.journal.close();
+        let journal = hands.clerk.journal.clone();
+        drop(hands);
+        // A disk that hangs keeps nobody from ending.
+        let closed = tokio::task::spawn_blocking(move || journal.close());
+        if tokio::time::timeout(CLOSING, closed).await.is_err() {
+            tracing::warn!("the journal of commands is not let go of: its disk does not answer");
+        }
     }
 }
 
@@ -108,11 +122,16 @@ impl Agent {
     }
 
     pub(super) fn command(&mut self, what: Do) -> Result<(), AgentError> {
-        let carried = self.hands.clerk.carry_out(what);
-        if let Some(update) = carried.update {
+        let carried = self.hands.tray.put(what);
+        self.carried(carried)
+    }
+
+    fn carried(&mut self, carried: Carried) -> Result<(), AgentError> {
+        // What nobody hears now is asked for when the session is open again.
+        if let Some(update) = carried.update.filter(|_| self.core.is_open()) {
             self.send(proto::agent::v1::node_frame::Frame::CommandUpdate(update));
         }
-        carried.event.map_or(Ok(()), |event| self.handle(Event::Command(event)))
+        carried.events.into_iter().try_for_each(|event| self.handle(Event::Command(event)))
     }
 
     pub(super) fn lane_said(&mut self, told: Told) -> Result<(), AgentError> {
@@ -120,6 +139,7 @@ impl Agent {
             Told::Began(id) => self.handle(Event::Command(desk::Event::Began(id))),
             Told::Ended(id) => self.handle(Event::Command(desk::Event::Ended(id))),
             Told::Read(inventory, sections) => self.handle(Event::Inventoried(inventory, sections)),
+            Told::Carried(carried) => self.carried(carried),
             Told::Booted => {
                 self.hands.booted = true;
                 Ok(())

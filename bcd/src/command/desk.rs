@@ -25,7 +25,7 @@ use super::{
     accept::{Facts, Offer, Verdict, accept},
     again::{Again, again},
     context::Order,
-    journal::Entry,
+    journal::{Entry, MAX_ENTRIES},
     pen::Pen,
 };
 
@@ -40,13 +40,19 @@ mod tests;
 const AGAIN: Duration = Duration::from_secs(1);
 /// How often to look for commands that may be forgotten.
 const FORGET_EVERY: Duration = Duration::from_secs(3600);
+/// How often a command that waits for its spec asks for it.
+const ASK_EVERY: Duration = Duration::from_secs(60);
+/// So many commands are remembered before those that are over make room.
+const CROWDED: usize = MAX_ENTRIES / 4 * 3;
+/// How many make room at a time.
+const ROOM: usize = MAX_ENTRIES / 8;
 /// The longest word of a stranger that goes into the log.
 const SHORT: usize = 200;
 
 #[derive(Debug, Clone)]
 enum Standing {
     /// It waits for the spec that it presupposes.
-    Waits(Box<Paper>),
+    Waits { paper: Box<Paper>, ask: Instant },
     /// The clerk writes it down.
     Kept(Box<CommandBody>),
     /// It waits in its lane; it is asked about again at this time.
@@ -57,8 +63,8 @@ enum Standing {
     Closing { kept: bool },
     /// It is over.
     Over,
-    /// An earlier life of the daemon left it behind.
-    Left,
+    /// An earlier life of the daemon left it behind. It was asked for, and is tried again at this time.
+    Left { ask: Option<Instant> },
 }
 
 /// A command that is in no journal yet.
@@ -100,7 +106,7 @@ impl Desk {
     #[must_use]
     pub fn new(pen: Pen, entries: Vec<Entry>) -> Self {
         let known = entries.into_iter().map(|entry| {
-            let standing = if entry.ended.is_some() { Standing::Over } else { Standing::Left };
+            let standing = if entry.ended.is_some() { Standing::Over } else { Standing::Left { ask: None } };
             (entry.id, Known { entry, standing })
         });
         Self { pen, role: None, allowed: None, known: known.collect(), forget_at: None }
@@ -109,7 +115,8 @@ impl Desk {
     /// What an earlier life left behind and is certain without anybody's asking.
     #[must_use]
     pub fn begin(&mut self) -> Vec<Do> {
-        let left: Vec<_> = self.known.values().filter(|known| matches!(known.standing, Standing::Left)).collect();
+        let left: Vec<_> =
+            self.known.values().filter(|known| matches!(known.standing, Standing::Left { .. })).collect();
         let left: Vec<_> = left.iter().map(|known| known.entry.clone()).collect();
         left.iter().flat_map(|entry| self.left(entry, None)).collect()
     }
@@ -129,7 +136,7 @@ impl Desk {
             Err(error @ BodyError::Malformed) => return vec![Do::Warn(format!("a command was not read: {error}"))],
         };
         if let Some(known) = self.known.get(&head.id) {
-            return self.once_more(known.entry.clone(), &bytes, verified, moment);
+            return self.once_more(&known.entry.clone(), &bytes, verified, moment);
         }
         match self.judge(&read, verified, moment) {
             Verdict::Ignore => Vec::new(),
@@ -166,14 +173,14 @@ impl Desk {
     ) -> Vec<Do> {
         let Ok(body) = read else { return Vec::new() };
         let lane = body.kind.row().lane;
-        let waits = |known: &&Known| matches!(known.standing, Standing::Waits(_)) && known.lane() == Some(lane);
+        let waits = |known: &&Known| matches!(known.standing, Standing::Waits { .. }) && known.lane() == Some(lane);
         if self.known.values().filter(waits).count() >= lane.credits() {
             let why = format!("the lane {lane} has as many commands as it takes");
             return vec![Do::Say(self.pen.update(body.id, UpdateState::Busy).because(Refusal::Busy, why))];
         }
         let entry = self.entry(head, &bytes, signature, moment);
         let wanted = body.min_generation.unwrap_or_default();
-        let standing = Standing::Waits(Box::new(Paper { body, bytes }));
+        let standing = Standing::Waits { paper: Box::new(Paper { body, bytes }), ask: moment.mono + ASK_EVERY };
         self.known.insert(entry.id, Known { entry, standing });
         vec![Do::WantSpec(wanted)]
     }
@@ -186,17 +193,17 @@ impl Desk {
             self.pen.update(id, UpdateState::Cancelled).because(Reason::CANCELLED, why)
         };
         match &known.standing {
-            Standing::Waits(paper) => {
+            Standing::Waits { paper, .. } => {
                 let (entry, bytes, update) = (known.entry.clone(), paper.bytes.clone(), cancelled());
                 vec![self.refuse(entry, bytes, update)]
             }
             Standing::Queued { .. } | Standing::Runs { .. } => vec![Do::Cancel(id)],
             Standing::Over => vec![Do::Answer(id)],
-            Standing::Left if known.entry.runs.is_empty() => {
+            Standing::Left { .. } if known.entry.runs.is_empty() => {
                 let update = cancelled();
                 self.settle(update)
             }
-            Standing::Left => {
+            Standing::Left { .. } => {
                 let why = "the daemon or the machine stopped while it ran, and it was cancelled before it ran again";
                 let update = self.pen.update(id, UpdateState::Failed).because(Reason::INTERRUPTED, why);
                 self.settle(update)
@@ -209,7 +216,8 @@ impl Desk {
     pub fn handle(&mut self, event: Event, moment: Moment) -> Vec<Do> {
         match event {
             Event::Kept(id, kept) => self.kept(id, kept),
-            Event::Closed(id, closed) => self.closed(id, closed),
+            Event::Closed(id, closed) => self.closed(id, closed, moment),
+            Event::Full => self.make_room(moment),
             Event::Began(id) => {
                 let Some(known) = self.known.get_mut(&id) else { return Vec::new() };
                 let timeout = known.entry.row().map_or(schema::command::kind::UNKNOWN_KIND_TIMEOUT, |row| row.timeout);
@@ -242,7 +250,7 @@ impl Desk {
         vec![self.not_kept(id)]
     }
 
-    fn closed(&mut self, id: CommandId, closed: bool) -> Vec<Do> {
+    fn closed(&mut self, id: CommandId, closed: bool, moment: Moment) -> Vec<Do> {
         let Some(known) = self.known.get_mut(&id) else { return Vec::new() };
         // What was not kept has not happened: it is decided anew when the command is sent again.
         match (closed, &known.standing) {
@@ -255,7 +263,7 @@ impl Desk {
                 vec![self.not_kept(id)]
             }
             (false, _) => {
-                known.standing = Standing::Left;
+                known.standing = Standing::Left { ask: Some(moment.mono + AGAIN) };
                 Vec::new()
             }
         }
@@ -270,8 +278,17 @@ impl Desk {
     pub fn tick(&mut self, moment: Moment) -> Vec<Do> {
         let mut decided = self.judge_waiting(moment);
         let Some(now) = moment.now else { return decided };
+        let mut left = Vec::new();
         for (id, known) in &mut self.known {
             match &mut known.standing {
+                Standing::Waits { paper, ask } if moment.mono >= *ask => {
+                    *ask = moment.mono + ASK_EVERY;
+                    decided.push(Do::WantSpec(paper.body.min_generation.unwrap_or_default()));
+                }
+                Standing::Left { ask } if ask.is_some_and(|ask| moment.mono >= ask) => {
+                    *ask = None;
+                    left.push(known.entry.clone());
+                }
                 Standing::Queued { ask }
                     if now >= known.entry.not_after && ask.is_none_or(|ask| moment.mono >= ask) =>
                 {
@@ -285,10 +302,14 @@ impl Desk {
                 _ => {}
             }
         }
+        decided.extend(left.iter().flat_map(|entry| self.left(entry, moment.now)));
+        if self.known.len() > CROWDED {
+            decided.extend(self.make_room(moment));
+        }
         if self.forget_at.is_none_or(|at| moment.mono >= at) {
             self.forget_at = Some(moment.mono + FORGET_EVERY);
             let old = |known: &&Known| {
-                matches!(known.standing, Standing::Over | Standing::Left) && now > known.entry.forgettable_at()
+                matches!(known.standing, Standing::Over | Standing::Left { .. }) && now > known.entry.forgettable_at()
             };
             let ids: Vec<_> = self.known.values().filter(old).map(|known| known.entry.id).collect();
             if !ids.is_empty() {
@@ -296,6 +317,16 @@ impl Desk {
             }
         }
         decided
+    }
+
+    /// A journal that is full forgets what can neither begin nor be waited for any more, the oldest first.
+    fn make_room(&mut self, moment: Moment) -> Vec<Do> {
+        let Some(now) = moment.now else { return Vec::new() };
+        let over = |known: &&Known| matches!(known.standing, Standing::Over) && now > known.entry.over_at();
+        let mut over: Vec<_> = self.known.values().filter(over).map(|known| (known.entry.at, known.entry.id)).collect();
+        over.sort_unstable();
+        let ids: Vec<_> = over.into_iter().take(ROOM).map(|(_, id)| id).collect();
+        if ids.is_empty() { Vec::new() } else { vec![Do::Forget(ids)] }
     }
 
     /// When time has to be told next.
@@ -308,8 +339,9 @@ impl Desk {
             wait.map(|wait| moment.mono + wait.min(Duration::from_secs(60)))
         };
         let wakes = self.known.values().filter_map(|known| match &known.standing {
-            Standing::Waits(_) | Standing::Queued { ask: None } => at(known.entry.not_after),
-            Standing::Queued { ask } => *ask,
+            Standing::Waits { ask, .. } => at(known.entry.not_after).map(|at| at.min(*ask)),
+            Standing::Queued { ask: None } => at(known.entry.not_after),
+            Standing::Queued { ask } | Standing::Left { ask } => *ask,
             Standing::Runs { until } => Some(*until),
             _ => None,
         });
@@ -318,7 +350,7 @@ impl Desk {
 
     fn judge_waiting(&mut self, moment: Moment) -> Vec<Do> {
         let waiting = self.known.values().filter_map(|known| match &known.standing {
-            Standing::Waits(paper) => Some((known.entry.seq, known.entry.clone(), paper.as_ref().clone())),
+            Standing::Waits { paper, .. } => Some((known.entry.seq, known.entry.clone(), paper.as_ref().clone())),
             _ => None,
         });
         let mut waiting: Vec<_> = waiting.collect();
@@ -368,7 +400,7 @@ impl Desk {
     /// A command that is known comes again: the same answer, or the next one.
     fn once_more(
         &mut self,
-        entry: Entry,
+        entry: &Entry,
         bytes: &[u8],
         verified: Result<(), SignatureRefusal>,
         moment: Moment,
@@ -381,9 +413,12 @@ impl Desk {
             Some(Standing::Queued { .. }) => vec![Do::Say(self.pen.update(id, UpdateState::Acked))],
             Some(Standing::Runs { .. }) => vec![Do::Say(self.pen.update(id, UpdateState::Running))],
             Some(Standing::Over) => vec![Do::Answer(id)],
-            Some(Standing::Left) if verified.is_ok() => self.left(&entry, moment.now),
-            Some(Standing::Left) => vec![Do::Warn(format!("a copy of {id} without a good signature was ignored"))],
-            Some(Standing::Waits(_) | Standing::Kept(_) | Standing::Closing { .. }) | None => Vec::new(),
+            Some(Standing::Left { .. }) if verified.is_ok() => self.left(entry, moment.now),
+            Some(Standing::Left { .. }) => {
+                vec![Do::Warn(format!("a copy of {id} without a good signature was ignored"))]
+            }
+            Some(Standing::Waits { paper, .. }) => vec![Do::WantSpec(paper.body.min_generation.unwrap_or_default())],
+            Some(Standing::Kept(_) | Standing::Closing { .. }) | None => Vec::new(),
         }
     }
 

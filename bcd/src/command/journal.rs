@@ -13,6 +13,7 @@ use std::{
 
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction};
 use schema::{
+    command::Lane,
     digest::Digest,
     id::{CommandId, JournalId},
     time::Timestamp,
@@ -32,6 +33,8 @@ mod tests;
 
 /// How many commands a journal remembers at most.
 pub const MAX_ENTRIES: usize = 4096;
+/// How many of these places only the control lane gets.
+const RESERVED: usize = 256;
 /// How many bytes of bodies and results a journal holds at most.
 pub const MAX_BYTES: u64 = 256 * 1024 * 1024;
 /// How many effects one command may write down.
@@ -153,7 +156,19 @@ impl Journal {
         let mut entry = entry.clone();
         entry.bytes = (body.len() + said.map_or(0, Stored::size)) as u64;
         let mut inner = self.lock();
-        if inner.count >= MAX_ENTRIES || inner.bytes + entry.bytes > MAX_BYTES {
+        // A write that said no may have been kept all the same.
+        match (inner.entry(entry.id), said) {
+            (Ok(kept), _) if kept.body != entry.body => return Err(JournalError::Over(entry.id)),
+            (Ok(kept), None) if kept.ended.is_none() => return Ok(()),
+            (Ok(kept), Some(_)) if kept.ended.is_some() => return Ok(()),
+            (Ok(kept), Some(said)) => return inner.settle(kept, entry.ended.clone(), said).map(drop),
+            (Ok(_), None) => return Err(JournalError::Over(entry.id)),
+            (Err(JournalError::Unknown(_)), _) => {}
+            (Err(error), _) => return Err(error),
+        }
+        let control = entry.row().is_some_and(|row| row.lane == Lane::Control);
+        let places = if control { MAX_ENTRIES } else { MAX_ENTRIES - RESERVED };
+        if inner.count >= places || inner.bytes + entry.bytes > MAX_BYTES {
             return Err(JournalError::Full);
         }
         inner.write(step, |write| {
@@ -203,19 +218,11 @@ impl Journal {
     /// When it cannot be kept: nothing is said then.
     pub fn settle(&self, id: CommandId, ended: &Ended, said: &Stored) -> Result<Entry, JournalError> {
         let mut inner = self.lock();
-        let mut entry = inner.entry(id)?;
+        let entry = inner.entry(id)?;
         if entry.ended.is_some() {
             return Err(JournalError::Over(id));
         }
-        entry.ended = Some(ended.clone());
-        entry.bytes += said.size() as u64;
-        inner.write("settle", |write| {
-            let row = (said.update.as_slice(), said.signature.as_slice());
-            write.open_table(UPDATES)?.insert(id.as_uuid().into_bytes(), row)?;
-            put(write, &entry)
-        })?;
-        inner.bytes += said.size() as u64;
-        Ok(entry)
+        inner.settle(entry, Some(ended.clone()), said)
     }
 
     /// What the node said about a command that has ended; `None` when it has not.
@@ -276,9 +283,13 @@ impl Journal {
     /// When it cannot be written: they are remembered then.
     pub fn forget(&self, ids: &[CommandId]) -> Result<(), JournalError> {
         let mut inner = self.lock();
-        let mut freed = 0;
+        let (mut count, mut freed) = (0, 0);
         for id in ids {
-            freed += inner.entry(*id)?.bytes;
+            match inner.entry(*id) {
+                Ok(entry) => (count, freed) = (count + 1, freed + entry.bytes),
+                Err(JournalError::Unknown(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         inner.write("forget", |write| {
             let (mut entries, mut bodies, mut updates) =
@@ -290,7 +301,7 @@ impl Journal {
             }
             Ok(())
         })?;
-        inner.count -= ids.len();
+        inner.count -= count;
         inner.bytes -= freed;
         Ok(())
     }
@@ -300,6 +311,12 @@ impl Journal {
         let mut inner = self.lock();
         inner.closed = true;
         inner.database = None;
+    }
+
+    /// As a disk that does not answer: nobody gets anything out of the journal or into it.
+    #[cfg(test)]
+    pub(crate) fn hang(&self) -> MutexGuard<'_, impl Sized> {
+        self.lock()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -314,7 +331,11 @@ impl Inner {
             return Err(JournalError::Closed);
         }
         if self.database.is_none() {
-            self.database = Some(file::reopen(&self.state)?);
+            let database = file::reopen(&self.state)?;
+            let entries = all(&database.begin_read()?)?;
+            self.count = entries.len();
+            self.bytes = entries.iter().map(|entry| entry.bytes).sum();
+            self.database = Some(database);
         }
         self.database.as_ref().ok_or(JournalError::Closed)
     }
@@ -323,6 +344,18 @@ impl Inner {
         let read = self.database()?.begin_read()?;
         let found = read.open_table(ENTRIES)?.get(id.as_uuid().into_bytes())?;
         Entry::read(found.ok_or(JournalError::Unknown(id))?.value())
+    }
+
+    fn settle(&mut self, mut entry: Entry, ended: Option<Ended>, said: &Stored) -> Result<Entry, JournalError> {
+        entry.ended = ended;
+        entry.bytes += said.size() as u64;
+        self.write("settle", |write| {
+            let row = (said.update.as_slice(), said.signature.as_slice());
+            write.open_table(UPDATES)?.insert(entry.id.as_uuid().into_bytes(), row)?;
+            put(write, &entry)
+        })?;
+        self.bytes += said.size() as u64;
+        Ok(entry)
     }
 
     fn change(

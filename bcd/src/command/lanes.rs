@@ -20,6 +20,7 @@ use schema::{
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{
+    clerk::Carried,
     context::{Context, Order, Outcome, Run, Token},
     journal::{Ended, Journal, JournalError},
     pen::Pen,
@@ -56,6 +57,8 @@ pub enum Told {
     Read(Inventory, Vec<InventorySection>),
     /// A described machine has another boot.
     Booted,
+    /// The clerk did something.
+    Carried(Carried),
 }
 
 /// The lanes of one daemon.
@@ -85,7 +88,10 @@ struct Queue {
     running: BTreeMap<CommandId, Running>,
     threads: usize,
     idle: usize,
+    /// Threads of commands that were given up.
     stuck: usize,
+    /// Those of them that may still change what another command would work on.
+    harmful: usize,
 }
 
 #[derive(Debug)]
@@ -164,6 +170,7 @@ impl Lanes {
         running.token.give_up();
         if running.on_thread {
             queue.stuck += 1;
+            queue.harmful += usize::from(!running.retry_safe);
             if queue.stuck <= MAX_STUCK {
                 queue.threads -= 1;
                 if let Some(order) = queue.waiting.values().next() {
@@ -194,6 +201,15 @@ impl Lanes {
     }
 }
 
+impl Queue {
+    /// The next command. What is not safe to run twice does not begin beside the remains of such a one.
+    fn pop(&mut self) -> Option<Order> {
+        let harmful = self.harmful > 0;
+        let next = self.waiting.iter().find(|(_, order)| !harmful || order.row().retry_safe).map(|(key, _)| *key)?;
+        self.waiting.remove(&next)
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -210,7 +226,7 @@ impl Shared {
 
     fn work(&self, lane: Lane) {
         while let Some((order, token)) = self.next(lane) {
-            let id = order.body.id;
+            let (id, retry_safe) = (order.body.id, order.row().retry_safe);
             let stays = self.one(order, token);
             let mut state = self.lock();
             let queue = &mut state.lanes[lane.index()];
@@ -221,6 +237,8 @@ impl Shared {
                 None => {
                     let replaced = queue.stuck <= MAX_STUCK;
                     queue.stuck -= 1;
+                    queue.harmful -= usize::from(!retry_safe);
+                    self.changed.notify_all();
                     if replaced {
                         return;
                     }
@@ -236,7 +254,7 @@ impl Shared {
             let ending = state.ending;
             let queue = &mut state.lanes[lane.index()];
             let waited = Instant::now() >= until;
-            if !ending && let Some((_, order)) = queue.waiting.pop_first() {
+            if !ending && let Some(order) = queue.pop() {
                 let token = Token::default();
                 let retry_safe = order.row().retry_safe;
                 let running = Running { token: token.clone(), retry_safe, on_thread: true };
@@ -318,9 +336,12 @@ impl Shared {
     /// Settles, however long the journal takes nothing: what was done is lost on no account.
     fn settle(&self, update: &CommandUpdate) {
         let said = self.pen.sign(update);
-        while let Err(error) = self.journal.settle(update.command, &Ended::of(update, self.clock.now()), &said) {
-            if !self.waits(update.command, &error) {
-                return;
+        loop {
+            match self.journal.settle(update.command, &Ended::of(update, self.clock.now()), &said) {
+                // A write that said no may have been kept all the same; whatever the end is, it is in the journal.
+                Ok(_) | Err(JournalError::Over(_)) => break,
+                Err(error) if self.waits(update.command, &error) => {}
+                Err(_) => return,
             }
         }
         self.told.send(Told::Ended(update.command)).ok();
@@ -329,11 +350,10 @@ impl Shared {
     /// Settles, unless the journal takes nothing now.
     fn try_settle(&self, update: &CommandUpdate) -> bool {
         match self.journal.settle(update.command, &Ended::of(update, self.clock.now()), &self.pen.sign(update)) {
-            Ok(_) => {
+            Ok(_) | Err(JournalError::Over(_)) => {
                 self.told.send(Told::Ended(update.command)).ok();
                 true
             }
-            Err(JournalError::Over(_)) => true,
             Err(error) => {
                 tracing::warn!("{}: {error}", update.command);
                 false

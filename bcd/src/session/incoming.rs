@@ -73,9 +73,10 @@ impl Core {
         let mut effects = Vec::new();
         let steps = welcome.trust_steps.into_iter().chain(welcome.trust_bundle).map(wire::bundle).collect::<Vec<_>>();
         effects.extend(self.step_trust(&steps));
-        match wire::proven_time(&self.trust, self.me.node_id, &nonce, welcome.server_time) {
-            Ok(time) => {
-                effects.push(Effect::TimeProven(self.prove(Proven::signed(time, age), now)));
+        let signed = wire::proven_time(&self.trust, self.me.node_id, &nonce, welcome.server_time);
+        match signed.and_then(|time| Ok((time, self.prove(Proven::signed(time, age), now)?))) {
+            Ok((time, proven)) => {
+                effects.push(Effect::TimeProven(proven));
                 let off = now.wall.duration_since(time).as_secs();
                 if off.abs() > 5 {
                     effects.push(say(Level::Warn, format!("this machine's clock is {off} s off; using signed time")));

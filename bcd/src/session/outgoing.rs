@@ -29,7 +29,7 @@ impl Core {
         }
     }
 
-    pub(super) const fn is_open(&self) -> bool {
+    pub(crate) const fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Open { .. })
     }
 

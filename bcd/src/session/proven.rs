@@ -8,6 +8,13 @@ use std::time::Duration;
 
 use schema::time::Timestamp;
 
+/// How badly a machine measures time at worst: one part in so many.
+const DRIFT: u32 = 5000;
+/// The farthest that the time moves ahead on one word.
+const LEAP: Duration = Duration::from_secs(24 * 3600);
+/// How close two words about the time are that confirm each other.
+const CLOSE: Duration = Duration::from_secs(300);
+
 /// The time, between two bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proven {
@@ -22,17 +29,33 @@ impl Proven {
         Self { from: time, to: later(time, age) }
     }
 
-    /// The same after a while.
+    /// The same after a while that this machine measured, as well as such clocks measure.
     #[must_use]
     pub fn after(self, passed: Duration) -> Self {
-        Self { from: later(self.from, passed), to: later(self.to, passed) }
+        Self { from: later(self.from, passed), to: later(self.to, passed + passed / DRIFT) }
     }
 
-    /// What both say. Signed time never runs backwards: a later word that contradicts this one moves nothing back.
+    /// What both say. Signed time never runs backwards: a later word that contradicts this one moves nothing back. One that
+    /// is ahead of this one shows that this one was measured badly, and stands alone.
     #[must_use]
     pub fn and(self, next: Self) -> Self {
+        if self.to < next.from {
+            return next;
+        }
         let from = self.from.max(next.from);
         Self { from, to: self.to.min(next.to).max(from) }
+    }
+
+    /// Whether `next` is so far ahead that one word is not enough for it.
+    #[must_use]
+    pub fn leaps_to(self, next: Self) -> bool {
+        next.from > later(self.to, LEAP)
+    }
+
+    /// Whether both may be true.
+    #[must_use]
+    pub fn agrees_with(self, other: Self) -> bool {
+        self.from <= later(other.to, CLOSE) && other.from <= later(self.to, CLOSE)
     }
 
     /// It is this at least.
@@ -69,7 +92,8 @@ mod tests {
         let slow = Proven::signed(at(0), seconds(20));
         assert_eq!((slow.at_least(), slow.at_most()), (at(0), at(20)));
         let then = slow.after(seconds(100));
-        assert_eq!((then.at_least(), then.at_most()), (at(100), at(120)));
+        assert_eq!(then.at_least(), at(100));
+        assert!(then.at_most() >= at(120), "clocks drift");
         let mended = then.and(Proven::signed(at(105), seconds(1)));
         assert_eq!((mended.at_least(), mended.at_most()), (at(105), at(106)));
     }
@@ -84,6 +108,13 @@ mod tests {
                 assert!(both.at_least() <= at(truth) && at(truth) <= both.at_most());
             }
         }
+    }
+
+    #[test]
+    fn a_clock_that_ran_slow_takes_the_whole_of_a_later_word() {
+        let slow = Proven::signed(at(0), seconds(0)).after(seconds(100));
+        let next = Proven::signed(at(200), seconds(25));
+        assert_eq!(slow.and(next), next, "the truth may be as late as the answer was old");
     }
 
     #[test]

@@ -182,12 +182,13 @@ impl StateDir {
         self.save(IDENTITY, identity)
     }
 
-    /// Forgets who this node was. What it did to the host stays remembered, so that it can still be undone.
+    /// Forgets who this node was, the identity last: whoever is killed in between does it again. What it did to the host
+    /// stays remembered, so that it can still be undone.
     ///
     /// # Errors
     /// When a file cannot be removed.
     pub fn forget_identity(&self) -> Result<(), StateError> {
-        [IDENTITY, REQUEST, KEY, TRUST, DESIRED, PROGRESS, journal::FILE]
+        [REQUEST, KEY, TRUST, DESIRED, PROGRESS, journal::FILE, IDENTITY]
             .into_iter()
             .try_for_each(|name| self.remove(name))
     }

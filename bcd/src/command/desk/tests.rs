@@ -212,8 +212,10 @@ fn an_early_command_asks_for_the_spec_and_runs_when_it_is_applied() {
     let mut world = World::new();
     let body = CommandBody { min_generation: Some(Generation(4)), ..world.body(CommandKind::NodeReboot) };
     assert_eq!(words(&world.offer(&body)), ["want 4"]);
-    assert_eq!(words(&world.offer(&body)), [""; 0]);
-    assert_eq!(words(&world.desk.tick(world.moment(599))), [""; 0]);
+    assert_eq!(words(&world.offer(&body)), ["want 4"], "an ask may be lost");
+    assert_eq!(words(&world.desk.tick(world.moment(60))), [""; 0]);
+    assert_eq!(words(&world.desk.tick(world.moment(61))), ["want 4"]);
+    assert_eq!(words(&world.desk.tick(world.moment(62))), [""; 0]);
     world.applied = 4;
     assert_eq!(words(&world.desk.tick(world.moment(599))), ["accept"]);
 }
@@ -366,6 +368,38 @@ fn what_cannot_be_settled_now_is_settled_when_it_is_sent_again() {
     assert_eq!(words(&world.again(entry, true)), ["settle: failed interrupted"]);
     assert_eq!(words(&world.tell(Event::Closed(body.id, false))), [""; 0]);
     assert_eq!(words(&world.offer(&body)), ["settle: failed interrupted"]);
+    world.tell(Event::Closed(body.id, false));
+    assert_eq!(words(&world.desk.tick(world.moment(2))), ["settle: failed interrupted"], "and by itself");
+}
+
+#[test]
+fn what_cannot_be_read_now_is_tried_again_by_itself() {
+    let mut world = World::new();
+    let body = world.queued(CommandKind::LogsCollect);
+    let entry = world.entry(&body);
+    assert!(world.again(entry, true).is_empty());
+    assert_eq!(words(&world.offer(&body)), ["say: acked", "run again"]);
+    world.tell(Event::Closed(body.id, false));
+    assert_eq!(words(&world.desk.tick(world.moment(1))), [""; 0]);
+    assert_eq!(words(&world.desk.tick(world.moment(2))), ["say: acked", "run again"]);
+}
+
+#[test]
+fn a_crowded_journal_forgets_what_is_over_and_could_not_begin_any_more() {
+    let mut world = World::new();
+    let body = world.body(CommandKind::LogsCollect);
+    world.offer(&body);
+    let entry = world.entry(&body);
+    let ended = Ended { state: UpdateState::Succeeded, reason: None, at: entry.at };
+    let entries =
+        (0..=CROWDED).map(|_| Entry { id: CommandId::generate(), ended: Some(ended.clone()), ..entry.clone() });
+    world.desk = Desk::new(world.desk.pen.clone(), entries.collect());
+    let over = 600 + 1800;
+    assert_eq!(words(&world.desk.tick(world.moment(over))), [""; 0]);
+    assert_eq!(words(&world.desk.tick(world.moment(over + 1))), [format!("forget {ROOM}")]);
+    let moment = world.moment(over + 1);
+    assert_eq!(words(&world.desk.handle(Event::Full, moment)), [format!("forget {ROOM}")]);
+    assert_eq!(words(&world.tell(Event::Full)), [""; 0], "not what may still be asked for");
 }
 
 #[test]

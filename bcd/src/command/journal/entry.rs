@@ -115,8 +115,13 @@ impl Entry {
     /// From here on nobody asks about it any more.
     #[must_use]
     pub fn forgettable_at(&self) -> Timestamp {
-        let timeout = self.row().map_or(UNKNOWN_KIND_TIMEOUT, |row| row.timeout);
-        REMEMBERED.after(timeout.after(self.not_after))
+        REMEMBERED.after(self.over_at())
+    }
+
+    /// From here on it can neither begin nor be waited for: whoever sends it again gets no other answer than that.
+    #[must_use]
+    pub fn over_at(&self) -> Timestamp {
+        self.row().map_or(UNKNOWN_KIND_TIMEOUT, |row| row.timeout).after(self.not_after)
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {

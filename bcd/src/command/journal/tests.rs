@@ -235,6 +235,32 @@ fn a_disk_that_takes_nothing_for_a_while_costs_what_was_not_kept_and_no_more() {
 }
 
 #[test]
+fn what_was_kept_although_the_disk_said_no_is_kept_once() {
+    let world = World::new();
+    let journal = world.open().journal;
+    let one = entry(1);
+    for _ in 0..2 {
+        journal.accept(&one, b"body").expect("kept");
+    }
+    let sizes = |journal: &Journal| {
+        let inner = journal.lock();
+        (inner.count, inner.bytes)
+    };
+    assert_eq!(sizes(&journal), (1, 4));
+    let refused = Entry { ended: Some(succeeded()), ..one.clone() };
+    for _ in 0..2 {
+        journal.refuse(&refused, b"body", &said("done")).expect("kept");
+    }
+    assert_eq!(journal.said(one.id).expect("read"), Some(said("done")));
+    assert!(matches!(journal.accept(&one, b"body"), Err(JournalError::Over(_))));
+    let other = Entry { body: Digest::of("another"), ..one.clone() };
+    assert!(matches!(journal.accept(&other, b"another"), Err(JournalError::Over(_))));
+    journal.lock().database = None;
+    journal.forget(&[one.id, CommandId::generate()]).expect("kept");
+    assert_eq!(sizes(&journal), (0, 0));
+}
+
+#[test]
 fn it_remembers_no_more_than_it_may() {
     let world = World::new();
     let journal = world.open().journal;
@@ -245,6 +271,11 @@ fn it_remembers_no_more_than_it_may() {
     journal.lock().count = MAX_ENTRIES;
     assert!(matches!(journal.accept(&one, b"body"), Err(JournalError::Full)));
     journal.lock().count = MAX_ENTRIES - 1;
+    let bulk = Entry { kind: CommandKind::LogsCollect.to_string(), ..entry(2) };
+    assert!(
+        matches!(journal.accept(&bulk, b"body"), Err(JournalError::Full)),
+        "the last places are the control lane's"
+    );
     journal.accept(&one, b"body").expect("kept");
     journal.start(one.id, now()).expect("kept");
     let full = Happened { name: "x".to_owned(), at: now() };

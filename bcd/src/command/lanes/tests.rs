@@ -13,7 +13,10 @@ use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::{
-    super::{context::Stop, journal::Entry},
+    super::{
+        context::Stop,
+        journal::{Entry, Stored},
+    },
     *,
 };
 use crate::{
@@ -215,7 +218,8 @@ fn a_kind_that_hangs_is_given_up_and_changes_nothing_afterwards() {
     let update = world.update(first);
     assert_eq!((update.state, update.reason), (UpdateState::Failed, Some(Reason::TIMEOUT)));
     let third = world.push(CommandKind::LogsCollect, 3);
-    assert_eq!(world.ended(), third);
+    while world.ended() != third {}
+    assert_eq!(world.update(first).reason, Some(Reason::TIMEOUT));
 }
 
 #[test]
@@ -316,4 +320,41 @@ fn a_daemon_that_ends_begins_nothing_and_settles_nothing_that_it_interrupted() {
     let entry = |id| entries.iter().find(|entry| entry.id == id).expect("kept");
     assert!(entry(running).ended.is_none() && entry(running).runs.len() == 1);
     assert!(entry(waiting).ended.is_none() && entry(waiting).runs.is_empty());
+}
+
+#[test]
+fn an_end_that_was_kept_although_the_disk_said_no_is_told() {
+    let mut world = World::new(|context| {
+        let ended = Ended { state: UpdateState::Succeeded, reason: None, at: context.now() };
+        let said = Stored { update: b"{}".to_vec(), signature: b"s".to_vec() };
+        context.journal.settle(context.order().body.id, &ended, &said).expect("kept");
+        done()
+    })
+    .proven();
+    let id = world.push(CommandKind::LogsCollect, 1);
+    assert_eq!(world.ended(), id);
+    let next = world.push(CommandKind::LogsCollect, 2);
+    assert_eq!(world.ended(), next, "its place is free");
+}
+
+#[test]
+fn nothing_harmful_begins_beside_the_remains_of_what_was_given_up() {
+    let (go, gate) = mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    let mut world = World::new(move |context| {
+        if context.order().body.seq == 1 {
+            gate.lock().expect("whole").recv().ok();
+        }
+        done()
+    })
+    .proven();
+    let first = world.push(CommandKind::GpuReset, 1);
+    assert_eq!(world.hear(), Told::Began(first));
+    world.lanes.give_up(first);
+    assert_eq!(world.hear(), Told::Ended(first));
+    let (second, harmless) = (world.push(CommandKind::GpuReset, 2), world.push(CommandKind::DiagNvml, 3));
+    assert_eq!((world.hear(), world.hear()), (Told::Began(harmless), Told::Ended(harmless)));
+    go.send(()).expect("it hangs");
+    while world.hear() != Told::Began(second) {}
+    assert_eq!(world.ended(), second);
 }

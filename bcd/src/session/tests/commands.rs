@@ -161,6 +161,30 @@ fn what_a_slow_wire_may_have_cost_counts_against_the_deadline() {
 }
 
 #[test]
+fn a_time_more_than_a_day_ahead_takes_a_second_word_a_while_later() {
+    let hours = |count: i64| wall().saturating_add(jiff::SignedDuration::from_hours(count)).expect("a time");
+    let mut world = World::new();
+    world.open();
+    let welcome = |world: &mut World, seconds: u64, hours: Timestamp| {
+        let now = world.now(seconds);
+        world.core.handle(Event::Closed, now);
+        world.core.handle(Event::Opening { nonce: NONCE }, now);
+        world.worker = world.keys.command_root().certify(&world.anchor.realm(), hours);
+        let welcome = world.welcome(hours);
+        world.core.handle(Event::Frame(welcome), now).contains(&Effect::Opened)
+    };
+    assert!(welcome(&mut world, 1, hours(23)), "a day is no leap");
+    for seconds in [2, 3, 60, 121] {
+        assert!(!welcome(&mut world, seconds, hours(23 + 25)), "after {seconds} s");
+    }
+    assert!(welcome(&mut world, 121, hours(23)), "the bad clock is mended, and nothing happened");
+    assert!(!welcome(&mut world, 200, hours(23 + 25)), "the first word counts anew");
+    assert!(!welcome(&mut world, 319, hours(23 + 30)), "another word is another leap");
+    assert!(!welcome(&mut world, 320, hours(23 + 25)), "and so is this");
+    assert!(welcome(&mut world, 441, hours(23 + 25)));
+}
+
+#[test]
 fn signed_time_never_runs_backwards() {
     let mut world = World::new();
     world.open();
