@@ -190,6 +190,7 @@ fn refused(error: EnqueueError) -> ApiError {
     match error {
         EnqueueError::Db(error) => error.into(),
         EnqueueError::Payload(error) => in_payload(error),
+        error @ EnqueueError::TooLate => ApiError::field("notAfterSeconds", error.to_string()),
         EnqueueError::UnknownNode(id) => ApiError::not_found(format!("node {id}")),
         error @ EnqueueError::Conflict { .. } => ApiError::new(Code::Conflict, error.to_string())
             .why("a key stands for one command; choose a new one for a new command"),

@@ -392,7 +392,7 @@ async fn a_reboot_that_the_journal_knows_is_for_the_journal_to_answer() {
         commands::Progress { id: reboot.id, node: bench.machine.id, epoch: bench.epoch, step: commands::Step::Acked };
     commands::progress(&bench.house.db, &[step]).await.expect("progress");
     let again = rejoin(&mut bench, true, false, 1).await;
-    assert_eq!(again, [reboot.clone()]);
+    assert_eq!(again, std::slice::from_ref(&reboot));
     bench.jobs.tick("node").await.expect("a pass");
     bench.tick().await;
     assert_eq!(bench.read(reboot.id).await.state, CommandState::Acked);
