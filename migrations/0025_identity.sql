@@ -3,9 +3,6 @@
 -- What a machine must show is in `expect`; `reclaim` lets a machine that is known by its hardware take its old node back.
 ALTER TABLE join_tokens ADD COLUMN reclaim boolean NOT NULL DEFAULT false;
 
--- What else than a token vouches for a machine is answered once, too.
-ALTER TABLE token_uses ALTER COLUMN token_id DROP NOT NULL;
-
 -- A person looked at a machine that waits or is held: the next try of the same request is let through, once. With
 -- `approved_as` it becomes that node, in place. A renewal that came too late waits here too, under a digest of its
 -- certificate.

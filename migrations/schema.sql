@@ -559,7 +559,7 @@ table targets
     constraint targets_pkey PRIMARY KEY (digest)
 table token_uses
     csr_hash bytea not null
-    token_id uuid
+    token_id uuid not null
     node_id uuid not null
     answer bytea not null
     created_at timestamp with time zone not null default compute_now()

@@ -210,7 +210,6 @@ async fn attempt(
         claims: claims.to_vec(),
         described: request.hardware.is_described(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-        attestation: None,
     };
     let response = within(JoinClient::new(channel).join(call)).await?;
     Ok((anchor, response))

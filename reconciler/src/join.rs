@@ -11,7 +11,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`attest`] | what vouches for a machine: a token, or something that an attestor checks |
+//! | `voucher` | what vouches for a machine: its token |
 //! | [`rules`] | what a token expects of the machines that use it |
 //! | [`decide`] | which name and pool a machine gets, or why not: a pure function |
 //! | [`claim`] | whether it becomes a node of its own or takes one back: a pure function |
@@ -38,7 +38,6 @@ use schema::{clock::SharedClock, id::NodeId};
 use store::Db;
 
 pub mod admission;
-pub mod attest;
 pub mod claim;
 pub mod decide;
 pub mod refusal;
@@ -51,13 +50,13 @@ mod documents;
 mod enter;
 mod knocks;
 mod renew;
+mod voucher;
 mod wire;
 
 pub use authority::{ServeError, serve};
 pub use refusal::{JoinRefusal, RenewRefusal};
 pub use signer::Signer;
 
-use attest::Attestor;
 use knocks::Knocks;
 
 /// What the join service is made of.
@@ -75,8 +74,6 @@ pub struct JoinConfig<'k> {
     pub clock: SharedClock,
     /// Signs answers and time.
     pub signer: Arc<Signer>,
-    /// What vouches for machines besides join tokens.
-    pub attestors: Vec<Box<dyn Attestor>>,
 }
 
 /// Lets machines in.
@@ -87,7 +84,6 @@ pub struct JoinService {
     dev: bool,
     clock: SharedClock,
     signer: Arc<Signer>,
-    attestors: Vec<Box<dyn Attestor>>,
     keyring: RwLock<Arc<Keyring>>,
     knocks: Knocks,
 }
@@ -147,10 +143,10 @@ impl JoinService {
     /// The service of one control plane.
     #[must_use]
     pub fn new(config: JoinConfig<'_>) -> Self {
-        let JoinConfig { db, keys, realm, dev, clock, signer, attestors } = config;
+        let JoinConfig { db, keys, realm, dev, clock, signer } = config;
         let keyring = RwLock::new(Arc::new(Keyring::of(keys, &realm, &clock)));
         let knocks = Knocks::new(clock.now());
-        Self { db, realm, dev, clock, signer, attestors, keyring, knocks }
+        Self { db, realm, dev, clock, signer, keyring, knocks }
     }
 
     /// Works with these keys from now on: the next step of a rotation.

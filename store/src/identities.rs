@@ -1,7 +1,12 @@
 //! Who a node is: its identity is replaced, its hardware moves, its trust steps, its challenges are used up.
 
 use schema::{
-    command::Reason, digest::Digest, generation::IdentityGeneration, id::NodeId, node::ProvisionEvent, time::Timestamp,
+    command::Reason,
+    digest::Digest,
+    generation::IdentityGeneration,
+    id::NodeId,
+    node::{ProvisionEvent, connectivity::UNREACHABLE_AFTER},
+    time::Timestamp,
 };
 
 use crate::{

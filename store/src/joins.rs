@@ -163,8 +163,8 @@ macro_rules! select {
     };
 }
 
-/// Stores an attempt, or what became of the same request since, and answers its id. One that was admitted stays so. Of the
-/// refused ones the newest thousand are kept: anybody may knock.
+/// Stores an attempt, or what became of the same request since, and answers its id. One that was admitted stays so; a renewal
+/// that was let through may wait anew. Of the refused ones the newest thousand are kept: anybody may knock.
 ///
 /// # Errors
 /// When the statement fails.
@@ -176,9 +176,10 @@ pub async fn upsert(txn: &mut Txn, join: &NewJoin) -> Result<JoinId, DbError> {
            SET state = EXCLUDED.state, reason = EXCLUDED.reason, message = EXCLUDED.message, pool = EXCLUDED.pool,
                token_id = EXCLUDED.token_id, hardware_key = EXCLUDED.hardware_key, claims = EXCLUDED.claims,
                node_id = EXCLUDED.node_id, conflict_with = EXCLUDED.conflict_with, peer = EXCLUDED.peer,
-               attempts = j.attempts + 1, updated_at = compute_now(),
-               approved_at = CASE WHEN EXCLUDED.state = 'admitted' THEN NULL ELSE j.approved_at END
-           WHERE j.state <> 'admitted'
+               attempts = j.attempts + 1,
+               updated_at = CASE WHEN 'admitted' = ALL (ARRAY[EXCLUDED.state, j.state]) THEN j.updated_at ELSE compute_now() END,
+               approved_at = CASE WHEN 'admitted' IN (EXCLUDED.state, j.state) THEN NULL ELSE j.approved_at END
+           WHERE j.state <> 'admitted' OR j.kind = 'renewal'
            RETURNING id"#,
         JoinId::generate().as_uuid(),
         join.state.as_str(),
@@ -232,13 +233,46 @@ pub async fn approve(txn: &mut Txn, id: JoinId, by: &str, as_node: Option<NodeId
     Ok(done.rows_affected() == 1)
 }
 
+/// Whether somebody let a late renewal through and its machine did not get through yet. An answer may be lost on its way, so
+/// for a day the same certificate is good again, until its node opens a session.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn is_let_through(db: &Db, csr_hash: &Digest) -> Result<bool, DbError> {
+    read_let_through(db.pool(), csr_hash).await
+}
+
+/// As [`is_let_through`], for the transaction that holds the node.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn is_still_let_through(txn: &mut Txn, csr_hash: &Digest) -> Result<bool, DbError> {
+    read_let_through(txn.conn(), csr_hash).await
+}
+
+async fn read_let_through(executor: impl sqlx::PgExecutor<'_>, csr_hash: &Digest) -> Result<bool, DbError> {
+    let found = sqlx::query_scalar!(
+        r#"SELECT j.state = 'waiting' AND j.approved_at IS NOT NULL
+               OR j.state = 'admitted' AND j.updated_at > compute_now() - interval '24 hours'
+                  AND NOT EXISTS (SELECT FROM sessions s WHERE s.node_id = j.node_id AND s.connected_at > j.updated_at)
+                  AS "is_let_through!"
+           FROM joins j
+           WHERE j.csr_hash = $1 AND j.kind = 'renewal'"#,
+        convert::digest_column(csr_hash),
+    )
+    .fetch_optional(executor)
+    .await?;
+    Ok(found.unwrap_or(false))
+}
+
 /// Says what became of a machine after it was let in.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn note(txn: &mut Txn, node: NodeId, message: &str) -> Result<(), DbError> {
     sqlx::query!(
-        "UPDATE joins SET message = $2, updated_at = compute_now() WHERE node_id = $1 AND state = 'admitted' AND message <> $2",
+        r#"UPDATE joins SET message = $2, updated_at = compute_now()
+           WHERE node_id = $1 AND kind = 'join' AND state = 'admitted' AND message <> $2"#,
         node.as_uuid(),
         message,
     )

@@ -84,6 +84,23 @@ pub async fn keys(db: &Db, id: NodeId) -> Result<Vec<Vec<u8>>, DbError> {
     Ok(distinct)
 }
 
+/// Whether a key is one that the node's present identity was certified with, however long ago.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn is_key_of(db: &Db, id: NodeId, public_key: &[u8]) -> Result<bool, DbError> {
+    let known = sqlx::query_scalar!(
+        r#"SELECT EXISTS (
+               SELECT FROM node_certs c
+               JOIN nodes n ON n.id = c.node_id AND n.identity_generation = c.identity_generation
+               WHERE c.node_id = $1 AND c.revoked_at IS NULL AND c.public_key = $2
+           ) AS "known!""#,
+        id.as_uuid(),
+        public_key,
+    );
+    Ok(known.fetch_one(db.pool()).await?)
+}
+
 /// Revokes every certificate of a node and answers how many that were. A change of identity needs
 /// [`crate::nodes::bump_identity`] as well.
 ///

@@ -117,7 +117,6 @@ impl Parts {
             dev: identity.dev,
             clock: Arc::clone(&self.clock),
             signer: Arc::clone(&signer),
-            attestors: Vec::new(),
         });
         Authority { signer, joins: Arc::new(joins) }
     }

@@ -68,19 +68,6 @@ pub struct JoinRequest {
     pub described: bool,
     #[prost(string, tag = "5")]
     pub agent_version: ::prost::alloc::string::String,
-    /// What vouches for the machine instead of a token.
-    #[prost(message, optional, tag = "6")]
-    pub attestation: ::core::option::Option<Attestation>,
-}
-/// Evidence that an attestor of the control plane checks.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Attestation {
-    /// Which attestor, such as `x509`.
-    #[prost(string, tag = "1")]
-    pub kind: ::prost::alloc::string::String,
-    /// Canonical JSON, by kind; bound to the CSR and the fleet.
-    #[prost(bytes = "vec", tag = "2")]
-    pub document: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SealedToken {

@@ -17,19 +17,19 @@ use schema::{
     object::Kind,
 };
 use store::{
-    DbError, join_tokens,
+    DbError, identities, join_tokens,
     joins::{self, Approval, JoinKind, JoinState, NewJoin},
     nodes, pools, revisions,
 };
 
 use super::{
     JoinRefusal, JoinService, Keyring,
-    attest::{self, VouchError, Voucher},
     claim::{Resident, Residents, claim},
     decide::{House, Knock, Place, decide},
     documents,
     enter::{Entry, Lost},
     refusal::Standing,
+    voucher::{VouchError, Voucher},
 };
 
 /// How often a join that loses a race looks again.
@@ -136,7 +136,8 @@ impl JoinService {
         trace.claims = Some(claims.clone());
         trace.key = Some(key.clone());
         let voucher = self.vouch(&keyring, request, &csr, trace).await?;
-        let approval = joins::find_by_csr(&self.db, &csr.hash()).await?.and_then(|join| join.approval);
+        let before = joins::find_by_csr(&self.db, &csr.hash()).await?;
+        let approval = before.as_ref().and_then(|join| join.approval.clone());
 
         trace.revision = revisions::latest(&self.db).await?.map_or(0, |revision| revision.seq);
         let documents = documents::in_force::<NodeDocument>(&self.db, Kind::Node).await?;
@@ -157,6 +158,7 @@ impl JoinService {
             return Err(JoinRefusal::TokenExpects(unmet).into());
         }
         let residents = self.residents(&place, &key, approval.as_ref(), trace).await?;
+        let residents = Residents { asked: before.map(|join| join.created_at), ..residents };
         let claim = claim(&place, &key, voucher.reclaim, &residents)?;
         let pool =
             pools::find(&self.db, &place.pool).await?.ok_or_else(|| JoinRefusal::UnknownPool(place.pool.clone()))?;
@@ -170,7 +172,7 @@ impl JoinService {
         }
     }
 
-    /// What vouches for the machine: a token, or what an attestor checked.
+    /// What vouches for the machine.
     async fn vouch(
         &self,
         keyring: &Keyring,
@@ -178,9 +180,9 @@ impl JoinService {
         csr: &Csr,
         trace: &mut Trace<'_>,
     ) -> Result<Voucher, JoinError> {
-        let vouched = attest::vouch(self, keyring, request, csr).await;
+        let vouched = self.voucher(keyring, request, csr).await;
         let (token, pool) = match &vouched {
-            Ok(voucher) => (voucher.token, Some(&voucher.pool)),
+            Ok(voucher) => (Some(voucher.token), Some(&voucher.pool)),
             Err(VouchError::Refused { token, pool, .. }) => (*token, pool.as_ref()),
             Err(VouchError::Db(_)) => (None, None),
         };
@@ -211,12 +213,17 @@ impl JoinService {
             None => None,
         };
         trace.conflict = by_hardware.as_ref().or(by_name.as_ref()).map(|node| node.id);
-        let resident = |node: &nodes::Node| Resident::of(node);
         Ok(Residents {
-            by_hardware: by_hardware.as_ref().map(resident),
-            by_name: by_name.as_ref().map(resident),
-            approved: approved.as_ref().map(resident),
+            by_hardware: self.resident(by_hardware.as_ref()).await?,
+            by_name: self.resident(by_name.as_ref()).await?,
+            approved: self.resident(approved.as_ref()).await?.zip(approval.map(|approval| approval.at)),
+            asked: None,
         })
+    }
+
+    async fn resident(&self, node: Option<&nodes::Node>) -> Result<Option<Resident>, DbError> {
+        let Some(node) = node else { return Ok(None) };
+        Ok(Some(Resident::of(node, identities::presence(&self.db, node.id).await?)))
     }
 
     async fn record(&self, trace: &Trace<'_>, refusal: &JoinRefusal) -> Result<(), DbError> {

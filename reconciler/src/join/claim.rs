@@ -1,12 +1,17 @@
 //! Whether a machine becomes a node of its own, or takes one back: a pure function of who lives here already.
+//!
+//! A node that is away for a moment looks like one that is gone, and a copy of its disk or its firmware tables may wait at the
+//! door for that moment. So a token that reclaims takes only what is lost, a person's word only what is silent, and neither
+//! takes a node that was heard while the machine at the door asked already: those are two machines.
 
 use pki::hardware::HardwareKey;
 use schema::{
     id::NodeId,
     name::Name,
     node::{Connectivity, ProvisionEvent, ProvisionState},
+    time::Timestamp,
 };
-use store::nodes::Node;
+use store::{identities::Presence, nodes::Node};
 
 use super::{JoinRefusal, decide::Place};
 
@@ -21,8 +26,10 @@ pub struct Resident {
     pub pool: Option<Name>,
     /// Two independent identifiers stand behind its hardware key.
     pub trusted: bool,
-    /// A session of it is open, or was a moment ago.
-    pub connected: bool,
+    /// It is lost: silent for longer than its pool's grace.
+    pub lost: bool,
+    /// Whether its machine may still be there.
+    pub presence: Presence,
     /// How far it is.
     pub provision: ProvisionState,
     /// Where it failed, when it did.
@@ -32,13 +39,14 @@ pub struct Resident {
 impl Resident {
     /// A stored node.
     #[must_use]
-    pub fn of(node: &Node) -> Self {
+    pub fn of(node: &Node, presence: Presence) -> Self {
         Self {
             id: node.id,
             name: node.name.clone(),
             pool: node.pool.clone(),
             trusted: node.hardware_key_trusted,
-            connected: node.connectivity == Connectivity::Connected,
+            lost: node.connectivity == Connectivity::Lost,
+            presence,
             provision: node.provision,
             failed_from: node.failed_from,
         }
@@ -52,8 +60,10 @@ pub struct Residents {
     pub by_hardware: Option<Resident>,
     /// The node with the name that the machine would get.
     pub by_name: Option<Resident>,
-    /// The node that a person said the machine is.
-    pub approved: Option<Resident>,
+    /// The node that a person said the machine is, and when.
+    pub approved: Option<(Resident, Timestamp)>,
+    /// When the machine asked first; `None` when it asks for the first time.
+    pub asked: Option<Timestamp>,
 }
 
 /// What a machine becomes.
@@ -93,8 +103,8 @@ impl Ground {
 /// # Errors
 /// With the reason against the machine: what exists is never overwritten without a word of somebody.
 pub fn claim(place: &Place<'_>, key: &HardwareKey, reclaim: bool, residents: &Residents) -> Result<Claim, JoinRefusal> {
-    if let Some(resident) = &residents.approved {
-        return take(resident, Ground::Approval);
+    if let Some((resident, at)) = &residents.approved {
+        return take(resident, Ground::Approval, Some(*at));
     }
     let is_document_of = |resident: &Resident| place.document.is_some_and(|document| document.name == resident.name);
     let (resident, ground, held) = match (&residents.by_hardware, &residents.by_name) {
@@ -121,13 +131,18 @@ pub fn claim(place: &Place<'_>, key: &HardwareKey, reclaim: bool, residents: &Re
     if resident.pool.as_ref() != Some(&place.pool) {
         return Err(JoinRefusal::ReclaimOtherPool { node: resident.name.clone(), pool: place.pool.clone() });
     }
-    take(resident, ground)
+    take(resident, ground, residents.asked)
 }
 
-fn take(resident: &Resident, ground: Ground) -> Result<Claim, JoinRefusal> {
-    // A machine that is there cannot come back: one of the two is a copy.
-    if resident.connected {
+/// `since` is when the machine asked first, or when a person said that the other one is gone.
+fn take(resident: &Resident, ground: Ground, since: Option<Timestamp>) -> Result<Claim, JoinRefusal> {
+    let Presence { heard, silent, vacant } = resident.presence;
+    if heard.zip(since).is_some_and(|(heard, since)| heard > since) {
         return Err(JoinRefusal::ReclaimConnected(resident.name.clone()));
+    }
+    let gone = silent && (resident.lost || ground == Ground::Approval);
+    if !gone && !vacant {
+        return Err(JoinRefusal::ReclaimNotLost(resident.name.clone()));
     }
     if resident.provision.transition(ProvisionEvent::Rejoin, resident.failed_from).is_err() {
         return Err(JoinRefusal::ReclaimBusy { node: resident.name.clone(), state: resident.provision });

@@ -29,10 +29,11 @@ use store::{
 use super::{
     JoinService, Keyring,
     admit::Trace,
-    attest::Voucher,
     claim::{Claim, Ground, Resident},
     decide::Place,
-    documents, wire,
+    documents,
+    voucher::Voucher,
+    wire,
 };
 
 /// A machine that may come in.
@@ -162,7 +163,7 @@ async fn insert(txn: &mut Txn, entry: &Entry<'_>, id: NodeId) -> Result<(), Lost
         owner_tenant: pool.owner_tenant.clone(),
         role: pool.class.role(),
         trust: if pool.owner_tenant.is_some() { Trust::TenantOwned } else { Trust::Platform },
-        labels: overlay.labels.clone(),
+        labels: (*overlay.labels).clone(),
         declared: place.document.is_some(),
         hardware_key: key.digest,
         hardware_key_trusted: key.trusted,
@@ -185,7 +186,8 @@ async fn take_over(
     generation: IdentityGeneration,
 ) -> Result<(), Lost> {
     let node = nodes::lock(txn, resident.id).await?.ok_or(Lost::Race)?;
-    if Resident::of(&node) != *resident || node.identity_generation.0 + 1 != generation.0 {
+    let presence = identities::presence_of_locked(txn, node.id).await?;
+    if Resident::of(&node, presence) != *resident || node.identity_generation.0 + 1 != generation.0 {
         return Err(Lost::Race);
     }
     let hardware = Hardware { key: entry.key.digest, trusted: entry.key.trusted };
@@ -197,18 +199,13 @@ async fn take_over(
         Err(TakeOverError::Change(nodes::ChangeError::Db(error))) => return Err(error.into()),
         Err(TakeOverError::Change(_)) => return Err(Lost::Race),
     }
-    // What was in flight is settled by the first session, whose journal is another one.
     commands::cancel_pending_of(txn, node.id, &Reason::IDENTITY_REPLACED).await?;
     Ok(())
 }
 
 async fn use_voucher(txn: &mut Txn, voucher: &Voucher, trace: &Trace<'_>, signed: &Signed) -> Result<(), Lost> {
     let answer = signed.answer.encode_to_vec();
-    let used = match voucher.token {
-        Some(token) => join_tokens::consume(txn, token, &trace.request, signed.id, &answer).await,
-        None => join_tokens::answer(txn, &trace.request, signed.id, &answer).await,
-    };
-    match used {
+    match join_tokens::consume(txn, voucher.token, &trace.request, signed.id, &answer).await {
         Ok(()) => Ok(()),
         Err(ConsumeError::Db(error)) => Err(error.into()),
         Err(_) => Err(Lost::Race),

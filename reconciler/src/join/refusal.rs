@@ -9,8 +9,6 @@ use pki::{
 };
 use schema::{name::Name, node::ProvisionState, time::Timestamp};
 
-use super::attest::AttestationRefusal;
-
 /// What becomes of a join that is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
@@ -70,12 +68,9 @@ pub enum JoinRefusal {
     /// The token is for other machines.
     #[error("the join token is for another machine: it expects {}", .0.join(" and "))]
     TokenExpects(Vec<String>),
-    /// Nothing vouches for the machine.
-    #[error("the request brings neither a join token nor anything else that vouches for the machine")]
-    NothingVouches,
-    /// What vouches for the machine does not count.
-    #[error("what vouches for the machine does not count: {0}")]
-    Attestation(#[from] AttestationRefusal),
+    /// The request has no token.
+    #[error("the request brings no join token")]
+    NoToken,
     /// The machine may take its node back, but not with this token.
     #[error(
         "this machine is node {node}, which is not in pool {pool}; a reclaiming token of its own pool takes it back"
@@ -86,12 +81,18 @@ pub enum JoinRefusal {
         /// The pool of the token.
         pool: Name,
     },
-    /// The machine says that it is a node that is there.
+    /// The machine says that it is a node that was heard meanwhile.
     #[error(
-        "node {0} has the same hardware and is connected: one of the two is a copy; when the other one is gone, this join goes on by \
-         itself"
+        "node {0} was heard while this machine asked to be it: they are two machines, and one may be a copy; when the other one is \
+         switched off, `node rebind {0} --join JOIN` says that this one takes its place"
     )]
     ReclaimConnected(Name),
+    /// The node may only be away for a moment.
+    #[error(
+        "this machine says that it is node {0}, which may only be away for a moment; once that node is lost, this join goes on by \
+         itself, and at once after `node revoke {0}`"
+    )]
+    ReclaimNotLost(Name),
     /// The node is in the middle of something.
     #[error("this machine is node {node}, which is {state}; it comes back once that is over")]
     ReclaimBusy {
@@ -121,8 +122,6 @@ impl JoinRefusal {
     /// Every word of [`JoinRefusal::code`].
     pub const CODES: &[&str] = &[
         "ambiguous-document",
-        "attestation-not-configured",
-        "attestation-refused",
         "bad-claims",
         "bad-request",
         "described-hardware",
@@ -130,9 +129,10 @@ impl JoinRefusal {
         "hardware-unreadable",
         "name-taken",
         "needs-document",
-        "nothing-vouches",
+        "no-token",
         "reclaim-busy",
         "reclaim-connected",
+        "reclaim-not-lost",
         "reclaim-other-pool",
         "token-does-not-open",
         "token-expects-another",
@@ -162,10 +162,10 @@ impl JoinRefusal {
             Self::TokenRevoked => "token-revoked",
             Self::TokenUsed => "token-used",
             Self::TokenExpects(_) => "token-expects-another",
-            Self::NothingVouches => "nothing-vouches",
-            Self::Attestation(refusal) => refusal.code(),
+            Self::NoToken => "no-token",
             Self::ReclaimOtherPool { .. } => "reclaim-other-pool",
             Self::ReclaimConnected(_) => "reclaim-connected",
+            Self::ReclaimNotLost(_) => "reclaim-not-lost",
             Self::ReclaimBusy { .. } => "reclaim-busy",
             Self::Described => "described-hardware",
             Self::Unreadable(_) => "hardware-unreadable",
@@ -188,6 +188,7 @@ impl JoinRefusal {
             | Self::NameTaken(_)
             | Self::ReclaimOtherPool { .. }
             | Self::ReclaimConnected(_)
+            | Self::ReclaimNotLost(_)
             | Self::ReclaimBusy { .. } => Standing::Held,
             Self::NeedsDocument | Self::UnknownPool(_) => Standing::Waiting,
             _ => Standing::Refused,

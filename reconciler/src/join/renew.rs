@@ -69,7 +69,8 @@ impl JoinService {
             .map_err(|_| RenewRefusal::Possession)?;
         let identity = self.identity(&old).await?;
         let late = UNATTENDED.after(old.not_after) < now;
-        if late && !self.is_let_through(&old).await? {
+        let key = late_key(&old);
+        if late && !joins::is_let_through(&self.db, &key).await? {
             return Err(self.wait(&old, peer).await?.into());
         }
 
@@ -81,6 +82,10 @@ impl JoinService {
         let node = nodes::lock(&mut txn, old.node_id).await?.ok_or(RenewRefusal::Revoked)?;
         if node.identity_generation != identity || node.provision == ProvisionState::Retired {
             return Err(RenewRefusal::Revoked.into());
+        }
+        if late && !joins::is_still_let_through(&mut txn, &key).await? {
+            drop(txn);
+            return Err(self.wait(&old, peer).await?.into());
         }
         if !identities::use_challenge(&mut txn, &request.challenge, node.id).await? {
             return Err(RenewRefusal::ChallengeUsed.into());
@@ -99,22 +104,20 @@ impl JoinService {
         })
     }
 
-    async fn is_let_through(&self, old: &NodeIdentity) -> Result<bool, DbError> {
-        let join = joins::find_by_csr(&self.db, &late_key(old)).await?;
-        Ok(join.is_some_and(|join| join.join.state == JoinState::Waiting && join.approval.is_some()))
-    }
-
     /// Stores that a renewal waits for somebody.
     async fn wait(&self, old: &NodeIdentity, peer: Option<&str>) -> Result<RenewRefusal, RenewError> {
-        let node = nodes::find(&self.db, old.node_id).await?.ok_or(RenewRefusal::Revoked)?;
         let mut txn = self.db.begin().await?;
-        joins::upsert(&mut txn, &late_row(old, &node, peer)).await?;
-        txn.commit().await?;
+        let node = nodes::lock(&mut txn, old.node_id).await?.ok_or(RenewRefusal::Revoked)?;
+        // Somebody may have let it through meanwhile; then the next try goes.
+        if !joins::is_still_let_through(&mut txn, &late_key(old)).await? {
+            joins::upsert(&mut txn, &late_row(old, &node, peer)).await?;
+            txn.commit().await?;
+        }
         Ok(RenewRefusal::Late(old.not_after))
     }
 
     /// The identity that a certificate is of. One that is not recorded was issued after the backup that this database was
-    /// restored from: it still counts when its key is one that the node has in a good certificate.
+    /// restored from: it still counts when its key is one that the node's present identity has, however old its certificate is.
     async fn identity(&self, old: &NodeIdentity) -> Result<IdentityGeneration, RenewError> {
         if let Some(known) = node_certs::find(&self.db, &old.serial.to_bytes()).await? {
             return match known.revoked_at {
@@ -124,8 +127,7 @@ impl JoinService {
             };
         }
         let node = nodes::find(&self.db, old.node_id).await?.ok_or(RenewRefusal::UnknownCertificate)?;
-        let keys = node_certs::keys(&self.db, node.id).await?;
-        if !keys.iter().any(|key| key == old.public_key.as_bytes()) {
+        if !node_certs::is_key_of(&self.db, node.id, old.public_key.as_bytes()).await? {
             return Err(RenewRefusal::UnknownCertificate.into());
         }
         Ok(node.identity_generation)

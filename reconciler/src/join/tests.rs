@@ -16,10 +16,11 @@ use proto::{agent::v1 as pb, internal::v1::authority_server::Authority};
 use schema::{
     clock::ManualClock,
     digest::Digest,
-    id::{JoinTokenId, RevisionId},
+    generation::Epoch,
+    id::{BootId, GatewayId, JoinTokenId, JournalId, NodeId, RevisionId},
     inventory::Dmi,
     name::Name,
-    node::PoolClass,
+    node::{PoolClass, connectivity::DEFAULT_LOST_GRACE},
     object::{Kind, ObjectRef},
     time::Duration,
 };
@@ -30,7 +31,7 @@ use store::{
     joins::{self, JoinState},
     pools::{self, NewPool},
     revisions::{self, NewRevision, ObjectChange, ObjectState},
-    sources,
+    sessions, sources,
     testing::TestDb,
 };
 use tonic::{Code, Request, Status};
@@ -67,15 +68,7 @@ impl House {
         let realm = Realm::new("bc.local", "fleet_test");
         let clock = ManualClock::new(now);
         let signer = Arc::new(Signer::new(keys.command_root().clone(), realm.clone(), now));
-        let config = JoinConfig {
-            db: db.clone(),
-            keys: &keys,
-            realm,
-            dev,
-            clock: Arc::new(clock.clone()),
-            signer,
-            attestors: Vec::new(),
-        };
+        let config = JoinConfig { db: db.clone(), keys: &keys, realm, dev, clock: Arc::new(clock.clone()), signer };
         let service = Arc::new(JoinService::new(config));
         let house = Self { test, db, keys, clock, service };
         house.apply(&[]).await;
@@ -177,6 +170,32 @@ impl House {
             .expect("a good signature")
     }
 
+    /// Opens a session of a node with one of its certificates, as a gateway does.
+    pub(super) async fn session(&self, node: NodeId, serial: Vec<u8>) -> Epoch {
+        let open = sessions::SessionOpen {
+            node_id: node,
+            gateway_id: GatewayId::generate(),
+            boot_id: BootId::generate(),
+            journal_id: JournalId::generate(),
+            serial,
+            version: "test".to_owned(),
+            described: true,
+            commands: true,
+        };
+        let mut txn = self.db.begin().await.expect("begin");
+        let opened = sessions::open(&mut txn, &open).await.expect("a session");
+        txn.commit().await.expect("commit");
+        opened.epoch
+    }
+
+    /// Lets time pass for the database, and has silence judged.
+    pub(super) async fn silence(&self, seconds: u64) {
+        self.test.advance(std::time::Duration::from_secs(seconds)).await;
+        let mut txn = self.db.begin().await.expect("begin");
+        sessions::judge(&mut txn, &std::collections::BTreeMap::new(), DEFAULT_LOST_GRACE).await.expect("judged");
+        txn.commit().await.expect("commit");
+    }
+
     /// The stored state and reason of a request.
     pub(super) async fn stored(&self, request: &pb::JoinRequest) -> Option<(JoinState, String)> {
         let join = joins::find_by_csr(&self.db, &csr::hash(&request.csr)).await.expect("read");
@@ -215,7 +234,6 @@ impl Machine {
             claims: self.claims.to_bytes(),
             described: true,
             agent_version: "0.1.0".to_owned(),
-            attestation: None,
         }
     }
 }

@@ -27,6 +27,7 @@ use schema::{
     node::ProvisionEvent,
     report::{SectionStatus, StatusReport},
     spec::Section,
+    time::Timestamp,
 };
 use store::{
     Txn, commands, identities, joins, node_drift, node_inventory, node_reports,
@@ -138,9 +139,9 @@ impl Reconciler for Node {
         if let (true, Some(pool)) = (judgement.adopt, &read.pool) {
             read.acceptance = acceptance::look(context, &node, pool, now).await?;
         }
-        let checking = matches!(read.acceptance, Acceptance::Running(_));
+        let checking = matches!(read.acceptance, Acceptance::Running(_) | Acceptance::Resting { .. });
         if read.taken.is_empty() && (judgement.changes_nothing(&node) || (checking && judgement.adopts_only(&node))) {
-            return Ok(ended(&read, &judgement));
+            return Ok(ended(&read, &judgement, now));
         }
 
         let mut txn = context.begin().await?;
@@ -148,17 +149,21 @@ impl Reconciler for Node {
         let judgement = judge::judge(&node, &read.facts(), now);
         write(&mut txn, &node, &read, &judgement).await?;
         txn.commit().await?;
-        Ok(ended(&read, &judgement))
+        Ok(ended(&read, &judgement, now))
     }
 }
 
-fn ended(read: &Read, judgement: &Judgement) -> Outcome {
+fn ended(read: &Read, judgement: &Judgement, now: Timestamp) -> Outcome {
     match &judgement.waiting {
         _ if read.taken.more => Outcome::again(Duration::ZERO, "more-reports"),
         Some(waiting) => Outcome::wait(waiting),
         None if judgement.adopt => match &read.acceptance {
             Acceptance::Passed => Outcome::done(),
             Acceptance::Failed { .. } => Outcome::wait(&Waiting::NotAccepted(read.acceptance.to_string())),
+            Acceptance::Resting { until, .. } => {
+                let rest = schema::time::Duration::between(now, *until);
+                Outcome::wait_for(&Waiting::Checks(read.acceptance.to_string()), rest.to_std())
+            }
             checking => Outcome::wait(&Waiting::Checks(checking.to_string())),
         },
         None => Outcome::done(),
@@ -250,7 +255,7 @@ async fn accept(txn: &mut Txn, node: &nodes::Node, acceptance: &Acceptance) -> R
             return Ok(true);
         }
         Acceptance::Begin { checks, again } => acceptance::begin(txn, node.id, checks, *again).await?,
-        Acceptance::Running(_) => {}
+        Acceptance::Running(_) | Acceptance::Resting { .. } => {}
         Acceptance::Failed { .. } => {
             let why = acceptance.to_string();
             nodes::set_provision(txn, node, ProvisionEvent::Fail).await.map_err(|e| Failure::new("not-failable", e))?;

@@ -45,6 +45,15 @@ impl Outcome {
         }
     }
 
+    /// As [`Outcome::wait`], and the key comes back by itself after this long.
+    #[track_caller]
+    #[must_use]
+    pub fn wait_for(reason: &impl WaitReason, after: Duration) -> Self {
+        let verdict =
+            Verdict::Wait { reason: reason.code().to_owned(), message: reason.to_string(), again: Some(after) };
+        Self { verdict, place: Location::caller() }
+    }
+
     /// How it ended.
     #[must_use]
     pub const fn verdict(&self) -> &Verdict {

@@ -121,8 +121,14 @@ pub(in crate::api) async fn get(app: &App, input: ById) -> Result<JoinDetail, Ap
 /// The reasons that one word of a person settles.
 const APPROVABLE: &[&str] = &["needs-document", "renewal-too-late", "weak-hardware-key"];
 /// The reasons that need to know which node the machine is.
-pub(super) const WHICH_NODE: &[&str] =
-    &["duplicate-hardware", "name-taken", "reclaim-busy", "reclaim-connected", "reclaim-other-pool"];
+pub(super) const WHICH_NODE: &[&str] = &[
+    "duplicate-hardware",
+    "name-taken",
+    "reclaim-busy",
+    "reclaim-connected",
+    "reclaim-not-lost",
+    "reclaim-other-pool",
+];
 
 pub(in crate::api) async fn approve(mutation: Mutation<'_>, input: ById) -> Result<JoinView, ApiError> {
     let Mutation { app, txn, caller, .. } = mutation;

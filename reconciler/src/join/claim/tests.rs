@@ -28,10 +28,15 @@ fn resident(text: &str) -> Resident {
         name: name(text),
         pool: Some(name("h100")),
         trusted: true,
-        connected: false,
+        lost: true,
+        presence: Presence { heard: Some(at(1_000)), silent: true, vacant: false },
         provision: ProvisionState::Adopted,
         failed_from: None,
     }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).expect("a time")
 }
 
 fn place(document: Option<&NodeDocument>) -> Place<'_> {
@@ -69,12 +74,42 @@ fn known_hardware_takes_its_node_back_only_when_the_token_says_so() {
 }
 
 #[test]
-fn a_machine_that_is_there_is_not_taken_over() {
-    let old = Resident { connected: true, ..resident("h100-1") };
+fn what_is_away_for_a_moment_is_not_taken_over() {
+    let lost = resident("h100-1");
+    let held = Err(JoinRefusal::ReclaimNotLost(name("h100-1")));
+    let silent = Resident { lost: false, ..lost.clone() };
+    assert_eq!(claim(&place(None), &trusted(), true, &by_hardware(&silent)), held);
+    // Heard again, and judged lost before that.
+    let heard = Resident { presence: Presence { silent: false, ..lost.presence }, ..lost.clone() };
+    assert_eq!(claim(&place(None), &trusted(), true, &by_hardware(&heard)), held);
+    // A person's word is enough for a silent one, not for one that was heard a moment ago.
+    let approved = |resident: Resident| Residents { approved: Some((resident, at(2_000))), ..Residents::default() };
+    let taken = Ok(Claim::TakeOver(silent.clone(), Ground::Approval));
+    assert_eq!(claim(&place(None), &trusted(), false, &approved(silent)), taken);
+    assert_eq!(claim(&place(None), &trusted(), false, &approved(heard)), held);
+}
+
+#[test]
+fn a_node_that_was_heard_while_the_machine_asked_is_another_machine() {
+    let old = resident("h100-1");
+    let asked = |second| Residents { asked: Some(at(second)), ..by_hardware(&old) };
     let held = Err(JoinRefusal::ReclaimConnected(name("h100-1")));
-    assert_eq!(claim(&place(None), &trusted(), true, &by_hardware(&old)), held);
-    let approved = Residents { approved: Some(old), ..Residents::default() };
-    assert_eq!(claim(&place(None), &trusted(), false, &approved), held);
+    assert_eq!(claim(&place(None), &trusted(), true, &asked(999)), held);
+    assert!(claim(&place(None), &trusted(), true, &asked(1_000)).is_ok());
+    // Nor does a revoked identity make one machine of two.
+    let vacant = Resident { presence: Presence { vacant: true, ..old.presence }, ..old.clone() };
+    let residents = Residents { asked: Some(at(999)), ..by_hardware(&vacant) };
+    assert_eq!(claim(&place(None), &trusted(), true, &residents), held);
+    // It was not gone when the person said so.
+    let residents = Residents { approved: Some((old, at(999))), ..Residents::default() };
+    assert_eq!(claim(&place(None), &trusted(), false, &residents), held);
+}
+
+#[test]
+fn nobody_comes_back_under_a_revoked_identity() {
+    let presence = Presence { heard: Some(at(1_000)), silent: false, vacant: true };
+    let old = Resident { lost: false, presence, ..resident("h100-1") };
+    assert!(claim(&place(None), &trusted(), true, &by_hardware(&old)).is_ok());
 }
 
 #[test]
@@ -119,6 +154,6 @@ fn hardware_that_another_document_names_is_held() {
 #[test]
 fn a_person_may_say_which_node_a_machine_is() {
     let (old, other) = (resident("fra1"), resident("fra2"));
-    let residents = Residents { approved: Some(old.clone()), ..by_hardware(&other) };
+    let residents = Residents { approved: Some((old.clone(), at(2_000))), ..by_hardware(&other) };
     assert_eq!(claim(&place(None), &weak(), false, &residents), Ok(Claim::TakeOver(old, Ground::Approval)));
 }

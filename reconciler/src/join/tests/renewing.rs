@@ -1,7 +1,7 @@
 //! Renewals.
 
 use pki::issue::Serial;
-use schema::{clock::Clock as _, id::NodeId};
+use schema::clock::Clock as _;
 use store::{node_certs, nodes};
 
 use super::*;
@@ -87,10 +87,52 @@ async fn an_expired_certificate_renews_for_thirty_days_and_later_once_somebody_l
     let late = joins::find(&house.db, waiting.id).await.expect("read").expect("kept");
     assert_eq!((late.join.state, late.approval), (JoinState::Admitted, None));
 
-    // Once: the same certificate waits again for nobody, and the new one renews by itself.
-    assert_eq!(refusal(&house, node.renewal(&house).await).await, "renewal-too-late");
     node.certificate = answer.certificate_chain[0].clone();
-    renew(&house, node.renewal(&house).await).await.expect("renews");
+    renew(&house, node.renewal(&house).await).await.expect("the new one renews by itself");
+}
+
+/// Lets the one renewal through that waits.
+async fn approve(house: &House) {
+    let waiting = joins::list(&house.db, Some(JoinState::Waiting), 10).await.expect("read");
+    assert_eq!(waiting.len(), 1);
+    let mut txn = house.db.begin().await.expect("begin");
+    assert!(joins::approve(&mut txn, waiting[0].id, "ada", None).await.expect("approved"));
+    txn.commit().await.expect("commit");
+}
+
+#[tokio::test]
+async fn a_late_renewal_whose_answer_is_lost_is_let_through_again_until_its_machine_is_back() {
+    let house = House::new().await;
+    let node = Joined::new(&house, "SERIAL0001").await;
+    house.clock.advance(Duration::from_secs(40 * 86_400));
+    assert_eq!(refusal(&house, node.renewal(&house).await).await, "renewal-too-late");
+    approve(&house).await;
+    renew(&house, node.renewal(&house).await).await.expect("let through, and its answer is lost");
+    let answer = renew(&house, node.renewal(&house).await).await.expect("let through again");
+
+    let serial = node_certs::find(&house.db, &node.serial(&house).to_bytes()).await.expect("read");
+    let old = serial.expect("recorded").serial;
+    let chain = [answer.certificate_chain[0].as_slice().into()];
+    let new = house.keys.node_verifier().identify(&chain, Validity::Open).expect("ours").serial.to_bytes();
+    assert_ne!(new, old);
+    house.session(node.id, new).await;
+    assert_eq!(refusal(&house, node.renewal(&house).await).await, "renewal-too-late");
+    approve(&house).await;
+    renew(&house, node.renewal(&house).await).await.expect("a person may let it through again");
+}
+
+#[tokio::test]
+async fn a_late_renewal_that_did_not_come_for_a_day_waits_for_another_word() {
+    let house = House::new().await;
+    let node = Joined::new(&house, "SERIAL0001").await;
+    house.clock.advance(Duration::from_secs(40 * 86_400));
+    assert_eq!(refusal(&house, node.renewal(&house).await).await, "renewal-too-late");
+    approve(&house).await;
+    renew(&house, node.renewal(&house).await).await.expect("let through");
+    house.test.advance(std::time::Duration::from_secs(86_400)).await;
+    assert_eq!(refusal(&house, node.renewal(&house).await).await, "renewal-too-late");
+    approve(&house).await;
+    renew(&house, node.renewal(&house).await).await.expect("no dead end");
 }
 
 #[tokio::test]
@@ -176,6 +218,19 @@ async fn a_restored_database_renews_the_key_that_it_knows() {
     let before = std::mem::replace(&mut node.certificate, answer.certificate_chain[0].clone());
     assert!(node_certs::find(&house.db, &node.serial(&house).to_bytes()).await.expect("read").is_some());
 
+    // What the database knows of the machine is older than any report that may wait.
+    house.test.advance(std::time::Duration::from_secs(40 * 86_400)).await;
+    assert_eq!(node_certs::keys(&house.db, node.id).await.expect("read"), Vec::<Vec<u8>>::new());
+    node.certificate = later(&node.machine, node.id);
+    let unknown = node.renewal(&house).await;
+    renew(&house, unknown).await.expect("renews");
+    node.certificate = later(&node.machine, node.id);
+    house.clock.advance(Duration::from_secs(32 * 86_400));
+    assert_eq!(refusal(&house, node.renewal(&house).await).await, "renewal-too-late");
+    approve(&house).await;
+    renew(&house, node.renewal(&house).await).await.expect("let through");
+    node.certificate = before.clone();
+
     let stranger = Machine::new("SERIAL0002");
     let certificate = later(&stranger, node.id);
     let other = Joined { id: node.id, machine: stranger, certificate };
@@ -184,6 +239,5 @@ async fn a_restored_database_renews_the_key_that_it_knows() {
     let mut txn = house.db.begin().await.expect("begin");
     node_certs::revoke_all(&mut txn, node.id, "lost").await.expect("revoked");
     txn.commit().await.expect("commit");
-    node.certificate = before;
     assert_eq!(refusal(&house, node.renewal(&house).await).await, "unknown-certificate");
 }

@@ -6,11 +6,44 @@ use schema::{
     generation::{Generation, IdentityGeneration},
     node::ProvisionState,
 };
-use store::{node_certs, nodes};
+use store::{identities, node_certs, nodes};
 
 use super::*;
 
+/// After this many seconds of silence a node is lost.
+const LOST: u64 = 90 + 900;
+
 impl House {
+    /// A machine that joined and has a session: its node, and the serial of its certificate.
+    async fn living(&self, serial: &str) -> (NodeId, Vec<u8>) {
+        let machine = Machine::new(serial);
+        let request = machine.request(self, &self.token(1).await);
+        let answer = self.join(&request).await.expect("joins");
+        let chain = [answer.certificate_chain[0].as_slice().into()];
+        let certificate = self.keys.node_verifier().identify(&chain, Validity::Open).expect("ours").serial.to_bytes();
+        let id = self.identity(&request, &answer).node_id;
+        self.session(id, certificate.clone()).await;
+        (id, certificate)
+    }
+
+    async fn close(&self, node: NodeId) {
+        let epoch = sessions::find(&self.db, node).await.expect("read").expect("a session").epoch;
+        let mut txn = self.db.begin().await.expect("begin");
+        sessions::close(&mut txn, &[(node, epoch)]).await.expect("closed");
+        txn.commit().await.expect("commit");
+    }
+
+    async fn approve_as(&self, request: &pb::JoinRequest, node: NodeId) {
+        let join = joins::find_by_csr(&self.db, &csr::hash(&request.csr)).await.expect("read").expect("stored");
+        let mut txn = self.db.begin().await.expect("begin");
+        assert!(joins::approve(&mut txn, join.id, "ada", Some(node)).await.expect("approved"));
+        txn.commit().await.expect("commit");
+    }
+
+    async fn generation(&self, node: NodeId) -> IdentityGeneration {
+        nodes::get(&self.db, node).await.expect("a row").identity_generation
+    }
+
     async fn reclaiming(&self) -> Token {
         self.token_with("h100", 1, &json!({}), true).await
     }
@@ -27,6 +60,7 @@ async fn a_machine_with_a_new_disk_takes_its_node_back() {
     let answer = house.join(&first).await.expect("joins");
     let before = house.identity(&first, &answer);
 
+    house.silence(LOST).await;
     let anew = Machine::new("SERIAL0001");
     assert_eq!(house.held(&anew.request(&house, &house.token(1).await)).await, "duplicate-hardware");
     let request = anew.request(&house, &house.reclaiming().await);
@@ -49,6 +83,7 @@ async fn a_machine_with_a_new_disk_takes_its_node_back() {
 async fn two_machines_that_come_back_as_one_node_end_as_one() {
     let house = House::new().await;
     house.join(&Machine::new("SERIAL0001").request(&house, &house.token(1).await)).await.expect("joins");
+    house.silence(LOST).await;
     let token = house.token_with("h100", 8, &json!({}), true).await;
     let requests: Vec<_> = (0..4).map(|_| Machine::new("SERIAL0001").request(&house, &token)).collect();
     let answers = futures_util::future::join_all(requests.iter().map(|request| house.join(request))).await;
@@ -59,9 +94,79 @@ async fn two_machines_that_come_back_as_one_node_end_as_one() {
         .collect();
     let key = Machine::new("SERIAL0001").claims.hardware_key().digest.expect("a key");
     let node = nodes::find_by_hardware_key(&house.db, &key).await.expect("read").expect("one node");
-    // Each that came in was the node for a while, and the last one is it.
-    assert_eq!(generations.last(), Some(&node.identity_generation));
+    // The first one that came in is no less here than the one before it.
+    assert_eq!(generations.into_iter().collect::<Vec<_>>(), [IdentityGeneration(2)]);
+    assert_eq!(node.identity_generation, IdentityGeneration(2));
     assert_eq!(node_certs::keys(&house.db, node.id).await.expect("read").len(), 1);
+}
+
+#[tokio::test]
+async fn a_copy_that_waits_never_wins_against_a_machine_that_reconnects() {
+    let house = House::new().await;
+    let (node, certificate) = house.living("SERIAL0001").await;
+    let copy = Machine::new("SERIAL0001").request(&house, &house.reclaiming().await);
+    assert_eq!(house.held(&copy).await, "reclaim-not-lost");
+
+    // Its session drops and comes back; the copy asks in between and afterwards.
+    house.close(node).await;
+    assert_eq!(house.held(&copy).await, "reclaim-not-lost");
+    house.silence(60).await;
+    assert_eq!(house.held(&copy).await, "reclaim-not-lost");
+    house.session(node, certificate.clone()).await;
+    assert_eq!(house.held(&copy).await, "reclaim-connected");
+
+    // They were seen to be two: no silence makes one of them, and a person says which.
+    house.close(node).await;
+    house.silence(LOST).await;
+    assert_eq!(house.held(&copy).await, "reclaim-connected");
+    assert_eq!(house.generation(node).await, IdentityGeneration(1));
+    house.session(node, certificate).await;
+}
+
+#[tokio::test]
+async fn a_database_that_was_away_takes_no_machine_for_lost() {
+    let house = House::new().await;
+    let (node, _) = house.living("SERIAL0001").await;
+    // Nobody was heard for an hour, and the first thing that happens is a judgement.
+    house.silence(3_600).await;
+    let epoch = sessions::find(&house.db, node).await.expect("read").expect("a session").epoch;
+    sessions::beat(&house.db, &[(node, epoch)]).await.expect("heard");
+    let copy = Machine::new("SERIAL0001").request(&house, &house.reclaiming().await);
+    assert_eq!(house.held(&copy).await, "reclaim-not-lost");
+    assert_eq!(house.generation(node).await, IdentityGeneration(1));
+}
+
+#[tokio::test]
+async fn a_persons_word_counts_for_a_machine_that_stays_away() {
+    let house = House::new().await;
+    let (node, certificate) = house.living("SERIAL0001").await;
+    let copy = Machine::new("SERIAL0001").request(&house, &house.token(1).await);
+    assert_eq!(house.held(&copy).await, "duplicate-hardware");
+    house.close(node).await;
+    house.approve_as(&copy, node).await;
+    assert_eq!(house.held(&copy).await, "reclaim-not-lost");
+    // It was not gone after all.
+    house.silence(30).await;
+    house.session(node, certificate).await;
+    house.close(node).await;
+    house.silence(120).await;
+    assert_eq!(house.held(&copy).await, "reclaim-connected");
+
+    house.approve_as(&copy, node).await;
+    house.join(&copy).await.expect("it stayed away");
+    assert_eq!(house.generation(node).await, IdentityGeneration(2));
+}
+
+#[tokio::test]
+async fn a_revoked_identity_is_taken_back_at_once() {
+    let house = House::new().await;
+    let (node, _) = house.living("SERIAL0001").await;
+    let mut txn = house.db.begin().await.expect("begin");
+    identities::revoke(&mut txn, node, "its disk was stolen").await.expect("revoked");
+    txn.commit().await.expect("commit");
+    let anew = Machine::new("SERIAL0001").request(&house, &house.reclaiming().await);
+    house.join(&anew).await.expect("comes back");
+    assert_eq!(house.generation(node).await, IdentityGeneration(3));
 }
 
 #[tokio::test]
@@ -71,6 +176,7 @@ async fn a_new_board_is_the_same_node_by_its_document_or_by_a_person() {
     let first = Machine::new("SERIAL0001").request(&house, &house.token(1).await);
     let id = house.identity(&first, &house.join(&first).await.expect("joins")).node_id;
 
+    house.silence(LOST).await;
     let mut repaired = Machine::new("SERIAL0001");
     repaired.claims.dmi.board_serial = Some("BOARDNEW17".to_owned());
     assert_eq!(house.held(&repaired.request(&house, &house.token(1).await)).await, "name-taken");
@@ -84,10 +190,7 @@ async fn a_new_board_is_the_same_node_by_its_document_or_by_a_person() {
     again.claims.dmi.board_serial = Some("BOARDNEW18".to_owned());
     let request = again.request(&house, &house.token(1).await);
     assert_eq!(house.held(&request).await, "name-taken");
-    let join = joins::find_by_csr(&house.db, &csr::hash(&request.csr)).await.expect("read").expect("stored");
-    let mut txn = house.db.begin().await.expect("begin");
-    assert!(joins::approve(&mut txn, join.id, "ada", Some(id)).await.expect("approved"));
-    txn.commit().await.expect("commit");
+    house.approve_as(&request, id).await;
     let answer = house.join(&request).await.expect("ada said so");
     let identity = house.identity(&request, &answer);
     assert_eq!((identity.node_id, identity.identity_generation), (id, IdentityGeneration(3)));

@@ -80,27 +80,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         Operator,
         "better-compute token create --pool POOL --expect-serial SERIAL",
     ),
-    entry(
-        Join,
-        "nothing-vouches",
-        "The request brings neither a token nor anything else that vouches for the machine.",
-        Machine,
-        "use the join line as it is printed",
-    ),
-    entry(
-        Join,
-        "attestation-not-configured",
-        "What vouches for the machine is of a kind that this control plane does not take.",
-        Operator,
-        "configure the attestor, or join with a token",
-    ),
-    entry(
-        Join,
-        "attestation-refused",
-        "What vouches for the machine does not count; the message says why.",
-        Machine,
-        "look at the machine's certificate, or join with a token",
-    ),
+    entry(Join, "no-token", "The request brings no join token.", Machine, "use the join line as it is printed"),
     entry(
         Join,
         "reclaim-other-pool",
@@ -111,9 +91,16 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         Join,
         "reclaim-connected",
-        "The machine has the hardware of a node that is connected: one of the two is a copy.",
+        "The node that the machine says it is was heard while the machine asked: they are two machines, and one may be a copy.",
         Operator,
-        "find out which; the join goes on by itself when the other one is gone",
+        "find out which; with the other one switched off, better-compute node rebind NODE --join JOIN",
+    ),
+    entry(
+        Join,
+        "reclaim-not-lost",
+        "The node that the machine says it is may only be away for a moment.",
+        Itself,
+        "the join goes on once the node is lost; better-compute node revoke NODE says that its machine does not come back",
     ),
     entry(
         Join,
