@@ -20,7 +20,6 @@ pub(super) fn check(fleet: &Fleet, sources: &Sources, found: &mut Vec<Diagnostic
         key("gpu-sharing", shared.map(|value| &value.at));
         key("mig", policy.mig.values().next().map(|value| &value.at));
         key("host-reserve", policy.host_reserve.as_ref().map(|value| &value.at));
-        key("acceptance", policy.acceptance.values().next().map(|value| &value.at));
         key("tenants", policy.tenants.first().map(|value| &value.at));
     }
     for profile in fleet.profiles.values() {
