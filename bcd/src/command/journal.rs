@@ -161,7 +161,7 @@ impl Journal {
             (Ok(kept), _) if kept.body != entry.body => return Err(JournalError::Over(entry.id)),
             (Ok(kept), None) if kept.ended.is_none() => return Ok(()),
             (Ok(kept), Some(_)) if kept.ended.is_some() => return Ok(()),
-            (Ok(kept), Some(said)) => return inner.settle(kept, entry.ended.clone(), said).map(drop),
+            (Ok(kept), Some(said)) => return inner.settle(kept, entry.ended, said).map(drop),
             (Ok(_), None) => return Err(JournalError::Over(entry.id)),
             (Err(JournalError::Unknown(_)), _) => {}
             (Err(error), _) => return Err(error),
