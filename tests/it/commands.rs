@@ -67,7 +67,9 @@ impl Fleet {
 
     #[track_caller]
     fn wait_state(&self, id: &str, states: &[&str]) {
-        until(&format!("{id} is {states:?}"), || states.contains(&self.command(id)["state"].as_str().expect("a state")));
+        until(&format!("{id} is {states:?}"), || {
+            states.contains(&self.command(id)["state"].as_str().expect("a state"))
+        });
     }
 
     /// Starts the daemon anew, so that it kills itself at one step.
@@ -140,7 +142,8 @@ fn what_is_safe_to_run_again_ends_well_wherever_the_daemon_is_killed() {
             fleet.node.run(&[]);
             assert_eq!(fleet.ended(&id), ends("succeeded", ""), "{step}");
             let journal = fleet.node.journal();
-            let runs = journal["commands"].as_array().and_then(|all| all.iter().find(|entry| entry["id"] == id.as_str()));
+            let runs =
+                journal["commands"].as_array().and_then(|all| all.iter().find(|entry| entry["id"] == id.as_str()));
             let runs = runs.and_then(|entry| entry["runs"].as_array()).map_or(0, Vec::len);
             let again = ["after:start", "before:settle"].contains(&step.as_str());
             assert_eq!(runs, 1 + usize::from(again), "{step}");

@@ -102,7 +102,9 @@ fn whatever_happens_nothing_is_lost_twice_or_late() {
         .collect();
     let boots = fleet.node.boots() - 1;
     let said = format!("storm {seed}");
-    let reboots = |state: &str| ended.iter().filter(|(command, kind)| *kind == "node.reboot" && command["state"] == state).count();
+    let reboots = |state: &str| {
+        ended.iter().filter(|(command, kind)| *kind == "node.reboot" && command["state"] == state).count()
+    };
     assert!(boots <= reboots("succeeded"), "{said}: {boots} boots, {} reboots succeeded", reboots("succeeded"));
     for (command, kind) in ended.iter().filter(|(_, kind)| *kind != "node.reboot") {
         let (state, reason) = (command["state"].as_str().unwrap_or(""), command["reason"].as_str().unwrap_or(""));
