@@ -505,6 +505,20 @@ table rollbacks
     constraint rollbacks_source_fkey FOREIGN KEY (source) REFERENCES sources(name)
     constraint rollbacks_state_check CHECK ((state = ANY (ARRAY['requested'::text, 'done'::text, 'refused'::text, 'withdrawn'::text])))
     CREATE UNIQUE INDEX rollbacks_one_waits ON rollbacks USING btree (source) WHERE (state = 'requested'::text)
+table secret_versions
+    name text not null
+    version bigint not null
+    envelope bytea not null
+    created_by text not null
+    created_at timestamp with time zone not null default compute_now()
+    constraint secret_versions_name_fkey FOREIGN KEY (name) REFERENCES secrets(name)
+    constraint secret_versions_pkey PRIMARY KEY (name, version)
+    constraint secret_versions_version_check CHECK ((version > 0))
+table secrets
+    name text not null
+    counter bigint not null
+    constraint secrets_counter_check CHECK ((counter > 0))
+    constraint secrets_pkey PRIMARY KEY (name)
 table sessions fillfactor=50
     node_id uuid not null
     epoch bigint not null

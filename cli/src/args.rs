@@ -67,6 +67,7 @@ pub enum Command {
     Quarantine(command::quarantine::Quarantine),
     Run(command::run::Run),
     Commands(command::commands::Commands),
+    Secrets(command::secrets::Secrets),
     Token(command::token::Token),
     Joins(command::joins::Joins),
     Node(command::node::Node),

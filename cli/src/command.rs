@@ -24,6 +24,7 @@ pub mod quarantine;
 pub mod rollback;
 pub mod run;
 pub mod schema;
+pub mod secrets;
 pub mod serve;
 pub mod status;
 pub mod suspend;
@@ -72,6 +73,7 @@ pub async fn run(command: Command, clock: SharedClock) -> Result<Exit, Failure> 
         Command::Quarantine(quarantine) => quarantine.run(&output(quarantine.format.format)).await,
         Command::Run(run) => run.run(&output(run.format.format)).await,
         Command::Commands(commands) => commands.run(&output(commands.format.format)).await,
+        Command::Secrets(secrets) => secrets.run(&output(secrets.format.format)).await,
         Command::Token(token) => token.run(&clock).await,
         Command::Node(node) => node.run(&output(node.format.format)).await,
         Command::Joins(joins) => joins.run(&output(joins.format.format)).await,

@@ -17,6 +17,7 @@ use crate::{
     provider::random,
     realm::is_trust_domain,
     sealed::JoinKey,
+    secret::SecretStore,
     verify::{IdentityRefusal, NodeVerifier},
     worker::CommandRoot,
 };
@@ -140,6 +141,19 @@ impl Keys {
     #[must_use]
     pub fn node_verifier(&self) -> NodeVerifier {
         NodeVerifier::new(&self.trust_domain, &self.node_authorities()).expect("an own authority is a certificate")
+    }
+
+    /// Seals and opens the values of secrets.
+    #[must_use]
+    pub fn secret_store(&self, fleet_id: &str) -> SecretStore {
+        SecretStore::new(&self.secret_store.0, fleet_id)
+    }
+
+    /// These keys, with the key of the secret store of others: what was sealed before still opens.
+    #[must_use]
+    pub fn keeping_secrets_of(mut self, other: &Self) -> Self {
+        self.secret_store = other.secret_store.clone();
+        self
     }
 
     /// Makes and checks what renewals are signed over.

@@ -12,6 +12,7 @@
 //! | [`command`] | commands to a node, and a node's last word on them |
 //! | [`anchor`], [`bundle`] | what a machine is told to trust, first by pin and later by signature |
 //! | [`token`], [`sealed`] | join and API tokens, and how a join token travels |
+//! | [`secret`] | the values of secrets, sealed for their rows |
 //! | [`challenge`] | what makes a renewal fresh |
 //! | [`keys`] | every key of a control plane as one sealed document, and what each role gets of it |
 //! | [`hardware`] | which machine this is, from identifiers that are often lies |
@@ -32,6 +33,7 @@ pub mod provider;
 pub mod realm;
 pub mod report;
 pub mod sealed;
+pub mod secret;
 pub mod shared_secret;
 pub mod signed;
 pub mod statement;

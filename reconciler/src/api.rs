@@ -28,6 +28,7 @@ mod webhook;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use pki::secret::SecretStore;
 use schema::digest::Digest;
 use store::Db;
 use tokio_util::sync::CancellationToken;
@@ -59,6 +60,8 @@ pub struct App {
     pub pin: Pin,
     /// Signs commands as soon as they are committed; without one the `command` reconciler does, a little later.
     pub signer: Option<FastSigner>,
+    /// Seals the values of secrets.
+    pub secrets: SecretStore,
     /// Who may poke the source over HTTP; `None` answers such calls with NOT_FOUND.
     pub webhook: Option<Webhook>,
 }

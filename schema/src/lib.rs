@@ -20,6 +20,7 @@ pub mod name;
 pub mod node;
 pub mod object;
 pub mod report;
+pub mod secret;
 pub mod shard;
 pub mod spec;
 pub mod time;

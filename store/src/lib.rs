@@ -44,6 +44,7 @@ pub mod revision_files;
 pub mod revisions;
 pub mod role;
 pub mod rollbacks;
+pub mod secrets;
 pub mod sessions;
 pub mod sources;
 pub mod suspensions;

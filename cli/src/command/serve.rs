@@ -197,7 +197,8 @@ impl Serve {
             client.write(path)?;
         }
         let signer = Some(parts.fast_signer(authority));
-        let app = api::App { db: db.clone(), gateways, pin, signer, webhook: parts::webhook() };
+        let secrets = identity.keys.secret_store(&identity.realm.fleet_id);
+        let app = api::App { db: db.clone(), gateways, pin, signer, secrets, webhook: parts::webhook() };
         parts.api(listener, serving, app);
         if let Some(address) = self.listen_internal {
             let (listener, _) = parts::bind(address, "internal").await?;

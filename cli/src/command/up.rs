@@ -142,6 +142,7 @@ impl Up {
             gateways: vec![client.gateway.clone()],
             pin,
             signer: Some(parts.fast_signer(&authority)),
+            secrets: identity.keys.secret_store(&identity.realm.fleet_id),
             webhook: parts::webhook(),
         };
         parts.api(api, Arc::clone(&serving), app);
@@ -225,6 +226,10 @@ impl Round {
         self.trust_domain = trust::from_fleet(&self.fleet).await?;
         tracing::info!(trust_domain = self.trust_domain, "the fleet names its trust domain; the keys are made anew");
         let keys = Keys::generate(&self.trust_domain, now).map_err(|error| Failure::failed(error.to_string()))?;
+        let keys = match self.keys.control_plane()? {
+            Some(before) => keys.keeping_secrets_of(&before),
+            None => keys,
+        };
         self.keys.store_control_plane(&keys)
     }
 }

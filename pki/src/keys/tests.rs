@@ -49,3 +49,14 @@ fn what_is_no_name_gets_no_certificate() {
 fn printed_keys_show_no_secret() {
     assert!(format!("{:?}", keys()).contains("Secret(..)"));
 }
+
+#[test]
+fn keys_that_are_made_anew_can_keep_the_secrets() {
+    let (before, after) = (keys(), Keys::generate("gpu.example.org", now()).expect("keys"));
+    let name = schema::secret::SecretName::new("a").expect("a name");
+    let at = crate::secret::Address { name: &name, version: 1, tenant: None };
+    let envelope = before.secret_store("fleet-one").seal(at, b"value");
+    assert!(after.secret_store("fleet-one").open(at, &envelope).is_err());
+    let kept = after.keeping_secrets_of(&before);
+    assert_eq!(kept.secret_store("fleet-one").open(at, &envelope).expect("opens").as_slice(), b"value");
+}

@@ -10,6 +10,7 @@ pub(super) mod nodes;
 pub(super) mod plans;
 pub(super) mod pools;
 pub(super) mod revisions;
+pub(super) mod secrets;
 pub(super) mod sites;
 pub(super) mod tokens;
 pub(super) mod why;

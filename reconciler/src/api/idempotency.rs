@@ -29,7 +29,8 @@ pub(super) async fn once(
 ) -> Result<Value, ApiError> {
     let key = take_key(&mut input)?;
     let name = method.full_name();
-    let request = digest(&name, &input)?;
+    let detail = open_part(method, &input);
+    let request = digest(&name, &detail, &marks(app, method, &input))?;
     let _place = PLACES.acquire().await.expect("the semaphore is never closed");
     let mut txn = app.db.begin().await?;
     match idempotency::begin(&mut txn, &caller.identity, &key, &name, &request).await? {
@@ -43,14 +44,14 @@ pub(super) async fn once(
             .why("a key stands for one request; choose a new one for a new request"));
         }
     }
-    let detail = input.clone();
     let mut after = After::default();
     let answer = change(Mutation { app, txn: &mut txn, caller, key: &key, after: &mut after }, input).await?;
     let mut stored = answer.clone();
     for secret in method.secrets {
         stored[*secret] = Value::Null;
     }
-    audit::append(&mut txn, &caller.identity, &name, &subject(&detail, &stored), &detail).await?;
+    let subject = subject(&detail, &stored);
+    audit::append(&mut txn, &caller.identity, &name, &subject, after.audit.as_ref().unwrap_or(&detail)).await?;
     idempotency::finish(&mut txn, &caller.identity, &key, &stored.to_string()).await?;
     txn.commit().await?;
     if let Some(signer) = &app.signer {
@@ -75,8 +76,27 @@ fn take_key(input: &mut Value) -> Result<String, ApiError> {
     }
 }
 
-fn digest(name: &str, input: &Value) -> Result<Digest, ApiError> {
-    canonical::digest(&json!({ "method": name, "input": input }))
+/// A request without what is hidden.
+fn open_part(method: &Method, input: &Value) -> Value {
+    let mut open = input.clone();
+    if let Some(members) = open.as_object_mut() {
+        members.retain(|member, _| !method.hidden.contains(&member.as_str()));
+    }
+    open
+}
+
+/// Hidden members, so that they can be compared and not guessed: an ordinary digest of a short value can be.
+fn marks(app: &App, method: &Method, input: &Value) -> Vec<String> {
+    let mark = |member: &&str| app.secrets.mark(input[*member].to_string().as_bytes()).to_string();
+    method.hidden.iter().map(mark).collect()
+}
+
+fn digest(name: &str, input: &Value, marks: &[String]) -> Result<Digest, ApiError> {
+    let mut request = json!({ "method": name, "input": input });
+    if !marks.is_empty() {
+        request["hidden"] = marks.into();
+    }
+    canonical::digest(&request)
         .map_err(|e| ApiError::new(Code::InvalidInput, "the request cannot be compared with others").why(e.to_string()))
 }
 

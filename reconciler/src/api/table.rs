@@ -10,7 +10,9 @@ use store::{Txn, commands::Unsigned};
 use super::{
     ApiError, App,
     auth::Caller,
-    groups::{brakes, commands, events, fleet, joins, keys, nodes, plans, pools, revisions, sites, tokens, why},
+    groups::{
+        brakes, commands, events, fleet, joins, keys, nodes, plans, pools, revisions, secrets, sites, tokens, why,
+    },
 };
 
 /// The longest request body of most methods.
@@ -34,15 +36,18 @@ pub struct Mutation<'a> {
     pub caller: &'a Caller,
     /// The caller's idempotency key.
     pub key: &'a str,
-    /// What is to be done once it is committed.
+    /// What is left to the dispatcher.
     pub after: &'a mut After,
 }
 
-/// What a mutation leaves to do once it is committed. A crash loses it, so none of it is truth.
+/// What a mutation leaves to the dispatcher. What is to be done once it is committed is lost by a crash, so none of that
+/// is truth.
 #[derive(Debug, Default)]
 pub struct After {
-    /// Commands to sign at once; the `command` reconciler signs them otherwise.
+    /// Commands to sign at once, after the commit; the `command` reconciler signs them otherwise.
     pub sign: Vec<Unsigned>,
+    /// What the audit row says instead of the request. It is written in the same transaction.
+    pub audit: Option<Value>,
 }
 
 /// How a method is carried out.
@@ -65,6 +70,8 @@ pub struct Method {
     pub scope: &'static str,
     /// Members of the answer that are shown once and never stored.
     pub secrets: &'static [&'static str],
+    /// Members of the request that are stored nowhere in clear: neither in the audit row nor in the idempotency row.
+    pub hidden: &'static [&'static str],
     /// The longest request body.
     pub max_body: usize,
     /// How long an answer may take.
@@ -106,6 +113,11 @@ impl Method {
     /// Waits for what is to come, so that an answer may take its time.
     const fn waits(mut self) -> Self {
         self.deadline = Duration::from_secs(45);
+        self
+    }
+
+    const fn hiding(mut self, hidden: &'static [&'static str]) -> Self {
+        self.hidden = hidden;
         self
     }
 
@@ -300,6 +312,16 @@ pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
             revisions::get,
         ),
         query("revisions", "list", "revisions:read", "What was in force, newest first.", revisions::list),
+        mutation("secrets", "delete", "secrets:write", "Forgets a secret with all its versions.", secrets::delete),
+        query("secrets", "list", "secrets:read", "Secrets by name, without their values.", secrets::list),
+        mutation(
+            "secrets",
+            "put",
+            "secrets:write",
+            "Keeps a value as the next version of a secret; no call shows it again.",
+            secrets::put,
+        )
+        .hiding(&[secrets::VALUE]),
         query("sites", "get", "sites:read", "One site, with its document.", sites::get),
         query("sites", "list", "sites:read", "Sites with their pools.", sites::list),
         mutation(
@@ -386,6 +408,7 @@ fn row<I: JsonSchema, O: JsonSchema>(
         summary,
         scope,
         secrets: &[],
+        hidden: &[],
         max_body: MAX_BODY,
         deadline: Duration::from_secs(30),
         input: SchemaGenerator::subschema_for::<I>,

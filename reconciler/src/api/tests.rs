@@ -4,6 +4,7 @@ mod commands;
 mod drift;
 mod generated;
 mod plans;
+mod secrets;
 
 use std::sync::Arc;
 
@@ -41,6 +42,7 @@ fn app(house: &House) -> App {
         gateways: vec!["https://gw.example.org:7443".to_owned()],
         pin: Digest::of("anchor").into(),
         signer: None,
+        secrets: secrets::store(),
         webhook: Some(Webhook { source: "fleet".to_owned(), secret: "s3cret".to_owned() }),
     }
 }

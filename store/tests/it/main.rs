@@ -17,6 +17,7 @@ mod renames;
 mod reports;
 mod revision_files;
 mod schedulable;
+mod secrets;
 mod sessions;
 
 use schema::{

@@ -1,0 +1,202 @@
+//! The secret store: values that only the control plane's key opens.
+//!
+//! An envelope is AES-256-GCM, `version (1) ‖ key id (8) ‖ nonce (12) ‖ ciphertext and tag`. Its associated data names the
+//! fleet, the secret, its version and its tenant, so that an envelope that was moved to another row opens nowhere.
+
+use aws_lc_rs::{
+    aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
+    hmac,
+};
+use schema::{digest::Digest, name::Name, secret::SecretName};
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+use crate::provider::random;
+
+const VERSION: u8 = 1;
+const ID: usize = 8;
+const HEAD: usize = 1 + ID + NONCE_LEN;
+
+/// Why an envelope was not opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EnvelopeRefusal {
+    /// Not an envelope.
+    #[error("the bytes are not the envelope of a secret")]
+    Malformed,
+    /// Another key sealed it.
+    #[error("the secret was sealed with a key that this control plane does not hold")]
+    UnknownKey,
+    /// It belongs elsewhere, or was changed.
+    #[error("the envelope is another secret's, or was changed")]
+    DoesNotOpen,
+}
+
+/// Which value an envelope holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address<'a> {
+    /// The secret.
+    pub name: &'a SecretName,
+    /// Its version.
+    pub version: u64,
+    /// Whose it is; `None`: the fleet's own.
+    pub tenant: Option<&'a Name>,
+}
+
+/// Seals and opens the values of one fleet.
+#[derive(Clone)]
+pub struct SecretStore(Arc<Inner>);
+
+struct Inner {
+    fleet_id: String,
+    id: [u8; ID],
+    cipher: LessSafeKey,
+    marks: hmac::Key,
+}
+
+impl std::fmt::Debug for SecretStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SecretStore(..)")
+    }
+}
+
+impl SecretStore {
+    pub(crate) fn new(secret: &[u8], fleet_id: &str) -> Self {
+        let parent = hmac::Key::new(hmac::HMAC_SHA256, secret);
+        let derive = |purpose: &[u8]| hmac::sign(&parent, purpose);
+        let mut id = [0; ID];
+        id.copy_from_slice(&derive(b"bc/secret-store-id/v1\0").as_ref()[..ID]);
+        let cipher = UnboundKey::new(&AES_256_GCM, derive(b"bc/secret-store/v1\0").as_ref());
+        let cipher = LessSafeKey::new(cipher.expect("the key has 32 bytes"));
+        let marks = hmac::Key::new(hmac::HMAC_SHA256, derive(b"bc/secret-mark/v1\0").as_ref());
+        Self(Arc::new(Inner { fleet_id: fleet_id.to_owned(), id, cipher, marks }))
+    }
+
+    /// Seals a value for one place. Two envelopes of the same value differ.
+    #[must_use]
+    pub fn seal(&self, address: Address<'_>, value: &[u8]) -> Vec<u8> {
+        let nonce = random::<NONCE_LEN>();
+        let mut envelope = vec![VERSION];
+        envelope.extend_from_slice(&self.0.id);
+        envelope.extend_from_slice(&nonce);
+        let mut body = value.to_vec();
+        self.0
+            .cipher
+            .seal_in_place_append_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(self.associated(address, &envelope)),
+                &mut body,
+            )
+            .expect("a value is far smaller than the cipher's limit");
+        envelope.extend_from_slice(&body);
+        envelope
+    }
+
+    /// The value in an envelope.
+    ///
+    /// # Errors
+    /// When it was sealed for another place or with another key, or was changed.
+    pub fn open(&self, address: Address<'_>, envelope: &[u8]) -> Result<Zeroizing<Vec<u8>>, EnvelopeRefusal> {
+        let (head, body) = envelope.split_at_checked(HEAD).ok_or(EnvelopeRefusal::Malformed)?;
+        if head[0] != VERSION {
+            return Err(EnvelopeRefusal::Malformed);
+        }
+        let (id, nonce) = head[1..].split_at(ID);
+        if id != self.0.id {
+            return Err(EnvelopeRefusal::UnknownKey);
+        }
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| EnvelopeRefusal::Malformed)?;
+        let mut body = Zeroizing::new(body.to_vec());
+        let length = self
+            .0
+            .cipher
+            .open_in_place(nonce, Aad::from(self.associated(address, head)), &mut body)
+            .map_err(|_| EnvelopeRefusal::DoesNotOpen)?
+            .len();
+        body.truncate(length);
+        Ok(body)
+    }
+
+    /// A mark of some bytes: equal for equal bytes, and telling nothing about them to whoever lacks the key.
+    #[must_use]
+    pub fn mark(&self, bytes: &[u8]) -> Digest {
+        let tag = hmac::sign(&self.0.marks, bytes);
+        Digest::from_bytes(tag.as_ref().try_into().expect("HMAC-SHA256 has 32 bytes"))
+    }
+
+    fn associated(&self, address: Address<'_>, head: &[u8]) -> Vec<u8> {
+        let mut bytes = b"bc/secret/v1\0".to_vec();
+        let mut field = |field: &[u8]| {
+            let length = u32::try_from(field.len()).expect("a field is far below 4 GiB");
+            bytes.extend_from_slice(&length.to_be_bytes());
+            bytes.extend_from_slice(field);
+        };
+        field(self.0.fleet_id.as_bytes());
+        field(address.name.as_str().as_bytes());
+        field(&address.version.to_be_bytes());
+        field(head);
+        if let Some(tenant) = address.tenant {
+            field(tenant.as_bytes());
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store() -> SecretStore {
+        SecretStore::new(&[7; 32], "fleet-one")
+    }
+
+    fn name(text: &str) -> SecretName {
+        SecretName::new(text).expect("a name")
+    }
+
+    #[test]
+    fn an_envelope_opens_only_at_its_place() {
+        let (a, b, tenant) = (name("a"), name("b"), Name::new("lab").expect("a name"));
+        let at = Address { name: &a, version: 1, tenant: None };
+        let envelope = store().seal(at, b"value");
+        assert_eq!(store().open(at, &envelope).expect("opens").as_slice(), b"value");
+        for other in [Address { name: &b, ..at }, Address { version: 2, ..at }, Address { tenant: Some(&tenant), ..at }]
+        {
+            assert_eq!(store().open(other, &envelope).map(drop), Err(EnvelopeRefusal::DoesNotOpen));
+        }
+        let elsewhere = SecretStore::new(&[7; 32], "fleet-two");
+        assert_eq!(elsewhere.open(at, &envelope).map(drop), Err(EnvelopeRefusal::DoesNotOpen));
+        let stranger = SecretStore::new(&[8; 32], "fleet-one");
+        assert_eq!(stranger.open(at, &envelope).map(drop), Err(EnvelopeRefusal::UnknownKey));
+    }
+
+    #[test]
+    fn no_byte_of_an_envelope_can_change() {
+        let a = name("a");
+        let at = Address { name: &a, version: 1, tenant: None };
+        let envelope = store().seal(at, b"value");
+        for position in 0..envelope.len() {
+            let mut changed = envelope.clone();
+            changed[position] ^= 1;
+            assert!(store().open(at, &changed).is_err(), "byte {position}");
+            assert!(store().open(at, &envelope[..position]).is_err(), "cut at {position}");
+        }
+    }
+
+    #[test]
+    fn the_same_value_never_looks_the_same() {
+        let a = name("a");
+        let at = Address { name: &a, version: 1, tenant: None };
+        let (one, two) = (store().seal(at, b"value"), store().seal(at, b"value"));
+        assert_ne!(one, two);
+        assert!(!one.windows(5).any(|window| window == b"value"));
+        assert_eq!(format!("{:?}", store()), "SecretStore(..)");
+    }
+
+    #[test]
+    fn a_mark_is_the_keys_own() {
+        assert_eq!(store().mark(b"value"), store().mark(b"value"));
+        assert_ne!(store().mark(b"value"), store().mark(b"valve"));
+        assert_ne!(store().mark(b"value"), SecretStore::new(&[8; 32], "fleet-one").mark(b"value"));
+        assert_ne!(store().mark(b"value"), Digest::of(b"value"));
+    }
+}

@@ -1,0 +1,135 @@
+//! Secrets: sealed values by name and version. What is in here opens only with a key that is elsewhere.
+
+use schema::{secret::SecretName, time::Timestamp};
+
+use crate::{Db, DbError, Txn, convert};
+
+/// How many versions of a secret are kept: whoever was away may still ask for the one that it was told of.
+pub const KEPT: u32 = 3;
+
+/// A secret, without any value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Secret {
+    /// Its name.
+    pub name: SecretName,
+    /// Its newest version.
+    pub version: u64,
+    /// The versions that are kept, newest first.
+    pub versions: Vec<u64>,
+    /// Who put the newest one.
+    pub created_by: String,
+    /// When.
+    pub created_at: Timestamp,
+}
+
+/// Takes the next version of a secret. Whoever puts another one waits for this transaction's end.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn next_version(txn: &mut Txn, name: &SecretName) -> Result<u64, DbError> {
+    let counter = sqlx::query_scalar!(
+        r#"INSERT INTO secrets AS s (name, counter) VALUES ($1, 1)
+           ON CONFLICT (name) DO UPDATE SET counter = s.counter + 1
+           RETURNING counter"#,
+        name.as_str(),
+    )
+    .fetch_one(txn.conn())
+    .await?;
+    version(counter)
+}
+
+/// Stores the envelope of a version that was taken in this transaction, and forgets the oldest ones.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn put(
+    txn: &mut Txn,
+    name: &SecretName,
+    version: u64,
+    envelope: &[u8],
+    created_by: &str,
+) -> Result<(), DbError> {
+    sqlx::query!(
+        "INSERT INTO secret_versions (name, version, envelope, created_by) VALUES ($1, $2, $3, $4)",
+        name.as_str(),
+        column(version),
+        envelope,
+        created_by,
+    )
+    .execute(txn.conn())
+    .await?;
+    sqlx::query!(
+        r#"DELETE FROM secret_versions
+           WHERE name = $1 AND version NOT IN
+                 (SELECT version FROM secret_versions WHERE name = $1 ORDER BY version DESC LIMIT $2)"#,
+        name.as_str(),
+        i64::from(KEPT),
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
+/// Forgets a secret with all its versions; `false` when there was none.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn delete(txn: &mut Txn, name: &SecretName) -> Result<bool, DbError> {
+    // In the order of a put, which holds the counter first.
+    sqlx::query!("SELECT counter FROM secrets WHERE name = $1 FOR UPDATE", name.as_str())
+        .fetch_optional(txn.conn())
+        .await?;
+    let done = sqlx::query!("DELETE FROM secret_versions WHERE name = $1", name.as_str()).execute(txn.conn()).await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Every secret, by name.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn list(db: &Db) -> Result<Vec<Secret>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT DISTINCT ON (name) name, version, created_by, created_at,
+                  ARRAY_AGG(version) OVER (PARTITION BY name) AS "versions!"
+           FROM secret_versions
+           ORDER BY name, version DESC"#,
+    )
+    .fetch_all(db.pool())
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            let mut versions = row.versions.into_iter().map(version).collect::<Result<Vec<_>, _>>()?;
+            versions.sort_unstable_by(|a, b| b.cmp(a));
+            Ok(Secret {
+                name: convert::word("secret name", &row.name)?,
+                version: version(row.version)?,
+                versions,
+                created_by: row.created_by,
+                created_at: row.created_at.to_jiff(),
+            })
+        })
+        .collect()
+}
+
+/// The envelope of one version; `None` when it is not kept.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn find_envelope(db: &Db, name: &SecretName, version: u64) -> Result<Option<Vec<u8>>, DbError> {
+    let envelope = sqlx::query_scalar!(
+        "SELECT envelope FROM secret_versions WHERE name = $1 AND version = $2",
+        name.as_str(),
+        column(version),
+    )
+    .fetch_optional(db.pool())
+    .await?;
+    Ok(envelope)
+}
+
+fn version(column: i64) -> Result<u64, DbError> {
+    u64::try_from(column).map_err(|e| DbError::corrupt("secret version", e))
+}
+
+fn column(version: u64) -> i64 {
+    i64::try_from(version).unwrap_or(i64::MAX)
+}
