@@ -1,8 +1,10 @@
 //! Who is refused, with which code, and where that can be read.
 
+use gateway::Timing;
 use pki::keys::Keys;
 use proto::agent::v1::{self as pb, node_frame::Frame as Up};
-use store::{node_certs, nodes};
+use schema::time::Duration;
+use store::{identities, node_certs, nodes};
 
 use crate::world::World;
 
@@ -74,6 +76,25 @@ async fn open_sessions_end_when_their_identity_does() {
     txn.commit().await.unwrap();
     assert_eq!(one.refusal().await.code, "IDENTITY_REPLACED");
     assert_eq!(two.refusal().await.code, "NODE_GONE");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_revoked_identity_ends_its_open_session_before_any_look_at_everybody() {
+    let world = World::new().await;
+    let gateway = world.gateway_with(|config| config.timing.check = Duration::from_secs(86_400));
+    let (revoked, other) = (world.node().await, world.node().await);
+    let (mut one, _) = revoked.open(gateway.address).await;
+    let (mut two, _) = other.open(gateway.address).await;
+    two.heartbeat(1).await;
+    let mut txn = world.db.begin().await.unwrap();
+    identities::revoke(&mut txn, revoked.id, "its disk was stolen").await.unwrap();
+    txn.commit().await.unwrap();
+    // The next look at everybody is a day away, so this is the revocation's own word. Without it the look is the bound.
+    assert_eq!(one.refusal().await.code, "IDENTITY_REPLACED");
+    assert!(Timing::default().check <= Duration::from_secs(5));
+    assert_eq!(revoked.greet(gateway.address).await.refusal().await.code, "IDENTITY_REPLACED");
+    two.heartbeat(2).await;
     gateway.stop().await;
 }
 
