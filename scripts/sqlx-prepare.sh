@@ -6,6 +6,11 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 bindir=${BETTER_COMPUTE_PG_BINDIR:-$(ls -d /usr/lib/postgresql/*/bin /usr/pgsql-*/bin 2>/dev/null | sort -V | tail -1)}
 [ -x "$bindir/initdb" ] || { echo "no PostgreSQL server found: apt-get install postgresql" >&2; exit 1; }
 
+# One at a time: two of them would take each other's files away.
+mkdir -p "$root/target"
+exec 9>"$root/target/sqlx-prepare.lock"
+flock 9
+
 work=$(mktemp -d /tmp/sqlx-prepare.XXXXXX)
 as=""
 if [ "$(id -u)" = 0 ]; then
@@ -16,19 +21,26 @@ if [ "$(id -u)" = 0 ]; then
 fi
 run() { (cd "$work" && $as env -i PATH="$bindir:/usr/bin:/bin" LC_ALL=C.UTF-8 TZ=UTC "$@"); }
 stop() { run pg_ctl -D "$work/pg" -m immediate stop >/dev/null 2>&1 || true; rm -rf "$work"; }
-trap stop EXIT INT TERM
+trap stop EXIT
+# Without the directory every query would look like an old one.
+trap 'exit 1' INT TERM
 
 run initdb -U prepare --auth=trust --encoding=UTF8 --no-instructions --no-sync -D "$work/pg" >/dev/null
-run pg_ctl -D "$work/pg" -w -l "$work/log" -o "-k $work -c listen_addresses= -c fsync=off" start >/dev/null
+run pg_ctl -D "$work/pg" -w -l "$work/log" -o "-k $work -c listen_addresses= -c fsync=off" start >/dev/null 9>&-
 for file in "$root"/migrations/[0-9]*.sql; do
     run psql -q -v ON_ERROR_STOP=1 --single-transaction -h "$work" -U prepare postgres -f - <"$file"
 done
 
 mkdir "$work/fresh"
-touch "$root/store/src/lib.rs"
+# A flag of its own, so that this run compiles the crate whatever another one did a moment ago.
 SQLX_OFFLINE=false SQLX_OFFLINE_DIR="$work/fresh" DATABASE_URL="postgresql:///postgres?host=$work&user=prepare" \
-    cargo check --quiet --manifest-path "$root/Cargo.toml" -p store
+    cargo rustc --quiet --manifest-path "$root/Cargo.toml" -p store --lib --profile check -- --cfg "prepared_$$"
 touch "$root/store/src/lib.rs"
+
+# Where another build was faster, nothing or only a part was looked at, and what is committed stays.
+made=$(ls "$work/fresh" | wc -l)
+known=$(ls "$root/store/.sqlx" 2>/dev/null | wc -l)
+[ "$made" -gt $((known / 2)) ] || { echo "only $made of about $known queries were looked at; run it again while nothing else builds" >&2; exit 1; }
 
 if [ "${1:-}" = --check ]; then
     # Which columns can be null is inferred from query plans and differs between server versions.
