@@ -211,6 +211,48 @@ fn keys_rotate_under_an_open_session_and_a_machine_that_was_off_comes_back_by_it
 }
 
 #[test]
+fn a_machine_is_adopted_by_its_pools_checks_and_one_with_a_fault_is_not_and_says_why() {
+    let world = World::new();
+    let repo = Repo::of_examples(&world, "fleet");
+    repo.replace("pools/h100.kdl", "  policy {\n", "  policy {\n    acceptance \"diag.nvml\"\n");
+    let head = repo.commit("machines of this pool are checked");
+    let up = Up::start(&world, "up", repo.dir());
+    up.wait_applied(&head);
+
+    let _good = Node::running(&world, "good", &up, "h100");
+    up.wait_converged(&head, 1);
+    let name = only_node(&up);
+    assert_eq!(up.node(&name)["node"]["provision"], "adopted");
+    let checks = |node: &str| {
+        let listed = up.cli().json(&["api", "commands.list", &format!("node={node}")]);
+        listed["items"].as_array().cloned().expect("commands")
+    };
+    let done = checks(&name);
+    assert_eq!(done.len(), 1, "{done:?}");
+    for (key, value) in [("kind", "diag.nvml"), ("state", "succeeded"), ("createdBy", "acceptance")] {
+        assert_eq!(done[0][key], value, "{key}");
+    }
+
+    let mut bad = Node::new(&world, "bad").with_fault("kind = \"lost\"\ngpu = 3");
+    let (code, words) = bad.join(&up.gateway_url(), &up.pin(), &up.token("h100", 1));
+    assert_eq!(code, 0, "{words}");
+    bad.run(&[]);
+    let failed = until_some("the machine with a lost GPU is not accepted", || {
+        up.nodes().into_iter().find(|node| node["provision"] == "failed")
+    });
+    assert_eq!(failed["maintenance"], true);
+    let name = failed["name"].as_str().expect("a name");
+    let done = checks(name);
+    assert_eq!((done.len(), &done[0]["state"], &done[0]["reason"]), (1, &"failed".into(), &"checks-failed".into()));
+    let why = until_some("it says why", || {
+        let why = up.cli().ok(&["why", &format!("node/{name}")]);
+        why.contains("diag.nvml failed").then_some(why)
+    });
+    assert!(why.contains("checks-failed") && why.contains("gpus.visible"), "{why}");
+    assert!(why.contains("node adopt"), "{why}");
+}
+
+#[test]
 fn a_revoked_identity_loses_its_session_and_comes_back_only_as_its_token_says() {
     let world = World::new();
     let repo = Repo::of_examples(&world, "fleet");

@@ -25,6 +25,7 @@ pub struct Node {
     name: String,
     dir: PathBuf,
     words: Vec<String>,
+    hardware: PathBuf,
     /// The daemon; `None` while it does not run.
     pub daemon: Option<Process>,
 }
@@ -35,7 +36,19 @@ impl Node {
     pub fn new(world: &World, name: &str) -> Self {
         let dir = world.path(name);
         fs::create_dir_all(dir.join("root")).expect("a root directory");
-        Self { name: name.to_owned(), dir, words: Vec::new(), daemon: None }
+        Self { name: name.to_owned(), dir, words: Vec::new(), hardware: described(), daemon: None }
+    }
+
+    /// The same with a fault from its start on, in the words of a description, as `kind = "lost"`.
+    ///
+    /// # Panics
+    /// When its description cannot be written.
+    #[must_use]
+    pub fn with_fault(mut self, words: &str) -> Self {
+        let sound = fs::read_to_string(&self.hardware).expect("a description");
+        self.hardware = self.dir.join("hardware.toml");
+        fs::write(&self.hardware, format!("{sound}\n[[faults]]\n{words}\n")).expect("a description");
+        self
     }
 
     /// The same with one of its identifiers set, as `serial=PF3K0X91`.
@@ -144,7 +157,7 @@ impl Node {
 
     fn command(&self, verb: &str) -> Command {
         let mut command = process::command("bcd");
-        command.arg(verb).arg("--state").arg(self.state()).arg("--hardware").arg(described());
+        command.arg(verb).arg("--state").arg(self.state()).arg("--hardware").arg(&self.hardware);
         command.args(["--hardware-seed", &self.name]).args(&self.words);
         command
     }
