@@ -81,9 +81,12 @@ pub struct Wait {
     /// Who answers for it, when a person does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// The file and line, of the fleet repository or of the program, that say so.
+    /// The file and line of the fleet repository that say so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
+    /// The place in the program that said so, for whoever develops it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub said_in: Option<String>,
 }
 
 impl Wait {
@@ -104,6 +107,7 @@ impl Wait {
             until: None,
             owner: None,
             place: None,
+            said_in: None,
         }
     }
 
@@ -112,8 +116,8 @@ impl Wait {
         self
     }
 
-    pub(crate) fn at(mut self, place: impl Into<String>) -> Self {
-        self.place = Some(place.into());
+    pub(crate) fn said_in(mut self, place: impl Into<String>) -> Self {
+        self.said_in = Some(place.into());
         self
     }
 
@@ -126,6 +130,14 @@ impl Wait {
         self.lifted_by = lifter;
         self
     }
+}
+
+/// The catalogue speaks of NODE; a wait speaks of this one.
+fn for_node(mut waits: Vec<Wait>, name: &str) -> Vec<Wait> {
+    for wait in &mut waits {
+        wait.remedy = wait.remedy.replace("NODE", name);
+    }
+    waits
 }
 
 /// What stands in front of everything else first, the older first among equals.

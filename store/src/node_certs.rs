@@ -135,6 +135,37 @@ pub async fn newest_end(db: &Db, id: NodeId) -> Result<Option<Timestamp>, DbErro
     Ok(end.map(jiff_sqlx::Timestamp::to_jiff))
 }
 
+/// The end of an identity that nothing has taken the place of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Revocation {
+    /// When.
+    pub at: Timestamp,
+    /// Why, as whoever did it said.
+    pub reason: String,
+}
+
+/// Why a node has no identity any more; `None` while a certificate of its present identity counts, and for a node that never
+/// had one.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn revocation(db: &Db, id: NodeId) -> Result<Option<Revocation>, DbError> {
+    let row = sqlx::query!(
+        r#"SELECT c.revoked_at AS "at!: jiff_sqlx::Timestamp", COALESCE(c.revoked_reason, '') AS "reason!"
+           FROM node_certs c
+           JOIN nodes n ON n.id = c.node_id
+           WHERE c.node_id = $1 AND c.revoked_at IS NOT NULL
+             AND NOT EXISTS (SELECT FROM node_certs l
+                             WHERE l.node_id = n.id AND l.identity_generation = n.identity_generation AND l.revoked_at IS NULL)
+           ORDER BY c.revoked_at DESC, c.issued_at DESC
+           LIMIT 1"#,
+        id.as_uuid(),
+    )
+    .fetch_optional(db.pool())
+    .await?;
+    Ok(row.map(|row| Revocation { at: row.at.to_jiff(), reason: row.reason }))
+}
+
 /// Forgets certificates that expired so long ago that nothing refers to them, but never a node's newest one: a machine may
 /// come back after a year. Challenges that are too old to be used again are forgotten too.
 ///

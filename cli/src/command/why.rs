@@ -2,7 +2,12 @@
 
 use clap::Args;
 use reconciler::why::{Keeps, Lifter, catalogue};
-use schema::time::Timestamp;
+use schema::{
+    diagnostic::codes::Code,
+    id::JoinId,
+    object::{Kind, ObjectRef},
+    time::Timestamp,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -77,6 +82,9 @@ impl Why {
         if !entries.is_empty() {
             return codes(&entries, output);
         }
+        if let Some(failure) = elsewhere(&self.subject) {
+            return Err(failure);
+        }
         let client = Client::new(&self.target)?;
         let value = client.call("fleet.why", &json!({ "subject": self.subject })).await?;
         let answer = Answer::deserialize(&value)
@@ -88,6 +96,24 @@ impl Why {
         }
         Ok(Exit::Ok)
     }
+}
+
+/// What another verb tells.
+fn elsewhere(subject: &str) -> Option<Failure> {
+    let hint = if subject.parse::<Code>().is_ok() {
+        format!("that is a mistake in a fleet file: better-compute explain {subject}")
+    } else if subject.starts_with(JoinId::PREFIX) {
+        format!("a machine that wants to join says why itself: better-compute joins show {subject}")
+    } else {
+        match subject.parse::<ObjectRef>() {
+            Ok(object) if object.kind != Kind::Node => {
+                "holds name what keeps a pool or a site: better-compute holds; its machines: better-compute get nodes"
+                    .to_owned()
+            }
+            _ => return None,
+        }
+    };
+    Some(Failure::usage(format!("{subject:?} is not a machine, a command or a code of a refusal")).hint(hint))
 }
 
 fn codes(entries: &[&catalogue::Entry], output: &Output) -> Result<Exit, Failure> {
@@ -157,7 +183,7 @@ impl Wait {
             text.push_str(&format!("\n  {}", printable(&self.means)));
         }
         let mut facts = Vec::new();
-        facts.extend(self.since.map(|since| format!("since {}", output.ago(since))));
+        facts.extend(self.since.map(|since| format!("since {}", output.ago(since.min(output.now)))));
         facts.extend(self.until.map(|until| format!("until {until}, {}", output.ago(until))));
         facts.extend(self.owner.as_deref().map(|owner| printable(owner)));
         facts.extend(self.place.as_deref().map(|place| printable(place)));

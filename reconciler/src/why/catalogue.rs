@@ -5,6 +5,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+mod calls;
 mod commands;
 mod gates;
 mod joins;
@@ -33,11 +34,13 @@ pub enum Area {
     Schedule,
     /// The fleet repository.
     Source,
+    /// An answer of the API.
+    Api,
 }
 
 impl Area {
     /// Every area, in the order of the reference.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Session,
         Self::Join,
         Self::Renewal,
@@ -47,6 +50,7 @@ impl Area {
         Self::Condition,
         Self::Schedule,
         Self::Source,
+        Self::Api,
     ];
 
     /// Its word.
@@ -62,6 +66,7 @@ impl Area {
             Self::Condition => "condition",
             Self::Schedule => "schedule",
             Self::Source => "source",
+            Self::Api => "api",
         }
     }
 
@@ -78,6 +83,7 @@ impl Area {
             Self::Condition => "Facts about a machine",
             Self::Schedule => "Why a machine gets no new work",
             Self::Source => "Why the fleet repository is not followed",
+            Self::Api => "Why a call was not done",
         }
     }
 }
@@ -132,7 +138,7 @@ pub struct Entry {
 
 /// Every entry, area by area.
 pub fn all() -> impl Iterator<Item = &'static Entry> {
-    [sessions::ENTRIES, joins::ENTRIES, commands::ENTRIES, gates::ENTRIES, work::ENTRIES].into_iter().flatten()
+    [sessions::ENTRIES, joins::ENTRIES, commands::ENTRIES, gates::ENTRIES, work::ENTRIES, calls::ENTRIES].into_iter().flatten()
 }
 
 /// The entry of a code.

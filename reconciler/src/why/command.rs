@@ -8,7 +8,7 @@ use schema::{
 };
 use store::{commands::Command, nodes::Node};
 
-use super::{Area, Keeps, Lifter, Wait, in_order};
+use super::{Area, Keeps, Lifter, Wait, for_node, in_order};
 
 /// What is known of a command.
 #[derive(Debug)]
@@ -41,6 +41,9 @@ pub fn command(facts: &CommandFacts<'_>, now: Timestamp) -> Vec<Wait> {
         && !command.state.is_terminal()
     {
         waits.push(wait("cancel-requested", "somebody cancelled it").since(at));
+    }
+    if let Some(node) = facts.node {
+        waits = for_node(waits, node.name.as_str());
     }
     in_order(waits)
 }
@@ -96,13 +99,23 @@ fn pending(facts: &CommandFacts<'_>, now: Timestamp) -> Vec<Wait> {
 
 fn under_way(facts: &CommandFacts<'_>) -> Wait {
     let command = facts.command;
-    let (says, since) = match command.state {
-        _ if facts.has_update => ("its last word came and is being verified", command.started_at),
-        CommandState::Running => ("the machine is at it", command.started_at),
-        CommandState::Acked => ("the machine has it in its journal and has not begun", command.acked_at),
-        _ => ("it was sent, and the machine has not said that it has it", command.dispatched_at),
+    let applied = facts.node.map(|node| node.applied);
+    if let (Some(wanted), Some(applied)) = (command.min_generation, applied)
+        && applied < wanted
+        && matches!(command.state, CommandState::Dispatched | CommandState::Acked)
+    {
+        let says = format!("it waits for generation {wanted} of the spec; the machine has applied {applied}");
+        let mut wait = wait("waits-for-generation", says);
+        wait.since = command.dispatched_at;
+        wait.until = Some(command.not_after);
+        return wait;
+    }
+    let (code, says, since) = match command.state {
+        _ if facts.has_update => ("unbelieved-result", "its last word came and is being verified", command.started_at),
+        CommandState::Running => ("under-way", "the machine is at it", command.started_at),
+        CommandState::Acked => ("under-way", "the machine has it in its journal and has not begun", command.acked_at),
+        _ => ("sent", "it was sent, and the machine has not said that it has it", command.dispatched_at),
     };
-    let code = if facts.has_update { "unbelieved-result" } else { "under-way" };
     let mut wait = wait(code, says);
     wait.since = since;
     wait.until = command.known_kind().map(|kind| kind.row().timeout.after(command.not_after));

@@ -9,9 +9,9 @@ use schema::{
     report::SectionState,
     time::Timestamp,
 };
-use store::{node_holds::NodeHold, node_sections::NodeSection, nodes::Node, outcomes::Outcome};
+use store::{node_certs::Revocation, node_holds::NodeHold, node_sections::NodeSection, nodes::Node, outcomes::Outcome};
 
-use super::{Area, Keeps, Lifter, Wait, in_order};
+use super::{Area, Keeps, Lifter, Wait, for_node, in_order};
 
 /// Something between a machine and its target: a freeze, a pin, a suspension or a gate of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct NodeFacts<'a> {
     pub open_commands: usize,
     /// When its newest certificate ends.
     pub certificate_ends: Option<Timestamp>,
+    /// How its last identity ended, when it has none.
+    pub revoked: Option<Revocation>,
 }
 
 /// Everything that the machine waits for.
@@ -53,7 +55,9 @@ pub fn node(facts: &NodeFacts<'_>, now: Timestamp) -> Vec<Wait> {
     let node = facts.node;
     let mut waits = Vec::new();
     waits.extend(contact(facts, now));
-    waits.extend(facts.outcomes.iter().filter_map(outcome));
+    // What is refused of a machine whose identity was revoked is refused for that.
+    let told = |one: &&Outcome| facts.revoked.is_none() || one.kind != "session";
+    waits.extend(facts.outcomes.iter().filter(told).filter_map(outcome));
     waits.extend(facts.gates.iter().map(gate));
     waits.extend(facts.holds.iter().map(|stored| cordon(node, stored)));
     waits.extend(facts.sections.iter().filter_map(failed));
@@ -69,11 +73,19 @@ pub fn node(facts: &NodeFacts<'_>, now: Timestamp) -> Vec<Wait> {
                 .remedy(format!("better-compute commands {}", node.name)),
         );
     }
-    in_order(without_echoes(waits))
+    in_order(for_node(without_echoes(waits), node.name.as_str()))
 }
 
 fn contact(facts: &NodeFacts<'_>, now: Timestamp) -> Option<Wait> {
     let node = facts.node;
+    if let Some(revoked) = &facts.revoked {
+        let says = format!("its identity was revoked: {}", revoked.reason);
+        let remedy = format!(
+            "if it may come back: better-compute token create --pool {} --reclaim, and join it with that",
+            node.pool.as_ref().map_or("POOL", |pool| pool.as_str())
+        );
+        return Some(Wait::new(Area::Session, "revoked", Keeps::Contact, says).since(revoked.at).remedy(remedy));
+    }
     let refused = facts.outcomes.iter().any(|outcome| outcome.kind == "session" && outcome.state != "done");
     let code = match node.connectivity {
         Connectivity::Connected => return None,
@@ -103,7 +115,7 @@ fn outcome(outcome: &Outcome) -> Option<Wait> {
         _ => Keeps::DesiredState,
     };
     let says = if outcome.message.is_empty() { outcome.reason.replace('-', " ") } else { outcome.message.clone() };
-    Some(Wait::new(area, &outcome.reason, keeps, says).since(outcome.since).at(&outcome.place))
+    Some(Wait::new(area, &outcome.reason, keeps, says).since(outcome.since).said_in(&outcome.place))
 }
 
 fn gate(gate: &Gate) -> Wait {

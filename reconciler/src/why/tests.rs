@@ -67,6 +67,17 @@ fn every_refusal_and_every_reason_of_a_command_has_an_entry() {
     }
 }
 
+#[test]
+fn every_code_of_joins_renewals_conditions_and_answers_has_an_entry() {
+    let listed = |codes: &[&'static str]| codes.iter().copied().collect::<BTreeSet<_>>();
+    assert_eq!(codes(Area::Join), listed(crate::join::JoinRefusal::CODES));
+    assert_eq!(codes(Area::Renewal), listed(crate::join::RenewRefusal::CODES));
+    assert_eq!(codes(Area::Api), crate::api::Code::ALL.iter().map(|code| code.as_str()).collect());
+    for condition in crate::reconcile::node::OWN_CONDITIONS {
+        assert!(codes(Area::Condition).contains(condition), "{condition}");
+    }
+}
+
 fn at(minute: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + 60 * minute).expect("a time")
 }

@@ -63,6 +63,7 @@ async fn of_node(app: &App, named: &str) -> Result<Why, ApiError> {
             outcomes: &outcomes::of_key(&app.db, &node.id.to_string()).await?,
             open_commands: commands::count_open(&app.db, node.id).await?,
             certificate_ends: node_certs::newest_end(&app.db, node.id).await?,
+            revoked: node_certs::revocation(&app.db, node.id).await?,
         },
         now,
     );

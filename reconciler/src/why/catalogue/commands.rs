@@ -53,6 +53,20 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Command,
+        "sent",
+        "The gateway sent the command, and the machine has not answered yet.",
+        Itself,
+        "wait; a machine that does not answer for long is stopped or cut off: better-compute why node/NODE",
+    ),
+    entry(
+        Command,
+        "waits-for-generation",
+        "The command presupposes a spec that the machine has not applied. The machine keeps it and asks for the spec until the command's deadline.",
+        Itself,
+        "better-compute why node/NODE says what keeps the machine from the spec",
+    ),
+    entry(
+        Command,
         "under-way",
         "The machine has the command and has not ended it.",
         Itself,
@@ -85,7 +99,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "UNSUPPORTED",
         "The machine refused it: it names another machine, or the daemon does not know the kind or may not run it.",
         Caller,
-        "see `better-compute kinds` for what the kind needs; upgrade bcd if it is older than the control plane",
+        "see `better-compute kinds --commands` for what the kind needs; upgrade bcd if it is older than the control plane",
     ),
     entry(
         Command,
@@ -106,7 +120,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "BAD_SIGNATURE",
         "The signature of the command does not count on the machine: nobody that it trusts signed these bytes for it.",
         Operator,
-        "see whether the machine follows the newest trust bundle (better-compute keys status); if it does, somebody between tampered with the command",
+        "see whether the machine follows the newest trust bundle (better-compute keys rotate, without a name, tells who is behind); if it does, somebody between tampered with the command",
     ),
     entry(
         Command,
@@ -256,5 +270,12 @@ pub(super) const ENTRIES: &[Entry] = &[
         "The machine can do only a part of what the kind offers, and not this one.",
         Caller,
         "the message says what is missing",
+    ),
+    entry(
+        Command,
+        "restricted-identity",
+        "The machine's certificate allows some kinds only, and not this one: it runs a system that is for discovery.",
+        Itself,
+        "wait until the machine runs its own system",
     ),
 ];

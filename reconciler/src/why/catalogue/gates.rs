@@ -109,6 +109,20 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Condition,
+        "HardwareChanged",
+        "The machine has other identifiers than the node: its board was replaced, or its disk runs in another machine.",
+        Operator,
+        "after a repair: better-compute node rebind NODE; otherwise stop the machine and join it as its own node",
+    ),
+    entry(
+        Condition,
+        "SpecInvalid",
+        "The spec cannot be composed from what is assigned; the last good one stays in force.",
+        Author,
+        "mend the value or the template that the message names",
+    ),
+    entry(
+        Condition,
         "InventoryIncomplete",
         "Parts of the machine could not be read.",
         Machine,

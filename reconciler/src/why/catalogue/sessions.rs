@@ -39,6 +39,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Session,
+        "revoked",
+        "Somebody revoked the machine's identity. Its certificates count nowhere, and it does not come back by itself.",
+        Operator,
+        "if it may come back: better-compute token create --pool POOL --reclaim, and join it with that",
+    ),
+    entry(
+        Session,
         "CERTIFICATE_REQUIRED",
         "Something connected without a client certificate.",
         Machine,
@@ -47,9 +54,9 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         Session,
         "FOREIGN_CA",
-        "The certificate was issued by an authority that is none of this fleet's.",
+        "The certificate was issued by an authority that does not count here: one of another control plane, or one of this one that a rotation has retired.",
         Machine,
-        "the machine belongs to another control plane: point it there, or join it here anew",
+        "after a rotation the node renews by itself and comes back; a machine of another control plane is pointed there, or joined here anew",
     ),
     entry(
         Session,
