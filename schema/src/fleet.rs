@@ -26,6 +26,7 @@ mod format;
 mod glob;
 mod host;
 mod json_schema;
+mod labels;
 mod load;
 mod located;
 mod parse;
@@ -52,6 +53,7 @@ pub use kind::{
     ApiAccess, Batch, FleetDocument, Freeze, Image, Moved, Node, Pool, Profile, Quota, Release, Removed, Rollout, Site,
     Tenant,
 };
+pub use labels::Labels;
 pub use load::{Cache, Limits, Loaded, load, load_with};
 pub use located::Located;
 pub use quantity::{ByteSize, ParseQuantityError, Share};

@@ -157,7 +157,7 @@ pub(super) async fn machines(txn: &mut Txn) -> Result<Vec<ObservedNode>, Observe
                 pool: view.pool,
                 role: view.role,
                 declared: view.declared,
-                labels: view.labels,
+                labels: view.labels.into(),
                 target: view.target,
                 assigned: view.assigned,
                 hold: view.git_hold,

@@ -14,7 +14,7 @@ use std::{
 use schema::{
     digest::Digest,
     effect::{EffectClass, Effects},
-    fleet::{Fleet, Node, NodeOverlay, Pool, Strategy},
+    fleet::{Fleet, Labels, Node, NodeOverlay, Pool, Strategy},
     name::Name,
     node::{Hold, HoldSource, Role},
     object::{Kind, ObjectRef},
@@ -198,7 +198,7 @@ fn newcomer(name: &Name) -> ObservedNode {
         pool: None,
         role: Role::Unassigned,
         declared: false,
-        labels: BTreeMap::new(),
+        labels: Labels::default(),
         target: None,
         target_overlay: NodeOverlay::default(),
         assigned: None,
@@ -237,9 +237,8 @@ fn wanted<'f>(
 /// The words of a document; those that the machine has already, when they are the same.
 fn overlay<'f>(node: &'f ObservedNode, document: &Node) -> Cow<'f, NodeOverlay> {
     let known = &node.target_overlay;
-    let labels = document.labels.iter().map(|(key, value)| (key, &value.value));
     let profile = document.profile.as_ref().map(|profile| &profile.value);
-    if known.profile.as_ref() == profile && known.labels.iter().eq(labels) {
+    if known.profile.as_ref() == profile && known.labels.are_of(document) {
         Cow::Borrowed(known)
     } else {
         Cow::Owned(NodeOverlay::of(document))
@@ -265,6 +264,15 @@ fn hold<'f>(node: &'f ObservedNode, document: &Node, now: Timestamp) -> Option<C
 }
 
 impl Wanted<'_> {
+    /// Whether the cordon is the one that is in force.
+    fn keeps_its_hold(&self, node: &ObservedNode) -> bool {
+        match (&node.hold, &self.hold) {
+            // What was taken over is the same, and is not read again.
+            (Some(_), Some(Cow::Borrowed(_))) => true,
+            (before, after) => before.as_ref() == after.as_deref(),
+        }
+    }
+
     fn site<'a>(&'a self, node: &'a ObservedNode) -> Option<&'a Name> {
         self.declared_pool.map_or(node.site.as_ref(), |pool| Some(&pool.site.value))
     }
@@ -323,7 +331,7 @@ fn candidate<'a>(
         holding.retain(|index| !brakes.ends(*index));
     }
     let kept = holding.iter().any(|index| brakes.ends(*index));
-    let row_changes = node.hold.as_ref() != wanted.hold.as_deref() || site != node.site.as_ref() || role != node.role;
+    let row_changes = !wanted.keeps_its_hold(node) || site != node.site.as_ref() || role != node.role;
     if why.is_empty() && !row_changes {
         return None;
     }
@@ -494,7 +502,7 @@ fn row(candidate: &Candidate<'_>, goes: bool, hold_changes: bool) -> Option<Node
         pool,
         role,
         declared: wanted.declared,
-        labels: labels.clone(),
+        labels: (**labels).clone(),
         target,
         overlay: text(overlay),
         assign,

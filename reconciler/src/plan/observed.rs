@@ -12,7 +12,7 @@ use schema::{
     canonical,
     digest::Digest,
     effect::EffectClass,
-    fleet::{Fleet, HostTemplate, NodeOverlay, brake::Brake},
+    fleet::{Fleet, HostTemplate, Labels, NodeOverlay, brake::Brake},
     id::NodeId,
     name::Name,
     node::{Hold, Role},
@@ -136,7 +136,7 @@ pub struct ObservedNode {
     /// A document names it.
     pub declared: bool,
     /// Its labels.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Labels,
     /// What it should be.
     pub target: Option<Digest>,
     /// Its own words that go with `target`.

@@ -21,7 +21,7 @@ pub(super) fn foresee(fleet: &Fleet, observed: &Observed, now: Timestamp, plan: 
         return;
     }
     let labels: BTreeMap<&Name, &BTreeMap<String, String>> =
-        observed.nodes.iter().map(|node| (&node.name, &node.labels)).collect();
+        observed.nodes.iter().map(|node| (&node.name, &*node.labels)).collect();
     for pool in &mut plan.pools {
         let Some(Strategy::Waves { rollout }) = fleet.pools.get(&pool.pool).map(|pool| fleet.strategy(pool)) else {
             continue;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    ByteSize, FleetDocument, Layer, Located, Node, Pool, ResolvedProfile, Site,
+    ByteSize, FleetDocument, Labels, Layer, Located, Node, Pool, ResolvedProfile, Site,
     kind::{AccessKeyEntry, FileEntry, Module, UnitEntry},
     stack,
     template::{self, Renderer},
@@ -146,8 +146,8 @@ pub struct NodeOverlay {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Name>,
     /// Free words, which templates see as `node.labels`.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
 }
 
 impl HostTemplate {
@@ -379,7 +379,7 @@ impl NodeOverlay {
     pub fn of(node: &Node) -> Self {
         Self {
             profile: node.profile.as_ref().map(|name| name.value.clone()),
-            labels: node.labels.iter().map(|(key, value)| (key.clone(), value.value.clone())).collect(),
+            labels: Labels::of(&node.labels, node.labels_digest),
         }
     }
 }

@@ -54,7 +54,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { files: 50_000, bytes: 256 << 20, objects: 50_000 }
+        Self { files: 150_000, bytes: 256 << 20, objects: 150_000 }
     }
 }
 

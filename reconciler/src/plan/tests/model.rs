@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::{
-    fleet::NodeOverlay,
+    fleet::{Labels, NodeOverlay},
     id::NodeId,
     name::Name,
     node::Role,
@@ -22,7 +22,7 @@ pub(crate) fn machine(name: &str, pool: &str) -> ObservedNode {
         pool: Some(pool.parse().expect("a name")),
         role: Role::Host,
         declared: false,
-        labels: BTreeMap::new(),
+        labels: Labels::default(),
         target: None,
         target_overlay: NodeOverlay::default(),
         assigned: None,
@@ -101,7 +101,7 @@ pub(crate) fn apply(observed: &Observed, planned: &Planned) -> Observed {
         node.pool.clone_from(&row.pool);
         node.role = row.role;
         node.declared = row.declared;
-        node.labels.clone_from(&row.labels);
+        node.labels = row.labels.clone().into();
         node.target = row.target;
         node.target_overlay = overlay.clone();
         if row.assign {

@@ -121,7 +121,7 @@ fn an_unrelated_change_of_the_facts_leaves_it_good() {
     let mut bare = before();
     bare.nodes.push(model::machine("z", "h100"));
     let mut labelled = before();
-    labelled.nodes[1].labels.insert("rack".to_owned(), "r1".to_owned());
+    labelled.nodes[1].labels = std::collections::BTreeMap::from([("rack".to_owned(), "r1".to_owned())]).into();
     let mut behind = before();
     behind.nodes[1].assigned = None;
     let mut gone = before();

@@ -8,9 +8,11 @@ use serde::{Deserialize, Serialize};
 use super::{Hold, form, hold, labels};
 use crate::{
     diagnostic::{SourceRef, codes},
+    digest::Digest,
     fleet::{
         Located,
         decode::{Fields, Findings, Subject},
+        labels::digest_of,
     },
     name::Name,
     object::Kind,
@@ -46,6 +48,9 @@ pub struct Node {
     /// Free words, which templates see.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, Located<String>>,
+    /// The digest of the labels; a document that was stored has none.
+    #[serde(skip)]
+    pub labels_digest: Option<Digest>,
     /// The chassis serial by which it is recognised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<Located<String>>,
@@ -75,12 +80,14 @@ pub struct Node {
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Node> {
     let fields = &mut subject.fields;
     let macs = fields.texts("mac", findings);
+    let labels = labels(fields, findings);
     Some(Node {
         name: subject.name.clone(),
         at: subject.at.clone(),
         pool: fields.refer("pool", Kind::Pool, findings),
         profile: fields.refer("profile", Kind::Profile, findings),
-        labels: labels(fields, findings),
+        labels_digest: Some(digest_of(&labels)),
+        labels,
         serial: form::keep(fields.text("serial", findings), "a serial number", form::line, findings),
         board_serial: form::keep(fields.text("board-serial", findings), "a serial number", form::line, findings),
         mac: macs.into_iter().filter_map(|mac| decode_mac(&mac, findings)).collect(),
