@@ -80,7 +80,7 @@ fn what_is_away_for_a_moment_is_not_taken_over() {
     let silent = Resident { lost: false, ..lost.clone() };
     assert_eq!(claim(&place(None), &trusted(), true, &by_hardware(&silent)), held);
     // Heard again, and judged lost before that.
-    let heard = Resident { presence: Presence { silent: false, ..lost.presence }, ..lost.clone() };
+    let heard = Resident { presence: Presence { silent: false, ..lost.presence }, ..lost };
     assert_eq!(claim(&place(None), &trusted(), true, &by_hardware(&heard)), held);
     // A person's word is enough for a silent one, not for one that was heard a moment ago.
     let approved = |resident: Resident| Residents { approved: Some((resident, at(2_000))), ..Residents::default() };
@@ -137,7 +137,7 @@ fn a_new_board_is_the_same_node_when_its_document_says_so() {
     let held = Err(JoinRefusal::NameTaken(name("fra1")));
     assert_eq!(claim(&place(Some(&fra1)), &trusted(), false, &by_name(&old)), held);
     let taken = claim(&place(Some(&fra1)), &trusted(), true, &by_name(&old));
-    assert_eq!(taken, Ok(Claim::TakeOver(old.clone(), Ground::Document)));
+    assert_eq!(taken, Ok(Claim::TakeOver(old, Ground::Document)));
     // A name that follows from the hardware says nothing about it.
     let other = resident("h100-0badcafe");
     let held = Err(JoinRefusal::NameTaken(name("h100-0badcafe")));
