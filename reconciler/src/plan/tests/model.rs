@@ -1,7 +1,5 @@
 //! Apply as a model: what is known after a plan was carried out.
 
-use std::collections::BTreeMap;
-
 use schema::{
     fleet::{Labels, NodeOverlay},
     id::NodeId,
