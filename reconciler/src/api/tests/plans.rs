@@ -189,7 +189,7 @@ async fn a_preview_cannot_lift_the_limits_in_force() {
 async fn other_methods_keep_their_short_body() {
     let desk = Desk::new().await;
     let long = "x".repeat(2 << 20);
-    assert_eq!(desk.refused("nodes.list", json!({ "prefix": long })).await["code"], "INVALID_INPUT");
+    assert_eq!(desk.refused("nodes.list", json!({ "prefix": long })).await["code"], "TOO_LARGE");
     let answer = desk.refused("plans.preview", json!({ "commit": "x", "base": long })).await;
     assert_eq!(answer["fields"][0]["name"], "base", "it was read");
 }
@@ -277,6 +277,17 @@ async fn suspensions_and_freezes_are_held_in_one_list() {
     ] {
         assert_eq!(desk.refused("fleet.suspend", body.clone()).await["code"], code, "{body}");
     }
+    let error = desk.refused("fleet.suspend", place("site/fra1", "grace", "again")).await;
+    assert_eq!(error["message"], "ada suspends site/fra1 already");
+    assert!(error["why"].as_str().is_some_and(|why| why.starts_with("power, no end")), "{error}");
+    let mut over = place("site/fra1", "grace", "replace");
+    over["replace"] = true.into();
+    assert_eq!(desk.ok("fleet.suspend", over).await["replaced"], json!({ "owner": "ada", "reason": "power" }));
+    let own = desk.ok("fleet.suspend", place("site/fra1", "grace", "own")).await;
+    assert_eq!(own["replaced"]["owner"], "grace");
+    let mut back = place("site/fra1", "ada", "back");
+    back["replace"] = true.into();
+    desk.ok("fleet.suspend", back).await;
     let holds = desk.ok("fleet.holds", json!({})).await;
     let found: Vec<[&str; 4]> = holds["items"]
         .as_array()
