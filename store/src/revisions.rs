@@ -255,13 +255,29 @@ pub async fn list(db: &Db, before: Option<u64>, limit: u32) -> Result<Vec<Revisi
     rows.into_iter().map(RevisionRow::read).collect()
 }
 
-/// The revisions that changed an object, newest first, before a sequence number.
+/// The revisions that changed an object, newest first, before a sequence number; and those that changed it under the names
+/// that it had before `moved` gave it another.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn list_of(db: &Db, object: &ObjectRef, before: Option<u64>, limit: u32) -> Result<Vec<Revision>, DbError> {
     let rows = select!(
-        r#"WHERE id IN (SELECT revision FROM revision_objects WHERE kind = $1 AND name = $2)
+        r#"WHERE id IN (
+               WITH RECURSIVE names (kind, name, until) AS (
+                   SELECT $1::text, $2::text, 9223372036854775807::bigint
+                   UNION
+                   SELECT n.kind, split_part(pair ->> 0, '/', 2), r.seq
+                   FROM names n
+                   JOIN revision_objects o ON o.kind = n.kind AND o.name = n.name
+                   JOIN revisions r ON r.id = o.revision AND r.seq < n.until
+                   CROSS JOIN LATERAL jsonb_array_elements(r.summary -> 'moved') AS pair
+                   WHERE pair ->> 1 = n.kind || '/' || n.name
+               )
+               SELECT o.revision
+               FROM names n
+               JOIN revision_objects o ON o.kind = n.kind AND o.name = n.name
+               JOIN revisions r ON r.id = o.revision AND r.seq < n.until
+             )
              AND ($3::bigint IS NULL OR seq < $3)
            ORDER BY seq DESC LIMIT $4"#,
         object.kind.as_str(),

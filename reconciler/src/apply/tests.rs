@@ -337,6 +337,13 @@ async fn the_way_back_over_renames_finds_every_name_as_it_was() {
     world.apply("c2", &pools("hopper", "moved from=\"pool/h100\" to=\"pool/hopper\"\n")).await;
     world.apply("c3", &pools("blackwell", "moved from=\"pool/hopper\" to=\"pool/blackwell\"\n")).await;
     assert_eq!(world.node(id).await.pool.as_deref(), Some("blackwell"));
+    for (name, commits) in
+        [("blackwell", &["c3", "c2", "c1"][..]), ("hopper", &["c3", "c2", "c1"]), ("h100", &["c2", "c1"])]
+    {
+        let object = format!("pool/{name}").parse().expect("an address");
+        let history = revisions::list_of(world.db(), &object, None, 10).await.expect("reads");
+        assert_eq!(history.iter().map(|one| one.revision.commit.as_str()).collect::<Vec<_>>(), commits, "{name}");
+    }
 
     let back = renamed_since(world.db(), "fleet", seq).await.expect("reads");
     let told: Vec<(String, String)> = back.iter().map(|(now, had)| (now.to_string(), had.to_string())).collect();

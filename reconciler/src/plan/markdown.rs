@@ -20,8 +20,8 @@ const FOLD: Fold = Fold { most: render::FOLD, width: 100 };
 /// The most rows of the table of machines.
 const ROWS: usize = 16;
 
-/// The longest line of a part.
-const LINE: usize = 400;
+/// The longest line of a part: more than what is shown of what differs in one.
+const LINE: usize = 2_000;
 
 /// With fewer lines than this in all parts, they are shown unfolded.
 const SHORT: usize = 40;
@@ -92,30 +92,29 @@ fn headline(plan: &Plan) -> String {
     if render::is_empty(plan) {
         return "nothing changes".to_owned();
     }
-    let hardest = plan.nodes.iter().map(|node| node.effect).max();
+    let hardest = |held: bool| {
+        let nodes = plan.nodes.iter().filter(|node| node.held.is_empty() != held);
+        nodes.map(|node| node.effect).max().map_or_else(String::new, |class| class_word(class).to_owned())
+    };
     let held = plan.nodes.iter().filter(|node| !node.held.is_empty()).count();
-    let mut text = match (plan.counts.moves, hardest) {
-        (0, _) | (_, None) => "no machine moves".to_owned(),
-        (1, Some(class)) => {
-            format!("1 of {} moves, {}", render::count(plan.counts.machines, "machine"), class_word(class))
-        }
-        (moves, Some(class)) => {
-            format!("{moves} of {} machines move, up to {}", plan.counts.machines, class_word(class))
-        }
+    let machines = plan.counts.machines;
+    let mut text = match plan.counts.moves.saturating_sub(held) {
+        0 if held > 0 => format!("no machine of {machines} moves now"),
+        0 => "no machine moves".to_owned(),
+        1 => format!("1 of {} moves, {}", render::count(machines, "machine"), hardest(false)),
+        going => format!("{going} of {machines} machines move, up to {}", hardest(false)),
     };
     if let Some(going) = render::at_once(plan) {
         write!(text, ", {going} at once").expect(DONE);
     }
-    for (count, word) in [(held, "held"), (plan.counts.remove, "removed"), (plan.counts.retain, "retained")] {
-        if count > 0 {
-            let what = if word == "held" {
-                ""
-            } else if count == 1 {
-                "object "
-            } else {
-                "objects "
-            };
-            write!(text, ", {count} {what}{word}").expect(DONE);
+    match held {
+        0 => {}
+        1 => write!(text, ", 1 held ({})", hardest(true)).expect(DONE),
+        held => write!(text, ", {held} held (up to {})", hardest(true)).expect(DONE),
+    }
+    for (number, word) in [(plan.counts.remove, "removed"), (plan.counts.retain, "retained")] {
+        if number > 0 {
+            write!(text, ", {} {word}", render::count(number, "object")).expect(DONE);
         }
     }
     text

@@ -69,7 +69,7 @@ pub(super) fn compare(scene: &Scene<'_>, declared: &BTreeMap<&ObjectRef, &Object
             None => out.unchanged += 1,
         }
     }
-    let mut declared_again = InOrder::new(declared.iter().map(|(object, _)| (*object, ())));
+    let mut declared_again = InOrder::new(declared.keys().map(|object| (*object, ())));
     for (object, held) in observed.objects.iter().filter(|(object, _)| declared_again.find(object).is_none()) {
         out.changes.push(match object.kind {
             Kind::Freeze | Kind::Batch if is_over(object, held, now) => over(object, held, delta),

@@ -331,13 +331,16 @@ fn values(
     profile: &ResolvedProfile,
     templates: &BTreeMap<String, String>,
 ) -> BTreeMap<String, Value> {
-    let inputs = || {
+    let inputs = || -> BTreeSet<String> {
         let texts = templates.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-        let renderer = Renderer::new(texts).ok()?;
-        Some(templates.keys().flat_map(|name| renderer.inputs(name)).collect())
+        if let Ok(renderer) = Renderer::new(texts.clone()) {
+            return templates.keys().flat_map(|name| renderer.inputs(name)).collect();
+        }
+        // One that does not parse takes nothing from the others: they are still checked.
+        let alone = |text| Renderer::new([text]).ok();
+        texts.filter_map(|text| Some(alone(text)?.inputs(text.0))).flatten().collect()
     };
-    let named: Option<BTreeSet<String>> =
-        if templates.is_empty() { None } else { stack::on(template::STACK, inputs).flatten() };
+    let named = if templates.is_empty() { None } else { stack::on(template::STACK, inputs) };
     let Some(named) = named else { return BTreeMap::new() };
     let sysctl: BTreeMap<&str, &str> =
         profile.sysctl.iter().map(|(key, layer)| (key.as_str(), layer.value.value.as_str())).collect();

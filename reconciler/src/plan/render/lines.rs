@@ -4,7 +4,7 @@ use similar::{Algorithm, ChangeTag, capture_diff_slices, group_diff_ops};
 
 use super::{
     page::{Ink, Line},
-    quiet::{cut, quiet_line},
+    quiet::{DIFFERS, around, cut, quiet_line, whole},
 };
 
 /// Beyond this many lines between what two texts begin and end with, one is told as going and the other as coming.
@@ -20,8 +20,15 @@ pub(super) struct Room {
     pub(super) indent: usize,
     /// How many there are at most.
     pub(super) most: usize,
-    /// How long each is at most.
+    /// How long each is; what differs in one is shown all the same.
     pub(super) width: usize,
+}
+
+impl Room {
+    /// How much of what differs in one line is shown.
+    pub(super) const fn differs(self) -> usize {
+        if self.most == usize::MAX { usize::MAX } else { DIFFERS }
+    }
 }
 
 /// The lines of a text that differ, with the ones around them.
@@ -77,7 +84,8 @@ fn shown(groups: Vec<Group<'_>>, placed: bool, room: Room) -> Vec<Line> {
         }
         let fits = changes.len().min(left);
         left -= fits;
-        lines.extend(changes[..fits].iter().map(|(tag, line)| one(*tag, line, room)));
+        let texts = texts(&changes, room);
+        lines.extend(changes[..fits].iter().zip(texts).map(|((tag, _), text)| one(*tag, &text, room)));
     }
     if total > most {
         lines.push(Line::new(room.indent).with(Ink::Dim, &format!("and {} more lines", total - most)));
@@ -85,12 +93,33 @@ fn shown(groups: Vec<Group<'_>>, placed: bool, room: Room) -> Vec<Line> {
     lines
 }
 
+/// The lines of one place as they are shown: one that takes the place of another is held against it.
+fn texts(changes: &[(ChangeTag, &str)], room: Room) -> Vec<String> {
+    let (width, most) = (room.width.max(16), room.differs());
+    let mut out = Vec::with_capacity(changes.len());
+    for run in changes.chunk_by(|(one, _), (next, _)| *one == *next || *next == ChangeTag::Insert) {
+        let goes = run.iter().take_while(|(tag, _)| *tag == ChangeTag::Delete).count();
+        let quiet: Vec<String> = run.iter().map(|(_, line)| quiet_line(line)).collect();
+        out.extend(run.iter().enumerate().map(|(index, (tag, _))| match tag {
+            ChangeTag::Equal => cut(&quiet[index], width),
+            ChangeTag::Delete => match quiet.get(goes + index).filter(|_| run[goes + index].0 == ChangeTag::Insert) {
+                Some(new) => around(&quiet[index], new, width, most).0,
+                None => whole(&quiet[index], most),
+            },
+            ChangeTag::Insert => match index.checked_sub(goes).and_then(|at| quiet[..goes].get(at)) {
+                Some(old) => around(old, &quiet[index], width, most).1,
+                None => whole(&quiet[index], most),
+            },
+        }));
+    }
+    out
+}
+
 fn one(tag: ChangeTag, text: &str, room: Room) -> Line {
-    let text = cut(&quiet_line(text), room.width.max(16));
     match tag {
-        ChangeTag::Delete => Line::marked(room.indent, '-').with(Ink::Bad, &text),
-        ChangeTag::Insert => Line::marked(room.indent, '+').with(Ink::Good, &text),
-        ChangeTag::Equal => Line::new(room.indent + 2).with(Ink::Dim, &text),
+        ChangeTag::Delete => Line::marked(room.indent, '-').with(Ink::Bad, text),
+        ChangeTag::Insert => Line::marked(room.indent, '+').with(Ink::Good, text),
+        ChangeTag::Equal => Line::new(room.indent + 2).with(Ink::Dim, text),
     }
 }
 
@@ -127,6 +156,21 @@ mod tests {
         - line 15
           line 16
         ");
+    }
+
+    #[test]
+    fn an_edit_far_along_a_line_is_seen() {
+        let line = |end: &str| format!("first\n{} and {end}{}\nlast\n", "word ".repeat(40), " word".repeat(40));
+        insta::assert_snapshot!(page(&text(&line("undone."), &line("undone at once."), ROOM)), @r"
+          first
+        - …ord word word word word  and undone. word word word word word word wor…
+        + …ord word word word word  and undone at once. word word word word word word wor…
+          last
+        ");
+        let added = format!("first\n{}; rm -rf /\n", "word ".repeat(40));
+        assert!(page(&text("first\n", &added, ROOM)).ends_with("; rm -rf /"));
+        let (old, new) = (["one\n".repeat(2), line("x")].concat(), [line("y"), "four\n".to_owned()].concat());
+        assert!(page(&text(&old, &new, ROOM)).contains("and y"));
     }
 
     #[test]

@@ -37,10 +37,10 @@ pub(in crate::plan) const fn facts(plan: &Plan) -> [&'static str; 2] {
     [observed, "unverified: this version looks at nobody's signature on commits"]
 }
 
-/// The number of machines per class, from the machines themselves.
-pub(in crate::plan) fn classes(plan: &Plan) -> BTreeMap<EffectClass, usize> {
+/// The number of machines per class, of those that go or of those that are held.
+fn classes(plan: &Plan, held: bool) -> BTreeMap<EffectClass, usize> {
     let mut classes = BTreeMap::new();
-    for node in &plan.nodes {
+    for node in plan.nodes.iter().filter(|node| node.held.is_empty() != held) {
         *classes.entry(node.effect).or_default() += 1;
     }
     classes
@@ -53,14 +53,24 @@ pub(in crate::plan) fn machines(plan: &Plan) -> String {
         (0, _) => "no machine is known yet".to_owned(),
         (machines, 0) => format!("no machine of {machines} moves"),
         (machines, moves) => {
-            let verb = if moves == 1 { "moves" } else { "move" };
-            format!("{moves} of {} {verb} ({})", count(machines, "machine"), groups::classes(&classes(plan)))
+            let (going, held) = (classes(plan, false), classes(plan, true));
+            let waiting = held.values().sum::<usize>();
+            let mut parts = Vec::new();
+            match moves.saturating_sub(waiting) {
+                0 => parts.push(format!("no machine of {machines} moves now")),
+                going_on => {
+                    let verb = if going_on == 1 { "moves" } else { "move" };
+                    let machines = count(machines, "machine");
+                    parts.push(format!("{going_on} of {machines} {verb} ({})", groups::classes(&going)));
+                }
+            }
+            if waiting > 0 {
+                let verb = if waiting == 1 { "is" } else { "are" };
+                parts.push(format!("{waiting} {verb} held ({})", groups::classes(&held)));
+            }
+            parts.join(", ")
         }
     };
-    let held = plan.nodes.iter().filter(|node| !node.held.is_empty()).count();
-    if held > 0 {
-        text.push_str(&format!(", {held} of them {} held", if held == 1 { "is" } else { "are" }));
-    }
     if let Some(waiting) = counts.awaiting_boot.filter(|waiting| *waiting > 0) {
         text.push_str(&format!(", {waiting} {} for a boot already", if waiting == 1 { "waits" } else { "wait" }));
     }
@@ -147,7 +157,10 @@ pub(in crate::plan) fn bound(plan: &Plan) -> Option<Bound<'_>> {
     Some(Bound {
         from: format!("Effects from {class} on go only when the commit names a plan that shows them."),
         held,
-        how: format!("To let exactly this plan go{}, end the message of the merge with:", offline_lets_go(plan)),
+        how: format!(
+            "To let exactly this plan go{}, end the message of the merge with this line; when it is merged already, that of an empty commit:",
+            offline_lets_go(plan)
+        ),
         trailer: &bind.trailer,
     })
 }

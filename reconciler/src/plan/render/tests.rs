@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{RenderOptions, render, render_against};
 use crate::plan::{MARKDOWN_BYTES, Plan, markdown};
 
+mod differs;
 mod hostile;
 mod reference;
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{
     lines::{self, Room},
     page::{Ink, Line},
-    quiet::{cut, quiet},
+    quiet::{around, quiet, whole},
 };
 use crate::plan::FieldChange;
 
@@ -74,10 +74,10 @@ fn field(field: &FieldChange, width: usize, room: Room) -> Vec<Line> {
         Some(place) => line.with(Ink::Dim, &format!("  {place}")),
         None => line,
     };
-    if on_one_line(field) {
-        let space = room.width.saturating_sub(room.indent + width + 8).max(24);
+    let space = room.width.saturating_sub(room.indent + width + 8).max(24);
+    if on_one_line(field) && fits(before, after, space) {
         let line = Line::new(room.indent).with(Ink::Plain, &path(field)).column(width + 2);
-        return vec![placed(change(line, before, after, space))];
+        return vec![placed(change(line, before, after, room.differs()))];
     }
     let head = placed(Line::new(room.indent).with(Ink::Plain, &path(field)));
     let inner = Room { indent: room.indent + 2, width: room.width.saturating_sub(room.indent + 4), ..room };
@@ -101,8 +101,9 @@ fn field(field: &FieldChange, width: usize, room: Room) -> Vec<Line> {
             list
         };
         if sorted(&before) == sorted(&after) {
-            let order = cut(&format!("the order changes: {}", after.join(", ")), inner.width.max(24));
-            vec![Line::new(inner.indent).with(Ink::Attention, &order)]
+            let space = inner.width.saturating_sub(19).max(24);
+            let (_, order) = around(&before.join(", "), &after.join(", "), space, room.differs());
+            vec![Line::new(inner.indent).with(Ink::Attention, &format!("the order changes: {order}"))]
         } else {
             lines::items(&before, &after, inner)
         }
@@ -110,15 +111,20 @@ fn field(field: &FieldChange, width: usize, room: Room) -> Vec<Line> {
     std::iter::once(head).chain(rest).collect()
 }
 
-fn change(line: Line, before: Option<&Value>, after: Option<&Value>, space: usize) -> Line {
-    let short = |value: &Value, space: usize| cut(&said(value), space);
+/// Whether two values stand beside each other; longer ones stand below each other, so that the eye finds what differs.
+fn fits(before: Option<&Value>, after: Option<&Value>, space: usize) -> bool {
+    let long = |value: &Value| said(value).chars().count() > space / 2;
+    ![before, after].iter().flatten().any(|value| long(value)) || before.is_none() || after.is_none()
+}
+
+fn change(line: Line, before: Option<&Value>, after: Option<&Value>, most: usize) -> Line {
+    let words = |value: &Value| whole(&said(value), most);
     match (before, after) {
-        (Some(before), Some(after)) => line
-            .with(Ink::Bad, &short(before, space / 2))
-            .with(Ink::Plain, " → ")
-            .with(Ink::Good, &short(after, space / 2)),
-        (None, Some(after)) => line.with(Ink::Good, &format!("+ {}", short(after, space))),
-        (Some(before), None) => line.with(Ink::Bad, &format!("- {}", short(before, space))),
+        (Some(before), Some(after)) => {
+            line.with(Ink::Bad, &words(before)).with(Ink::Plain, " → ").with(Ink::Good, &words(after))
+        }
+        (None, Some(after)) => line.with(Ink::Good, &format!("+ {}", words(after))),
+        (Some(before), None) => line.with(Ink::Bad, &format!("- {}", words(before))),
         (None, None) => line,
     }
 }

@@ -201,3 +201,21 @@ fn templates_are_rendered_although_other_documents_are_wrong() {
     let site = TEMPLATES[2].1.replace("site \"s\"", "site \"t\"");
     assert_eq!(with("pool.kdl", &site), unread("pool.kdl", "BC0302", "s.j2"));
 }
+
+#[test]
+fn a_template_that_is_wrong_makes_no_error_in_those_that_are_right() {
+    let right =
+        "{{ fleet.name }}{{ site.name }}{{ pool.name }}{{ profile.name }}{{ node.name }}{% include 'in.j2' %}\n";
+    let profile = "profile \"p\" {\n  file \"/a\" template=\"a.j2\"\n  file \"/b\" template=\"b.j2\"\n}\n";
+    for (wrong, code) in [
+        ("{% if x %}", codes::TEMPLATE_SYNTAX),
+        ("{{ site.name }\n", codes::TEMPLATE_SYNTAX),
+        ("{{ [1] * 9 }}\n", codes::TEMPLATE_LIMIT),
+        ("{% include 'gone.j2' %}\n", codes::TEMPLATE_MISSING),
+    ] {
+        let pool = "site \"s\"\npool \"h100\" { site \"s\"; profile \"p\"; }\n";
+        let files =
+            [("p.kdl", profile), ("pool.kdl", pool), ("a.j2", right), ("in.j2", "{{ site.name }}\n"), ("b.j2", wrong)];
+        assert_eq!(errors(&files), [code], "{wrong}");
+    }
+}

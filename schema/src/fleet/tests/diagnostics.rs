@@ -331,10 +331,10 @@ fn every_value_that_templates_miss_is_told_at_once() {
         POOL,
         ("p.kdl", profile),
         ("a.j2", "{{ node.labels.rack }} {{ nodee.name }}\n{% for x in site.netwrk %}{{ x }}{% endfor %}\n{{ z }}\n"),
-        ("b.j2", "{% if pool.labels.a == 'b' %}x{% endif %}\n"),
+        ("b.j2", "{% if pool.labls.a == 'b' %}x{% endif %}\n"),
         ("c.j2", "{% include 'gone.j2' %}\n"),
         ("d.j2", "{% if %}\n"),
-        ("e.j2", "{{ site.name.b + 1 }}\n"),
+        ("e.j2", "{{ site.nam.b + 1 }}\n"),
     ]);
     assert_eq!(
         found,
@@ -343,10 +343,10 @@ fn every_value_that_templates_miss_is_told_at_once() {
             "a.j2:1:27 BC0403",
             "a.j2:2:13 BC0403",
             "a.j2:3:4 BC0403",
-            "b.j2:1:7 BC0403",
+            "b.j2:1:11 BC0403",
             "c.j2:1:13 BC0401",
             "d.j2:1:7 BC0402",
-            "e.j2:1:4 BC0403"
+            "e.j2:1:8 BC0403"
         ]
     );
 }

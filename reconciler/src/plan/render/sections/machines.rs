@@ -1,6 +1,6 @@
 //! What a plan does to machines: what hosts become, what is done to whom, in which order, and whom it touches who booked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     effect::{EffectAction, EffectClass},
@@ -20,52 +20,114 @@ use crate::plan::{
     },
 };
 
-/// What differs on hosts, once for all pools for which it is the same.
+/// What differs on hosts, each difference once with all pools for which it is the same.
 pub(super) fn targets(plan: &Plan, fold: Fold) -> Vec<Line> {
-    let mut same: Vec<(Hosts<'_>, BTreeSet<Option<&Name>>)> = Vec::new();
-    for target in &plan.targets {
-        let hosts = Hosts::of(plan, target);
-        match same.iter_mut().find(|(known, _)| *known == hosts) {
-            Some((_, pools)) => drop(pools.insert(Some(&target.pool))),
-            None => same.push((hosts, BTreeSet::from([Some(&target.pool)]))),
+    let mut all = Told::default();
+    for (index, target) in plan.targets.iter().enumerate() {
+        let fields = told(plan, target);
+        match (target.before, fields.is_empty()) {
+            (None, _) => all.new.push(index),
+            (Some(_), true) => all.as_said.push(index),
+            (Some(_), false) => fields.into_iter().for_each(|field| all.add(field, index)),
         }
     }
-    let shown = named(same.len(), fold);
+    let of = |hosts: &[usize]| -> Vec<&TargetChange> { hosts.iter().map(|index| &plan.targets[*index]).collect() };
+    let simple = [(all.new, "are described for the first time"), (all.as_said, "change as the files above say")];
+    let simple = simple.into_iter().filter(|(hosts, _)| !hosts.is_empty());
+    let mut groups: Vec<(Vec<usize>, String, Vec<FieldChange>)> =
+        simple.map(|(hosts, what)| (hosts, what.to_owned(), Vec::new())).collect();
+    let mut known: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
+    for (field, hosts) in all.fields {
+        let at = *known.entry(hosts).or_insert_with_key(|hosts| {
+            groups.push((hosts.clone(), change_of(&of(hosts)), Vec::new()));
+            groups.len() - 1
+        });
+        groups[at].2.push(field);
+    }
+    let shown = named(groups.len(), fold);
     let mut out = Vec::new();
-    for (hosts, pools) in &same[..shown] {
-        let (what, fields) = match hosts {
-            Hosts::New => ("are described for the first time".to_owned(), &[][..]),
-            Hosts::AsSaid => ("change as the files above say".to_owned(), &[][..]),
-            Hosts::Differ(profile, fields) => (format!("with profile/{profile} change:"), &fields[..]),
-        };
-        out.push(Line::new(2).with(Ink::Bold, &groups::pool_words(pools)).with(Ink::Plain, &format!(": hosts {what}")));
+    for (hosts, what, fields) in &groups[..shown] {
+        let pools = of(hosts).iter().map(|target| Some(&target.pool)).collect();
+        out.push(
+            Line::new(2).with(Ink::Bold, &groups::pool_words(&pools)).with(Ink::Plain, &format!(": hosts {what}")),
+        );
         let fields: Vec<&FieldChange> = fields.iter().collect();
         out.extend(values::fields(&fields, Room { indent: 6, most: fold.most, width: fold.width }));
     }
-    out.extend(more(same.len(), shown, " kinds of hosts", 2));
+    out.extend(more(groups.len(), shown, " kinds of hosts", 2));
     out
 }
 
-/// What there is to tell of hosts.
-#[derive(PartialEq, Eq)]
-enum Hosts<'a> {
-    /// Nothing was said of them before.
-    New,
-    /// Nothing that the change of a file does not say already.
-    AsSaid,
-    /// These fields, under this profile.
-    Differ(&'a Name, Vec<FieldChange>),
+/// `with profile/gpu-host change:`.
+fn change_of(hosts: &[&TargetChange]) -> String {
+    let profiles: BTreeSet<&Name> = hosts.iter().map(|target| &target.profile).collect();
+    let names: Vec<String> = profiles.iter().take(3).map(|profile| format!("profile/{profile}")).collect();
+    match profiles.len() {
+        0..=3 => format!("with {} change:", names.join(", ")),
+        more => format!("with {} and {} change:", names.join(", "), count(more - 3, "more profile")),
+    }
 }
 
-impl<'a> Hosts<'a> {
-    fn of(plan: &Plan, target: &'a TargetChange) -> Self {
-        let fields = told(plan, target);
-        match (target.before, fields.is_empty()) {
-            (None, _) => Self::New,
-            (Some(_), true) => Self::AsSaid,
-            (Some(_), false) => Self::Differ(&target.profile, fields),
+/// What there is to tell of hosts, by the indices of targets.
+#[derive(Default)]
+struct Told {
+    /// Nothing was said of them before.
+    new: Vec<usize>,
+    /// Nothing that the change of a file does not say already.
+    as_said: Vec<usize>,
+    /// What differs, and on which.
+    fields: Vec<(FieldChange, Vec<usize>)>,
+    /// Places in `fields`, by path.
+    paths: BTreeMap<String, Vec<usize>>,
+}
+
+impl Told {
+    fn add(&mut self, field: FieldChange, host: usize) {
+        let places = self.paths.entry(field.path.clone()).or_default();
+        let known = places.iter().copied().find(|at| {
+            let other = &self.fields[*at].0;
+            other.place == field.place && same_change(other, &field)
+        });
+        let Some(at) = known else {
+            places.push(self.fields.len());
+            self.fields.push((field, vec![host]));
+            return;
+        };
+        let (other, hosts) = &mut self.fields[at];
+        // The longest of lists that change alike stands for all of them.
+        if items(&field.after).len() > items(&other.after).len() {
+            *other = field;
         }
+        hosts.push(host);
     }
+}
+
+fn items(value: &Option<Value>) -> &[Value] {
+    match value {
+        Some(Value::Array(items)) => items,
+        _ => &[],
+    }
+}
+
+/// Whether two fields change in the same way: what comes into a list and what goes from it is the same, whatever else is in
+/// it.
+fn same_change(one: &FieldChange, other: &FieldChange) -> bool {
+    if one.before == other.before && one.after == other.after {
+        return true;
+    }
+    let lists = [&one.before, &one.after, &other.before, &other.after];
+    if !lists.into_iter().flatten().all(Value::is_array) {
+        return false;
+    }
+    fn without<'v>(of: &'v Option<Value>, others: &Option<Value>) -> Vec<&'v Value> {
+        items(of).iter().filter(|item| !items(others).contains(item)).collect()
+    }
+    let differs = |field: &'_ FieldChange| -> (Vec<Value>, Vec<Value>) {
+        let owned = |items: Vec<&Value>| items.into_iter().cloned().collect();
+        (owned(without(&field.before, &field.after)), owned(without(&field.after, &field.before)))
+    };
+    let (gone, come) = differs(one);
+    !(gone.is_empty() && come.is_empty()) && (gone, come) == differs(other)
 }
 
 /// What is to be told of a target: without what the profile's own change says already, and without what templates see
@@ -77,7 +139,7 @@ fn told(plan: &Plan, target: &TargetChange) -> Vec<FieldChange> {
     let said = |field: &FieldChange| {
         files().any(|other| {
             let same_place = field.path.ends_with(&other.path) || lines(&other.before) || lines(&other.after);
-            same_place && other.before == field.before && other.after == field.after
+            same_place && same_change(other, field)
         })
     };
     let repeats =

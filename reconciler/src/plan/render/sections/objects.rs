@@ -151,19 +151,35 @@ pub(super) fn retained(plan: &Plan, fold: Fold) -> Vec<Line> {
     let shown = named(renamed.len(), fold);
     for (object, paste) in &renamed[..shown] {
         let to = object.renamed_to.as_ref().map_or_else(String::new, ToString::to_string);
-        let text = format!("{to} looks like {} under another name. If it is, paste:", object.object);
+        let text =
+            format!("{to} looks like {} under another name. If it is, paste into {}:", object.object, file_for(paste));
         out.push(Line::new(2).with(Ink::Plain, &text));
         out.push(Line::new(4).with(Ink::Bold, paste));
     }
     out.extend(more(renamed.len(), shown, " like these", 2));
-    let gone = pastes(false);
-    if !gone.is_empty() {
-        out.push(Line::new(2).with(Ink::Plain, "To let them go, paste into a fleet file and say why:"));
+    let (kdl, yaml): (Vec<_>, Vec<_>) = pastes(false).into_iter().partition(|(_, paste)| !is_yaml(paste));
+    for gone in [kdl, yaml] {
+        let Some((_, first)) = gone.first() else { continue };
+        let text = format!("To let {} go, paste into {} and say why:", them(gone.len()), file_for(first));
+        out.push(Line::new(2).with(Ink::Plain, &text));
         let shown = named(gone.len(), fold);
         out.extend(gone[..shown].iter().map(|(_, paste)| Line::new(4).with(Ink::Bold, paste)));
         out.extend(more(gone.len(), shown, " lines; `better-compute plan --all` writes all of them", 4));
     }
     out
+}
+
+fn is_yaml(paste: &str) -> bool {
+    paste.starts_with('{')
+}
+
+/// Where a line can be pasted: a file is in one syntax.
+fn file_for(paste: &str) -> &'static str {
+    if is_yaml(paste) { "a .yaml file, below a line `---`" } else { "a .kdl file" }
+}
+
+const fn them(objects: usize) -> &'static str {
+    if objects == 1 { "it" } else { "them" }
 }
 
 /// What is worth knowing: of what changes all of it, and what is found in these files whatever changes in one line.
