@@ -39,7 +39,7 @@ use schema::{
 use crate::{DbError, convert};
 
 pub use dispatch::{Claim, Dispatch, Progress, Step, cancels, claim, in_flight, progress, release};
-pub use enqueue::{EnqueueError, Enqueued, NewCommand, enqueue, enqueue_to_sign};
+pub use enqueue::{EnqueueError, Enqueued, NewCommand, enqueue, enqueue_to_sign, may_enqueue};
 pub use read::{Filter, ahead, count_open, evidence, find, find_by_key, find_many, list};
 pub use resume::{Proved, Resume, on_reconnect, proved, resume, witness};
 pub use settle::{

@@ -128,6 +128,12 @@ impl ApiError {
         &self.message
     }
 
+    /// Why, or what to do about it.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        self.why.as_deref()
+    }
+
     /// The fields at fault.
     #[must_use]
     pub fn fields(&self) -> &[Field] {

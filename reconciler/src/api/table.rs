@@ -143,6 +143,13 @@ pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
             "Takes a command back: at once while it waits; in flight its node is asked, and says what really happened.",
             commands::cancel,
         ),
+        query(
+            "commands",
+            "check",
+            "commands:read",
+            "What a command would come to on each node, and what is held there; nothing is queued.",
+            commands::check,
+        ),
         query("commands", "get", "commands:read", "One command, with its result.", commands::get),
         query("commands", "list", "commands:read", "Commands, newest first.", commands::list),
         mutation(

@@ -225,7 +225,11 @@ async fn the_api_lifts_only_its_own_hold() {
         .refused("nodes.cordon", json!({ "node": "gpu-1", "reason": "disk", "owner": "bob", "idempotencyKey": "5" }))
         .await;
     assert_eq!(error["code"], "INVALID_STATE");
-    desk.ok("nodes.cordon", json!({ "node": "gpu-1", "reason": "fan 2", "idempotencyKey": "6" })).await;
+    let again = desk.ok("nodes.cordon", json!({ "node": "gpu-1", "reason": "fan 2", "idempotencyKey": "6" })).await;
+    assert_eq!(again["replaced"]["reason"], "fan", "what is gone is said");
+    let other = json!({ "node": "gpu-1", "reason": "disk", "owner": "bob", "replace": true, "idempotencyKey": "7" });
+    let replaced = desk.ok("nodes.cordon", other).await["replaced"].clone();
+    assert_eq!((&replaced["reason"], replaced["owner"].is_string()), (&json!("fan 2"), true));
     desk.ok("nodes.uncordon", json!({ "node": "gpu-1", "idempotencyKey": "3" })).await;
 
     let place = Some("nodes.kdl:7".to_owned());

@@ -13,7 +13,7 @@ use schema::{
 use serde_json::{Value, json};
 
 use super::Command;
-use crate::{DbError, Txn, convert, outbox, queue};
+use crate::{Db, DbError, Txn, convert, node_certs, outbox, queue};
 
 /// A command to queue.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,6 +58,9 @@ pub enum EnqueueError {
     /// The node is retired.
     #[error("the node is retired")]
     Retired,
+    /// The node's identity was revoked and nothing has taken its place.
+    #[error("the node's identity was revoked{}", because(.0))]
+    Revoked(Option<String>),
     /// The key stands for a command of another kind.
     #[error("the key was used for {id}, which is a {kind}")]
     Conflict {
@@ -83,6 +86,10 @@ pub enum EnqueueError {
     /// The statement failed.
     #[error(transparent)]
     Db(#[from] DbError),
+}
+
+fn because(reason: &Option<String>) -> String {
+    reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"))
 }
 
 fn list(words: &[String]) -> String {
@@ -119,7 +126,12 @@ async fn put(txn: &mut Txn, new: &NewCommand, signed_within: Duration) -> Result
         r#"UPDATE nodes
            SET next_cmd_seq = next_cmd_seq + 1
            WHERE id = $1 AND NOT EXISTS (SELECT FROM commands WHERE node_id = $1 AND idempotency_key = $2)
-           RETURNING next_cmd_seq - 1 AS "seq!", name, provision_state, node_allowed_kinds(id) AS allowed, compute_now() AS "now!""#,
+           RETURNING next_cmd_seq - 1 AS "seq!", name, provision_state, node_allowed_kinds(id) AS allowed, compute_now() AS "now!",
+                     (SELECT COALESCE((array_agg(c.revoked_reason ORDER BY c.revoked_at DESC NULLS LAST))[1], '') FROM node_certs c
+                      WHERE c.node_id = nodes.id
+                      HAVING count(*) > 0
+                         AND count(*) FILTER (WHERE c.revoked_at IS NULL
+                                                AND c.identity_generation = nodes.identity_generation) = 0) AS revoked"#,
         id,
         new.idempotency_key,
     )
@@ -132,12 +144,7 @@ async fn put(txn: &mut Txn, new: &NewCommand, signed_within: Duration) -> Result
     if new.not_after > LONGEST.after(node.now.to_jiff()) {
         return Err(EnqueueError::TooLate);
     }
-    if node.provision_state == "retired" {
-        return Err(EnqueueError::Retired);
-    }
-    if let Some(allowed) = node.allowed.filter(|allowed| !allowed.iter().any(|kind| kind == new.kind.as_str())) {
-        return Err(EnqueueError::Restricted { kind: new.kind, allowed });
-    }
+    acceptable(new.kind, &node.provision_state, node.revoked, node.allowed)?;
     let body = CommandBody {
         id: CommandId::generate(),
         node_id: new.node_id,
@@ -221,6 +228,41 @@ async fn put(txn: &mut Txn, new: &NewCommand, signed_within: Duration) -> Result
         queue::enqueue_later(txn, &queue::COMMAND, [new.node_id], signed_within).await?;
     }
     Ok(Enqueued { command, body: bytes, fresh: true })
+}
+
+/// Whether a command of this kind would be queued for this node now; nothing is.
+///
+/// # Errors
+/// [`EnqueueError`] says why not.
+pub async fn may_enqueue(db: &Db, id: NodeId, kind: CommandKind) -> Result<(), EnqueueError> {
+    let node = sqlx::query!(
+        r#"SELECT provision_state, node_allowed_kinds(id) AS allowed FROM nodes WHERE id = $1"#,
+        id.as_uuid(),
+    )
+    .fetch_optional(db.pool())
+    .await
+    .map_err(DbError::from)?;
+    let node = node.ok_or(EnqueueError::UnknownNode(id))?;
+    let revoked = node_certs::revocation(db, id).await?.map(|revocation| revocation.reason);
+    acceptable(kind, &node.provision_state, revoked, node.allowed)
+}
+
+fn acceptable(
+    kind: CommandKind,
+    provision: &str,
+    revoked: Option<String>,
+    allowed: Option<Vec<String>>,
+) -> Result<(), EnqueueError> {
+    if provision == "retired" {
+        return Err(EnqueueError::Retired);
+    }
+    if let Some(reason) = revoked {
+        return Err(EnqueueError::Revoked(Some(reason).filter(|reason| !reason.is_empty())));
+    }
+    match allowed.filter(|allowed| !allowed.iter().any(|word| word == kind.as_str())) {
+        Some(allowed) => Err(EnqueueError::Restricted { kind, allowed }),
+        None => Ok(()),
+    }
 }
 
 /// The command that has the key already.

@@ -1,6 +1,8 @@
 //! `fleet`, what people stop by hand: a commit in quarantine, the way back to a revision, parts that stand still; and
 //! everything that is held, by whom, why and until when.
 
+mod over;
+
 use schema::{
     digest::Digest,
     fleet::brake::{self, Brake, BrakeKind, Scope},
@@ -30,6 +32,8 @@ use crate::{
     source::FLEET,
     why::Gate,
 };
+
+pub(super) use over::over;
 
 /// How many holds and how many quarantined commits are answered.
 const MANY: usize = 1_000;
@@ -105,6 +109,9 @@ pub(in crate::api) struct Suspend {
     /// When it ends by itself, RFC 3339; somebody must lift it when it is absent.
     #[schemars(with = "Option<String>")]
     until: Option<Timestamp>,
+    /// Also when somebody else suspends it by hand; theirs is over then.
+    #[serde(default)]
+    replace: bool,
 }
 
 /// A part of the fleet that goes on.
@@ -121,6 +128,53 @@ pub(in crate::api) struct Resume {
 pub(in crate::api) struct ScopeAnswer {
     /// The scope.
     scope: String,
+}
+
+/// A part of the fleet that stands still.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct Suspended {
+    /// The scope.
+    scope: String,
+    /// What it took the place of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced: Option<Replaced>,
+}
+
+/// A hold that another one took the place of.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct Replaced {
+    /// Who answered for it.
+    owner: String,
+    /// Why it was.
+    reason: String,
+    /// When it would have ended by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<At>,
+}
+
+impl Replaced {
+    /// What a hold by `owner` takes the place of. Of somebody else's that is only done when it is said.
+    pub(super) fn by(
+        owner: &str,
+        replace: bool,
+        present: Option<(&str, &str, Option<Timestamp>)>,
+        holds: impl FnOnce(&str) -> String,
+    ) -> Result<Option<Self>, ApiError> {
+        let Some((other, reason, until)) = present else { return Ok(None) };
+        if other == owner || replace {
+            return Ok(Some(Self { owner: other.to_owned(), reason: reason.to_owned(), until: until.map(At) }));
+        }
+        let end = until.map_or_else(|| "no end".to_owned(), |until| format!("until {}", whole(until)));
+        Err(ApiError::new(Code::InvalidState, holds(other))
+            .why(format!("{reason}, {end}; leave it, lift it first, or say that this one replaces it")))
+    }
+}
+
+/// A moment without what nobody reads.
+fn whole(at: Timestamp) -> Timestamp {
+    at.round(jiff::Unit::Second).unwrap_or(at)
 }
 
 /// Something that is held, or that will be.
@@ -277,21 +331,20 @@ pub(in crate::api) async fn rollback(mutation: Mutation<'_>, input: Rollback) ->
     Ok(Requested { id: new.id.to_string(), revision: new.revision.to_string(), commit, quarantined })
 }
 
-pub(in crate::api) async fn suspend(mutation: Mutation<'_>, input: Suspend) -> Result<ScopeAnswer, ApiError> {
+pub(in crate::api) async fn suspend(mutation: Mutation<'_>, input: Suspend) -> Result<Suspended, ApiError> {
     let Mutation { app, txn, caller, .. } = mutation;
     let (owner, reason) = said(caller, input.owner, &input.reason)?;
     if passed(txn, input.until).await? {
         return Err(ApiError::field("until", "this time has passed"));
     }
     exists(app, &input.scope).await?;
-    let others = suspensions::list_in(txn).await?;
-    if let Some(other) = others.iter().find(|other| other.scope == input.scope && other.owner != owner) {
-        return Err(ApiError::new(Code::InvalidState, format!("{} suspends {} already", other.owner, input.scope))
-            .why(format!("{}; resume it first, or leave it", other.reason)));
-    }
+    let present = suspensions::list_in(txn).await?.into_iter().find(|present| present.scope == input.scope);
+    let present = present.as_ref().map(|one| (one.owner.as_str(), one.reason.as_str(), one.until));
+    let suspends = |other: &str| format!("{other} suspends {} already", input.scope);
+    let replaced = Replaced::by(&owner, input.replace, present, suspends)?;
     suspensions::place(txn, &input.scope, &owner, &reason, input.until, &caller.identity).await?;
     txn.poke(Poke::Source(FLEET.to_owned()));
-    Ok(ScopeAnswer { scope: input.scope })
+    Ok(Suspended { scope: input.scope, replaced })
 }
 
 pub(in crate::api) async fn resume(mutation: Mutation<'_>, input: Resume) -> Result<ScopeAnswer, ApiError> {

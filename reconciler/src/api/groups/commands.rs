@@ -1,5 +1,6 @@
 //! `commands`: one-shot work for one node, with a deadline.
 
+mod check;
 mod view;
 
 use schema::{
@@ -19,6 +20,7 @@ use crate::{
     reconcile::command::{BatchRequired, may_queue},
 };
 
+pub(in crate::api) use check::check;
 pub(in crate::api) use view::CommandView;
 
 const SHORTEST: u32 = 10;
@@ -196,6 +198,8 @@ fn refused(error: EnqueueError) -> ApiError {
             .why("a key stands for one command; choose a new one for a new command"),
         error @ EnqueueError::Retired => ApiError::new(Code::InvalidState, error.to_string())
             .why("node-retired: a retired machine gets no session and so no command"),
+        error @ EnqueueError::Revoked(_) => ApiError::new(Code::InvalidState, error.to_string())
+            .why("a machine comes in for it again with a token of `better-compute token create --pool POOL --reclaim`"),
         error @ EnqueueError::Restricted { .. } => ApiError::new(Code::InvalidState, error.to_string())
             .why("restricted-identity: the node's certificate names the kinds that it accepts"),
     }

@@ -71,7 +71,8 @@ pub(in crate::api) struct JoinDetail {
     join: JoinView,
     /// What the machine claims to be.
     claims: Value,
-    /// The document that would admit it, ready to commit; absent when it is in, or has nothing to be recognised by.
+    /// The document that would admit it, ready to commit; absent when a document would not, as after a token that was for
+    /// another machine, or when it has nothing to be recognised by.
     #[serde(skip_serializing_if = "Option::is_none")]
     admit: Option<String>,
 }
@@ -113,11 +114,13 @@ pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<Join
 
 pub(in crate::api) async fn get(app: &App, input: ById) -> Result<JoinDetail, ApiError> {
     let join = find(app, &input.id).await?;
-    let over = join.join.state == joins::JoinState::Admitted || join.join.kind == joins::JoinKind::Renewal;
-    let admit = if over { None } else { admit(app, &join).await? };
+    let waits = join.join.state != joins::JoinState::Admitted && join.join.kind == joins::JoinKind::Join;
+    let admit = if waits && BY_DOCUMENT.contains(&join.join.reason.as_str()) { admit(app, &join).await? } else { None };
     Ok(JoinDetail { join: view(&join), claims: join.join.claims.clone(), admit })
 }
 
+/// The reasons that a document settles: what a token refuses, no document allows.
+const BY_DOCUMENT: &[&str] = &["needs-document", "weak-hardware-key"];
 /// The reasons that one word of a person settles.
 const APPROVABLE: &[&str] = &["needs-document", "renewal-too-late", "weak-hardware-key"];
 /// The reasons that need to know which node the machine is.

@@ -11,14 +11,14 @@ use schema::{
     time::Timestamp,
 };
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use store::{
     node_holds,
     nodes::{self, ChangeError},
     queue,
 };
 
-use super::PageOf;
+use super::{PageOf, brakes::Replaced};
 use crate::api::{ApiError, App, Code, table::Mutation};
 
 pub(in crate::api) use drift::drift;
@@ -68,8 +68,23 @@ pub(in crate::api) struct Cordon {
     /// When it ends by itself, RFC 3339; somebody must lift it when it is absent.
     #[schemars(with = "Option<String>")]
     until: Option<Timestamp>,
+    /// Also when somebody else holds it by hand; theirs is over then.
+    #[serde(default)]
+    replace: bool,
     /// The version that was read; CONFLICT when the node has another by now.
     version: Option<Version>,
+}
+
+/// A node that is held.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct Cordoned {
+    /// The node.
+    #[serde(flatten)]
+    node: NodeView,
+    /// What it took the place of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced: Option<Replaced>,
 }
 
 /// Which node, as it was read.
@@ -100,7 +115,7 @@ pub(in crate::api) async fn get(app: &App, input: Which) -> Result<NodeDetail, A
     view::detail(app, &node).await
 }
 
-pub(in crate::api) async fn cordon(mutation: Mutation<'_>, input: Cordon) -> Result<NodeView, ApiError> {
+pub(in crate::api) async fn cordon(mutation: Mutation<'_>, input: Cordon) -> Result<Cordoned, ApiError> {
     let Mutation { app, txn, caller, .. } = mutation;
     if input.reason.trim().is_empty() || input.reason.len() > 500 {
         return Err(ApiError::field("reason", "say why, in 1 to 500 bytes"));
@@ -113,15 +128,14 @@ pub(in crate::api) async fn cordon(mutation: Mutation<'_>, input: Cordon) -> Res
     let node = lock(txn, id, input.version).await?;
     let owner = input.owner.unwrap_or_else(|| caller.name.clone());
     let holds = node_holds::list_locked(txn, id).await?;
-    let others =
-        holds.iter().map(|stored| &stored.hold).find(|hold| hold.source == HoldSource::Api && hold.owner != owner);
-    if let Some(other) = others {
-        let error = ApiError::new(Code::InvalidState, format!("{} holds node {} already", other.owner, node.name));
-        return Err(error.why(format!("{}; uncordon it first, or leave it", other.reason)));
-    }
+    let present = holds.iter().map(|stored| &stored.hold).find(|hold| hold.source == HoldSource::Api);
+    let present = present.filter(|hold| hold.until.is_none_or(|until| until > now));
+    let present = present.map(|hold| (hold.owner.as_str(), hold.reason.as_str(), hold.until));
+    let cordons = |other: &str| format!("{other} cordons node {} already", node.name);
+    let replaced = Replaced::by(&owner, input.replace, present, cordons)?;
     let hold = Hold { source: HoldSource::Api, owner, reason: input.reason, until: input.until, place: None };
     node_holds::place(txn, node.id, &hold).await?;
-    changed(txn, id).await
+    Ok(Cordoned { node: changed(txn, id).await?, replaced })
 }
 
 pub(in crate::api) async fn uncordon(mutation: Mutation<'_>, input: AsRead) -> Result<NodeView, ApiError> {

@@ -211,3 +211,37 @@ async fn events_are_followed_from_any_place_and_waited_for() {
     }
     assert!(outbox::newest(&desk.house.db).await.expect("newest") > outbox::Cursor::default());
 }
+
+#[tokio::test]
+async fn what_is_meant_is_looked_up_before_anything_is_queued() {
+    let desk = Desk::with_node().await;
+    desk.ok("nodes.cordon", json!({ "node": "gpu-1", "reason": "fan", "owner": "ada", "idempotencyKey": "1" })).await;
+    let suspended = json!({ "scope": "node/gpu-1", "reason": "exam", "owner": "ada", "idempotencyKey": "2" });
+    desk.ok("fleet.suspend", suspended).await;
+    let checked =
+        desk.ok("commands.check", json!({ "kind": "node.reboot", "nodes": ["gpu-1", "typo"] })).await["nodes"].clone();
+    assert!(checked[0].get("refused").is_none() && checked[0]["id"].is_string(), "{checked}");
+    let held: Vec<_> = checked[0]["held"].as_array().expect("holds").iter().map(|hold| hold["gate"].clone()).collect();
+    assert_eq!(held, [json!("suspend"), json!("cordon")]);
+    assert_eq!((&checked[1]["said"], &checked[1]["refused"]["code"]), (&json!("typo"), &json!("NOT_FOUND")));
+    assert_eq!(desk.ok("commands.list", json!({})).await["items"], json!([]), "nothing is queued");
+    let unknown = desk.refused("commands.check", json!({ "kind": "node.rebot", "nodes": [] })).await;
+    assert_eq!(unknown["why"], "did you mean node.reboot?");
+}
+
+#[tokio::test]
+async fn a_revoked_node_says_why_and_takes_no_command() {
+    let desk = Desk::new().await;
+    let machine = desk.house.converged("gpu-1", &crate::reconcile::testing::template("1", "a\n")).await;
+    let input = json!({ "node": "gpu-1", "reason": "sold on ebay", "idempotencyKey": "1" });
+    desk.ok("nodes.revokeIdentity", input).await;
+    let identity = desk.ok("nodes.get", json!({ "node": machine.id })).await["identity"].clone();
+    assert_eq!(identity["revoked"]["reason"], "sold on ebay", "{identity}");
+    let error =
+        desk.refused("commands.run", json!({ "node": "gpu-1", "kind": "diag.nvml", "idempotencyKey": "2" })).await;
+    assert_eq!(code(&error), "INVALID_STATE");
+    assert_eq!(error["message"], "the node's identity was revoked: sold on ebay");
+    assert!(error["why"].as_str().is_some_and(|why| why.contains("--reclaim")), "{error}");
+    let checked = desk.ok("commands.check", json!({ "kind": "diag.nvml", "nodes": ["gpu-1"] })).await;
+    assert_eq!(checked["nodes"][0]["refused"]["code"], "INVALID_STATE");
+}

@@ -5,7 +5,7 @@ use std::time::Duration as StdDuration;
 use schema::command::{CommandEvent, KINDS, Reason};
 use store::{
     commands::{Ending, Evidence, Settled, Swept},
-    nodes,
+    node_certs, nodes,
 };
 
 use super::*;
@@ -316,4 +316,39 @@ async fn a_reader_of_events_misses_nothing_however_long_a_transaction_takes() {
     assert!(none.is_empty());
     test.advance(StdDuration::from_secs(8 * 86_400)).await;
     assert_eq!(outbox::prune(test.db()).await.expect("prune"), 3);
+}
+
+#[tokio::test]
+async fn nothing_is_queued_for_a_machine_whose_identity_was_revoked_until_it_has_another() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let wanted = new(test.db(), id, CommandKind::DiagNvml, "k").await;
+    certify(test.db(), id, b"one").await;
+    commit!(test.db(), |txn| store::identities::revoke(&mut txn, id, "sold").await.expect("revoked"));
+    let refused = try_enqueue(test.db(), &wanted).await.expect_err("no identity");
+    assert_eq!(refused.to_string(), "the node's identity was revoked: sold");
+    let refused = commands::may_enqueue(test.db(), id, CommandKind::DiagNvml).await.expect_err("no identity");
+    assert!(matches!(refused, EnqueueError::Revoked(Some(reason)) if reason == "sold"));
+    let revocation = node_certs::revocation(test.db(), id).await.expect("read").expect("revoked");
+    assert_eq!(revocation.reason, "sold");
+
+    certify(test.db(), id, b"two").await;
+    assert_eq!(node_certs::revocation(test.db(), id).await.expect("read"), None);
+    commands::may_enqueue(test.db(), id, CommandKind::DiagNvml).await.expect("nothing is against it");
+    try_enqueue(test.db(), &wanted).await.expect("queued");
+}
+
+/// Gives a node a certificate of its present identity.
+async fn certify(db: &Db, id: NodeId, key: &[u8]) {
+    let now = db.now().await.expect("now");
+    let cert = node_certs::NodeCert {
+        serial: key.to_vec(),
+        node_id: id,
+        public_key: key.to_vec(),
+        identity_generation: nodes::find(db, id).await.expect("find").expect("a node").identity_generation,
+        not_before: now,
+        not_after: Duration::from_secs(86_400).after(now),
+        revoked_at: None,
+    };
+    commit!(db, |txn| node_certs::insert(&mut txn, &cert).await.expect("inserted"));
 }

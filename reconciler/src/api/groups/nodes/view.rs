@@ -227,6 +227,19 @@ pub(in crate::api) struct IdentityView {
     certificate_ends: Option<At>,
     /// The version of the trust bundle that it believes, by its own signature.
     trust_version: u64,
+    /// That it has none any more, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revoked: Option<RevokedView>,
+}
+
+/// The end of an identity.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct RevokedView {
+    /// When.
+    at: At,
+    /// Why, as whoever revoked it said.
+    reason: String,
 }
 
 async fn identity(app: &App, node: &nodes::Node) -> Result<IdentityView, ApiError> {
@@ -236,6 +249,9 @@ async fn identity(app: &App, node: &nodes::Node) -> Result<IdentityView, ApiErro
         hardware_key_trusted: node.hardware_key_trusted,
         certificate_ends: node_certs::newest_end(&app.db, node.id).await?.map(At),
         trust_version: identities::trust_version(&app.db, node.id).await?,
+        revoked: node_certs::revocation(&app.db, node.id)
+            .await?
+            .map(|revocation| RevokedView { at: At(revocation.at), reason: revocation.reason }),
     })
 }
 
