@@ -20,8 +20,11 @@ const ROOT_FILES: [&str; 3] = ["fleet.kdl", "fleet.yaml", "fleet.yml"];
 /// When the named directory is not one, or none is found.
 pub fn root(named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
+        if !path.exists() {
+            return Err(Failure::usage(format!("there is no {}", path.display())));
+        }
         if !path.is_dir() {
-            return Err(Failure::usage(format!("{} is not a directory", path.display())));
+            return Err(Failure::usage(format!("{} is a file, and a fleet is a directory", path.display())));
         }
         return Ok(path.to_owned());
     }

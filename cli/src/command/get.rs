@@ -247,4 +247,18 @@ mod tests {
         let document = json!({ "name": "fra1-r12", "labels": {}, "holds": [{ "source": "git", "reason": "fan" }, { "source": "api" }], "observed": 3, "why": null });
         insta::assert_snapshot!(outline(&document));
     }
+
+    #[test]
+    fn a_site_shows_its_region_and_its_pools() {
+        let site = json!({ "name": "fra1", "pools": ["h100", "l40s"], "document": { "file": "fra1.kdl", "line": 1,
+            "state": "declared", "document": { "name": "fra1", "region": "eu-central" } } });
+        let output = Output {
+            format: crate::output::Format::Text,
+            colour: false,
+            width: Some(80),
+            now: "2026-11-29T12:00:00Z".parse().expect("a time"),
+        };
+        let table = table(Kind::Sites, &[site], &output).render(Some(80), false);
+        assert!(table.contains("eu-central") && table.contains("h100, l40s"), "{table}");
+    }
 }

@@ -81,6 +81,10 @@ impl Quarantine {
 
 /// The whole id of a commit: as it was typed, or one that the control plane has seen and that begins like this.
 async fn whole(client: &Client, text: &str) -> Result<String, Failure> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Failure::usage(format!("{} is no commit's id, nor the beginning of one", printable(text)))
+            .hint("`better-compute history` lists the commits that were in force; the first is the one that is"));
+    }
     let text = text.to_ascii_lowercase();
     if matches!(text.len(), 40 | 64) {
         return Ok(text);

@@ -85,6 +85,9 @@ impl Rollback {
         };
         if !output.is_json() {
             output.line(format!("Back to {}\n\n{}\n", said(&detail), plan::in_words(&preview, self.all, output)))?;
+            if let (Some(from), false) = (&preview.base, preview.is_empty()) {
+                note(&comes_back(&detail, from));
+            }
         } else if self.dry_run {
             output.json(&json!(preview))?;
         }
@@ -160,6 +163,17 @@ fn said(detail: &Value) -> String {
     format!("{} ({commit}, {}: {})", text("id"), text("author"), text("subject"))
 }
 
+/// What the branch still does afterwards.
+fn comes_back(detail: &Value, from: &str) -> String {
+    let short = |commit: &str| printable(&commit.chars().take(10).collect::<String>());
+    let to = detail.pointer("/revision/commit").and_then(Value::as_str).unwrap_or("-");
+    format!(
+        "The branch keeps what is taken back here: its next commit, whatever that changes, brings it into force again, unless what came after {} up to {} is reverted first.",
+        short(to),
+        short(from)
+    )
+}
+
 /// Asks, where somebody can answer.
 fn agreed(output: &Output) -> Result<bool, Failure> {
     if output.is_json() || !io::stdin().is_terminal() {
@@ -186,6 +200,14 @@ mod tests {
             one("rev_2", "b", false),
             one("rev_1", "a", false),
         ]
+    }
+
+    #[test]
+    fn what_the_next_commit_brings_back_is_said() {
+        let detail = json!({ "revision": { "commit": "a81be0221e55aa990b1c" } });
+        let text = comes_back(&detail, "3f2a91c0d17e0b7a9b1e");
+        assert!(text.contains("next commit, whatever that changes, brings it into force again"), "{text}");
+        assert!(text.contains("after a81be0221e up to 3f2a91c0d1 is reverted"), "{text}");
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(super) fn of(kind: Kind) -> &'static [Column] {
         },
         Kind::Sites => columns! {
             "name" => |item, _| text(item, "/name"),
-            "region" => |item, _| text(item, "/document/doc/region"),
+            "region" => |item, _| text(item, "/document/document/region"),
             "pools" => |item, _| text(item, "/pools"),
         },
         Kind::Plans => columns! {
