@@ -4,7 +4,11 @@ use clap::Args;
 use schema::time::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{owner::owner, suspend::end, token::once};
+use super::{
+    owner::owner,
+    suspend::{end, replaced},
+    token::once,
+};
 use crate::{
     args::FormatArg,
     client::{Client, Target},
@@ -44,6 +48,9 @@ pub struct Cordon {
     /// When it ends by itself: a time, or how long from now
     #[arg(long, value_name = "TIME|DURATION")]
     pub until: Option<String>,
+    /// Also when somebody else cordons it by hand; theirs is over then
+    #[arg(long)]
+    pub replace: bool,
     /// How results are written
     #[command(flatten)]
     pub format: FormatArg,
@@ -88,6 +95,9 @@ impl Cordon {
         ] {
             input.extend(value.map(|value| (key.to_owned(), Value::from(value))));
         }
+        if self.replace {
+            input.insert("replace".to_owned(), true.into());
+        }
         let done = client.call("nodes.cordon", &Value::Object(input)).await?;
         if output.is_json() {
             output.json(&done)?;
@@ -97,6 +107,7 @@ impl Cordon {
                 |until| format!("until {until}, {}", output.ago(until)),
             );
             output.line(format!("{} gets no new work {end}", printable(node)))?;
+            replaced(&done, output)?;
         }
         Ok(Exit::Ok)
     }

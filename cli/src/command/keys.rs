@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use schema::clock::SharedClock;
 use store::{Db, DbConfig, migrate};
 
-use rotate::Rotate;
+use rotate::{Rotate, Status};
 
 use crate::{
     exit::{During as _, Exit, Failure},
@@ -22,16 +22,18 @@ Examples:
       --database postgres://…
   better-compute keys gateway --keys ./keys --out ./gateway-keys \\
       --name gw.fra1.example.com
-  better-compute keys rotate                     where each rotation stands
+  better-compute keys status                     where each rotation stands
   better-compute keys rotate node-ca             the next step
 
-`up` makes its keys by itself. Nodes believe the first keys for ever: keep the directory safe, and keep a copy of it.";
+`up` makes its keys by itself. Nodes believe these keys, and only they sign the step to new ones:
+keep the directory safe, and a copy of it that is as new as the last rotation. Without it every
+machine has to join anew.";
 
 /// Make and rotate the keys of a control plane.
 ///
 /// `init` makes all keys, sealed under a deployment secret, and binds the database to them. `gateway` makes a directory for
 /// one gateway: its certificates and whom it believes, and nothing that could sign for the control plane. `rotate` replaces
-/// the keys that nodes believe while everything runs.
+/// the keys that nodes believe while everything runs, and `status` says how far that is.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Keys {
@@ -45,6 +47,8 @@ pub struct Keys {
 pub enum Verb {
     /// Replace keys that nodes believe, a step at a time, or show where each rotation stands
     Rotate(Box<Rotate>),
+    /// Show where each rotation stands, and who is behind
+    Status(Box<Status>),
     /// Make all keys of a new control plane, and bind a database to them
     Init {
         /// Directory for the keys
@@ -85,6 +89,7 @@ impl Keys {
                 init(&KeyDir::at(keys), trust_domain, *dev, database, clock).await?
             }
             Verb::Rotate(rotate) => rotate.run(clock).await?,
+            Verb::Status(status) => status.run(clock).await?,
             Verb::Gateway { keys, out, names } => gateway(&KeyDir::at(keys), &KeyDir::at(out), names, clock)?,
         }
         Ok(Exit::Ok)

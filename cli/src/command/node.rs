@@ -58,7 +58,7 @@ pub enum Verb {
         #[arg(long, value_name = "JOIN")]
         join: Option<String>,
     },
-    /// End a node's identity at once; it may come back with a token
+    /// End a node's identity at once; a token with --reclaim lets a machine come in for it again
     Revoke {
         /// The node, by name or id
         #[arg(value_name = "NODE")]
@@ -92,6 +92,9 @@ impl Node {
             output.json(&done)?;
         } else {
             output.line(said)?;
+            if let Self { verb: Verb::Revoke { .. }, .. } = self {
+                output.line(way_back(&done))?;
+            }
         }
         Ok(Exit::Ok)
     }
@@ -118,12 +121,30 @@ impl Verb {
                 ("nodes.rebind", object(json!({ "node": node, "join": join })), said)
             }
             Self::Revoke { node, reason } => {
-                let said = format!("the identity of {node} is over; a token lets it come back");
+                let said = format!("the identity of {node} is over");
                 ("nodes.revokeIdentity", object(json!({ "node": node, "reason": reason })), said)
             }
             Self::Delete { node, force } => {
                 ("nodes.delete", object(json!({ "node": node, "force": force })), format!("{node} is forgotten"))
             }
         }
+    }
+}
+
+/// Which token lets a machine come in again for a node whose identity was revoked: any other one is held as a copy.
+fn way_back(node: &Value) -> String {
+    let pool = node.get("pool").and_then(Value::as_str).unwrap_or("POOL");
+    format!("`better-compute token create --pool {pool} --reclaim` lets its machine, or another one, come in for it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_that_lets_a_revoked_node_come_back_is_named() {
+        assert!(way_back(&json!({ "pool": "h100" })).contains("token create --pool h100 --reclaim`"));
+        let verb = Verb::Revoke { node: "gpu-1".to_owned(), reason: "sold".to_owned() };
+        assert!(!verb.call().2.contains("a token lets it"));
     }
 }

@@ -1,5 +1,6 @@
 //! `run`: one-shot work on machines, now or not at all.
 
+mod meant;
 mod payload;
 pub(super) mod show;
 pub(super) mod watch;
@@ -27,6 +28,8 @@ Examples:
   better-compute run node.reboot fra1-r12-u04 --payload reason='new kernel' --not-after 2m
   better-compute run logs.collect fra1-r12-u04 fra1-r12-u05 --no-wait
 
+Every machine is looked up first: when one is not there or would refuse, nothing is queued for any.
+What harms running work asks for --even-if-held on a machine that is suspended or frozen.
 A command begins before its deadline or not at all, and runs once. Ctrl-C stops watching and leaves it
 running; `better-compute commands` lists, shows and cancels. Exit code 1 when any did not succeed.
 `better-compute kinds --commands` says what each kind does and takes.";
@@ -55,6 +58,9 @@ pub struct Run {
     /// How many machines at most; 100 when nothing is said, 1 for what harms running work
     #[arg(long, value_name = "N")]
     pub most: Option<usize>,
+    /// Also on machines that are suspended or frozen, when it harms running work
+    #[arg(long)]
+    pub even_if_held: bool,
     /// What to do it with: KEY=VALUE, as often as needed, or one JSON object
     #[arg(long, value_name = "K=V|JSON")]
     pub payload: Vec<String>,
@@ -124,17 +130,23 @@ impl Run {
 
     /// Every machine that is meant, once, whether its name or its id was said.
     async fn machines(&self, client: &Client) -> Result<Vec<Machine>, Failure> {
-        let mut nodes = Vec::new();
-        for said in &self.nodes {
-            // Who may not look at machines, or said one that is not there, is answered by the call itself.
-            let found = client.call("nodes.get", &json!({ "node": said })).await.ok();
-            let known = found.as_ref().and_then(|found| Machine::of(found.get("node")?));
-            nodes.push(known.unwrap_or_else(|| Machine { id: said.clone(), name: said.clone() }));
-        }
+        let mut said = self.nodes.clone();
         if let Some(pool) = &self.pool {
-            nodes.extend(get::list(client, get::Kind::Nodes, Some(pool), None).await?.iter().filter_map(Machine::of));
+            let found = get::list(client, get::Kind::Nodes, Some(pool), None).await?;
+            if found.is_empty() {
+                // A pool that is not there is told apart from one without machines; who may not look, is not told.
+                let failure = client.call("pools.get", &json!({ "name": pool })).await.err();
+                if let Some(failure) = failure.filter(|failure| failure.exit == Exit::Failed) {
+                    return Err(failure);
+                }
+            }
+            said.extend(found.iter().filter_map(|node| node.get("id")?.as_str().map(str::to_owned)));
         }
-        let nodes = once(nodes);
+        let meant = meant::look_up(client, self.kind, &said).await?;
+        if let Some(failure) = meant::wrong(self.kind, &meant) {
+            return Err(failure);
+        }
+        let nodes = once(meant.iter().filter_map(meant::Meant::machine).collect());
         let most = self.most.unwrap_or(if self.kind.row().destructive { 1 } else { USUAL_MOST });
         if nodes.is_empty() {
             let pool = self.pool.as_deref().unwrap_or_default();
@@ -145,6 +157,13 @@ impl Run {
             let what = if self.kind.row().destructive { " and harms what runs on them" } else { "" };
             return Err(Failure::usage(format!("{} would run on {machines}{what}", self.kind))
                 .hint(format!("say --most {} when that is meant", nodes.len())));
+        }
+        if self.kind.row().destructive {
+            let held = meant::held(&meant);
+            if let Some(failure) = held.refusal(self.kind).filter(|_| !self.even_if_held) {
+                return Err(failure);
+            }
+            held.lines().for_each(output::note);
         }
         Ok(nodes)
     }
@@ -195,13 +214,6 @@ struct Machine {
     name: String,
 }
 
-impl Machine {
-    fn of(node: &Value) -> Option<Self> {
-        let text = |name: &str| node.get(name)?.as_str().map(str::to_owned);
-        Some(Self { id: text("id")?, name: text("name")? })
-    }
-}
-
 /// Each machine once, in the order in which it was first said.
 fn once(mut machines: Vec<Machine>) -> Vec<Machine> {
     let mut seen = std::collections::BTreeSet::new();
@@ -223,10 +235,8 @@ mod tests {
 
     #[test]
     fn a_machine_that_is_said_by_name_and_by_id_is_one() {
-        let node = json!({ "id": "node_1", "name": "gpu-1", "pool": "h100" });
-        let machine = Machine::of(&node).unwrap();
-        let unknown = Machine { id: "gpu-9".to_owned(), name: "gpu-9".to_owned() };
-        let all = vec![machine.clone(), unknown.clone(), machine.clone()];
-        assert_eq!(once(all), [machine, unknown]);
+        let machine = |n: u32| Machine { id: format!("node_{n}"), name: format!("gpu-{n}") };
+        let all = vec![machine(1), machine(9), machine(1)];
+        assert_eq!(once(all), [machine(1), machine(9)]);
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     args::FormatArg,
     client::{Client, Target},
     exit::{Exit, Failure},
-    output::Output,
+    output::{Output, text::printable},
 };
 
 const SUSPEND_EXAMPLES: &str = "\
@@ -45,6 +45,9 @@ pub struct Suspend {
     /// When it ends by itself: a time, or how long from now
     #[arg(long, value_name = "TIME|DURATION")]
     pub until: Option<String>,
+    /// Also when somebody else suspends it by hand; theirs is over then
+    #[arg(long)]
+    pub replace: bool,
     /// How results are written
     #[command(flatten)]
     pub format: FormatArg,
@@ -90,6 +93,9 @@ impl Suspend {
                 input.insert(key.to_owned(), value.into());
             }
         }
+        if self.replace {
+            input.insert("replace".to_owned(), true.into());
+        }
         let done = client.call("fleet.suspend", &Value::Object(input)).await?;
         if output.is_json() {
             output.json(&done)?;
@@ -99,6 +105,7 @@ impl Suspend {
                 |until| format!("until {until}, {}", output.ago(until)),
             );
             output.line(format!("{} stands still {end}", self.scope))?;
+            replaced(&done, output)?;
         }
         Ok(Exit::Ok)
     }
@@ -121,6 +128,23 @@ impl Resume {
     }
 }
 
+/// Says what a suspension or a cordon took the place of: its end and its reason are gone.
+pub(super) fn replaced(done: &Value, output: &Output) -> Result<(), Failure> {
+    match done.get("replaced").and_then(|replaced| replacing(replaced, output)) {
+        Some(line) => output.line(line),
+        None => Ok(()),
+    }
+}
+
+fn replacing(replaced: &Value, output: &Output) -> Option<String> {
+    let text = |name: &str| replaced.get(name)?.as_str();
+    let end = match text("until").and_then(|until| until.parse().ok()) {
+        Some(until) => format!("until {until}, {}", output.ago(until)),
+        None => "without an end".to_owned(),
+    };
+    Some(format!("it replaces: {} ({}, {end})", printable(text("reason")?), printable(text("owner")?)))
+}
+
 /// A moment, or how long from now.
 pub(super) fn end(text: &str, now: Timestamp) -> Result<Timestamp, Failure> {
     if let Ok(duration) = text.parse::<Duration>() {
@@ -135,6 +159,16 @@ pub(super) fn end(text: &str, now: Timestamp) -> Result<Timestamp, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_replaced_is_said_with_its_end() {
+        let now: Timestamp = "2026-11-29T12:00:00Z".parse().unwrap();
+        let output = Output { format: crate::output::Format::Text, colour: false, width: None, now };
+        let exam = json!({ "owner": "ada", "reason": "exam", "until": "2026-11-29T16:00:00Z" });
+        assert_eq!(replacing(&exam, &output).unwrap(), "it replaces: exam (ada, until 2026-11-29T16:00:00Z, in 4h)");
+        let endless = json!({ "owner": "ada", "reason": "exam" });
+        assert_eq!(replacing(&endless, &output).unwrap(), "it replaces: exam (ada, without an end)");
+    }
 
     #[test]
     fn an_end_is_a_time_or_a_while() {

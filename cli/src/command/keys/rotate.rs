@@ -3,7 +3,7 @@
 //! The step is made in the key directory, where only whoever runs the control plane can write; every process that has the
 //! directory takes it over within seconds. How far the nodes are is asked over the API.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use pki::keys::{Advanced, Keys, Phase, Rotation, RotationKind};
@@ -21,7 +21,7 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  better-compute keys rotate                     where each rotation stands, and who is behind
+  better-compute keys status                     where each rotation stands, and who is behind
   better-compute keys rotate node-ca             begin, then switch, then finish
   better-compute keys rotate command-root
   better-compute keys rotate join-key
@@ -49,6 +49,22 @@ pub struct Rotate {
     /// Take the step although nodes are behind; they catch up when they come back
     #[arg(long)]
     pub force: bool,
+    /// How results are written
+    #[command(flatten)]
+    pub format: FormatArg,
+    /// Which control plane
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Show where each rotation stands.
+///
+/// Which keys nodes believe, which step of a rotation comes next, and which nodes did not follow yet.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// Directory with the control plane's keys [default: keys in the data directory]
+    #[arg(long, value_name = "DIR")]
+    pub keys: Option<PathBuf>,
     /// How results are written
     #[command(flatten)]
     pub format: FormatArg,
@@ -88,6 +104,31 @@ struct Behind {
     count: u64,
 }
 
+/// The keys, where they are, and whom to ask how far the nodes are.
+fn open(keys: Option<&Path>, target: &Target) -> Result<(KeyDir, Keys, Client), Failure> {
+    let place = match keys {
+        Some(dir) => KeyDir::at(dir),
+        None => KeyDir::at(data_dir::locate(target.data.as_deref()).join("keys")),
+    };
+    let keys = place.control_plane()?.ok_or_else(|| {
+        Failure::failed(format!("{} holds no keys of a control plane", place.path().display()))
+            .hint("rotating is done where the control plane's keys are; --keys says where")
+    })?;
+    let client = Client::new(target)?;
+    Ok((place, keys, client))
+}
+
+impl Status {
+    /// Shows it.
+    ///
+    /// # Errors
+    /// When the keys are not there, or the control plane does not answer.
+    pub async fn run(&self, clock: &SharedClock) -> Result<(), Failure> {
+        let (_, keys, client) = open(self.keys.as_deref(), &self.target)?;
+        show(&keys, &client, &Output::detect(self.format.format, clock.now())).await
+    }
+}
+
 impl Rotate {
     /// Does it.
     ///
@@ -95,15 +136,7 @@ impl Rotate {
     /// When nodes are behind, the keys are not there, or the control plane does not answer.
     pub async fn run(&self, clock: &SharedClock) -> Result<(), Failure> {
         let output = Output::detect(self.format.format, clock.now());
-        let place = match &self.keys {
-            Some(dir) => KeyDir::at(dir),
-            None => KeyDir::at(data_dir::locate(self.target.data.as_deref()).join("keys")),
-        };
-        let keys = place.control_plane()?.ok_or_else(|| {
-            Failure::failed(format!("{} holds no keys of a control plane", place.path().display()))
-                .hint("rotating is done where the control plane's keys are; --keys says where")
-        })?;
-        let client = Client::new(&self.target)?;
+        let (place, keys, client) = open(self.keys.as_deref(), &self.target)?;
         match self.kind {
             None => show(&keys, &client, &output).await,
             Some(kind) => self.step(place, keys, kind.into(), &client, &output, clock).await,
