@@ -381,6 +381,7 @@ const fn join_exit(error: &JoinError) -> Exit {
         JoinError::Refused { .. }
         | JoinError::Held { .. }
         | JoinError::Anchor { .. }
+        | JoinError::NotAGateway(_)
         | JoinError::Answer(_)
         | JoinError::Certificate(_)
         | JoinError::Malformed(_) => Exit::Refused,

@@ -69,7 +69,9 @@ pub struct Request {
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     /// There is an identity already.
-    #[error("this machine is {0} already; `bcd run` goes on with it, `bcd join --force` gives it up")]
+    #[error(
+        "this machine is {0} already; `bcd run` goes on with it unless it was revoked, `bcd join --force` gives it up"
+    )]
     AlreadyJoined(NodeId),
     /// The anchor is not the pinned one.
     #[error("{endpoint}: {source}; compare the pin with what `better-compute token create` printed")]
@@ -93,6 +95,12 @@ pub enum JoinError {
     /// The control plane did not answer properly.
     #[error("the control plane could not answer: {0}")]
     Unanswered(String),
+    /// What answers is no gateway.
+    #[error(
+        "{0} is not where machines join: something else answers there; use the address that `better-compute token create` \
+         prints (of a control plane's two ports it is the gateway's, 7444 when nothing else was said; 7443 is the API's)"
+    )]
+    NotAGateway(Endpoint),
     /// The control plane waits for somebody.
     #[error("held: {message} [{code}]")]
     Held {
@@ -194,7 +202,11 @@ async fn attempt(
     claims: &[u8],
 ) -> Result<(Anchor, JoinResponse), JoinError> {
     let channel = dial(endpoint, tls::bootstrap_client_that_believes_any_server()).await?;
-    let answer = within(JoinClient::new(channel).get_anchor(GetAnchorRequest {})).await?;
+    let answer = within(JoinClient::new(channel).get_anchor(GetAnchorRequest {})).await;
+    let answer = answer.map_err(|error| match error {
+        JoinError::Unanswered(message) if speaks_something_else(&message) => JoinError::NotAGateway(endpoint.clone()),
+        error => error,
+    })?;
     let anchor = Anchor::from_pinned(&answer.anchor, request.pin)
         .map_err(|source| JoinError::Anchor { endpoint: endpoint.clone(), source })?;
 
@@ -343,6 +355,12 @@ async fn within<T>(call: impl Future<Output = Result<tonic::Response<T>, Status>
         Ok(Err(status)) => Err(refusal(&status)),
         Err(_) => Err(JoinError::Unanswered("it took too long".to_owned())),
     }
+}
+
+/// Whether what was answered is no gRPC at all, as the API's port answers in JSON. There is no word for it but what the
+/// transport says.
+fn speaks_something_else(message: &str) -> bool {
+    ["invalid compression flag", "invalid content-type", "404 Not Found"].iter().any(|sign| message.contains(sign))
 }
 
 fn refusal(status: &Status) -> JoinError {
