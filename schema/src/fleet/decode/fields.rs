@@ -94,6 +94,12 @@ impl<'o> Fields<'o> {
         self.entries.iter().any(|entry| entry.key == key)
     }
 
+    /// Whether a key that nobody asked for was probably meant to be this one.
+    pub(in crate::fleet) fn misspelt(&self, key: &str) -> bool {
+        let unknown = self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str()));
+        unknown.into_iter().any(|entry| similar(&entry.key, self.known.iter().copied()) == Some(key))
+    }
+
     /// Reports a key that is written and says nothing: who empties a list, or lets a program do so, means neither
     /// nothing nor everything by it. `empty` is what was decoded; a value that was wrong has been reported already.
     pub(in crate::fleet) fn filled(&self, key: &str, empty: bool, findings: &mut Findings<'_>) {
@@ -397,11 +403,7 @@ impl<'o> Fields<'o> {
     /// Reports every key that nobody asked for, and those that are not there. A key that was misspelt is not missed as
     /// well.
     pub(in crate::fleet) fn finish(&self, findings: &mut Findings<'_>) {
-        let misspelt = |key: &str| {
-            let unknown = self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str()));
-            unknown.into_iter().any(|entry| similar(&entry.key, self.known.iter().copied()) == Some(key))
-        };
-        for (key, message) in self.missing.iter().filter(|(key, _)| !self.stray && !misspelt(key)) {
+        for (key, message) in self.missing.iter().filter(|(key, _)| !self.stray && !self.misspelt(key)) {
             let unknown = self.entries.iter().map(|entry| entry.key.as_str());
             let near = similar(key, unknown.filter(|other| !self.known.contains(other)));
             let help = near.map(|near| format!("was `{near}` meant to be `{key}`?"));

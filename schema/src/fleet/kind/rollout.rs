@@ -162,7 +162,7 @@ fn shape(rollout: &Rollout, fields: &mut Fields<'_>, findings: &mut Findings<'_>
         return;
     }
     let Some(last) = rollout.wave.last() else {
-        if !fields.has("wave") {
+        if !fields.has("wave") && !["wave", "immediate"].iter().any(|key| fields.misspelt(key)) {
             let diagnostic = findings
                 .at(codes::MISSING_KEY, at.span, "a rollout says `immediate`, or has waves")
                 .help("wave nodes=1 soak=\"30m\"; wave percent=\"100%\"");

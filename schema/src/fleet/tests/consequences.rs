@@ -127,6 +127,8 @@ fn one_mistake_in_a_line_is_one_error() {
         ("moved \"pool/a\" \"pool/b\"", codes::WRONG_TYPE),
         ("rollout \"r\" { wave 1; wave percent=\"100%\"; }", codes::WRONG_TYPE),
         ("rollout \"r\" { wave percnt=\"100%\"; }", codes::UNKNOWN_KEY),
+        ("rollout \"r\" { imediate; }", codes::UNKNOWN_KEY),
+        ("rollout \"r\" { wav percent=\"100%\"; }", codes::UNKNOWN_KEY),
         (
             "batch \"b\" { command \"node.reboot\"; reason \"x\"; expires \"2026-12-01T00:00:00Z\"; scope pool=\"p\"; }",
             codes::UNKNOWN_KEY,
