@@ -11,9 +11,9 @@ use std::{
     sync::Arc,
 };
 
-use super::{Fleet, Sources, Stop, Stopped, check};
+use super::{Fleet, Sources, Stop, Stopped, check, suggest::similar};
 use crate::{
-    diagnostic::{self, Diagnostic, SourceMap, SourceRef, codes},
+    diagnostic::{self, Diagnostic, SourceMap, SourceRef, codes, shown},
     digest::Digest,
 };
 
@@ -198,11 +198,18 @@ fn about(path: &Arc<str>, code: diagnostic::Code, message: impl Into<String>) ->
 }
 
 /// The tree has no fleet file at its root.
-fn no_root() -> Diagnostic {
+fn no_root(sources: &Sources) -> Diagnostic {
+    let endings = [".kdl", ".yaml", ".yml"];
+    let beside = || sources.iter().map(|(path, _)| &**path).filter(|path| !path.contains('/'));
+    let near = similar("fleet.kdl", beside().filter(|path| endings.iter().any(|ending| path.ends_with(ending))));
+    let help = match near {
+        Some(near) => format!("is {} meant to be it? it has to be called fleet.kdl or fleet.yaml", shown(near)),
+        None => "write fleet.kdl, or name the folder that has it: --fleet URL#branch:path".to_owned(),
+    };
     about(
         &Arc::from("fleet.kdl"),
         codes::NO_ROOT,
         "there is no fleet.kdl (or fleet.yaml) at the root, so this is not a fleet",
     )
-    .help("write fleet.kdl, or name the folder that has it: --fleet URL#branch:path")
+    .help(help)
 }

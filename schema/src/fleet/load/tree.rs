@@ -29,7 +29,7 @@ pub(super) fn files(
 ) -> Vec<ParsedFile> {
     let mut roots = sources.iter().filter(|(path, _)| ROOTS.contains(&&***path));
     let Some((root, blob)) = roots.next() else {
-        found.push(no_root());
+        found.push(no_root(sources));
         return Vec::new();
     };
     if let Some((second, _)) = roots.next() {

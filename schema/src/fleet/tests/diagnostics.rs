@@ -277,6 +277,19 @@ fn a_tree_without_a_fleet_file_says_only_that() {
 }
 
 #[test]
+fn a_fleet_file_with_a_misspelt_name_is_pointed_at() {
+    let help = |path: &str| {
+        let sources: Sources =
+            [(path, &b"fleet \"t\" { format 1; trust-domain \"t.example\"; }"[..])].into_iter().collect();
+        load(&sources).diagnostics[0].help.clone().unwrap_or_default()
+    };
+    assert!(help("flet.kdl").starts_with("is flet.kdl meant to be it?"), "{}", help("flet.kdl"));
+    for other in ["pools.kdl", "sub/flet.kdl", "fleet.md"] {
+        assert!(help(other).starts_with("write fleet.kdl"), "{other}: {}", help(other));
+    }
+}
+
+#[test]
 fn bounds_are_kept() {
     let files: Vec<(String, String)> = (0..10).map(|n| (format!("s{n}.kdl"), format!("site \"s{n}\"\n"))).collect();
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
