@@ -9,7 +9,7 @@ pub enum Refusal {
     #[error("no client certificate was shown: join first, then connect with the node's certificate")]
     CertificateRequired,
     /// The certificate is not one of a node of this control plane.
-    #[error("{0}")]
+    #[error("{}", of_certificate(.0))]
     Certificate(IdentityRefusal),
     /// The certificate ended, perhaps in the middle of the session.
     #[error("the node's certificate has ended: renew it and connect again")]
@@ -73,6 +73,19 @@ pub enum Refusal {
     /// Something that a session needs is not reachable.
     #[error("{0}: try again")]
     Unavailable(&'static str),
+}
+
+/// Whose an authority was that nobody believes now, a gateway cannot know: a machine that shows one of this fleet's from
+/// before a rotation is asked to renew.
+fn of_certificate(refusal: &IdentityRefusal) -> String {
+    match refusal {
+        IdentityRefusal::ForeignCa => {
+            "the certificate's authority is not one that is believed now: another control plane's, \
+                                       or this one's before a rotation, and then the machine renews it by itself"
+                .to_owned()
+        }
+        other => other.to_string(),
+    }
 }
 
 impl Refusal {
