@@ -18,7 +18,7 @@ pub fn document(name: &str, pool: &str, claims: &JoinClaims) -> Option<String> {
         let mac = claims.nics.iter().find_map(|nic| nic.mac.as_deref())?;
         format!("mac {}", quoted(&mac.to_ascii_lowercase()))
     };
-    Some(format!("node {} {{\n    pool {}\n    {hint}\n}}\n", quoted(name), quoted(pool)))
+    Some(format!("node {} {{\n  pool {}\n  {hint}\n}}\n", quoted(name), quoted(pool)))
 }
 
 fn quoted(text: &str) -> String {
@@ -57,7 +57,7 @@ mod tests {
             ..JoinClaims::default()
         };
         let text = document("h100-1", "h100", &claims).expect("a document");
-        assert_eq!(text, "node \"h100-1\" {\n    pool \"h100\"\n    board-serial \"BOARD17\"\n}\n");
+        assert_eq!(text, "node \"h100-1\" {\n  pool \"h100\"\n  board-serial \"BOARD17\"\n}\n");
         claims.dmi.board_serial = None;
         assert!(document("h100-1", "h100", &claims).expect("a document").contains("mac \"aa:bb:cc:00:11:22\""));
         claims.nics.clear();
