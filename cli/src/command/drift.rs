@@ -183,8 +183,9 @@ fn observed(entry: &DriftEntry) -> String {
         _ if entry.kind == DriftKind::Removed => "gone".to_owned(),
         (Some(text), _) => {
             let mut lines = text.lines();
-            let first: String = lines.next().unwrap_or_default().chars().take(60).collect();
-            if lines.next().is_some() { format!("{first} …") } else { first }
+            let line = lines.next().unwrap_or_default();
+            let first: String = line.chars().take(60).collect();
+            if first.len() < line.len() || lines.next().is_some() { format!("{first} …") } else { first }
         }
         (None, Some(bytes)) => format!("{bytes} bytes, not shown"),
         (None, None) => "not shown".to_owned(),
@@ -221,6 +222,16 @@ mod tests {
         let output =
             Output { format: Format::Text, colour: false, width: None, now: "2026-11-29T12:10:00Z".parse().unwrap() };
         insta::assert_snapshot!(table(&read(&found).unwrap(), &output).render(None, false));
+    }
+
+    #[test]
+    fn what_is_cut_off_is_marked() {
+        let entry = |text: &str| {
+            let found = [item("files./etc/motd.content", "warn", &json!({ "observed": text }))];
+            observed(&read(&found).unwrap()[0].entry)
+        };
+        assert_eq!(entry(&"x".repeat(61)), format!("{} …", "x".repeat(60)));
+        assert_eq!(entry(&"x".repeat(60)), "x".repeat(60));
     }
 
     #[test]

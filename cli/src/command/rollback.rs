@@ -86,7 +86,7 @@ impl Rollback {
         if !output.is_json() {
             output.line(format!("Back to {}\n\n{}\n", said(&detail), plan::in_words(&preview, self.all, output)))?;
             if let (Some(from), false) = (&preview.base, preview.is_empty()) {
-                note(&comes_back(&detail, from));
+                note(comes_back(&detail, from));
             }
         } else if self.dry_run {
             output.json(&json!(preview))?;
