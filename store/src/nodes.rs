@@ -30,8 +30,8 @@ pub use axes::{
 };
 pub use declare::{Declared, DeclaredView, Place, awaiting_boot, declare, declared_view, places};
 pub use desired::{
-    Assignment, NewSpec, SpecError, SpecFrom, StoredSpec, assign, confirm_spec, find_spec, find_specs, observe, resign_spec,
-    set_spec, set_targets,
+    Assignment, NewSpec, SpecError, SpecFrom, StoredSpec, assign, confirm_spec, find_spec, find_specs, observe,
+    resign_spec, set_spec, set_targets,
 };
 pub use insert::{InsertError, NewNode, insert};
 pub use read::{Filter, bucket, find, find_by_hardware_key, find_by_name, get, ids_in_shards, list, lock, of_pool};

@@ -159,9 +159,11 @@ pub async fn open(txn: &mut Txn, session: &SessionOpen) -> Result<Opened, OpenEr
         }
         _ => return Err(OpenError::Uncertified),
     };
-    let inventory = row.sections.iter().zip(&row.digests).map(|(section, digest)| {
-        Ok((convert::word("inventory section", section)?, convert::digest(digest)?))
-    });
+    let inventory = row
+        .sections
+        .iter()
+        .zip(&row.digests)
+        .map(|(section, digest)| Ok((convert::word("inventory section", section)?, convert::digest(digest)?)));
     Ok(Opened {
         epoch,
         generation: Generation::from_i64(row.generation),

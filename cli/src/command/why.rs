@@ -185,8 +185,8 @@ impl Wait {
         let mut facts = Vec::new();
         facts.extend(self.since.map(|since| format!("since {}", output.ago(since.min(output.now)))));
         facts.extend(self.until.map(|until| format!("until {until}, {}", output.ago(until))));
-        facts.extend(self.owner.as_deref().map(|owner| printable(owner)));
-        facts.extend(self.place.as_deref().map(|place| printable(place)));
+        facts.extend(self.owner.as_deref().map(printable));
+        facts.extend(self.place.as_deref().map(printable));
         if !facts.is_empty() {
             text.push_str(&format!("\n  {}", Style::Dim.paint(&facts.join(" · "), output.colour)));
         }

@@ -138,7 +138,9 @@ pub struct Entry {
 
 /// Every entry, area by area.
 pub fn all() -> impl Iterator<Item = &'static Entry> {
-    [sessions::ENTRIES, joins::ENTRIES, commands::ENTRIES, gates::ENTRIES, work::ENTRIES, calls::ENTRIES].into_iter().flatten()
+    [sessions::ENTRIES, joins::ENTRIES, commands::ENTRIES, gates::ENTRIES, work::ENTRIES, calls::ENTRIES]
+        .into_iter()
+        .flatten()
 }
 
 /// The entry of a code.

@@ -22,7 +22,8 @@ pub async fn open_all_sessions(db: &Db) -> Result<(), DbError> {
 /// When the statement fails.
 pub async fn raw_beat(db: &Db, nodes: &[NodeId]) -> Result<u64, DbError> {
     let ids: Vec<uuid::Uuid> = nodes.iter().map(|node| node.as_uuid()).collect();
-    let beat = "UPDATE sessions s SET last_seen = compute_now() FROM UNNEST($1::uuid[]) AS b (id) WHERE s.node_id = b.id";
+    let beat =
+        "UPDATE sessions s SET last_seen = compute_now() FROM UNNEST($1::uuid[]) AS b (id) WHERE s.node_id = b.id";
     Ok(sqlx::query(beat).bind(ids).execute(db.pool()).await?.rows_affected())
 }
 

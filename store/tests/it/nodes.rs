@@ -166,7 +166,7 @@ async fn the_other_axes_move_alone() {
     );
     assert_eq!((after.conditions, after.no_schedule), (vec![condition], vec![taint]));
     let mut txn = test.db().begin().await.expect("begin");
-    assert_eq!(nodes::awaiting_boot(&mut txn).await.expect("reads"), [before.name.clone()]);
+    assert_eq!(nodes::awaiting_boot(&mut txn).await.expect("reads"), std::slice::from_ref(&before.name));
     drop(txn);
     assert_eq!(after.inventory_wanted, [schema::inventory::InventorySection::Gpus]);
     assert_eq!((after.provision, after.connectivity), (before.provision, before.connectivity));

@@ -139,7 +139,7 @@ impl Rotate {
         let (place, keys, client) = open(self.keys.as_deref(), &self.target)?;
         match self.kind {
             None => show(&keys, &client, &output).await,
-            Some(kind) => self.step(place, keys, kind.into(), &client, &output, clock).await,
+            Some(kind) => self.step(place, keys, kind.into(), &client, &output).await,
         }
     }
 
@@ -150,7 +150,6 @@ impl Rotate {
         kind: RotationKind,
         client: &Client,
         output: &Output,
-        clock: &SharedClock,
     ) -> Result<(), Failure> {
         if let Some(rotation) = keys.rotation(kind) {
             let behind = behind(kind, rotation, client).await?;
@@ -158,7 +157,7 @@ impl Rotate {
                 return Err(refuse(kind, rotation, &behind));
             }
             let settled = rotation.switched_at.map(|at| ON_THEIR_WAY.after(at));
-            let settled = settled.filter(|at| kind == RotationKind::CommandRoot && clock.now() < *at && !self.force);
+            let settled = settled.filter(|at| kind == RotationKind::CommandRoot && output.now < *at && !self.force);
             if let Some(settled) = settled {
                 let message = format!("commands that the old root signed may be on their way until {settled}");
                 return Err(Failure::new(Exit::Refused, message).hint("finish it then; --force does not wait for them"));
@@ -167,7 +166,7 @@ impl Rotate {
         let status = client.call("fleet.status", &json!({})).await?;
         let fleet = status.get("fleetId").and_then(Value::as_str);
         let fleet = fleet.ok_or_else(|| Failure::failed("the control plane does not say which fleet it is"))?;
-        let done = keys.advance(kind, fleet, clock.now());
+        let done = keys.advance(kind, fleet, output.now);
         place.store_control_plane(&keys)?;
         if output.is_json() {
             return output.json(&json!({ "kind": kind, "step": word(done), "trustVersion": keys.trust_version() }));

@@ -232,7 +232,7 @@ async fn what_is_meant_is_looked_up_before_anything_is_queued() {
 #[tokio::test]
 async fn a_revoked_node_says_why_and_takes_no_command() {
     let desk = Desk::new().await;
-    let machine = desk.house.converged("gpu-1", &crate::reconcile::testing::template("1", "a\n")).await;
+    let machine = desk.house.converged("gpu-1", &template("1", "a\n")).await;
     let input = json!({ "node": "gpu-1", "reason": "sold on ebay", "idempotencyKey": "1" });
     desk.ok("nodes.revokeIdentity", input).await;
     let identity = desk.ok("nodes.get", json!({ "node": machine.id })).await["identity"].clone();

@@ -45,13 +45,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         Caller,
         "the answer says which state, and what holds it",
     ),
-    entry(
-        Api,
-        "UNSUPPORTED",
-        "This cannot be done here, or not by this method.",
-        Caller,
-        "the answer says what can",
-    ),
+    entry(Api, "UNSUPPORTED", "This cannot be done here, or not by this method.", Caller, "the answer says what can"),
     entry(
         Api,
         "TOO_LARGE",
