@@ -22,7 +22,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("reconciler", &["schema", "proto", "store", "pki"]),
     ("cli", &["schema", "proto", "store", "pki", "gateway", "reconciler", "bcd"]),
     ("tests", &["schema", "proto", "store", "pki", "gateway", "reconciler", "bcd", "cli"]),
-    ("benches", &["schema", "reconciler"]),
+    ("benches", &["schema", "proto", "store", "pki", "gateway", "reconciler"]),
 ];
 
 /// Crates that one room alone may use, so that what they do happens there and nowhere else.
@@ -186,7 +186,9 @@ fn sql_reads_time_through_one_function() {
 
 #[test]
 fn only_the_mains_read_a_clock() {
-    let may = |path: &str| path == "schema/src/clock.rs" || path.ends_with("/main.rs") || is_test(path);
+    // A bench is a main with more files: what it measures runs in real time.
+    let is_main = |path: &str| path.ends_with("/main.rs") || path.starts_with("benches/");
+    let may = |path: &str| path == "schema/src/clock.rs" || is_main(path) || is_test(path);
     let mut wrong = Vec::new();
     for (path, text) in files(&[".rs"]) {
         if may(&path) || is_generated(&path) {

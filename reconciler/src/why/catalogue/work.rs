@@ -123,6 +123,20 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Work,
+        "not-failable",
+        "The machine's state does not allow that its acceptance fails.",
+        Operator,
+        "see its provision state: better-compute get node NODE",
+    ),
+    entry(
+        Work,
+        "check-not-queued",
+        "A check of the machine's acceptance could not be queued.",
+        Itself,
+        "see the message; it is tried again with a growing back-off",
+    ),
+    entry(
+        Work,
         "overlay-unreadable",
         "The stored words of a node document cannot be read.",
         Developer,
