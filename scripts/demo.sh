@@ -3,7 +3,7 @@
 # Everything happens below one temporary directory and is gone afterwards; `--keep` waits at the end so that you can go on.
 set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-bin=${BETTER_COMPUTE_BIN_DIR:-$repo/target/debug}
+bin=${BETTER_COMPUTE_BIN_DIR:-${CARGO_TARGET_DIR:-$repo/target}/debug}
 marker=/tmp/better-compute-demo
 
 keep=no
