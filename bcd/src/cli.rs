@@ -48,7 +48,7 @@ enum Command {
     /// Make this machine a node of a fleet
     ///
     /// Example:
-    ///   BCD_JOIN_TOKEN=bcjt_… bcd join https://gw.example.org:7443 --pin sha256:…
+    ///   BCD_JOIN_TOKEN=bcjt_… bcd join https://gw.example.org:7444 --pin sha256:…
     ///
     /// The pin is the digest of what the control plane is recognised by. The token is read from
     /// BCD_JOIN_TOKEN or --token-file, and leaves this machine only sealed. Running the same

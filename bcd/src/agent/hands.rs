@@ -22,7 +22,6 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a daemon that stops waits for its disk.
 const CLOSING: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(super) struct Hands {
@@ -92,12 +91,7 @@ impl Hands {
     pub(super) async fn let_go(hands: &mut Option<Self>) {
         let Some(hands) = hands.take() else { return };
         hands.clerk.lanes.end();
-        let waited = tokio::time::timeout(PATIENCE, async {
-            while hands.clerk.lanes.is_working() {
-                tokio::time::sleep(LOOK).await;
-            }
-        });
-        if waited.await.is_err() {
+        if tokio::time::timeout(PATIENCE, hands.clerk.lanes.rest()).await.is_err() {
             tracing::warn!("commands still run; they end as interrupted");
         }
         let journal = hands.clerk.journal.clone();

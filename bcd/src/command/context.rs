@@ -1,10 +1,7 @@
 //! What a kind may ask and do while its command runs.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -15,7 +12,7 @@ use schema::{
     time::Timestamp,
 };
 use serde_json::Value;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{mpsc::UnboundedSender, watch};
 
 use super::{
     journal::{Entry, Journal, JournalError},
@@ -109,7 +106,7 @@ pub trait Run: Send + Sync + std::fmt::Debug {
 
 /// Tells a running command to stop, from another thread.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Token(Arc<AtomicU8>);
+pub(super) struct Token(watch::Sender<u8>);
 
 impl Token {
     const CANCELLED: u8 = 1;
@@ -117,19 +114,27 @@ impl Token {
     const GIVEN_UP: u8 = 3;
 
     pub(super) fn cancel(&self) {
-        self.0.fetch_max(Self::CANCELLED, Ordering::SeqCst);
+        self.raise(Self::CANCELLED);
     }
 
     pub(super) fn end(&self) {
-        self.0.fetch_max(Self::ENDING, Ordering::SeqCst);
+        self.raise(Self::ENDING);
     }
 
     pub(super) fn give_up(&self) {
-        self.0.fetch_max(Self::GIVEN_UP, Ordering::SeqCst);
+        self.raise(Self::GIVEN_UP);
+    }
+
+    fn raise(&self, to: u8) {
+        self.0.send_if_modified(|word| {
+            let higher = to > *word;
+            *word = to.max(*word);
+            higher
+        });
     }
 
     fn go_on(&self) -> Result<(), Stop> {
-        match self.0.load(Ordering::SeqCst) {
+        match *self.0.borrow() {
             0 => Ok(()),
             Self::CANCELLED => Err(Stop::Cancelled),
             Self::ENDING => Err(Stop::Ending),
@@ -163,6 +168,17 @@ impl Context {
     /// When the command is to stop.
     pub fn go_on(&self) -> Result<(), Stop> {
         self.token.go_on()
+    }
+
+    /// Waits until the command is to stop.
+    pub async fn stopped(&self) -> Stop {
+        let mut words = self.token.0.subscribe();
+        loop {
+            if let Err(stop) = self.go_on() {
+                return stop;
+            }
+            words.changed().await.expect("the token holds the other end");
+        }
     }
 
     /// Says that the next action does `name` to the machine; it is on disk when this returns.

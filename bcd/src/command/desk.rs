@@ -115,9 +115,8 @@ impl Desk {
     /// What an earlier life left behind and is certain without anybody's asking.
     #[must_use]
     pub fn begin(&mut self) -> Vec<Do> {
-        let left: Vec<_> =
-            self.known.values().filter(|known| matches!(known.standing, Standing::Left { .. })).collect();
-        let left: Vec<_> = left.iter().map(|known| known.entry.clone()).collect();
+        let left = self.known.values().filter(|known| matches!(known.standing, Standing::Left { .. }));
+        let left: Vec<_> = left.map(|known| known.entry.clone()).collect();
         left.iter().flat_map(|entry| self.left(entry, None)).collect()
     }
 
@@ -220,8 +219,7 @@ impl Desk {
             Event::Full => self.make_room(moment),
             Event::Began(id) => {
                 let Some(known) = self.known.get_mut(&id) else { return Vec::new() };
-                let timeout = known.entry.row().map_or(schema::command::kind::UNKNOWN_KIND_TIMEOUT, |row| row.timeout);
-                known.standing = Standing::Runs { until: moment.mono + timeout.to_std() };
+                known.standing = Standing::Runs { until: moment.mono + known.entry.timeout().to_std() };
                 vec![Do::Say(self.pen.update(id, UpdateState::Running))]
             }
             Event::Ended(id) => {

@@ -17,7 +17,7 @@ use schema::{
     id::CommandId,
     inventory::InventorySection,
 };
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{Notify, mpsc::UnboundedSender};
 
 use super::{
     clerk::Carried,
@@ -42,7 +42,7 @@ const fn width(lane: Lane) -> usize {
 const MAX_STUCK: usize = 4;
 /// How long a thread waits for another command.
 const IDLE: Duration = Duration::from_secs(30);
-/// How long to wait before the journal is tried again.
+/// How long to wait before the journal is tried again: a disk tells nobody that it takes something again.
 const AGAIN: Duration = Duration::from_millis(500);
 const TOO_LATE: &str = "its deadline passed before it could begin";
 
@@ -74,6 +74,8 @@ struct Shared {
     told: UnboundedSender<Told>,
     state: Mutex<State>,
     changed: Condvar,
+    /// A command left its thread.
+    left: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -113,7 +115,7 @@ impl Lanes {
         told: UnboundedSender<Told>,
     ) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Self(Arc::new(Shared { pen, journal, clock, run, told, state, changed }))
+        Self(Arc::new(Shared { pen, journal, clock, run, told, state, changed, left: Notify::new() }))
     }
 
     /// Queues an accepted command.
@@ -168,6 +170,7 @@ impl Lanes {
         }
         let Some(running) = queue.running.remove(&id) else { return };
         running.token.give_up();
+        self.0.left.notify_one();
         if running.on_thread {
             queue.stuck += 1;
             queue.harmful += usize::from(!running.retry_safe);
@@ -194,9 +197,14 @@ impl Lanes {
         self.0.changed.notify_all();
     }
 
-    /// Whether any command runs on a thread.
-    #[must_use]
-    pub fn is_working(&self) -> bool {
+    /// Waits until no command runs on a thread. One waits at a time.
+    pub async fn rest(&self) {
+        while self.is_working() {
+            self.0.left.notified().await;
+        }
+    }
+
+    fn is_working(&self) -> bool {
         self.0.lock().lanes.iter().any(|queue| queue.running.values().any(|running| running.on_thread))
     }
 }
@@ -229,6 +237,7 @@ impl Shared {
             let (id, retry_safe) = (order.body.id, order.row().retry_safe);
             let stays = self.one(order, token);
             let mut state = self.lock();
+            self.left.notify_one();
             let queue = &mut state.lanes[lane.index()];
             match queue.running.get_mut(&id) {
                 Some(running) if stays => running.on_thread = false,

@@ -1,7 +1,8 @@
 //! When GPUs were reset in this boot: what the driver said of them before is history.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, time::Duration};
 
+use nix::time::{ClockId, clock_gettime};
 use schema::id::BootId;
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +33,7 @@ pub(super) fn remember<'a>(machine: &Machine, gpus: impl Iterator<Item = &'a str
     if machine.hardware.is_described() {
         return;
     }
-    let Some(now) = since_boot() else { return };
+    let now = since_boot();
     let mut at = of_boot(machine);
     at.extend(gpus.map(|pci| (pci.to_owned(), now)));
     let resets = Resets { boot_id: boot_id(&machine.root, false), at };
@@ -42,9 +43,8 @@ pub(super) fn remember<'a>(machine: &Machine, gpus: impl Iterator<Item = &'a str
     }
 }
 
-fn since_boot() -> Option<u64> {
-    let text = fs::read_to_string("/proc/uptime").ok()?;
-    let (seconds, hundredths) = text.split_whitespace().next()?.split_once('.')?;
-    let (seconds, hundredths): (u64, u64) = (seconds.parse().ok()?, hundredths.parse().ok()?);
-    Some(seconds * 1_000_000 + hundredths * 10_000)
+/// By the clock of the kernel's log, which stands while the machine sleeps.
+fn since_boot() -> u64 {
+    let measured = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).expect("the kernel measures");
+    u64::try_from(measured.as_micros()).expect("no machine is up that long")
 }

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use nix::{sys::stat::Mode, unistd::mkfifo};
 use schema::{
     command::{CommandBody, CommandKind, Reason},
     id::{CommandId, NodeId},
@@ -91,6 +92,13 @@ impl Lab {
         fs::write(&beside, format!("#!/bin/sh\nLAB='{}'\n{script}\n", self.dir.path().display())).expect("written");
         fs::set_permissions(&beside, fs::Permissions::from_mode(0o755)).expect("made executable");
         fs::rename(beside, path).expect("in place");
+    }
+
+    /// A pipe between a program and the test: whoever opens one end waits for the other.
+    pub(super) fn pipe(&self, name: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        mkfifo(&path, Mode::S_IRWXU).expect("made");
+        path
     }
 
     /// Answers `nvidia-smi -q -x` with a document, and other words with a script.

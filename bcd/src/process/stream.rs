@@ -2,19 +2,18 @@
 
 use std::{
     io::Read as _,
-    os::unix::process::CommandExt as _,
     path::Path,
-    process::{Command, Stdio},
     sync::mpsc::{self, RecvTimeoutError},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use super::{RunError, drain, kill};
+use super::{RunError, Running, kill};
 
 const PIECE: usize = 64 * 1024;
 /// Pieces that wait at most, before the program does.
 const AHEAD: usize = 8;
+/// How often `take` is asked whether to go on while nothing comes.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How a program ended whose output was handed on.
@@ -42,19 +41,9 @@ pub fn stream(
     deadline: Duration,
     mut take: impl FnMut(&[u8]) -> bool,
 ) -> Result<Streamed, RunError> {
-    let name = program.display().to_string();
-    let mut child = Command::new(program)
-        .args(args)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .map_err(|source| RunError::Start { program: name.clone(), source })?;
-    let stderr = drain(child.stderr.take());
+    let mut running = Running::start(program, args, deadline)?;
     let (sender, pieces) = mpsc::sync_channel::<Vec<u8>>(AHEAD);
-    let pipe = child.stdout.take();
+    let pipe = running.child.stdout.take();
     thread::spawn(move || {
         let Some(mut pipe) = pipe else { return };
         let mut piece = vec![0; PIECE];
@@ -65,45 +54,28 @@ pub fn stream(
         }
     });
 
-    let begun = Instant::now();
-    let left = || deadline.saturating_sub(begun.elapsed());
-    let late = || RunError::Deadline { program: name.clone(), seconds: deadline.as_secs() };
     loop {
-        let piece = match pieces.recv_timeout(left().min(LOOK)) {
+        let piece = match pieces.recv_timeout(running.left().min(LOOK)) {
             Ok(piece) => piece,
             Err(RecvTimeoutError::Timeout) => Vec::new(),
             Err(RecvTimeoutError::Disconnected) => break,
         };
         if !take(&piece) {
-            kill(&mut child);
+            kill(&mut running.child);
             return Ok(Streamed::Stopped);
         }
-        if left().is_zero() {
-            kill(&mut child);
-            return Err(late());
+        if running.left().is_zero() {
+            return Err(running.late());
         }
     }
-    let Ok(err) = stderr.recv_timeout(left()) else {
-        kill(&mut child);
-        return Err(late());
-    };
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => {
-                let stderr = String::from_utf8_lossy(&err).trim().to_owned();
-                return Ok(Streamed::Ended { success: status.success(), stderr });
-            }
-            Ok(None) if !left().is_zero() => thread::sleep(Duration::from_millis(5)),
-            _ => {
-                kill(&mut child);
-                return Err(late());
-            }
-        }
-    }
+    let (success, stderr) = running.end()?;
+    Ok(Streamed::Ended { success, stderr })
 }
 
 #[cfg(test)]
 mod tests {
+    use nix::{sys::stat::Mode, unistd::mkfifo};
+
     use super::*;
 
     const LONG: Duration = Duration::from_secs(20);
@@ -132,6 +104,19 @@ mod tests {
             looks < 3
         });
         assert_eq!(ended.expect("ran"), Streamed::Stopped);
+    }
+
+    #[test]
+    fn a_program_is_killed_with_its_children() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let held = dir.path().join("held");
+        mkfifo(&held, Mode::S_IRWXU).expect("made");
+        let script = format!("exec 3>{}; sleep 600 & echo begun; wait", held.display());
+        let (let_go, heard) = mpsc::channel();
+        // The pipe ends when nobody holds it any more.
+        thread::spawn(move || let_go.send(std::fs::read(held).map(|read| read.len()).ok()));
+        assert_eq!(sh(&script, LONG, |piece| piece.is_empty()).expect("ran"), Streamed::Stopped);
+        assert_eq!(heard.recv_timeout(LONG), Ok(Some(0)));
     }
 
     #[test]

@@ -121,7 +121,13 @@ impl Entry {
     /// From here on it can neither begin nor be waited for: whoever sends it again gets no other answer than that.
     #[must_use]
     pub fn over_at(&self) -> Timestamp {
-        self.row().map_or(UNKNOWN_KIND_TIMEOUT, |row| row.timeout).after(self.not_after)
+        self.timeout().after(self.not_after)
+    }
+
+    /// How long it may run.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        self.row().map_or(UNKNOWN_KIND_TIMEOUT, |row| row.timeout)
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {

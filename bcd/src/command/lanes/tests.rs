@@ -122,6 +122,11 @@ impl World {
         }
     }
 
+    fn rest(&self) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(self.lanes.rest());
+    }
+
     fn update(&self, id: CommandId) -> CommandUpdate {
         let said = self.journal.said(id).expect("read").expect("ended");
         let (realm, node) = (&self.pen.realm, self.pen.node);
@@ -288,9 +293,7 @@ fn a_reboot_is_settled_by_the_next_life_or_by_its_time() {
     assert_eq!(world.hear(), Told::Began(id));
     let other = world.push(CommandKind::NodeReboot, 2);
     assert_eq!(world.hear(), Told::Began(other));
-    while world.lanes.is_working() {
-        thread::yield_now();
-    }
+    world.rest();
     assert_eq!(world.journal.said(id).expect("read"), None);
     world.lanes.give_up(id);
     assert_eq!(world.hear(), Told::Ended(id));
@@ -313,9 +316,7 @@ fn a_daemon_that_ends_begins_nothing_and_settles_nothing_that_it_interrupted() {
     let waiting = world.push(CommandKind::LogsCollect, 2);
     world.lanes.end();
     at.wait();
-    while world.lanes.is_working() {
-        thread::yield_now();
-    }
+    world.rest();
     let entries = world.journal.entries().expect("read");
     let entry = |id| entries.iter().find(|entry| entry.id == id).expect("kept");
     assert!(entry(running).ended.is_none() && entry(running).runs.len() == 1);

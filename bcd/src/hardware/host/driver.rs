@@ -53,17 +53,13 @@ impl HostReader {
         if !self.tools || !self.root.join("proc/driver/nvidia").exists() {
             return Err(silent(false, "no NVIDIA driver is loaded".to_owned()));
         }
-        let by_library = self.ask_library();
-        if let Ok(health) = by_library {
-            return Ok(health);
-        }
-        let by_tool = self.ask_tool();
-        match (by_library, by_tool) {
-            (_, Ok(health)) | (Ok(health), _) => Ok(health),
-            (Err(library), Err(tool)) => {
-                Err(silent(library.hung || tool.hung, format!("nvml: {}; nvidia-smi: {}", library.why, tool.why)))
-            }
-        }
+        let library = match self.ask_library() {
+            Ok(health) => return Ok(health),
+            Err(silence) => silence,
+        };
+        self.ask_tool().map_err(|tool| {
+            silent(library.hung || tool.hung, format!("nvml: {}; nvidia-smi: {}", library.why, tool.why))
+        })
     }
 
     fn ask_library(&self) -> Result<Health, Silence> {

@@ -119,13 +119,12 @@ fn a_few_bundles_are_kept_and_nothing_that_was_interrupted() {
 #[test]
 fn a_cancel_ends_the_collection_and_leaves_nothing() {
     let lab = Lab::new();
-    lab.program("journalctl", "touch $LAB/begun; yes");
+    lab.program("journalctl", "echo > $LAB/begun; yes");
+    let begun = lab.pipe("begun");
     let (context, handle) = Context::for_test(body(KIND, Value::Null));
     let outcome = thread::scope(|scope| {
         let running = scope.spawn(|| lab.machine().run(&context));
-        while !lab.dir.path().join("begun").exists() {
-            thread::yield_now();
-        }
+        fs::read(begun).expect("read");
         handle.cancel();
         running.join().expect("ran")
     });

@@ -15,8 +15,6 @@ use crate::command::{Context, Stop};
 
 const PIECE: usize = 256 * 1024;
 const CONNECT: Duration = Duration::from_secs(20);
-/// How often the command is asked whether to go on.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// Why the file is not there.
 pub(super) enum Failure {
@@ -77,13 +75,9 @@ pub(super) fn put(context: &Context, path: &Path, bytes: u64, url: &str) -> Resu
             .build()
             .map_err(|error| refused(said(error)))?;
         let body = reqwest::Body::wrap(Content { file, left: bytes });
-        let sent = client.put(url).body(body).send();
-        tokio::pin!(sent);
-        loop {
-            tokio::select! {
-                answer = &mut sent => return judge(answer).await,
-                () = tokio::time::sleep(LOOK) => context.go_on().map_err(Failure::Stop)?,
-            }
+        tokio::select! {
+            answer = client.put(url).body(body).send() => judge(answer).await,
+            stop = context.stopped() => Err(Failure::Stop(stop)),
         }
     });
     // A resolver that hangs does not keep the lane.

@@ -128,15 +128,14 @@ fn a_gpu_that_is_ill_after_its_reset_is_not_called_healthy() {
 
 #[test]
 fn a_cancel_between_two_resets_tells_of_the_first() {
-    let lab = lab(&format!("{NOTE}; touch $LAB/first; while [ ! -e $LAB/go ]; do sleep 0.01; done"));
+    let lab = lab(&format!("{NOTE}; echo > $LAB/first; cat $LAB/go"));
+    let (first, go) = (lab.pipe("first"), lab.pipe("go"));
     let (context, handle) = Context::for_test(body(KIND, json!({"gpus": [A, B]})));
     let outcome = std::thread::scope(|scope| {
         let running = scope.spawn(|| lab.machine().run(&context));
-        while !lab.dir.path().join("first").exists() {
-            std::thread::yield_now();
-        }
+        std::fs::read(first).expect("read");
         handle.cancel();
-        std::fs::write(lab.dir.path().join("go"), "").expect("written");
+        std::fs::write(go, "").expect("written");
         running.join().expect("ran")
     });
     let Outcome::Cancelled { message, result } = outcome else { panic!("{outcome:?}") };
