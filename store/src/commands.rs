@@ -38,12 +38,12 @@ use schema::{
 
 use crate::{DbError, convert};
 
-pub use dispatch::{Claim, Dispatch, Progress, Step, cancels, claim, in_flight, progress, release};
+pub use dispatch::{Claim, Dispatch, Progress, Step, claim, in_flight, progress, release};
 pub use enqueue::{EnqueueError, Enqueued, NewCommand, enqueue, enqueue_to_sign, may_enqueue};
 pub use read::{Filter, ahead, count_open, evidence, find, find_by_key, find_many, list};
 pub use resume::{Proved, Resume, on_reconnect, proved, resume, witness};
 pub use settle::{
-    Ending, Evidence, Settled, Swept, cancel, cancel_pending_of, fail_in_flight_of, is_sweep_due, lock, prune,
+    Ending, Evidence, Settled, Swept, cancel, cancel_pending_of, end_open_of, is_sweep_due, lock, prune,
     record_late, settle, sweep,
 };
 pub use sign::{Unsigned, sent, sign, unsigned};

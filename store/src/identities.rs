@@ -3,7 +3,6 @@
 use schema::{
     command::Reason,
     digest::Digest,
-    generation::IdentityGeneration,
     id::NodeId,
     node::{ProvisionEvent, connectivity::UNREACHABLE_AFTER},
     time::Timestamp,
@@ -45,58 +44,44 @@ pub enum TakeOverError {
     Change(#[from] ChangeError),
 }
 
-/// Gives a locked node to the machine that comes in for it: certificates and reports of before count no more, what it
-/// observed is forgotten with the identity that signed it, and it is accepted anew.
+impl From<DbError> for TakeOverError {
+    fn from(error: DbError) -> Self {
+        Self::Change(error.into())
+    }
+}
+
+/// Gives a locked node to the machine that comes in for it: certificates, reports and commands of before count no more, what
+/// it observed is forgotten with the identity that signed it, and it is accepted anew. Silence is counted from now on: the
+/// machine that came in is no less here than the one before it.
 ///
 /// # Errors
 /// [`TakeOverError`] says why not; the transaction is of no more use then.
-pub async fn take_over(
-    txn: &mut Txn,
-    node: &Node,
-    hardware: Hardware,
-    reason: &str,
-) -> Result<IdentityGeneration, TakeOverError> {
+pub async fn take_over(txn: &mut Txn, node: &Node, hardware: Hardware, reason: &str) -> Result<(), TakeOverError> {
     nodes::set_provision(txn, node, ProvisionEvent::Rejoin).await?;
-    commands::fail_in_flight_of(txn, node.id, &Reason::IDENTITY_REPLACED).await.map_err(ChangeError::from)?;
-    node_certs::revoke_all(txn, node.id, reason).await.map_err(ChangeError::from)?;
+    node_certs::revoke_all(txn, node.id, reason).await?;
     let id = node.id.as_uuid();
-    let result = sqlx::query_scalar!(
+    let done = sqlx::query!(
         r#"UPDATE nodes
            SET identity_generation = identity_generation + 1, hardware_key = $2, hardware_key_trusted = $3,
                applied_generation = 0, observed_generation = 0, trust_version = 0,
                acceptance_attempt = acceptance_attempt + 1,
+               connectivity = 'disconnected', connectivity_since = compute_now(),
                maintenance = CASE WHEN $4 THEN false ELSE maintenance END,
                maintenance_reason = CASE WHEN $4 THEN NULL ELSE maintenance_reason END
-           WHERE id = $1
-           RETURNING identity_generation"#,
+           WHERE id = $1"#,
         id,
         hardware.key.as_ref().map(convert::digest_column),
         hardware.trusted,
         node.failed_from.is_some(),
     )
-    .fetch_one(txn.conn())
+    .execute(txn.conn())
     .await
     .map_err(DbError::from);
-    let generation = match result {
-        Ok(generation) => IdentityGeneration::from_i64(generation),
+    match done {
+        Ok(_) => {}
         Err(error) if error.violates("nodes_hardware_key") => return Err(TakeOverError::HardwareTaken),
-        Err(error) => return Err(ChangeError::from(error).into()),
-    };
-    end_session(txn, node.id).await.map_err(ChangeError::from)?;
-    forget_what_it_said(txn, node.id).await.map_err(ChangeError::from)?;
-    Ok(generation)
-}
-
-/// The session of before is over, and silence is counted from now on: the machine that came in is no less here than the one
-/// before it.
-async fn end_session(txn: &mut Txn, id: NodeId) -> Result<(), DbError> {
-    let id = id.as_uuid();
-    sqlx::query!(
-        "UPDATE nodes SET connectivity = 'disconnected', connectivity_since = compute_now() WHERE id = $1",
-        id
-    )
-    .execute(txn.conn())
-    .await?;
+        Err(error) => return Err(error.into()),
+    }
     sqlx::query!(
         r#"UPDATE sessions
            SET last_seen = compute_now(), disconnected_at = COALESCE(disconnected_at, compute_now())
@@ -104,7 +89,10 @@ async fn end_session(txn: &mut Txn, id: NodeId) -> Result<(), DbError> {
         id,
     )
     .execute(txn.conn())
-    .await?;
+    .await
+    .map_err(DbError::from)?;
+    forget_what_it_said(txn, node.id).await?;
+    commands::end_open_of(txn, node.id, &Reason::IDENTITY_REPLACED).await?;
     Ok(())
 }
 
@@ -170,16 +158,15 @@ async fn forget_what_it_said(txn: &mut Txn, id: NodeId) -> Result<(), DbError> {
     Ok(())
 }
 
-/// Ends a node's identity: no certificate of it works any more, and an open session ends. The machine may come back with a
-/// token.
+/// Ends a node's identity: no certificate of it works any more, an open session ends, and so does every command. The machine
+/// may come back with a token.
 ///
 /// # Errors
 /// When a statement fails.
-pub async fn revoke(txn: &mut Txn, id: NodeId, reason: &str) -> Result<u64, DbError> {
-    let revoked = node_certs::revoke_all(txn, id, reason).await?;
+pub async fn revoke(txn: &mut Txn, id: NodeId, reason: &str) -> Result<(), DbError> {
+    node_certs::revoke_all(txn, id, reason).await?;
     nodes::bump_identity(txn, id).await?;
-    commands::fail_in_flight_of(txn, id, &Reason::IDENTITY_REPLACED).await?;
-    Ok(revoked)
+    commands::end_open_of(txn, id, &Reason::IDENTITY_REPLACED).await
 }
 
 /// From now on the node is known by this hardware. Its identity stays: the machine has its key.

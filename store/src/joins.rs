@@ -45,19 +45,19 @@ impl fmt::Display for JoinState {
     }
 }
 
-/// No state has this name.
+/// No state and no kind has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no state of a join")]
-pub struct UnknownJoinState(String);
+#[error("{0:?} is no state and no kind of a join")]
+pub struct UnknownJoinWord(String);
 
 impl FromStr for JoinState {
-    type Err = UnknownJoinState;
+    type Err = UnknownJoinWord;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL
             .into_iter()
             .find(|state| state.as_str() == text)
-            .ok_or_else(|| UnknownJoinState(text.chars().take(40).collect()))
+            .ok_or_else(|| UnknownJoinWord(text.chars().take(40).collect()))
     }
 }
 
@@ -85,11 +85,11 @@ impl JoinKind {
 }
 
 impl FromStr for JoinKind {
-    type Err = UnknownJoinState;
+    type Err = UnknownJoinWord;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let known = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
-        known.ok_or_else(|| UnknownJoinState(text.chars().take(40).collect()))
+        known.ok_or_else(|| UnknownJoinWord(text.chars().take(40).collect()))
     }
 }
 

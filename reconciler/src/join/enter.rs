@@ -7,7 +7,6 @@ use pki::{csr::Csr, hardware::HardwareKey, issue::IssuedCertificate, statement::
 use prost::Message as _;
 use proto::agent::v1 as pb;
 use schema::{
-    command::Reason,
     fleet::NodeOverlay,
     generation::IdentityGeneration,
     id::NodeId,
@@ -15,7 +14,7 @@ use schema::{
 };
 use serde_json::json;
 use store::{
-    DbError, Txn, audit, commands,
+    DbError, Txn, audit,
     identities::{self, Hardware, TakeOverError},
     join_tokens::{self, ConsumeError},
     joins::{self, JoinState},
@@ -192,15 +191,10 @@ async fn take_over(
     }
     let hardware = Hardware { key: entry.key.digest, trusted: entry.key.trusted };
     match identities::take_over(txn, &node, hardware, ground.as_str()).await {
-        Ok(_) => {}
-        Err(TakeOverError::HardwareTaken | TakeOverError::Change(nodes::ChangeError::Illegal(_))) => {
-            return Err(Lost::Race);
-        }
-        Err(TakeOverError::Change(nodes::ChangeError::Db(error))) => return Err(error.into()),
-        Err(TakeOverError::Change(_)) => return Err(Lost::Race),
+        Ok(()) => Ok(()),
+        Err(TakeOverError::Change(nodes::ChangeError::Db(error))) => Err(error.into()),
+        Err(TakeOverError::HardwareTaken | TakeOverError::Change(_)) => Err(Lost::Race),
     }
-    commands::cancel_pending_of(txn, node.id, &Reason::IDENTITY_REPLACED).await?;
-    Ok(())
 }
 
 async fn use_voucher(txn: &mut Txn, voucher: &Voucher, trace: &Trace<'_>, signed: &Signed) -> Result<(), Lost> {

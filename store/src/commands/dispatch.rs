@@ -301,21 +301,3 @@ pub async fn release(db: &Db, never_sent: &[(CommandId, NodeId, Epoch)]) -> Resu
     .await?;
     Ok(())
 }
-
-/// The commands of these nodes that are in flight and that somebody wants to be cancelled.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn cancels(db: &Db, nodes: &[NodeId]) -> Result<Vec<(NodeId, CommandId)>, DbError> {
-    let nodes: Vec<uuid::Uuid> = nodes.iter().map(|node| node.as_uuid()).collect();
-    let rows = sqlx::query!(
-        r#"SELECT node_id, id
-           FROM commands
-           WHERE node_id = ANY ($1) AND state IN ('dispatched', 'acked', 'running') AND cancel_requested_at IS NOT NULL
-           ORDER BY node_id, seq"#,
-        &nodes,
-    )
-    .fetch_all(db.pool())
-    .await?;
-    Ok(rows.into_iter().map(|row| (NodeId::from_uuid(row.node_id), CommandId::from_uuid(row.id))).collect())
-}

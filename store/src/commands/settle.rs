@@ -198,57 +198,42 @@ pub async fn cancel(txn: &mut Txn, id: CommandId) -> Result<Option<Command>, DbE
     read::in_txn(txn, id).await
 }
 
-/// Cancels what waits for a node that goes away, and answers how many that were. The node's row is held until the commit, so nothing
-/// is queued behind it.
+/// Cancels what waits for a node that goes away.
 ///
 /// # Errors
 /// When a statement fails.
-pub async fn cancel_pending_of(txn: &mut Txn, node: NodeId, reason: &Reason) -> Result<usize, DbError> {
-    sqlx::query!("SELECT id FROM nodes WHERE id = $1 FOR UPDATE", node.as_uuid()).fetch_optional(txn.conn()).await?;
-    let ended = sqlx::query_as!(
-        End,
-        r#"WITH locked AS MATERIALIZED (
-               SELECT id FROM commands WHERE node_id = $1 AND state = 'pending' ORDER BY id FOR NO KEY UPDATE
-           )
-           UPDATE commands c
-           SET state = 'cancelled', reason = $2, settled_at = compute_now()
-           FROM locked l
-           WHERE c.id = l.id
-           RETURNING c.id, c.node_id, c.kind, c.state, c.reason, c.owner"#,
-        node.as_uuid(),
-        reason.as_str(),
-    )
-    .fetch_all(txn.conn())
-    .await?;
-    announce(txn, &ended).await?;
-    Ok(ended.len())
+pub async fn cancel_pending_of(txn: &mut Txn, node: NodeId, reason: &Reason) -> Result<(), DbError> {
+    end_of(txn, node, reason, false).await
 }
 
-/// Fails what is in flight to a machine that is its node no more, and answers how many that were: what another machine does
-/// later says nothing about it.
+/// Ends everything for a machine that is its node no more: what waits is cancelled, and what is in flight fails, because what
+/// another machine does later says nothing about it.
 ///
 /// # Errors
 /// When a statement fails.
-pub async fn fail_in_flight_of(txn: &mut Txn, node: NodeId, reason: &Reason) -> Result<usize, DbError> {
-    let ended = sqlx::query_as!(
-        End,
-        r#"WITH locked AS MATERIALIZED (
-               SELECT id FROM commands
-               WHERE node_id = $1 AND state IN ('dispatched', 'acked', 'running')
-               ORDER BY id FOR NO KEY UPDATE
-           )
-           UPDATE commands c
-           SET state = 'failed', reason = $2, settled_at = compute_now()
-           FROM locked l
-           WHERE c.id = l.id
-           RETURNING c.id, c.node_id, c.kind, c.state, c.reason, c.owner"#,
+pub async fn end_open_of(txn: &mut Txn, node: NodeId, reason: &Reason) -> Result<(), DbError> {
+    end_of(txn, node, reason, true).await
+}
+
+/// The node's row is held until the commit, so nothing is queued behind it.
+async fn end_of(txn: &mut Txn, node: NodeId, reason: &Reason, in_flight: bool) -> Result<(), DbError> {
+    sqlx::query!("SELECT id FROM nodes WHERE id = $1 FOR UPDATE", node.as_uuid()).fetch_optional(txn.conn()).await?;
+    let open = sqlx::query!(
+        r#"SELECT id, state = 'pending' AS "waits!"
+           FROM commands
+           WHERE node_id = $1 AND state IN ('pending', 'dispatched', 'acked', 'running') AND ($2 OR state = 'pending')
+           ORDER BY id
+           FOR NO KEY UPDATE"#,
         node.as_uuid(),
-        reason.as_str(),
+        in_flight,
     )
     .fetch_all(txn.conn())
     .await?;
-    announce(txn, &ended).await?;
-    Ok(ended.len())
+    let ends: Vec<_> = open
+        .into_iter()
+        .map(|row| (row.id, if row.waits { CommandState::Cancelled } else { CommandState::Failed }, reason.clone()))
+        .collect();
+    end(txn, &ends).await
 }
 
 /// How long the end of a command waits for a last word of its node that came and was not read yet, in milliseconds.
@@ -306,66 +291,39 @@ fn timeouts() -> (Vec<String>, Vec<f64>) {
 /// When a statement fails.
 pub async fn sweep(txn: &mut Txn, limit: u32) -> Result<Swept, DbError> {
     let most = i64::from(limit);
-    let cancelled = sqlx::query_as!(
-        End,
-        r#"WITH due AS MATERIALIZED (
-               SELECT id FROM commands
-               WHERE state = 'pending' AND cancel_requested_at IS NOT NULL
-               ORDER BY id LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
-           )
-           UPDATE commands c
-           SET state = 'cancelled', reason = $2, settled_at = compute_now()
-           FROM due
-           WHERE c.id = due.id
-           RETURNING c.id, c.node_id, c.kind, c.state, c.reason, c.owner"#,
+    let cancelled = sqlx::query_scalar!(
+        r#"SELECT id FROM commands
+           WHERE state = 'pending' AND cancel_requested_at IS NOT NULL
+           ORDER BY id LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED"#,
         most,
-        Reason::CANCELLED.to_string(),
     )
     .fetch_all(txn.conn())
     .await?;
-    let expired = sqlx::query_as!(
-        End,
-        r#"WITH due AS MATERIALIZED (
-               SELECT id FROM commands
-               WHERE state = 'pending' AND settled_at IS NULL AND not_after <= compute_now()
-                 AND (not_after + $3 * interval '1 millisecond' <= compute_now()
-                      OR NOT EXISTS (SELECT FROM command_updates u WHERE u.node_id = commands.node_id AND u.command_id = commands.id))
-               ORDER BY id LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
-           )
-           UPDATE commands c
-           SET state = 'expired', reason = $2, settled_at = compute_now()
-           FROM due
-           WHERE c.id = due.id
-           RETURNING c.id, c.node_id, c.kind, c.state, c.reason, c.owner"#,
+    let expired = sqlx::query_scalar!(
+        r#"SELECT id FROM commands
+           WHERE state = 'pending' AND settled_at IS NULL AND not_after <= compute_now() AND cancel_requested_at IS NULL
+             AND (not_after + $2 * interval '1 millisecond' <= compute_now()
+                  OR NOT EXISTS (SELECT FROM command_updates u WHERE u.node_id = commands.node_id AND u.command_id = commands.id))
+           ORDER BY id LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED"#,
         most,
-        Reason::NOT_AFTER.to_string(),
         UNREAD,
     )
     .fetch_all(txn.conn())
     .await?;
     let (kinds, timeouts) = timeouts();
-    let timed_out = sqlx::query_as!(
-        End,
-        r#"WITH due AS MATERIALIZED (
-               SELECT c.id
-               FROM commands c
-               LEFT JOIN UNNEST($2::text[], $3::float8[]) AS k (kind, timeout) ON k.kind = c.kind
-               WHERE c.state IN ('dispatched', 'acked', 'running') AND c.settled_at IS NULL AND c.not_after <= compute_now()
-                 AND c.not_after + COALESCE(k.timeout, $4) * interval '1 millisecond' <= compute_now()
-                 AND (c.not_after + (COALESCE(k.timeout, $4) + $6) * interval '1 millisecond' <= compute_now()
-                      OR NOT EXISTS (SELECT FROM command_updates u WHERE u.node_id = c.node_id AND u.command_id = c.id))
-               ORDER BY c.id LIMIT $1 FOR NO KEY UPDATE OF c SKIP LOCKED
-           )
-           UPDATE commands c
-           SET state = 'failed', reason = $5, settled_at = compute_now()
-           FROM due
-           WHERE c.id = due.id
-           RETURNING c.id, c.node_id, c.kind, c.state, c.reason, c.owner"#,
+    let timed_out = sqlx::query_scalar!(
+        r#"SELECT c.id
+           FROM commands c
+           LEFT JOIN UNNEST($2::text[], $3::float8[]) AS k (kind, timeout) ON k.kind = c.kind
+           WHERE c.state IN ('dispatched', 'acked', 'running') AND c.settled_at IS NULL AND c.not_after <= compute_now()
+             AND c.not_after + COALESCE(k.timeout, $4) * interval '1 millisecond' <= compute_now()
+             AND (c.not_after + (COALESCE(k.timeout, $4) + $5) * interval '1 millisecond' <= compute_now()
+                  OR NOT EXISTS (SELECT FROM command_updates u WHERE u.node_id = c.node_id AND u.command_id = c.id))
+           ORDER BY c.id LIMIT $1 FOR NO KEY UPDATE OF c SKIP LOCKED"#,
         most,
         &kinds,
         &timeouts,
         convert::millis(UNKNOWN_KIND_TIMEOUT.to_std()),
-        Reason::TIMEOUT.to_string(),
         UNREAD,
     )
     .fetch_all(txn.conn())
@@ -376,8 +334,15 @@ pub async fn sweep(txn: &mut Txn, limit: u32) -> Result<Swept, DbError> {
         cancelled: cancelled.len(),
         more: [&cancelled, &expired, &timed_out].iter().any(|ended| ended.len() >= limit as usize),
     };
-    let ended: Vec<End> = cancelled.into_iter().chain(expired).chain(timed_out).collect();
-    announce(txn, &ended).await?;
+    let ends: Vec<_> = [
+        (cancelled, CommandState::Cancelled, Reason::CANCELLED),
+        (expired, CommandState::Expired, Reason::NOT_AFTER),
+        (timed_out, CommandState::Failed, Reason::TIMEOUT),
+    ]
+    .into_iter()
+    .flat_map(|(ids, state, reason)| ids.into_iter().map(move |id| (id, state, reason.clone())))
+    .collect();
+    end(txn, &ends).await?;
     Ok(swept)
 }
 
@@ -401,10 +366,31 @@ struct End {
     owner: Option<String>,
 }
 
-async fn announce(txn: &mut Txn, ended: &[End]) -> Result<(), DbError> {
-    if ended.is_empty() {
+/// Ends commands that are locked, all at once.
+async fn end(txn: &mut Txn, ends: &[(uuid::Uuid, CommandState, Reason)]) -> Result<(), DbError> {
+    if ends.is_empty() {
         return Ok(());
     }
+    let ids: Vec<uuid::Uuid> = ends.iter().map(|(id, ..)| *id).collect();
+    let states: Vec<String> = ends.iter().map(|(_, state, _)| state.to_string()).collect();
+    let reasons: Vec<String> = ends.iter().map(|(.., reason)| reason.to_string()).collect();
+    let ended = sqlx::query_as!(
+        End,
+        r#"UPDATE commands c
+           SET state = e.state, reason = e.reason, settled_at = compute_now()
+           FROM UNNEST($1::uuid[], $2::text[], $3::text[]) AS e (id, state, reason)
+           WHERE c.id = e.id
+           RETURNING c.id, c.node_id, c.kind, c.state, c.reason, c.owner"#,
+        &ids,
+        &states,
+        &reasons,
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    announce(txn, &ended).await
+}
+
+async fn announce(txn: &mut Txn, ended: &[End]) -> Result<(), DbError> {
     let events: Vec<outbox::NewEvent> = ended
         .iter()
         .map(|end| {

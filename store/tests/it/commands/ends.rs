@@ -18,6 +18,12 @@ async fn cancel(db: &Db, id: CommandId) -> Option<Command> {
     commit!(db, |txn| commands::cancel(&mut txn, id).await.expect("cancel"))
 }
 
+/// What the gateway that has the node is to ask it to cancel.
+async fn asked_to_cancel(db: &Db, id: NodeId) -> Vec<CommandId> {
+    let facts = sessions::check(db, &[(id, session(id).serial)]).await.expect("check");
+    facts.into_iter().flat_map(|facts| facts.cancels).collect()
+}
+
 async fn sweep(db: &Db) -> Swept {
     commit!(db, |txn| commands::sweep(&mut txn, 100).await.expect("sweep"))
 }
@@ -103,13 +109,13 @@ async fn cancelling_is_immediate_while_it_waits_asks_in_flight_and_leaves_what_h
     let asked = cancel(test.db(), sent).await.expect("a command");
     assert_eq!((asked.state, asked.settled_at), (CommandState::Dispatched, None));
     assert!(asked.cancel_requested_at.is_some());
-    assert_eq!(commands::cancels(test.db(), &[id]).await.expect("cancels"), [(id, sent)]);
+    assert_eq!(asked_to_cancel(test.db(), id).await, [sent]);
     assert_eq!(cancel(test.db(), sent).await.expect("a command"), asked, "asking again changes nothing");
     let done = Ending { result: Some("{}".to_owned()), ..Ending::because(CommandEvent::Succeed, Reason::FAILED) };
     settle(test.db(), id, sent, &Ending { reason: None, ..done }).await;
     let real = cancel(test.db(), sent).await.expect("a command");
     assert_eq!(real.state, CommandState::Succeeded, "what really happened is never hidden");
-    assert!(commands::cancels(test.db(), &[id]).await.expect("cancels").is_empty());
+    assert!(asked_to_cancel(test.db(), id).await.is_empty());
     assert_eq!(cancel(test.db(), CommandId::generate()).await, None);
     let asked = events(test.db(), "node.command.cancel-requested", 2).await;
     assert_eq!(
@@ -242,7 +248,7 @@ async fn what_the_node_signed_ends_a_command_that_a_gateway_says_waits_again() {
 }
 
 #[tokio::test]
-async fn what_is_in_flight_to_a_machine_that_is_the_node_no_more_fails() {
+async fn for_a_machine_that_is_the_node_no_more_what_is_in_flight_fails_and_what_waits_is_cancelled() {
     let test = TestDb::create().await;
     let id = node(test.db(), "a").await.id;
     let hello = session(id);
@@ -252,11 +258,41 @@ async fn what_is_in_flight_to_a_machine_that_is_the_node_no_more_fails() {
         sent.push(ready(test.db(), id, kind, kind.as_str()).await);
     }
     claim(test.db(), id, epoch).await;
+    let waiting = ready(test.db(), id, CommandKind::InventoryRefresh, "waits").await;
     commit!(test.db(), |txn| store::identities::revoke(&mut txn, id, "stolen").await.expect("revoked"));
-    for command in sent {
+    let ends = sent.into_iter().map(|id| (id, CommandState::Failed)).chain([(waiting, CommandState::Cancelled)]);
+    for (command, state) in ends {
         let ended = read(test.db(), command).await;
-        assert_eq!((ended.state, ended.reason.as_deref()), (CommandState::Failed, Some("identity-replaced")));
+        assert_eq!((ended.state, ended.reason.as_deref()), (state, Some("identity-replaced")));
     }
+    assert_eq!(events(test.db(), "command.settled", 3).await.len(), 3);
+}
+
+#[tokio::test]
+async fn an_identity_ends_while_one_of_its_commands_is_being_cancelled() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let epoch = open(test.db(), &session(id)).await;
+    let sent = ready(test.db(), id, CommandKind::DiagNvml, "sent").await;
+    claim(test.db(), id, epoch).await;
+    let waiting = ready(test.db(), id, CommandKind::DiagNvml, "waits").await;
+    let mut cancelling = test.db().begin().await.expect("begin");
+    commands::lock(&mut cancelling, id, &[waiting]).await.expect("lock");
+    let revoking = async {
+        commit!(test.db(), |txn| store::identities::revoke(&mut txn, id, "stolen").await.expect("revoked"));
+    };
+    let cancelling = async {
+        while !test.waits_for_a_lock().await {
+            tokio::task::yield_now().await;
+        }
+        // This wakes the node's controller: whoever holds its row by now and waits for the command would wait for ever.
+        commands::cancel(&mut cancelling, waiting).await.expect("cancel");
+        cancelling.commit().await.expect("commit");
+    };
+    tokio::join!(revoking, cancelling);
+    let reason = async |id| read(test.db(), id).await.reason;
+    assert_eq!(reason(waiting).await.as_deref(), Some("cancelled"));
+    assert_eq!(reason(sent).await.as_deref(), Some("identity-replaced"));
 }
 
 #[tokio::test]

@@ -21,7 +21,8 @@ async fn a_gateways_own_role_is_enough_for_a_session_with_commands() {
     said(&gateway, id, epoch, one, Step::Running).await;
     said(&gateway, id, epoch, two, Step::Busy).await;
     commands::release(&gateway, &[(two, id, epoch)]).await.expect("release");
-    assert!(commands::cancels(&gateway, &[id]).await.expect("cancels").is_empty());
+    let facts = sessions::check(&gateway, &[(id, session(id).serial)]).await.expect("check");
+    assert!(facts[0].cancels.is_empty());
     assert_eq!(commands::in_flight(&gateway, &[(id, epoch)]).await.expect("in flight").len(), 1);
     let update = RawUpdate { node: id, epoch, id: one, payload: vec![1], signature: vec![2] };
     commands::store_updates(&gateway, &[update]).await.expect("a last word");

@@ -2,7 +2,6 @@
 
 use pki::hardware::{Claims, HardwareKey};
 use schema::{
-    command::Reason,
     generation::Version,
     inventory::{Dmi, InventorySection},
     node::{Connectivity, ProvisionEvent, ProvisionState},
@@ -10,7 +9,6 @@ use schema::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{
-    commands,
     identities::{self, Hardware, HardwareError},
     node_inventory,
     nodes::{self, Node},
@@ -112,7 +110,6 @@ pub(in crate::api) async fn revoke_identity(mutation: Mutation<'_>, input: Revok
     let id = find(app, &input.node).await?.id;
     lock(txn, id, input.version).await?;
     identities::revoke(txn, id, &input.reason).await?;
-    commands::cancel_pending_of(txn, id, &Reason::IDENTITY_REPLACED).await?;
     changed(txn, id).await
 }
 
