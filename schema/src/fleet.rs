@@ -57,7 +57,7 @@ pub use labels::Labels;
 pub use load::{Cache, Limits, Loaded, load, load_with};
 pub use located::Located;
 pub use quantity::{ByteSize, ParseQuantityError, Share};
-pub use refers::refers;
+pub use refers::{refers, rename_references};
 pub use resolve::{Layer, ResolvedProfile};
 pub use sources::{Blob, SourceBlob, Sources};
 pub use stop::{Stop, Stopped};

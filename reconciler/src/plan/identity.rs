@@ -17,6 +17,7 @@ use schema::{
     fleet::{
         Fleet, ObjectEntry,
         brake::{Brake, Scope},
+        rename_references,
     },
     name::Name,
     object::{Kind, ObjectRef},
@@ -24,16 +25,6 @@ use schema::{
 use serde_json::{Map, Value};
 
 use super::{Change, MovedChange, ObjectChange, Observed, ObservedObject, Warning, observed::text};
-
-/// Members of documents that name another object.
-const NAMED: [(&str, Kind); 6] = [
-    ("site", Kind::Site),
-    ("pool", Kind::Pool),
-    ("profile", Kind::Profile),
-    ("extends", Kind::Profile),
-    ("image", Kind::Image),
-    ("rollout", Kind::Rollout),
-];
 
 /// What is in force, under the names of the new tree.
 pub(super) struct Identity<'o> {
@@ -190,29 +181,7 @@ impl<'o> Identity<'o> {
         let declared: BTreeSet<&ObjectRef> = fleet.objects().map(|entry| &entry.object).collect();
         for (object, held) in view.objects.iter_mut().filter(|(object, _)| !declared.contains(object)) {
             let mut doc = (*held.doc).clone();
-            let mut changes = false;
-            for one in doc.get_mut("scope").and_then(Value::as_array_mut).into_iter().flatten() {
-                let known = one.as_str().and_then(|text| text.parse::<ObjectRef>().ok());
-                if let Some(known) = known
-                    && let Some(name) = self.new_name(known.kind, &known.name)
-                {
-                    *one = Value::from(ObjectRef::new(known.kind, name).to_string());
-                    changes = true;
-                }
-            }
-            for (key, kind) in NAMED {
-                let named = match doc.get_mut(key) {
-                    Some(Value::Array(items)) => items.iter_mut().collect(),
-                    named => named.into_iter().collect::<Vec<_>>(),
-                };
-                for one in named {
-                    let known = one.as_str().and_then(|text| Name::new(text).ok());
-                    if let Some(name) = known.and_then(|known| self.new_name(kind, &known)) {
-                        *one = Value::from(name.to_string());
-                        changes = true;
-                    }
-                }
-            }
+            let changes = rename_references(object.kind, &mut doc, |named| self.new_name(named.kind, &named.name));
             if changes && let Ok(digest) = canonical::digest_of(&doc) {
                 (held.doc, held.digest) = (Arc::new(doc), digest);
                 self.followed.insert(object.clone());

@@ -24,14 +24,6 @@ words! {
     }
 }
 
-impl Refusal {
-    /// Whether the command is over with it. Only [`Refusal::Busy`] is tried again.
-    #[must_use]
-    pub const fn is_final(self) -> bool {
-        !matches!(self, Self::Busy)
-    }
-}
-
 /// Why a command ended as it did: a stable word in kebab case, or the word of a [`Refusal`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reason(Cow<'static, str>);

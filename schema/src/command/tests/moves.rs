@@ -4,41 +4,25 @@ use proptest::prelude::*;
 
 use super::super::{CommandEvent as E, CommandState as S, UpdateState};
 
+/// What every state in flight takes alike.
+const IN_FLIGHT: [(E, S); 5] = [
+    (E::Start, S::Running),
+    (E::Succeed, S::Succeeded),
+    (E::Fail, S::Failed),
+    (E::Reject, S::Rejected),
+    (E::Cancel, S::Cancelled),
+];
+
 /// The whole table, written out: for each state what each event makes of it. Everything else is refused.
 fn expected(state: S, event: E) -> Option<S> {
-    let row: &[(E, S)] = match state {
-        S::Pending => &[(E::Dispatch, S::Dispatched), (E::Expire, S::Expired), (E::Cancel, S::Cancelled)],
-        S::Dispatched => &[
-            (E::Dispatch, S::Dispatched),
-            (E::Busy, S::Pending),
-            (E::Ack, S::Acked),
-            (E::Start, S::Running),
-            (E::Succeed, S::Succeeded),
-            (E::Fail, S::Failed),
-            (E::Reject, S::Rejected),
-            (E::Cancel, S::Cancelled),
-        ],
-        S::Acked => &[
-            (E::Dispatch, S::Acked),
-            (E::Ack, S::Acked),
-            (E::Start, S::Running),
-            (E::Succeed, S::Succeeded),
-            (E::Fail, S::Failed),
-            (E::Reject, S::Rejected),
-            (E::Cancel, S::Cancelled),
-        ],
-        S::Running => &[
-            (E::Dispatch, S::Running),
-            (E::Ack, S::Running),
-            (E::Start, S::Running),
-            (E::Succeed, S::Succeeded),
-            (E::Fail, S::Failed),
-            (E::Reject, S::Rejected),
-            (E::Cancel, S::Cancelled),
-        ],
-        S::Succeeded | S::Failed | S::Rejected | S::Expired | S::Cancelled => &[],
+    let (own, alike): (&[(E, S)], &[(E, S)]) = match state {
+        S::Pending => (&[(E::Dispatch, S::Dispatched), (E::Expire, S::Expired), (E::Cancel, S::Cancelled)], &[]),
+        S::Dispatched => (&[(E::Dispatch, S::Dispatched), (E::Busy, S::Pending), (E::Ack, S::Acked)], &IN_FLIGHT),
+        S::Acked => (&[(E::Dispatch, S::Acked), (E::Ack, S::Acked)], &IN_FLIGHT),
+        S::Running => (&[(E::Dispatch, S::Running), (E::Ack, S::Running)], &IN_FLIGHT),
+        S::Succeeded | S::Failed | S::Rejected | S::Expired | S::Cancelled => (&[], &[]),
     };
-    row.iter().find(|(known, _)| *known == event).map(|(_, to)| *to)
+    own.iter().chain(alike).find(|(known, _)| *known == event).map(|(_, to)| *to)
 }
 
 #[test]
