@@ -28,7 +28,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "lane-full",
         "The machine has as many commands of this lane under way as it may.",
         Itself,
-        "wait for those before it, or cancel one of them",
+        "wait for those before it; better-compute commands cancel ID takes one of them back",
     ),
     entry(
         Command,
@@ -70,7 +70,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "under-way",
         "The machine has the command and has not ended it.",
         Itself,
-        "wait, or cancel it; at its deadline plus the time of its kind it is failed by itself",
+        "wait, or better-compute commands cancel ID; at its deadline plus the time of its kind it is failed by itself",
     ),
     entry(
         Command,
@@ -120,7 +120,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "BAD_SIGNATURE",
         "The signature of the command does not count on the machine: nobody that it trusts signed these bytes for it.",
         Operator,
-        "see whether the machine follows the newest trust bundle (better-compute keys rotate, without a name, tells who is behind); if it does, somebody between tampered with the command",
+        "see whether the machine follows the newest trust bundle (better-compute keys status tells who is behind); if it does, somebody between tampered with the command",
     ),
     entry(
         Command,

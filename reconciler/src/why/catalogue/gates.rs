@@ -49,7 +49,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "suspend",
         "Somebody stopped changes to this part of the fleet.",
         Author,
-        "wait for its end, or take `suspend` out of the document",
+        "wait for its end; better-compute resume SCOPE lifts what was suspended by hand, a commit what stands in a document",
     ),
     entry(
         Gate,
@@ -70,7 +70,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "cordon",
         "Somebody keeps new work away from the machine.",
         Author,
-        "take `cordon` out of the node's document",
+        "better-compute uncordon NODE lifts what was placed by hand, a commit what stands in the node's document",
     ),
     entry(
         Condition,
@@ -161,7 +161,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "maintenance",
         "Work on the machine failed, or a person stopped it.",
         Operator,
-        "mend the machine and end the maintenance",
+        "mend the machine, then better-compute node adopt NODE",
     ),
     entry(
         Schedule,

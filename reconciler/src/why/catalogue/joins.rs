@@ -86,7 +86,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "reclaim-other-pool",
         "The machine is a node of another pool than the token's.",
         Operator,
-        "better-compute token create --reclaim --pool THAT-POOL",
+        "better-compute token create --reclaim --pool POOL, with the pool of the node",
     ),
     entry(
         Join,
@@ -128,14 +128,14 @@ pub(super) const ENTRIES: &[Entry] = &[
         "duplicate-hardware",
         "Another node has the same hardware key. Nothing was changed; both machines are named.",
         Operator,
-        "if that node is this machine or is gone, delete it and the join goes on by itself",
+        "if it is the same machine, better-compute node rebind NODE --join JOIN; if that node is gone, better-compute node delete NODE, and the join goes on by itself",
     ),
     entry(
         Join,
         "weak-hardware-key",
         "Fewer than two independent identifiers of the machine can be believed, and no document vouches for it.",
         Author,
-        "commit a node document with one of its serials or MAC addresses; better-compute joins show prints it",
+        "commit a node document with one of its serials or MAC addresses, which better-compute joins show JOIN prints; or better-compute joins approve JOIN",
     ),
     entry(
         Join,
@@ -149,14 +149,14 @@ pub(super) const ENTRIES: &[Entry] = &[
         "name-taken",
         "The name that its document gives it is another machine's.",
         Operator,
-        "if that node is gone, delete it and the join goes on by itself",
+        "if it is that node, better-compute node rebind NODE --join JOIN; if that node is gone, better-compute node delete NODE, and the join goes on by itself",
     ),
     entry(
         Join,
         "needs-document",
         "The fleet's admission is strict, and no node document describes the machine.",
         Author,
-        "commit a node document; better-compute joins show prints it",
+        "commit a node document, which better-compute joins show JOIN prints; or better-compute joins approve JOIN",
     ),
     entry(
         Join,
@@ -184,7 +184,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "expired",
         "The old certificate ended too long ago.",
         Operator,
-        "approve its return, or join the machine anew",
+        "better-compute token create --pool POOL --reclaim, and join the machine with that",
     ),
     entry(
         Renewal,

@@ -28,7 +28,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "lost",
         "Nothing was heard from the machine for longer than its pool's grace.",
         Machine,
-        "see whether the machine still exists; delete the node if it does not",
+        "see whether the machine still exists; if it does not, better-compute node delete NODE",
     ),
     entry(
         Session,
