@@ -34,7 +34,7 @@ use pki::{
     verify::NodeVerifier,
 };
 use rustls_pki_types::CertificateDer;
-use schema::{clock::SharedClock, id::NodeId};
+use schema::{clock::SharedClock, id::NodeId, shard};
 use store::Db;
 
 pub mod admission;
@@ -161,7 +161,7 @@ impl JoinService {
     /// # Errors
     /// When the database does not answer; specs are looked at from time to time anyway.
     pub async fn wake_nodes(&self) -> Result<(), store::DbError> {
-        let shards: Vec<u16> = (0..256).collect();
+        let shards: Vec<u16> = (0..shard::COUNT).collect();
         let mut after = None;
         loop {
             let some = store::nodes::ids_in_shards(&self.db, &shards, after, 1_000).await?;

@@ -43,8 +43,8 @@ pub use enqueue::{EnqueueError, Enqueued, NewCommand, enqueue, enqueue_to_sign, 
 pub use read::{Filter, ahead, count_open, evidence, find, find_by_key, find_many, list};
 pub use resume::{Proved, Resume, on_reconnect, proved, resume, witness};
 pub use settle::{
-    Ending, Evidence, Settled, Swept, cancel, cancel_pending_of, end_open_of, is_sweep_due, lock, prune,
-    record_late, settle, sweep,
+    Ending, Evidence, Settled, Swept, cancel, cancel_pending_of, end_open_of, is_sweep_due, lock, prune, record_late,
+    settle, sweep,
 };
 pub use sign::{Unsigned, sent, sign, unsigned};
 pub use updates::{RawUpdate, StoredUpdate, UPDATES_AT_ONCE, remove_updates, store_updates, updates};

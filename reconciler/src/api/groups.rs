@@ -88,10 +88,15 @@ impl DocumentView {
 const PAGE: u32 = 100;
 
 fn limit(asked: Option<u32>) -> Result<u32, ApiError> {
-    match asked.unwrap_or(PAGE) {
-        limit @ 1..=1_000 => Ok(limit),
-        _ => Err(ApiError::field("limit", "a page has 1 to 1000 items")),
+    limit_up_to(1_000, asked)
+}
+
+fn limit_up_to(most: u32, asked: Option<u32>) -> Result<u32, ApiError> {
+    let limit = asked.unwrap_or(PAGE);
+    if (1..=most).contains(&limit) {
+        return Ok(limit);
     }
+    Err(ApiError::field("limit", format!("a page has 1 to {most} items")))
 }
 
 fn parse<T: std::str::FromStr>(field: &str, text: &str) -> Result<T, ApiError>

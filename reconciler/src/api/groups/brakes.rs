@@ -415,18 +415,27 @@ pub(super) async fn of_node(app: &App, node: &nodes::Node) -> Result<Vec<HoldVie
     let stored = fleet_holds::list_in(&mut txn).await?;
     let brakes = brakes(&mut txn).await?;
     drop(txn);
-    let covering = brakes
-        .into_iter()
-        .filter(|(brake, _)| brake.covers(&node.name, node.pool.as_deref(), node.site.as_deref()))
-        .filter_map(|(brake, source)| brake_view(brake, source, now, &stored, 1))
-        .filter(|hold| hold.active);
     let own = format!("node/{}", node.name);
     let pool = node.pool.as_ref().map(|pool| format!("pool/{pool}"));
     let of_gates = stored
         .iter()
         .filter(|hold| !is_brake(hold) && (hold.subject == own || Some(&hold.subject) == pool.as_ref()))
         .map(|hold| view(&hold.subject, &hold.gate, &hold.hold, hold.created_at, 1));
-    Ok(covering.chain(of_gates).collect())
+    Ok(covering(&brakes, node, now, &stored).chain(of_gates).collect())
+}
+
+/// Those of the brakes that hold this machine now.
+fn covering<'a>(
+    brakes: &'a [(Brake, HoldSource)],
+    node: &'a nodes::Node,
+    now: Timestamp,
+    stored: &'a [FleetHold],
+) -> impl Iterator<Item = HoldView> + 'a {
+    brakes
+        .iter()
+        .filter(|(brake, _)| brake.covers(&node.name, node.pool.as_deref(), node.site.as_deref()))
+        .filter_map(move |(brake, source)| brake_view(brake.clone(), *source, now, stored, 1))
+        .filter(|hold| hold.active)
 }
 
 /// The same for `why`.

@@ -118,10 +118,7 @@ pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<Comm
     if let Some(wanted) = &input.commands {
         return exactly(app, wanted, &input).await;
     }
-    let limit = input.limit.unwrap_or(super::PAGE);
-    if !(1..=MOST).contains(&limit) {
-        return Err(ApiError::field("limit", format!("a page has 1 to {MOST} items")));
-    }
+    let limit = super::limit_up_to(MOST, input.limit)?;
     let before: Option<CommandId> = input.before.as_deref().map(|text| super::parse("before", text)).transpose()?;
     let node = match &input.node {
         Some(node) => Some(super::nodes::find(app, node).await?.id),

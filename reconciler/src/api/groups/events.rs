@@ -11,7 +11,8 @@ use tokio::{sync::Semaphore, time::Instant};
 use super::At;
 use crate::api::{ApiError, App};
 
-/// How often a call that waits looks again.
+/// How often a call that waits looks again. No poke says when: an event can be read once the transactions before it have
+/// ended, whichever those are.
 const LOOK: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: u64 = 30;
 const MOST: u32 = 200;
@@ -60,10 +61,7 @@ pub(in crate::api) struct Events {
 }
 
 pub(in crate::api) async fn list(app: &App, input: Follow) -> Result<Events, ApiError> {
-    let limit = input.limit.unwrap_or(super::PAGE);
-    if !(1..=MOST).contains(&limit) {
-        return Err(ApiError::field("limit", format!("a page has 1 to {MOST} items")));
-    }
+    let limit = super::limit_up_to(MOST, input.limit)?;
     let wait = input.wait_seconds.unwrap_or(0);
     if wait > LONGEST_WAIT {
         return Err(ApiError::field("waitSeconds", format!("{LONGEST_WAIT} seconds at most")));
@@ -78,7 +76,10 @@ pub(in crate::api) async fn list(app: &App, input: Follow) -> Result<Events, Api
     loop {
         // Read first: whatever is newer than this was not looked at for certain.
         let newest = outbox::newest(&app.db).await?;
-        let events = outbox::list(&app.db, after, &input.kinds, limit).await?;
+        let events = match newest > after {
+            true => outbox::list(&app.db, after, &input.kinds, limit).await?,
+            false => Vec::new(),
+        };
         let is_full = events.len() >= limit as usize;
         let last = events.last().map_or(after, |event| event.cursor);
         after = if is_full { last } else { last.max(newest) };

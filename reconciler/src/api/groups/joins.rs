@@ -124,7 +124,7 @@ const BY_DOCUMENT: &[&str] = &["needs-document", "weak-hardware-key"];
 /// The reasons that one word of a person settles.
 const APPROVABLE: &[&str] = &["needs-document", "renewal-too-late", "weak-hardware-key"];
 /// The reasons that need to know which node the machine is.
-pub(super) const WHICH_NODE: &[&str] = &[
+const WHICH_NODE: &[&str] = &[
     "duplicate-hardware",
     "name-taken",
     "reclaim-busy",

@@ -286,6 +286,12 @@ async fn a_plan_that_was_made_offline_counts_for_the_machines_that_it_knew() {
     assert_eq!(kept.state, store::plans::PlanState::Shown);
 }
 
+/// Whether the site that a test removes is still in force.
+async fn stands(world: &World) -> bool {
+    let objects = world.in_force().await.1;
+    objects.iter().any(|(object, text)| object == "site/ams1" && !text.ends_with("Removed"))
+}
+
 #[tokio::test]
 async fn a_commit_does_not_lift_the_limits_that_it_came_under() {
     let world = World::with(Git::fleet()).await;
@@ -300,23 +306,19 @@ async fn a_commit_does_not_lift_the_limits_that_it_came_under() {
     world.git.remove("sites/ams1.kdl");
     world.git.write("gone.kdl", "removed \"site/ams1\" reason=\"sold\"\n");
     world.git.commit("limits lifted, and made use of");
-    let stands = async || {
-        let objects = world.in_force().await.1;
-        objects.iter().any(|(object, text)| object == "site/ams1" && !text.ends_with("Removed"))
-    };
     let mut pass = world.pass();
     for _ in 0..3 {
         pass.run(&world.lease, true).await.expect("a pass");
-        assert!(stands().await);
+        assert!(stands(&world).await);
     }
     world.run().await;
     let away = world.lose();
     world.run().await;
     back(away);
-    assert!(stands().await, "nor in another process, nor while git is away");
+    assert!(stands(&world).await, "nor in another process, nor while git is away");
     world.git.commit("the one after it");
     world.run().await;
-    assert!(!stands().await);
+    assert!(!stands(&world).await);
 }
 
 #[tokio::test]
@@ -360,18 +362,14 @@ async fn a_commit_removes_nothing_under_the_brake_that_it_lifts() {
     world.git.remove("sites/ams1.kdl");
     world.git.write("gone.kdl", "removed \"site/ams1\" reason=\"sold\"\n");
     world.git.commit("lifted, and made use of");
-    let stands = async || {
-        let objects = world.in_force().await.1;
-        objects.iter().any(|(object, text)| object == "site/ams1" && !text.ends_with("Removed"))
-    };
     let mut pass = world.pass();
     for _ in 0..3 {
         pass.run(&world.lease, true).await.expect("a pass");
-        assert!(stands().await);
+        assert!(stands(&world).await);
     }
     world.run().await;
-    assert!(stands().await, "nor in another process");
+    assert!(stands(&world).await, "nor in another process");
     world.git.commit("the one after it");
     world.run().await;
-    assert!(!stands().await);
+    assert!(!stands(&world).await);
 }
