@@ -327,8 +327,14 @@ mod tests {
         for (method, command) in COMMANDS {
             let (group, name) = method.split_once('.').unwrap();
             assert!(reconciler::api::table::find(group, name).is_some(), "{method}");
-            let verb = command.split(' ').next().unwrap();
-            assert!(cli.find_subcommand(verb).is_some(), "{command}");
+            let mut at = &cli;
+            for word in command.split(' ') {
+                let takes = |flag| at.get_arguments().any(|arg| arg.get_long() == Some(flag));
+                match at.find_subcommand(word) {
+                    Some(verb) => at = verb,
+                    None => assert!(word.strip_prefix("--").map_or(!at.has_subcommands(), takes), "{command}"),
+                }
+            }
         }
     }
 

@@ -11,6 +11,7 @@ pub mod explain;
 pub mod fmt;
 pub mod get;
 pub mod history;
+pub mod hold;
 pub mod holds;
 pub mod joins;
 pub mod keys;

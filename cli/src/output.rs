@@ -72,14 +72,6 @@ impl Output {
         self.line(serde_json::to_string_pretty(value).unwrap_or_default())
     }
 
-    /// Writes one JSON value on one line, for streams of them.
-    ///
-    /// # Errors
-    /// When standard output cannot be written.
-    pub fn json_line(&self, value: &Value) -> Result<(), Failure> {
-        self.line(value.to_string())
-    }
-
     /// Writes a table, or one line that says why there is none.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! `commands`: what was queued for machines, what became of it, and taking it back.
 
 use clap::{Args, Subcommand};
-use schema::{command::CommandState, id::RequestId};
+use schema::command::CommandState;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -10,6 +10,7 @@ use super::{
         show::{self, Row},
         watch::Watch,
     },
+    token::once,
 };
 use crate::{
     args::FormatArg,
@@ -177,7 +178,7 @@ fn page(command: &Value, output: &Output) -> String {
 async fn cancel(client: &Client, ids: &[String], output: &Output) -> Result<(), Failure> {
     let mut all = Vec::new();
     for id in ids {
-        let input = json!({ "command": id, "idempotencyKey": RequestId::generate() });
+        let input = json!({ "command": id, "idempotencyKey": once() });
         all.push(client.call("commands.cancel", &input).await?);
     }
     if output.is_json() {

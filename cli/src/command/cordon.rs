@@ -1,19 +1,13 @@
 //! `cordon` and `uncordon`: keep new work away from a machine by hand, and let it come again.
 
 use clap::Args;
-use schema::time::Timestamp;
-use serde_json::{Map, Value, json};
 
-use super::{
-    owner::owner,
-    suspend::{end, replaced},
-    token::once,
-};
+use super::hold::{Hold, Subject, lift};
 use crate::{
     args::FormatArg,
-    client::{Client, Target},
+    client::Target,
     exit::{Exit, Failure},
-    output::{Output, text::printable},
+    output::Output,
 };
 
 const CORDON_EXAMPLES: &str = "\
@@ -39,18 +33,9 @@ pub struct Cordon {
     /// The machine, by name or id
     #[arg(value_name = "NODE")]
     pub node: String,
-    /// Why
-    #[arg(long, value_name = "TEXT")]
-    pub reason: String,
-    /// Who answers for it [default: you, or the name of the token]
-    #[arg(long, value_name = "WHO")]
-    pub owner: Option<String>,
-    /// When it ends by itself: a time, or how long from now
-    #[arg(long, value_name = "TIME|DURATION")]
-    pub until: Option<String>,
-    /// Also when somebody else cordons it by hand; theirs is over then
-    #[arg(long)]
-    pub replace: bool,
+    /// Why, who and until when
+    #[command(flatten)]
+    pub hold: Hold,
     /// How results are written
     #[command(flatten)]
     pub format: FormatArg,
@@ -82,34 +67,8 @@ impl Cordon {
     /// # Errors
     /// When the end is no time, or the call fails.
     pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
-        let until: Option<Timestamp> = self.until.as_deref().map(|text| end(text, output.now)).transpose()?;
-        let client = Client::new(&self.target)?;
-        let node = name(&self.node);
-        let mut input = Map::new();
-        for (key, value) in [
-            ("node", Some(node.to_owned())),
-            ("reason", Some(self.reason.clone())),
-            ("owner", owner(self.owner.as_ref(), &client)),
-            ("until", until.map(|until| until.to_string())),
-            ("idempotencyKey", Some(once())),
-        ] {
-            input.extend(value.map(|value| (key.to_owned(), Value::from(value))));
-        }
-        if self.replace {
-            input.insert("replace".to_owned(), true.into());
-        }
-        let done = client.call("nodes.cordon", &Value::Object(input)).await?;
-        if output.is_json() {
-            output.json(&done)?;
-        } else {
-            let end = until.map_or_else(
-                || format!("until `better-compute uncordon {}`", printable(node)),
-                |until| format!("until {until}, {}", output.ago(until)),
-            );
-            output.line(format!("{} gets no new work {end}", printable(node)))?;
-            replaced(&done, output)?;
-        }
-        Ok(Exit::Ok)
+        let subject = Subject { method: "nodes.cordon", key: "node", name: name(&self.node), says: "gets no new work" };
+        self.hold.place(&subject, "uncordon", &self.target, output).await
     }
 }
 
@@ -119,15 +78,9 @@ impl Uncordon {
     /// # Errors
     /// When the call fails.
     pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
-        let node = name(&self.node);
-        let input = json!({ "node": node, "idempotencyKey": once() });
-        let done = Client::new(&self.target)?.call("nodes.uncordon", &input).await?;
-        if output.is_json() {
-            output.json(&done)?;
-        } else {
-            output.line(format!("{} gets work again", printable(node)))?;
-        }
-        Ok(Exit::Ok)
+        let subject =
+            Subject { method: "nodes.uncordon", key: "node", name: name(&self.node), says: "gets work again" };
+        lift(&subject, &self.target, output).await
     }
 }
 

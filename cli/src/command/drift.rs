@@ -233,11 +233,4 @@ mod tests {
         assert_eq!(entry(&"x".repeat(61)), format!("{} …", "x".repeat(60)));
         assert_eq!(entry(&"x".repeat(60)), "x".repeat(60));
     }
-
-    #[test]
-    fn a_path_is_asked_for_as_the_control_plane_has_it() {
-        assert_eq!(canonical("host.sysctl.vm.swappiness"), "sysctl.vm.swappiness");
-        assert_eq!(canonical("files[/etc/motd]"), "files./etc/motd");
-        assert_eq!(canonical("access./etc/x"), "access./etc/x");
-    }
 }

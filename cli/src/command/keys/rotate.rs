@@ -3,7 +3,10 @@
 //! The step is made in the key directory, where only whoever runs the control plane can write; every process that has the
 //! directory takes it over within seconds. How far the nodes are is asked over the API.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, ValueEnum};
 use pki::keys::{Advanced, Keys, Phase, Rotation, RotationKind};
@@ -15,7 +18,7 @@ use crate::{
     client::{Client, Target},
     data_dir,
     exit::{Exit, Failure},
-    output::{Output, Table, note},
+    output::{Output, Table, note, text::count},
     up::keys::KeyDir,
 };
 
@@ -102,6 +105,19 @@ struct Behind {
     /// Their certificates are the old authority's.
     certificates: Vec<String>,
     count: u64,
+}
+
+impl Behind {
+    /// Who they are, ten at most.
+    fn names(&self) -> String {
+        const MOST: usize = 10;
+        let names: BTreeSet<&str> = self.trust.iter().chain(&self.certificates).map(String::as_str).collect();
+        let shown: Vec<&str> = names.into_iter().take(MOST).collect();
+        match self.count.saturating_sub(shown.len() as u64) {
+            0 => shown.join(", "),
+            more => format!("{} and {more} more", shown.join(", ")),
+        }
+    }
 }
 
 /// The keys, where they are, and whom to ask how far the nodes are.
@@ -212,7 +228,7 @@ fn next(kind: RotationKind, done: Advanced) -> String {
              has a certificate of it, which takes half a day."
         ),
         (_, Advanced::Finished) => "Join lines that were printed before carry an old pin; print new ones.".to_owned(),
-        _ => format!("Next: {again}, once the nodes followed; `better-compute keys rotate` shows who has not."),
+        _ => format!("Next: {again}, once the nodes followed; `better-compute keys status` shows who has not."),
     }
 }
 
@@ -221,11 +237,9 @@ fn refuse(kind: RotationKind, rotation: Rotation, behind: &Behind) -> Failure {
         Phase::Begun => "switched",
         Phase::Switched => "finished",
     };
-    let mut names: Vec<&str> = behind.trust.iter().chain(&behind.certificates).map(String::as_str).collect();
-    names.dedup();
-    let more = if names.len() > 10 { format!(" and {} more", names.len() - 10) } else { String::new() };
-    let names = names.iter().take(10).copied().collect::<Vec<_>>().join(", ");
-    let message = format!("{kind} cannot be {step} yet: {} nodes have not followed ({names}{more})", behind.count);
+    let nodes = count(behind.count, "node");
+    let has = if behind.count == 1 { "has" } else { "have" };
+    let message = format!("{kind} cannot be {step} yet: {nodes} {has} not followed ({})", behind.names());
     Failure::new(Exit::Refused, message)
         .hint("wait for them; --force goes on without them, and they catch up when they come back")
 }
@@ -237,7 +251,7 @@ async fn behind(kind: RotationKind, rotation: Rotation, client: &Client) -> Resu
         input["issuedSince"] = since.to_string().into();
     }
     let answer = client.call("keys.progress", &input).await?;
-    let count = |path: &str| answer.pointer(path).and_then(Value::as_u64).unwrap_or_default();
+    let number = |path: &str| answer.pointer(path).and_then(Value::as_u64).unwrap_or_default();
     let names = |path: &str| {
         let names = answer.pointer(path).and_then(Value::as_array).into_iter().flatten();
         names.filter_map(Value::as_str).map(str::to_owned).collect()
@@ -245,7 +259,7 @@ async fn behind(kind: RotationKind, rotation: Rotation, client: &Client) -> Resu
     Ok(Behind {
         trust: names("/behind/names"),
         certificates: names("/oldCertificates/names"),
-        count: count("/behind/count").max(count("/oldCertificates/count")),
+        count: number("/behind/count").max(number("/oldCertificates/count")),
     })
 }
 
@@ -285,6 +299,25 @@ async fn show(keys: &Keys, client: &Client, output: &Output) -> Result<(), Failu
         table.row([status.kind.to_string().into(), phase.into(), since.into(), behind.into()]);
     }
     output.table(&table, "no keys")?;
+    for (status, behind) in &rows {
+        if let Some(behind) = behind.as_ref().filter(|behind| behind.count > 0) {
+            output.line(format!("{}: not followed yet: {}", status.kind, behind.names()))?;
+        }
+    }
     note(format!("trust bundle {}", keys.trust_version()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_behind_is_named_once_and_the_rest_is_counted() {
+        let name = |n: u32| format!("gpu-{n:02}");
+        let two = Behind { trust: vec![name(2), name(1)], certificates: vec![name(1)], count: 2 };
+        assert_eq!(two.names(), "gpu-01, gpu-02");
+        let many = Behind { trust: (0..20).map(name).collect(), certificates: Vec::new(), count: 5_000 };
+        assert!(many.names().ends_with("gpu-09 and 4990 more"), "{}", many.names());
+    }
 }

@@ -1,6 +1,8 @@
 //! The machines that a command is meant for, looked up before it is queued for any: who is not there, who would refuse, and
 //! what somebody placed over them.
 
+use std::collections::BTreeSet;
+
 use schema::command::CommandKind;
 use serde::Deserialize;
 use serde_json::json;
@@ -94,9 +96,9 @@ pub(super) fn wrong(kind: CommandKind, meant: &[Meant]) -> Option<Failure> {
     let others = meant.len() - refused.len();
     failure.hint = match (why, others) {
         (why, 0) => why,
-        (why, others) => {
+        (why, _) => {
             let why = why.map_or_else(String::new, |why| format!("{why}; "));
-            let all = count((refused.len() + others) as u64, "machine");
+            let all = count(meant.len() as u64, "machine");
             Some(format!("{why}{kind} was queued for none of the {all} that were said"))
         }
     };
@@ -124,7 +126,8 @@ impl Held {
     /// Somebody said that these stand still, which whoever runs this may not know.
     pub(super) fn refusal(&self, kind: CommandKind) -> Option<Failure> {
         let (who, hold) = self.still.first()?;
-        let others = self.still.iter().filter(|(other, _)| other != who).count();
+        let others =
+            self.still.iter().map(|(other, _)| other).filter(|other| *other != who).collect::<BTreeSet<_>>().len();
         let more = if others == 0 { String::new() } else { format!(", and {others} more like it") };
         Some(
             Failure::failed(format!(
