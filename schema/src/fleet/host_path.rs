@@ -103,6 +103,7 @@ mod tests {
             ("packages[cuda].version", "packages.cuda"),
             ("drift[sysctl.vm.*].mode", "drift.sysctl.vm.*"),
             ("access.keys.ada.key", "access.ada.key"),
+            ("access./etc/x", "access./etc/x"),
             ("host", ""),
             ("labels.rack", "labels.rack"),
             ("sysctl.kernel.count", "sysctl.kernel.count"),
