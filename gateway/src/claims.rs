@@ -6,13 +6,12 @@
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use prost::Message as _;
 use proto::agent::v1 as pb;
 use schema::{cause::chain, generation::Epoch, id::NodeId};
-use store::{Db, DbError, commands, error::DbErrorKind};
+use store::{Db, DbError, commands};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -20,10 +19,10 @@ use crate::{
     registry::Registry,
     session::{Claimed, Dispatch, Input, Room},
     steps::Steps,
+    writer::{self, Failure},
 };
 
 const SESSIONS_PER_STATEMENT: usize = 256;
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// Sessions that asked.
 #[derive(Debug, Default)]
@@ -56,37 +55,30 @@ impl Claims {
 
     /// Answers until it is cancelled.
     pub(crate) async fn run(&self, db: &Db, registry: &Registry, steps: &Steps, cancel: CancellationToken) {
-        let mut at_once = SESSIONS_PER_STATEMENT;
-        loop {
-            let asked = self.take(registry, at_once);
-            if asked.is_empty() {
-                tokio::select! {
-                    () = cancel.cancelled() => return,
-                    () = self.wake.notified() => continue,
-                }
-            }
-            match take(db, &asked).await {
-                Ok(taken) => {
-                    answer(registry, steps, &asked, taken);
-                    at_once = (at_once * 2).min(SESSIONS_PER_STATEMENT);
-                }
-                Err(error) => {
-                    tracing::warn!(sessions = asked.len(), error = %chain(&error), "commands wait for PostgreSQL");
-                    let transient = matches!(error.kind(), DbErrorKind::Unavailable | DbErrorKind::Contention);
-                    if asked.len() == 1 && !transient {
-                        // This one alone cannot be read: it asks again when the database says that something waits.
-                        answer(registry, steps, &asked, Taken::new());
-                    } else {
-                        self.doubt(asked);
-                        at_once = if transient { at_once } else { 1 };
-                    }
-                    tokio::select! {
-                        () = cancel.cancelled() => return,
-                        () = tokio::time::sleep(PAUSE) => {}
-                    }
-                }
-            }
+        let answer = |most| self.answer(db, registry, steps, most);
+        writer::run(SESSIONS_PER_STATEMENT, &self.wake, cancel, answer).await;
+    }
+
+    async fn answer(&self, db: &Db, registry: &Registry, steps: &Steps, most: usize) -> Result<usize, Failure> {
+        let mut asked = self.take(registry, most);
+        if asked.is_empty() {
+            return Ok(0);
         }
+        let taken = match take(db, &asked).await {
+            Ok(taken) => taken,
+            Err(error) => {
+                tracing::warn!(sessions = asked.len(), error = %chain(&error), "commands wait for PostgreSQL");
+                if let Some(failure) = Failure::of(&error, most) {
+                    self.doubt(asked);
+                    return Err(failure);
+                }
+                // This one alone cannot be read: it asks again when the database says that something waits.
+                asked.values_mut().for_each(|asked| asked.in_doubt = false);
+                Taken::new()
+            }
+        };
+        answer(registry, steps, &asked, taken);
+        Ok(asked.len())
     }
 
     /// Some of those that asked and are still here: all in doubt, or none.

@@ -24,9 +24,9 @@ use crate::{
     refusal::Refusal,
     registry::{Registry, Seat},
     session::{Facts, Input},
+    writer::{self, Failure},
 };
 
-const PAUSE: Duration = Duration::from_secs(1);
 /// A spec may be large; so many at most are in memory at the same time.
 const SPECS_PER_STATEMENT: usize = 32;
 
@@ -109,23 +109,23 @@ impl Questions {
 
     /// Fetches specs until it is cancelled, those of many sessions in one statement.
     pub(crate) async fn answer_specs(&self, db: &Db, registry: &Registry, cancel: CancellationToken) {
-        loop {
-            let wanted: Vec<NodeId> = self.lock().specs.extract_if(|_| true).take(SPECS_PER_STATEMENT).collect();
-            if wanted.is_empty() {
-                tokio::select! {
-                    () = cancel.cancelled() => return,
-                    () = self.wake_specs.notified() => continue,
-                }
-            }
-            if let Err(error) = send_specs(db, registry, &wanted).await {
-                tracing::warn!(sessions = wanted.len(), error = %chain(&error), "specs could not be read");
+        let answer = |most| self.answer_some_specs(db, registry, most);
+        writer::run(SPECS_PER_STATEMENT, &self.wake_specs, cancel, answer).await;
+    }
+
+    async fn answer_some_specs(&self, db: &Db, registry: &Registry, most: usize) -> Result<usize, Failure> {
+        let wanted: Vec<NodeId> = self.lock().specs.extract_if(|_| true).take(most).collect();
+        if !wanted.is_empty()
+            && let Err(error) = send_specs(db, registry, &wanted).await
+        {
+            tracing::warn!(sessions = wanted.len(), error = %chain(&error), "specs could not be read");
+            // One that alone cannot be read is wanted again with the next look at its node.
+            if let Some(failure) = Failure::of(&error, most) {
                 self.lock().specs.extend(wanted);
-                tokio::select! {
-                    () = cancel.cancelled() => return,
-                    () = tokio::time::sleep(PAUSE) => {}
-                }
+                return Err(failure);
             }
         }
+        Ok(wanted.len())
     }
 }
 

@@ -7,19 +7,21 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use schema::{cause::chain, id::NodeId};
 use store::{
     Db,
     commands::{self, RawUpdate},
-    error::DbErrorKind,
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::{refusal::Refusal, registry::Registry};
+use crate::{
+    refusal::Refusal,
+    registry::Registry,
+    writer::{self, Failure, Pushed, greediest},
+};
 
 const PER_NODE: usize = 64;
 /// A node's first word always fits; from here on it has to wait.
@@ -27,7 +29,6 @@ const BYTES_PER_NODE: usize = 2 * 1024 * 1024;
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 const PER_STATEMENT: usize = 128;
 const BYTES_PER_STATEMENT: usize = 4 * 1024 * 1024;
-const PAUSE: Duration = Duration::from_millis(500);
 const DROPPED: Refusal = Refusal::Unavailable("what this node said about a command could not be kept");
 const FULL: Refusal = Refusal::Unavailable("too many last words of this node wait to be read");
 
@@ -52,29 +53,18 @@ struct Held {
     bytes: usize,
 }
 
-/// What became of a word.
-#[derive(Debug, PartialEq, Eq)]
-enum Pushed {
-    Fits,
-    Full,
-    /// It fits because nothing of this node waits any more.
-    InPlaceOf(NodeId, Vec<RawUpdate>),
-}
-
 impl Buffer {
-    fn push(&mut self, word: RawUpdate) -> Pushed {
+    fn push(&mut self, word: RawUpdate) -> Pushed<Vec<RawUpdate>> {
         let size = word.payload.len();
         let held = self.by_node.get(&word.node).copied().unwrap_or_default();
         if held.words >= PER_NODE || held.words > 0 && held.bytes + size > BYTES_PER_NODE {
             return Pushed::Full;
         }
         let pushed = if self.bytes + size > MAX_BYTES {
-            let greediest = self.by_node.iter().max_by_key(|(node, held)| (held.bytes, **node));
-            match greediest.map(|(node, held)| (*node, held.bytes)) {
-                Some((node, bytes)) if node != word.node && bytes > held.bytes + size => {
-                    Pushed::InPlaceOf(node, self.drop_all_of(node))
-                }
-                _ => return Pushed::Full,
+            let all = self.by_node.iter().map(|(node, held)| (*node, held.bytes));
+            match greediest(all, word.node, held.bytes + size) {
+                Some(node) => Pushed::InPlaceOf(node, self.drop_all_of(node)),
+                None => return Pushed::Full,
             }
         } else {
             Pushed::Fits
@@ -153,27 +143,12 @@ impl LastWords {
 
     /// Writes what comes until it is cancelled.
     pub(crate) async fn run(&self, db: &Db, registry: &Registry, cancel: CancellationToken) {
-        let mut at_once = PER_STATEMENT;
-        loop {
-            match self.write(db, registry, at_once).await {
-                Ok(0) => tokio::select! {
-                    () = cancel.cancelled() => return,
-                    () = self.wake.notified() => {}
-                },
-                Ok(_) => at_once = (at_once * 2).min(PER_STATEMENT),
-                Err(Failure::Later) => tokio::select! {
-                    () = cancel.cancelled() => return,
-                    () = tokio::time::sleep(PAUSE) => {}
-                },
-                // One at a time, so that what PostgreSQL does not take costs only its own node.
-                Err(Failure::Refused) => at_once = 1,
-            }
-        }
+        writer::run(PER_STATEMENT, &self.wake, cancel, |most| self.write(db, registry, most)).await;
     }
 
     /// Writes what still waits, as long as that works.
     pub(crate) async fn flush(&self, db: &Db, registry: &Registry) {
-        while let Ok(1..) = self.write(db, registry, PER_STATEMENT).await {}
+        writer::flush(PER_STATEMENT, |most| self.write(db, registry, most)).await;
         let left = self.lock().waiting.len();
         if left > 0 {
             tracing::warn!(left, "last words on commands were not written; their nodes will say them again");
@@ -185,32 +160,26 @@ impl LastWords {
         if taken.is_empty() {
             return Ok(0);
         }
-        let error = match commands::store_updates(db, &taken).await {
+        match commands::store_updates(db, &taken).await {
             Ok(full) => {
                 for word in taken.iter().filter(|word| full.contains(&word.node)) {
                     registry.end(word.node, word.epoch, FULL);
                 }
-                return Ok(taken.len());
             }
-            Err(error) => error,
-        };
-        let transient = matches!(error.kind(), DbErrorKind::Unavailable | DbErrorKind::Contention);
-        if let [word] = taken.as_slice()
-            && !transient
-        {
-            tracing::error!(node_id = %word.node, command = %word.id, error = %chain(&error), "a last word was dropped");
-            registry.end(word.node, word.epoch, DROPPED);
-            return Ok(1);
+            Err(error) => {
+                if let Some(failure) = Failure::of(&error, most) {
+                    tracing::warn!(waiting = taken.len(), error = %chain(&error), "last words on commands wait for PostgreSQL");
+                    self.lock().give_back(taken);
+                    return Err(failure);
+                }
+                for word in &taken {
+                    tracing::error!(node_id = %word.node, command = %word.id, error = %chain(&error), "a last word was dropped");
+                    registry.end(word.node, word.epoch, DROPPED);
+                }
+            }
         }
-        tracing::warn!(waiting = taken.len(), error = %chain(&error), "last words on commands wait for PostgreSQL");
-        self.lock().give_back(taken);
-        Err(if transient { Failure::Later } else { Failure::Refused })
+        Ok(taken.len())
     }
-}
-
-enum Failure {
-    Later,
-    Refused,
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ mod reports;
 mod shared;
 mod steps;
 mod trust;
+mod writer;
 
 pub use authority::{AuthorityClient, ControlPlane, InProcess};
 pub use config::{Config, Limits, Timing};

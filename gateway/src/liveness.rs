@@ -15,11 +15,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     refusal::Refusal,
     registry::{Registry, Seat},
+    writer::{self, Failure},
 };
 
 /// How many sessions are closed in one transaction.
 const CLOSES_PER_BATCH: usize = 500;
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// Sessions that ended and whose rows are still open.
 #[derive(Debug, Default)]
@@ -47,48 +47,41 @@ impl Liveness {
 
     /// Writes heartbeats every `period` and closes when they come, until it is cancelled.
     pub(crate) async fn run(&self, db: &Db, registry: &Registry, period: Duration, cancel: CancellationToken) {
-        let mut beats = tokio::time::interval(period);
-        beats.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                _ = beats.tick() => write_beats(db, registry).await,
-                () = self.wake.notified() => {
-                    if !self.write_closes(db).await {
-                        tokio::select! {
-                            () = cancel.cancelled() => return,
-                            () = tokio::time::sleep(PAUSE) => self.wake.notify_one(),
-                        }
-                    }
+        let mut ticks = tokio::time::interval(period);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let beats = async {
+            loop {
+                tokio::select! {
+                    () = cancel.cancelled() => return,
+                    _ = ticks.tick() => write_beats(db, registry).await,
                 }
             }
-        }
+        };
+        let closes = writer::run(CLOSES_PER_BATCH, &self.wake, cancel.clone(), |most| self.write_closes(db, most));
+        tokio::join!(beats, closes);
     }
 
-    /// Writes what still waits, once.
+    /// Writes what still waits, as long as that works.
     pub(crate) async fn flush(&self, db: &Db, registry: &Registry) {
         write_beats(db, registry).await;
-        self.write_closes(db).await;
+        writer::flush(CLOSES_PER_BATCH, |most| self.write_closes(db, most)).await;
     }
 
-    async fn write_closes(&self, db: &Db) -> bool {
-        loop {
-            let batch: Vec<(NodeId, Epoch)> = {
-                let mut closing = self.lock();
-                let some: Vec<NodeId> = closing.keys().take(CLOSES_PER_BATCH).copied().collect();
-                some.into_iter().filter_map(|node_id| closing.remove_entry(&node_id)).collect()
-            };
-            if batch.is_empty() {
-                return true;
-            }
-            if let Err(error) = close_rows(db, &batch).await {
-                tracing::warn!(sessions = batch.len(), error = %chain(&error), "closed sessions wait for PostgreSQL");
+    async fn write_closes(&self, db: &Db, most: usize) -> Result<usize, Failure> {
+        let batch: Vec<(NodeId, Epoch)> = self.lock().extract_if(|_, _| true).take(most).collect();
+        if !batch.is_empty()
+            && let Err(error) = close_rows(db, &batch).await
+        {
+            tracing::warn!(sessions = batch.len(), error = %chain(&error), "closed sessions wait for PostgreSQL");
+            // Of one that alone cannot be closed the silence is noticed.
+            if let Some(failure) = Failure::of(&error, most) {
                 for (node_id, epoch) in batch {
                     self.closing_at_least(node_id, epoch);
                 }
-                return false;
+                return Err(failure);
             }
         }
+        Ok(batch.len())
     }
 }
 

@@ -1,34 +1,39 @@
 //! Node-signed reports on their way to the database: a bounded buffer and the one task that empties it.
 //!
 //! While PostgreSQL is away reports wait here: of statuses the newest of each node, of inventories all of them. A session
-//! whose report does not fit ends; the node says everything again in its next one. Every write names the session's epoch.
+//! whose report does not fit ends; the node says everything again in its next one. When all room is taken, the node that
+//! takes the most of it makes room. Every write names the session's epoch.
 
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use schema::{cause::chain, generation::Epoch, id::NodeId, report::ReportKind};
 use store::{
     Db, DbError,
-    error::DbErrorKind,
     node_reports::{self, Inserted},
     queue,
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::{refusal::Refusal, registry::Registry, session::Report};
+use crate::{
+    refusal::Refusal,
+    registry::Registry,
+    session::Report,
+    writer::{self, Failure, Pushed, greediest},
+};
 
 #[cfg(test)]
 mod tests;
 
 const INVENTORIES_PER_NODE: usize = 32;
+/// A node's first inventory always fits; from here on it has to wait.
+const BYTES_PER_NODE: usize = 8 * 1024 * 1024;
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 const NODES_PER_BATCH: usize = 64;
 const BYTES_PER_BATCH: usize = 8 * 1024 * 1024;
-const PAUSE: Duration = Duration::from_secs(1);
 /// A report was lost; the node says everything again in its next session.
 const DROPPED: Refusal = Refusal::Unavailable("a report of this node could not be kept");
 const FULL: Refusal = Refusal::Unavailable("too many reports of this node wait to be read");
@@ -49,10 +54,6 @@ struct Slot {
 }
 
 impl Slot {
-    const fn new(epoch: Epoch) -> Self {
-        Self { epoch, status: None, inventories: VecDeque::new() }
-    }
-
     fn size(&self) -> usize {
         self.status.iter().chain(&self.inventories).map(|report| report.payload.len()).sum()
     }
@@ -68,33 +69,49 @@ struct Buffer {
 
 impl Buffer {
     /// Keeps a report, unless it does not fit.
-    fn push(&mut self, Pending { node_id, epoch, report }: Pending) -> bool {
-        if self.bytes + report.payload.len() > MAX_BYTES {
-            return false;
+    fn push(&mut self, Pending { node_id, epoch, report }: Pending) -> Pushed<Epoch> {
+        match self.slots.get(&node_id).map(|slot| slot.epoch) {
+            // The database takes nothing of an older session any more.
+            Some(newer) if newer > epoch => return Pushed::Fits,
+            Some(older) if older < epoch => _ = self.drop_all_of(node_id),
+            _ => {}
         }
+        let size = report.payload.len();
+        let (held, inventories) = self.slots.get(&node_id).map_or((0, 0), |slot| (slot.size(), slot.inventories.len()));
+        let share = inventories < INVENTORIES_PER_NODE && (inventories == 0 || held + size <= BYTES_PER_NODE);
+        if report.kind == ReportKind::Inventory && !share {
+            return Pushed::Full;
+        }
+        let pushed = if self.bytes + size > MAX_BYTES {
+            let all = self.slots.iter().map(|(node_id, slot)| (*node_id, slot.size()));
+            match greediest(all, node_id, held + size) {
+                Some(node) => Pushed::InPlaceOf(node, self.drop_all_of(node)),
+                None => return Pushed::Full,
+            }
+        } else {
+            Pushed::Fits
+        };
         let slot = self.slots.entry(node_id).or_insert_with(|| {
             self.order.push_back(node_id);
-            Slot::new(epoch)
+            Slot { epoch, status: None, inventories: VecDeque::new() }
         });
-        let before = slot.size();
-        if epoch > slot.epoch {
-            // The database takes nothing of an older session any more.
-            *slot = Slot::new(epoch);
-        }
-        let mut fits = true;
-        if epoch == slot.epoch {
-            match report.kind {
-                ReportKind::Status if slot.status.as_ref().is_some_and(|waiting| waiting.seq > report.seq) => {}
-                ReportKind::Status => slot.status = Some(report),
-                ReportKind::Inventory if slot.inventories.len() >= INVENTORIES_PER_NODE => fits = false,
-                ReportKind::Inventory => {
-                    let position = slot.inventories.partition_point(|other| other.seq < report.seq);
-                    slot.inventories.insert(position, report);
-                }
+        match report.kind {
+            ReportKind::Status if slot.status.as_ref().is_some_and(|waiting| waiting.seq > report.seq) => {}
+            ReportKind::Status => slot.status = Some(report),
+            ReportKind::Inventory => {
+                let position = slot.inventories.partition_point(|other| other.seq < report.seq);
+                slot.inventories.insert(position, report);
             }
         }
-        self.bytes = self.bytes + slot.size() - before;
-        fits
+        self.bytes = self.bytes + slot.size() - held;
+        pushed
+    }
+
+    fn drop_all_of(&mut self, node_id: NodeId) -> Epoch {
+        let slot = self.slots.remove(&node_id).expect("a node that waits has a slot");
+        self.order.retain(|other| *other != node_id);
+        self.bytes -= slot.size();
+        slot.epoch
     }
 
     /// Takes what waits for up to `nodes` nodes.
@@ -129,35 +146,28 @@ impl Reports {
     }
 
     /// Takes over a report, unless there is no room for it.
-    pub(crate) fn put(&self, pending: Pending) -> bool {
-        let fits = self.lock().push(pending);
+    pub(crate) fn put(&self, registry: &Registry, pending: Pending) -> bool {
+        let pushed = self.lock().push(pending);
         self.wake.notify_one();
-        fits
-    }
-
-    /// Writes what comes until it is cancelled.
-    pub(crate) async fn run(&self, db: &Db, registry: &Registry, cancel: CancellationToken) {
-        let mut nodes = NODES_PER_BATCH;
-        loop {
-            match self.write(db, registry, nodes).await {
-                Ok(0) => tokio::select! {
-                    () = cancel.cancelled() => return,
-                    () = self.wake.notified() => {}
-                },
-                Ok(_) => nodes = (nodes * 2).min(NODES_PER_BATCH),
-                Err(Failure::Later) => tokio::select! {
-                    () = cancel.cancelled() => return,
-                    () = tokio::time::sleep(PAUSE) => {}
-                },
-                // One node at a time, so that what PostgreSQL does not take costs only its own node.
-                Err(Failure::Refused) => nodes = 1,
+        match pushed {
+            Pushed::Fits => true,
+            Pushed::Full => false,
+            Pushed::InPlaceOf(node_id, epoch) => {
+                tracing::warn!(%node_id, "a node took the most room for reports and lost it");
+                registry.end(node_id, epoch, DROPPED);
+                true
             }
         }
     }
 
+    /// Writes what comes until it is cancelled.
+    pub(crate) async fn run(&self, db: &Db, registry: &Registry, cancel: CancellationToken) {
+        writer::run(NODES_PER_BATCH, &self.wake, cancel, |nodes| self.write(db, registry, nodes)).await;
+    }
+
     /// Writes what still waits, as long as that works.
     pub(crate) async fn flush(&self, db: &Db, registry: &Registry) {
-        while let Ok(1..) = self.write(db, registry, NODES_PER_BATCH).await {}
+        writer::flush(NODES_PER_BATCH, |nodes| self.write(db, registry, nodes)).await;
         let left = self.lock().order.len();
         if left > 0 {
             tracing::warn!(nodes = left, "reports were not written; their nodes will send them again");
@@ -176,37 +186,26 @@ impl Reports {
                     let refusal = if full.contains(node_id) { FULL } else { Refusal::Superseded };
                     registry.end(*node_id, *epoch, refusal);
                 }
-                Ok(taken.len())
             }
-            Err(error) if nodes == 1 && !is_transient(&error) => {
+            Err(error) => {
+                if let Some(failure) = Failure::of(&error, nodes) {
+                    tracing::warn!(reports = taken.len(), error = %chain(&error), "reports wait for PostgreSQL");
+                    for pending in taken {
+                        let (node_id, epoch) = (pending.node_id, pending.epoch);
+                        if !self.put(registry, pending) {
+                            registry.end(node_id, epoch, DROPPED);
+                        }
+                    }
+                    return Err(failure);
+                }
                 for Pending { node_id, epoch, report } in &taken {
                     tracing::error!(%node_id, %epoch, kind = %report.kind, seq = report.seq, error = %chain(&error), "a report was dropped");
                     registry.end(*node_id, *epoch, DROPPED);
                 }
-                Ok(taken.len())
-            }
-            Err(error) => {
-                tracing::warn!(reports = taken.len(), error = %chain(&error), "reports wait for PostgreSQL");
-                let mut buffer = self.lock();
-                for pending in taken {
-                    let (node_id, epoch) = (pending.node_id, pending.epoch);
-                    if !buffer.push(pending) {
-                        registry.end(node_id, epoch, DROPPED);
-                    }
-                }
-                Err(if is_transient(&error) { Failure::Later } else { Failure::Refused })
             }
         }
+        Ok(taken.len())
     }
-}
-
-enum Failure {
-    Later,
-    Refused,
-}
-
-const fn is_transient(error: &DbError) -> bool {
-    matches!(error.kind(), DbErrorKind::Unavailable | DbErrorKind::Contention)
 }
 
 async fn store_all(db: &Db, taken: &[Pending]) -> Result<Inserted, DbError> {

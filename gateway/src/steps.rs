@@ -6,7 +6,6 @@
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use schema::{
@@ -17,15 +16,16 @@ use schema::{
 use store::{
     Db, DbError,
     commands::{self, Progress},
-    error::DbErrorKind,
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::session::Claimed;
+use crate::{
+    session::Claimed,
+    writer::{self, Failure},
+};
 
 const PER_STATEMENT: usize = 512;
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// What waits to be written.
 #[derive(Debug, Default)]
@@ -67,70 +67,51 @@ impl Steps {
 
     /// Writes what comes until it is cancelled.
     pub(crate) async fn run(&self, db: &Db, cancel: CancellationToken) {
-        loop {
-            let rest = match self.write(db).await {
-                Ok(0) => None,
-                Ok(_) => continue,
-                Err(Later) => Some(PAUSE),
-            };
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                () = self.wake.notified(), if rest.is_none() => {}
-                () = tokio::time::sleep(rest.unwrap_or_default()), if rest.is_some() => {}
-            }
-        }
+        writer::run(PER_STATEMENT, &self.wake, cancel, |most| self.write(db, most)).await;
     }
 
     /// Writes what still waits, as long as that works.
     pub(crate) async fn flush(&self, db: &Db) {
-        while let Ok(1..) = self.write(db).await {}
+        writer::flush(PER_STATEMENT, |most| self.write(db, most)).await;
     }
 
-    async fn write(&self, db: &Db) -> Result<usize, Later> {
+    async fn write(&self, db: &Db, most: usize) -> Result<usize, Failure> {
         let steps: Vec<Progress> = {
             let mut waiting = self.lock();
-            let steps = waiting.steps.extract_if(|_, _| true).take(PER_STATEMENT);
+            let steps = waiting.steps.extract_if(|_, _| true).take(most);
             steps.map(|(_, step)| step).collect()
         };
         if !steps.is_empty()
             && let Err(error) = commands::progress(db, &steps).await
+            && let Some(failure) = kept("steps of commands", steps.len(), &error, most)
         {
-            let retry = kept("steps of commands", steps.len(), &error);
-            if retry.is_err() {
-                let mut waiting = self.lock();
-                for step in &steps {
-                    waiting.steps.entry(step.id).or_insert(*step);
-                }
+            let mut waiting = self.lock();
+            for step in &steps {
+                waiting.steps.entry(step.id).or_insert(*step);
             }
-            retry?;
+            return Err(failure);
         }
         let unsent: Vec<(CommandId, NodeId, Epoch)> = {
             let mut waiting = self.lock();
-            let unsent = waiting.unsent.extract_if(|_, _| true).take(PER_STATEMENT);
+            let unsent = waiting.unsent.extract_if(|_, _| true).take(most);
             unsent.map(|(id, (node_id, epoch))| (id, node_id, epoch)).collect()
         };
         if !unsent.is_empty()
             && let Err(error) = commands::release(db, &unsent).await
+            && let Some(failure) = kept("commands that were not sent", unsent.len(), &error, most)
         {
-            let retry = kept("commands that were not sent", unsent.len(), &error);
-            if retry.is_err() {
-                self.lock().unsent.extend(unsent.iter().map(|(id, node_id, epoch)| (*id, (*node_id, *epoch))));
-            }
-            retry?;
+            self.lock().unsent.extend(unsent.iter().map(|(id, node_id, epoch)| (*id, (*node_id, *epoch))));
+            return Err(failure);
         }
         Ok(steps.len() + unsent.len())
     }
 }
 
-/// PostgreSQL is away.
-#[derive(Debug)]
-struct Later;
-
-fn kept(what: &str, count: usize, error: &DbError) -> Result<(), Later> {
-    if matches!(error.kind(), DbErrorKind::Unavailable | DbErrorKind::Contention) {
-        tracing::warn!(count, error = %chain(error), "{what} wait for PostgreSQL");
-        return Err(Later);
+fn kept(what: &str, count: usize, error: &DbError, most: usize) -> Option<Failure> {
+    let failure = Failure::of(error, most);
+    match failure {
+        Some(_) => tracing::warn!(count, error = %chain(error), "{what} wait for PostgreSQL"),
+        None => tracing::error!(count, error = %chain(error), "{what} were not written"),
     }
-    tracing::error!(count, error = %chain(error), "{what} were not written");
-    Ok(())
+    failure
 }

@@ -28,7 +28,7 @@ fn the_newest_status_wins_and_inventories_keep_their_order() {
         (ReportKind::Inventory, 4),
         (ReportKind::Status, 4),
     ] {
-        assert!(buffer.push(pending(node(), 1, kind, seq, 10)));
+        assert_eq!(buffer.push(pending(node(), 1, kind, seq, 10)), Pushed::Fits);
     }
     assert_eq!(
         seqs(&buffer.take(10)),
@@ -46,7 +46,7 @@ fn what_is_given_back_does_not_replace_what_came_since() {
     buffer.push(pending(node(), 1, ReportKind::Status, 4, 10));
     buffer.push(pending(node(), 1, ReportKind::Inventory, 3, 10));
     for pending in taken {
-        assert!(buffer.push(pending));
+        assert_eq!(buffer.push(pending), Pushed::Fits);
     }
     assert_eq!(
         seqs(&buffer.take(10)),
@@ -68,14 +68,35 @@ fn a_newer_session_drops_what_the_older_one_left() {
 #[test]
 fn the_buffer_is_bounded_by_node_and_in_total() {
     let mut buffer = Buffer::default();
-    let kept = (1..=100).filter(|seq| buffer.push(pending(node(), 1, ReportKind::Inventory, *seq, 10))).count();
+    let inventory = |node, seq, bytes| pending(node, 1, ReportKind::Inventory, seq, bytes);
+    let kept = (1..=100).filter(|seq| buffer.push(inventory(node(), *seq, 10)) == Pushed::Fits).count();
     assert_eq!(kept, INVENTORIES_PER_NODE);
+    let large = NodeId::generate();
+    let kept = (1..=100).filter(|seq| buffer.push(inventory(large, *seq, BYTES_PER_NODE / 2)) == Pushed::Fits).count();
+    assert_eq!(kept, 2);
 
     let mut buffer = Buffer::default();
     let megabyte = 1024 * 1024;
-    let kept =
-        (0..100).filter(|_| buffer.push(pending(NodeId::generate(), 1, ReportKind::Status, 1, megabyte))).count();
+    let mut push = || buffer.push(pending(NodeId::generate(), 1, ReportKind::Status, 1, megabyte));
+    let kept = (0..100).filter(|_| push() == Pushed::Fits).count();
     assert_eq!((kept, buffer.bytes), (64, MAX_BYTES));
+}
+
+#[test]
+fn when_all_room_is_taken_the_greediest_makes_room_for_the_others() {
+    let mut buffer = Buffer::default();
+    let hostile: Vec<NodeId> = (0..8).map(|_| NodeId::generate()).collect();
+    for node in &hostile {
+        let half = |seq| pending(*node, 1, ReportKind::Inventory, seq, BYTES_PER_NODE / 2);
+        assert_eq!((buffer.push(half(1)), buffer.push(half(2))), (Pushed::Fits, Pushed::Fits));
+    }
+    assert_eq!(buffer.bytes, MAX_BYTES);
+    let Pushed::InPlaceOf(loser, epoch) = buffer.push(pending(node(), 1, ReportKind::Status, 1, 1000)) else {
+        panic!("there is room for it")
+    };
+    assert!(hostile.contains(&loser) && epoch == Epoch(1));
+    assert_eq!((buffer.slots.len(), buffer.order.len()), (8, 8));
+    assert_eq!(buffer.bytes, MAX_BYTES - BYTES_PER_NODE + 1000);
 }
 
 #[test]
@@ -101,7 +122,7 @@ async fn a_session_whose_report_is_lost_ends() {
     let seat = Seat::new(node(), Epoch(1), IdentityGeneration(1), serial);
     registry.seat(&seat);
     let reports = Reports::default();
-    assert!(reports.put(pending(node(), 1, ReportKind::Status, 1, 10)));
+    assert!(reports.put(&registry, pending(node(), 1, ReportKind::Status, 1, 10)));
     assert!(matches!(reports.write(&db, &registry, NODES_PER_BATCH).await, Err(Failure::Refused)));
     assert!(matches!(reports.write(&db, &registry, 1).await, Ok(1)));
     assert_eq!(seat.mailbox.next().await, Input::End(DROPPED));

@@ -35,8 +35,8 @@ const REMEMBERED: usize = 256;
 #[derive(Debug)]
 pub(super) struct Commands {
     node_id: NodeId,
-    /// The node does not run commands; it is never sent one.
-    capable: bool,
+    /// Commands are sent: the node runs them, and the gateway is not going away.
+    sends: bool,
     allowed: Option<Vec<String>>,
     out: BTreeMap<CommandId, Out>,
     /// What has no room yet, by number. Commands that were claimed have room, so these are replays.
@@ -51,7 +51,6 @@ pub(super) struct Commands {
     heard_since: bool,
     updates: Bucket,
     unasked: Bucket,
-    leaving: bool,
 }
 
 #[derive(Debug)]
@@ -65,7 +64,7 @@ impl Commands {
     pub(super) fn new(node_id: NodeId, capable: bool, allowed: Option<Vec<String>>, now: Timestamp) -> Self {
         Self {
             node_id,
-            capable,
+            sends: capable,
             allowed,
             out: BTreeMap::new(),
             waiting: VecDeque::new(),
@@ -76,14 +75,13 @@ impl Commands {
             heard_since: false,
             updates: Bucket::new(UPDATES, now),
             unasked: Bucket::new(UNASKED, now),
-            leaving: false,
         }
     }
 
     /// Sends what an earlier session had in flight, and asks for more.
     pub(super) fn replay(&mut self, commands: Vec<Dispatch>, now: Timestamp) -> Vec<Effect> {
         // A node that does not run commands any more: the control plane's deadline settles them.
-        if !self.capable {
+        if !self.sends {
             return Vec::new();
         }
         self.take(commands, now)
@@ -91,7 +89,7 @@ impl Commands {
 
     /// Commands may wait in the database.
     pub(super) fn may_wait(&mut self) -> Vec<Effect> {
-        self.may_wait = [self.capable; Lane::ALL.len()];
+        self.may_wait = [self.sends; Lane::ALL.len()];
         self.heard_since = self.claiming.is_some();
         self.claim().into_iter().collect()
     }
@@ -100,7 +98,7 @@ impl Commands {
     pub(super) fn claimed(&mut self, claimed: Claimed, now: Timestamp) -> Vec<Effect> {
         let asked = self.claiming.take();
         let is_newest = !std::mem::take(&mut self.heard_since) && !claimed.recalled;
-        if self.leaving {
+        if !self.sends {
             let unsent = claimed.commands.iter().map(|command| command.id);
             return release(unsent.filter(|id| !claimed.recalled || !self.knows(*id)).collect());
         }
@@ -175,7 +173,7 @@ impl Commands {
 
     /// The gateway is going away: nothing more is sent. What was never sent waits in the database again.
     pub(super) fn leave(&mut self) {
-        self.leaving = true;
+        self.sends = false;
         self.waiting.clear();
     }
 
@@ -219,7 +217,7 @@ impl Commands {
 
     /// Sends what has room now, and claims if the database may have more for the room that is left.
     fn send(&mut self, now: Timestamp) -> Vec<Effect> {
-        if self.leaving {
+        if !self.sends {
             return Vec::new();
         }
         let mut effects = Vec::new();
@@ -241,7 +239,7 @@ impl Commands {
     }
 
     fn claim(&mut self) -> Option<Effect> {
-        if self.claiming.is_some() || self.leaving || !self.capable {
+        if self.claiming.is_some() || !self.sends {
             return None;
         }
         let mut room = self.room();

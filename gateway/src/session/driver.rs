@@ -129,7 +129,7 @@ impl Driver {
                 Effect::Store(report) => {
                     let Some(seat) = &self.seat else { continue };
                     let pending = Pending { node_id: seat.node_id, epoch: seat.epoch, report };
-                    if !self.shared.reports.put(pending) {
+                    if !self.shared.reports.put(&self.shared.registry, pending) {
                         let full = Refusal::Unavailable("the gateway has no room for more reports");
                         seat.mailbox.end(full);
                     }
@@ -146,7 +146,8 @@ impl Driver {
                     }
                 }
                 Effect::Release(ids) => {
-                    self.seat.iter().for_each(|seat| self.shared.steps.release(seat.node_id, seat.epoch, ids.clone()));
+                    let Some(seat) = &self.seat else { continue };
+                    self.shared.steps.release(seat.node_id, seat.epoch, ids);
                 }
                 Effect::FetchSpec => self.shared.questions.fetch_spec(self.identity.node_id),
                 Effect::Close(ending) => self.ending = Some(self.ending.take().unwrap_or(ending)),

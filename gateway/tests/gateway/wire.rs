@@ -71,7 +71,6 @@ pub(crate) struct Wire(TlsStream<TcpStream>);
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
     pub(crate) goaway: Option<u32>,
-    pub(crate) refused_streams: usize,
 }
 
 impl Wire {
@@ -130,7 +129,7 @@ impl Wire {
     }
 
     /// Reads frames until so many of a kind came.
-    pub(crate) async fn count(&mut self, kind: u8, wanted: usize) -> usize {
+    pub(crate) async fn wait_for(&mut self, kind: u8, wanted: usize) {
         let mut got = 0;
         while got < wanted {
             let mut head = [0; 9];
@@ -139,7 +138,6 @@ impl Wire {
             self.0.read_exact(&mut payload).await.unwrap();
             got += usize::from(head[3] == kind);
         }
-        got
     }
 }
 
@@ -148,12 +146,8 @@ fn note(bytes: &[u8], ended: &mut Ended) {
     while let Some((head, after)) = rest.split_at_checked(9) {
         let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
         let Some((payload, after)) = after.split_at_checked(length) else { return };
-        match (head[3], payload) {
-            (GOAWAY, [_, _, _, _, code @ ..]) => {
-                ended.goaway = code.first_chunk().map(|code| u32::from_be_bytes(*code));
-            }
-            (RST_STREAM, [0, 0, 0, 7]) => ended.refused_streams += 1,
-            _ => {}
+        if let (GOAWAY, [_, _, _, _, code @ ..]) = (head[3], payload) {
+            ended.goaway = code.first_chunk().map(|code| u32::from_be_bytes(*code));
         }
         rest = after;
     }

@@ -157,7 +157,13 @@ impl World {
             control_plane: Arc::new(InProcess::new(self.authority())),
             clock: Arc::clone(&self.clock),
             limits: Limits::default(),
-            timing: Timing { check: Duration::from_secs(1), liveness: Duration::from_secs(1), ..Timing::default() },
+            timing: Timing {
+                check: Duration::from_secs(1),
+                liveness: Duration::from_secs(1),
+                // Longer than a test waits: what ends a connection is what the test is about.
+                idle: Duration::from_secs(3600),
+                ..Timing::default()
+            },
         };
         (config, serving, address)
     }

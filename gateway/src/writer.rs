@@ -1,0 +1,110 @@
+//! The loop of every task that carries what waits to the database, or answers from there, many at a time.
+//!
+//! While PostgreSQL is away what waits goes on waiting. What it refuses is tried one by one, so that what it does not take
+//! costs only its own node.
+
+use std::time::Duration;
+
+use schema::id::NodeId;
+use store::{DbError, error::DbErrorKind};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Why what was taken was given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// PostgreSQL is away.
+    Later,
+    /// One of them is not taken.
+    Refused,
+}
+
+impl Failure {
+    /// What an error means for a batch of at most `most`; `None`: it was alone, and is dropped.
+    pub(crate) const fn of(error: &DbError, most: usize) -> Option<Self> {
+        match error.kind() {
+            DbErrorKind::Unavailable | DbErrorKind::Contention => Some(Self::Later),
+            _ if most == 1 => None,
+            _ => Some(Self::Refused),
+        }
+    }
+}
+
+/// What became of what a node said, in a buffer that is bounded.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Pushed<T> {
+    Fits,
+    Full,
+    /// It fits because nothing of this node waits any more.
+    InPlaceOf(NodeId, T),
+}
+
+/// Whoever takes the most of a buffer that is full, if that is more than this node would take.
+pub(crate) fn greediest(held: impl Iterator<Item = (NodeId, usize)>, node: NodeId, wants: usize) -> Option<NodeId> {
+    let (most, bytes) = held.max_by_key(|(node, bytes)| (*bytes, *node))?;
+    (most != node && bytes > wants).then_some(most)
+}
+
+/// Writes all that waits; `false` when PostgreSQL is away. `write` takes at most so many and says how many they were.
+pub(crate) async fn flush<W>(most: usize, mut write: impl FnMut(usize) -> W) -> bool
+where
+    W: Future<Output = Result<usize, Failure>>,
+{
+    let mut at_once = most;
+    loop {
+        match write(at_once).await {
+            Ok(0) => return true,
+            Ok(_) => at_once = (at_once * 2).min(most),
+            Err(Failure::Refused) => at_once = 1,
+            Err(Failure::Later) => return false,
+        }
+    }
+}
+
+/// Writes what comes until it is cancelled.
+pub(crate) async fn run<W>(most: usize, wake: &Notify, cancel: CancellationToken, mut write: impl FnMut(usize) -> W)
+where
+    W: Future<Output = Result<usize, Failure>>,
+{
+    loop {
+        let all = flush(most, &mut write).await;
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = wake.notified(), if all => {}
+            () = tokio::time::sleep(PAUSE), if !all => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, collections::VecDeque, future::ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_refused_is_found_one_by_one_and_costs_only_itself() {
+        let waiting = RefCell::new((0..20).collect::<VecDeque<u32>>());
+        let (written, dropped) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        let write = |most: usize| {
+            let mut waiting = waiting.borrow_mut();
+            let count = most.min(waiting.len());
+            let taken: Vec<u32> = waiting.drain(..count).collect();
+            if !taken.contains(&7) {
+                written.borrow_mut().extend(taken);
+            } else if most == 1 {
+                dropped.borrow_mut().extend(taken);
+            } else {
+                taken.into_iter().rev().for_each(|one| waiting.push_front(one));
+                return ready(Err(Failure::Refused));
+            }
+            ready(Ok(count))
+        };
+        assert!(flush(8, write).await);
+        assert_eq!(*dropped.borrow(), [7]);
+        assert_eq!(*written.borrow(), (0..20).filter(|one| *one != 7).collect::<Vec<_>>());
+        assert!(!flush(8, |_| ready(Err(Failure::Later))).await);
+    }
+}
