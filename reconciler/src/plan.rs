@@ -123,7 +123,7 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
     // A freeze is lifted by a removal that is granted, and that is known only after it was judged with the freeze standing.
     let mut lifted: BTreeSet<ObjectRef> = BTreeSet::new();
     let mut memory = Memory::of(observed);
-    let (brakes, removals, machines, mut delta) = loop {
+    let (brakes, removals, machines, objects, mut delta) = loop {
         let mut delta = Delta::default();
         let may_lift = Lifted { granted: &lifted, before: &memory.ends };
         let mut brakes = Brakes::of(fleet, view, &identity, &declared, &may_lift, now);
@@ -146,7 +146,8 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
         };
         let machines = machines::compare(&scene, &mut templates, &mut brakes, &mut delta);
         if !machines.stuck.iter().any(|(_, object)| removals.granted.contains_key(object)) {
-            break (brakes, removals, machines, delta);
+            let objects = objects::compare(&scene, &declared, &mut delta);
+            break (brakes, removals, machines, objects, delta);
         }
         stuck.extend(machines.stuck);
     };
@@ -158,17 +159,6 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
     pools::unstored(view, &templates, &mut delta);
     delta.removed_pools =
         removals.granted.keys().filter(|object| object.kind == Kind::Pool).map(|object| object.name.clone()).collect();
-    let scene = Scene {
-        fleet,
-        observed: view,
-        identity: &identity,
-        removals: &removals,
-        bind: policy.bind(),
-        bind_place: bind_place.as_deref(),
-        now,
-    };
-    let objects = objects::compare(&scene, &declared, &mut delta);
-
     delta.moved.clone_from(&identity.renames);
     delta.holds = removals.holds();
     delta.holds.extend(brakes.holds());

@@ -70,12 +70,6 @@ impl Share {
     pub const fn as_percent(self) -> u8 {
         self.0
     }
-
-    /// The share of a whole, rounded down.
-    #[must_use]
-    pub const fn of(self, whole: u64) -> u64 {
-        (whole / 100) * self.0 as u64 + (whole % 100) * self.0 as u64 / 100
-    }
 }
 
 impl FromStr for Share {
@@ -157,7 +151,7 @@ mod tests {
 
     #[test]
     fn shares_are_whole_and_at_most_all() {
-        assert_eq!("5%".parse::<Share>().map(|share| share.of(41)), Ok(2));
+        assert_eq!("5%".parse::<Share>().map(Share::as_percent), Ok(5));
         for text in ["5", "101%", "%", "-1%", "0.5%"] {
             assert!(text.parse::<Share>().is_err(), "{text}");
         }

@@ -119,15 +119,15 @@ fn same_change(one: &FieldChange, other: &FieldChange) -> bool {
     if !lists.into_iter().flatten().all(Value::is_array) {
         return false;
     }
-    fn without<'v>(of: &'v Option<Value>, others: &Option<Value>) -> Vec<&'v Value> {
-        items(of).iter().filter(|item| !items(others).contains(item)).collect()
-    }
-    let differs = |field: &'_ FieldChange| -> (Vec<Value>, Vec<Value>) {
-        let owned = |items: Vec<&Value>| items.into_iter().cloned().collect();
-        (owned(without(&field.before, &field.after)), owned(without(&field.after, &field.before)))
-    };
     let (gone, come) = differs(one);
     !(gone.is_empty() && come.is_empty()) && (gone, come) == differs(other)
+}
+
+/// What goes from a list, and what comes into it.
+fn differs(field: &FieldChange) -> (Vec<&Value>, Vec<&Value>) {
+    let (before, after) = (items(&field.before), items(&field.after));
+    let gone = before.iter().filter(|item| !after.contains(item));
+    (gone.collect(), after.iter().filter(|item| !before.contains(item)).collect())
 }
 
 /// What is to be told of a target: without what the profile's own change says already, and without what templates see
