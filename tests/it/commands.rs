@@ -22,18 +22,28 @@ struct Fleet {
 
 impl Fleet {
     fn new() -> Self {
-        Self::led(|_, _| Vec::new())
+        Self::led(|_| Vec::new())
+    }
+
+    /// A fleet whose daemon reaches its gateway through a proxy.
+    fn behind_proxy() -> (Self, Proxy) {
+        let mut proxy = None;
+        let fleet = Self::led(|up| {
+            let before = proxy.insert(Proxy::before(up.gateway()));
+            vec!["--gateway".to_owned(), format!("https://{}", before.address())]
+        });
+        (fleet, proxy.expect("a proxy"))
     }
 
     /// A fleet whose daemon is started with the words that `lead` finds.
-    fn led(lead: impl FnOnce(&Up, &World) -> Vec<String>) -> Self {
+    fn led(lead: impl FnOnce(&Up) -> Vec<String>) -> Self {
         let world = World::new();
         let repo = Repo::of_examples(&world, "fleet");
         let up = Up::start(&world, "up", repo.dir());
         let mut node = Node::new(&world, "one");
         let (code, words) = node.join(&up.gateway_url(), &up.pin(), &up.token("h100", 1));
         assert_eq!(code, 0, "{words}");
-        let lead = lead(&up, &world);
+        let lead = lead(&up);
         node.run(&lead.iter().map(String::as_str).collect::<Vec<_>>());
         up.wait_converged(&repo.head(), 1);
         let name = up.nodes()[0]["name"].as_str().expect("a name").to_owned();
@@ -197,14 +207,7 @@ fn a_command_for_a_machine_that_is_away_expires_and_is_not_done_when_it_comes_ba
 
 #[test]
 fn a_wire_that_is_cut_and_slow_costs_time_only() {
-    let mut proxy = None;
-    let mut fleet = Fleet::led(|up, _| {
-        let before = Proxy::before(up.gateway());
-        let words = vec!["--gateway".to_owned(), format!("https://{}", before.address())];
-        proxy = Some(before);
-        words
-    });
-    let proxy = proxy.expect("a proxy");
+    let (mut fleet, proxy) = Fleet::behind_proxy();
     let mut reboots = Vec::new();
     for round in 0..6 {
         let frozen = round % 3 == 2;

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use nix::{
@@ -141,14 +141,9 @@ impl Drop for Process {
         }
         self.signal(Signal::SIGCONT);
         self.signal(Signal::SIGTERM);
-        let begin = Instant::now();
-        while self.ended().is_none() {
-            if begin.elapsed() > Duration::from_secs(15) {
-                self.signal(Signal::SIGKILL);
-                self.child.wait().ok();
-                return;
-            }
-            thread::sleep(Duration::from_millis(20));
+        if crate::wait::within(Duration::from_secs(15), || self.ended()).is_none() {
+            self.signal(Signal::SIGKILL);
+            self.child.wait().ok();
         }
     }
 }

@@ -4,11 +4,10 @@ use std::{
     io::{Read as _, Write as _},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
 };
 
 /// A proxy between a client and a server.
@@ -23,7 +22,8 @@ struct State {
     target: Mutex<SocketAddr>,
     open: Mutex<Vec<TcpStream>>,
     /// No byte passes, in no direction, and nobody is told.
-    frozen: AtomicBool,
+    frozen: Mutex<bool>,
+    thawed: Condvar,
     /// New connections are closed at once.
     refusing: AtomicBool,
     /// Bytes pass one by one.
@@ -43,7 +43,8 @@ impl Proxy {
         let state = Arc::new(State {
             target: Mutex::new(target),
             open: Mutex::default(),
-            frozen: AtomicBool::new(false),
+            frozen: Mutex::new(false),
+            thawed: Condvar::new(),
             refusing: AtomicBool::new(false),
             dripping: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -78,7 +79,8 @@ impl Proxy {
 
     /// Holds every byte back, or lets them go: a half-open wire.
     pub fn freeze(&self, freeze: bool) {
-        self.state.frozen.store(freeze, Ordering::SeqCst);
+        *lock(&self.state.frozen) = freeze;
+        self.state.thawed.notify_all();
     }
 
     /// Lets bytes pass one by one.
@@ -91,6 +93,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.state.ended.store(true, Ordering::SeqCst);
         self.cut();
+        self.freeze(false);
         TcpStream::connect(self.address).ok();
     }
 }
@@ -117,9 +120,7 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
 fn pump(mut from: TcpStream, mut to: TcpStream, state: &State) {
     let mut buffer = [0; 16 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
-        while state.frozen.load(Ordering::SeqCst) && !state.ended.load(Ordering::SeqCst) {
-            thread::sleep(Duration::from_millis(5));
-        }
+        drop(state.thawed.wait_while(lock(&state.frozen), |frozen| *frozen));
         let step = if state.dripping.load(Ordering::SeqCst) { 1 } else { count };
         if buffer[..count].chunks(step).any(|part| to.write_all(part).is_err()) {
             break;

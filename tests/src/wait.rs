@@ -23,14 +23,17 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 /// When the deadline has passed.
 #[track_caller]
 #[expect(clippy::panic, reason = "a test that waits in vain has failed")]
-pub fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn until_some<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    within(DEADLINE, look).unwrap_or_else(|| panic!("waited {}s in vain until {what}", DEADLINE.as_secs()))
+}
+
+/// Looks again and again until there is something; `None` when there is nothing for so long. Other processes tell nobody.
+pub(crate) fn within<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let begin = Instant::now();
     loop {
-        if let Some(found) = look() {
+        let found = look();
+        if found.is_some() || begin.elapsed() > time {
             return found;
-        }
-        if begin.elapsed() > DEADLINE {
-            panic!("waited {}s in vain until {what}", DEADLINE.as_secs());
         }
         thread::sleep(Duration::from_millis(30));
     }

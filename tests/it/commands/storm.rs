@@ -66,14 +66,7 @@ fn trouble(fleet: &mut Fleet, proxy: &Proxy, dice: &mut Dice) {
 fn whatever_happens_nothing_is_lost_twice_or_late() {
     let (count, seed) = (number("BC_STORM", 40), number("BC_SEED", 4));
     let mut dice = Dice(seed);
-    let mut proxy = None;
-    let mut fleet = Fleet::led(|up, _| {
-        let before = Proxy::before(up.gateway());
-        let words = vec!["--gateway".to_owned(), format!("https://{}", before.address())];
-        proxy = Some(before);
-        words
-    });
-    let proxy = proxy.expect("a proxy");
+    let (mut fleet, proxy) = Fleet::behind_proxy();
     let mut asked = Vec::new();
     for _ in 0..count {
         let kind = KINDS[dice.below(KINDS.len())];
