@@ -15,6 +15,7 @@
 //! | [`lanes`] | the threads that run commands |
 //! | [`context`] | what a kind may ask and do while it runs |
 //! | [`clerk`] | carries out what the desk decides |
+//! | [`pen`] | words and signs what the node says about a command |
 
 pub mod accept;
 pub mod again;

@@ -1,6 +1,6 @@
 //! The node daemon: joins a machine to a fleet, holds its session, and makes it look as its spec says.
 //!
-//! The binary `bcd` is a thin main over this library; `better-compute up --sim` runs the same library many times.
+//! The binary `bcd` is a thin main over this library.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -10,6 +10,7 @@
 //! | [`drift`] | what something else changed: found, judged by the spec's rules, put right or left alone, remembered |
 //! | [`diff`] | the same steps as text for people |
 //! | [`hardware`] | what the machine is made of, real or described |
+//! | [`process`] | programs that are run, always with a deadline |
 //! | [`state`] | what the daemon keeps on disk |
 //! | [`join`], [`session`], [`dial`] | the conversation with the control plane |
 //! | [`command`] | commands: accepted by rule, run once, answered for ever |

@@ -14,6 +14,7 @@ use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
 };
+use schema::command::Reason;
 
 mod stream;
 
@@ -43,6 +44,17 @@ pub enum RunError {
         /// The deadline.
         seconds: u64,
     },
+}
+
+impl RunError {
+    /// The stable word.
+    #[must_use]
+    pub const fn reason(&self) -> Reason {
+        match self {
+            Self::Start { .. } => Reason::PROGRAM_MISSING,
+            Self::Deadline { .. } => Reason::PROGRAM_HUNG,
+        }
+    }
 }
 
 /// How a program ended.

@@ -11,6 +11,8 @@
 //! | `memory.json` | what was there before: all that undoing needs |
 //! | `drift.json` | what was seen to be as desired, and what something else changed since |
 //! | `journal.redb` | the journal of commands, see [`crate::command::journal`] |
+//! | `gpu-resets.json` | when GPUs were reset in this boot |
+//! | `bundles/` | the last log bundles that were not uploaded |
 //! | `lock` | held by the one daemon that runs |
 
 use std::{

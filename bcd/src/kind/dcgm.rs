@@ -34,7 +34,7 @@ pub(super) fn run(machine: &Machine, context: &Context, payload: &DiagDcgm) -> R
             let answers = check("dcgm.answers", CheckStatus::Fail, Some(why));
             (check("dcgm.installed", CheckStatus::Pass, None), answers)
         }
-        Err(error @ RunError::Start { .. }) => return Ok(failed(Reason::PROGRAM_MISSING, error.to_string())),
+        Err(error @ RunError::Start { .. }) => return Ok(failed(error.reason(), error.to_string())),
         Err(error @ RunError::Deadline { .. }) => {
             let answers = check("dcgm.answers", CheckStatus::Unknown, Some(error.to_string()));
             (check("dcgm.installed", CheckStatus::Pass, None), answers)

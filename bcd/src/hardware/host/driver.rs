@@ -17,7 +17,7 @@ use crate::{
         smi,
         xid::{self, Xid},
     },
-    process::{self, Output, RunError},
+    process::{self, Output},
 };
 
 /// Keeps the driver loaded and makes way for a reset by itself. The kernel cuts names at fifteen bytes.
@@ -25,14 +25,6 @@ const PERSISTENCE: &str = "nvidia-persiste";
 
 pub(super) fn undone(reason: Reason, why: impl Into<String>) -> Undone {
     Undone { reason, why: why.into() }
-}
-
-fn not_run(error: &RunError) -> Undone {
-    let reason = match error {
-        RunError::Start { .. } => Reason::PROGRAM_MISSING,
-        RunError::Deadline { .. } => Reason::PROGRAM_HUNG,
-    };
-    undone(reason, error.to_string())
 }
 
 /// What a program said, on either side, in one line.
@@ -45,7 +37,7 @@ fn said(output: &Output) -> String {
 impl HostReader {
     /// Runs a program for at most so long.
     pub(super) fn run(&self, program: &Path, args: &[&str], deadline: Duration) -> Result<Output, Undone> {
-        process::run(program, args, deadline).map_err(|error| not_run(&error))
+        process::run(program, args, deadline).map_err(|error| undone(error.reason(), error.to_string()))
     }
 
     pub(super) fn health_of_driver(&self) -> Result<Health, Silence> {

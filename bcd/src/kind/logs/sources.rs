@@ -6,7 +6,7 @@ use std::{
 };
 
 use schema::{
-    command::{Reason, payload::LogsCollect, result::LogPart},
+    command::{payload::LogsCollect, result::LogPart},
     time::Timestamp,
     unit::DAEMON,
 };
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     command::{Context, Stop},
     kind::Machine,
-    process::{RunError, Streamed, stream},
+    process::{Streamed, stream},
 };
 
 /// One part of a bundle.
@@ -148,8 +148,7 @@ fn print(
     let problem = match ended {
         Ok(Streamed::Ended { success: true, .. } | Streamed::Stopped) => None,
         Ok(Streamed::Ended { success: false, stderr }) => Some(said(&stderr)),
-        Err(error @ RunError::Start { .. }) => Some(format!("{}: {error}", Reason::PROGRAM_MISSING)),
-        Err(error @ RunError::Deadline { .. }) => Some(format!("{}: {error}", Reason::PROGRAM_HUNG)),
+        Err(error) => Some(format!("{}: {error}", error.reason())),
     };
     Ok((tail.finish().map_err(doing("keeping a part"))?, problem))
 }
