@@ -6,7 +6,10 @@
 use aws_lc_rs::hmac;
 use schema::time::{Duration, Timestamp};
 
-use crate::{issue::Serial, provider::random};
+use crate::{
+    issue::Serial,
+    provider::{derive, random},
+};
 
 /// How long a challenge is good.
 pub const CHALLENGE_LIFE: Duration = Duration::from_secs(5 * 60);
@@ -39,9 +42,7 @@ impl std::fmt::Debug for ChallengeKey {
 impl ChallengeKey {
     /// A key that follows from a secret and says nothing about it.
     pub(crate) fn derive(secret: &[u8]) -> Self {
-        let parent = hmac::Key::new(hmac::HMAC_SHA256, secret);
-        let derived = hmac::sign(&parent, b"bc/renew-challenge/v1\0");
-        Self(hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()))
+        Self(hmac::Key::new(hmac::HMAC_SHA256, derive(secret, b"bc/renew-challenge/v1\0").as_ref()))
     }
 
     /// A fresh challenge for whoever renews the certificate with this serial.

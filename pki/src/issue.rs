@@ -7,7 +7,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, SerialNumber, SubjectPublicKeyInfo,
 };
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use schema::{
     id::NodeId,
     time::{Duration, Timestamp},
@@ -256,7 +256,7 @@ impl NodeIssuer {
 
 /// The SPIFFE id of a node.
 #[must_use]
-pub fn spiffe_id(trust_domain: &str, node: NodeId) -> String {
+fn spiffe_id(trust_domain: &str, node: NodeId) -> String {
     format!("spiffe://{trust_domain}/node/{node}")
 }
 
@@ -341,21 +341,6 @@ pub fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
         text.push_str("-----END CERTIFICATE-----\n");
     }
     text
-}
-
-/// Why a text is not PEM certificates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the text holds no readable PEM certificate")]
-pub struct BadPem;
-
-/// The certificates of a PEM text, at least one.
-///
-/// # Errors
-/// When there is none or one is damaged.
-pub fn from_pem(text: &str) -> Result<Vec<CertificateDer<'static>>, BadPem> {
-    let certificates: Vec<_> =
-        CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<_, _>>().map_err(|_| BadPem)?;
-    if certificates.is_empty() { Err(BadPem) } else { Ok(certificates) }
 }
 
 fn generate_key() -> KeyPair {

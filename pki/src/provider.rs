@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use aws_lc_rs::hmac;
 use rustls::crypto::CryptoProvider;
 
 /// Makes aws-lc-rs the process-wide provider of rustls. Calling it again changes nothing.
@@ -15,6 +16,11 @@ pub fn install_provider() {
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     Arc::clone(PROVIDER.get_or_init(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider())))
+}
+
+/// 32 bytes that follow from a secret, for one purpose, and say nothing about it.
+pub(crate) fn derive(secret: &[u8], purpose: &[u8]) -> hmac::Tag {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), purpose)
 }
 
 /// Random bytes from the provider.

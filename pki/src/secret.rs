@@ -11,7 +11,10 @@ use schema::{digest::Digest, name::Name, secret::SecretName};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-use crate::provider::random;
+use crate::{
+    provider::{derive, random},
+    signed::push_field,
+};
 
 const VERSION: u8 = 1;
 const ID: usize = 8;
@@ -61,13 +64,11 @@ impl std::fmt::Debug for SecretStore {
 
 impl SecretStore {
     pub(crate) fn new(secret: &[u8], fleet_id: &str) -> Self {
-        let parent = hmac::Key::new(hmac::HMAC_SHA256, secret);
-        let derive = |purpose: &[u8]| hmac::sign(&parent, purpose);
         let mut id = [0; ID];
-        id.copy_from_slice(&derive(b"bc/secret-store-id/v1\0").as_ref()[..ID]);
-        let cipher = UnboundKey::new(&AES_256_GCM, derive(b"bc/secret-store/v1\0").as_ref());
+        id.copy_from_slice(&derive(secret, b"bc/secret-store-id/v1\0").as_ref()[..ID]);
+        let cipher = UnboundKey::new(&AES_256_GCM, derive(secret, b"bc/secret-store/v1\0").as_ref());
         let cipher = LessSafeKey::new(cipher.expect("the key has 32 bytes"));
-        let marks = hmac::Key::new(hmac::HMAC_SHA256, derive(b"bc/secret-mark/v1\0").as_ref());
+        let marks = hmac::Key::new(hmac::HMAC_SHA256, derive(secret, b"bc/secret-mark/v1\0").as_ref());
         Self(Arc::new(Inner { fleet_id: fleet_id.to_owned(), id, cipher, marks }))
     }
 
@@ -125,11 +126,7 @@ impl SecretStore {
 
     fn associated(&self, address: Address<'_>, head: &[u8]) -> Vec<u8> {
         let mut bytes = b"bc/secret/v1\0".to_vec();
-        let mut field = |field: &[u8]| {
-            let length = u32::try_from(field.len()).expect("a field is far below 4 GiB");
-            bytes.extend_from_slice(&length.to_be_bytes());
-            bytes.extend_from_slice(field);
-        };
+        let mut field = |field: &[u8]| push_field(&mut bytes, field);
         field(self.0.fleet_id.as_bytes());
         field(address.name.as_str().as_bytes());
         field(&address.version.to_be_bytes());

@@ -82,10 +82,7 @@ impl SignedBytes {
     /// Adds a field.
     #[must_use]
     pub fn field(mut self, field: impl AsRef<[u8]>) -> Self {
-        let field = field.as_ref();
-        let length = u32::try_from(field.len()).expect("a signed field is far below 4 GiB");
-        self.0.extend_from_slice(&length.to_be_bytes());
-        self.0.extend_from_slice(field);
+        push_field(&mut self.0, field.as_ref());
         self
     }
 
@@ -106,6 +103,13 @@ impl SignedBytes {
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// A field behind its length, so that it ends where it says.
+pub(crate) fn push_field(bytes: &mut Vec<u8>, field: &[u8]) {
+    let length = u32::try_from(field.len()).expect("a field is far below 4 GiB");
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes.extend_from_slice(field);
 }
 
 #[cfg(test)]
