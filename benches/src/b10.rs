@@ -12,7 +12,7 @@ use store::{sessions, testing::probes};
 use crate::{
     Options,
     house::House,
-    measure::{BUILD, MOST_SPREAD, Turns, load, median},
+    measure::{Turns, median, sizes},
 };
 
 const PER_STATEMENT: usize = 1_000;
@@ -21,13 +21,8 @@ const ROWS: usize = 50_000;
 
 /// Runs the bench; answers whether the machine was quiet enough.
 pub(crate) fn run(options: &Options, out: &mut impl Write) -> Result<bool> {
-    writeln!(out, "B10 heartbeats: {} turns each, load {}, {BUILD}", options.pairs, load())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let mut quiet = true;
-    for count in &options.nodes {
-        quiet &= runtime.block_on(size(options, *count, out))?;
-    }
-    Ok(quiet)
+    sizes("B10 heartbeats", options, out, |count, out| runtime.block_on(size(options, count, out)))
 }
 
 async fn size(options: &Options, count: usize, out: &mut impl Write) -> Result<bool> {
@@ -63,8 +58,5 @@ async fn size(options: &Options, count: usize, out: &mut impl Write) -> Result<b
     // As if one core did nothing else while a statement ran.
     let share = 100.0 * 100_000.0 / 30.0 / rate(&beats.product);
     writeln!(out, "  at most  {share:8.1} %  of a core for 100,000 nodes every 30 s (target: at most 5 %)")?;
-    if beats.void() {
-        writeln!(out, "  VOID: the probe spreads by more than {MOST_SPREAD}; run it again on a quiet machine")?;
-    }
-    Ok(!beats.void())
+    beats.verdict(out)
 }

@@ -17,7 +17,7 @@ use schema::{
 
 use crate::{
     Options,
-    measure::{MOST_SPREAD, Turns, load, median, timed},
+    measure::{Turns, median, memory_of, sizes, timed},
     repository, tokens,
 };
 
@@ -90,12 +90,7 @@ fn probe(dir: &Path, branch: &str) -> Result<(f64, f64, usize)> {
 
 /// Runs the bench; answers whether the machine was quiet enough.
 pub(crate) fn run(options: &Options, out: &mut impl Write) -> Result<bool> {
-    writeln!(out, "B11 git → plan: {} turns each, load {}", options.pairs, load())?;
-    let mut quiet = true;
-    for nodes in &options.nodes {
-        quiet &= size(options, *nodes, out)?;
-    }
-    Ok(quiet)
+    sizes("B11 git → plan", options, out, |nodes, out| size(options, nodes, out))
 }
 
 fn size(options: &Options, nodes: usize, out: &mut impl Write) -> Result<bool> {
@@ -143,10 +138,7 @@ fn size(options: &Options, nodes: usize, out: &mut impl Write) -> Result<bool> {
     say(out, "same", &same)?;
     let child = Command::new(std::env::current_exe()?).arg("b11-memory").arg(dir).output()?;
     write!(out, "{}", String::from_utf8_lossy(&child.stdout))?;
-    if cold.void() {
-        writeln!(out, "  VOID: the probe spreads by more than {MOST_SPREAD}; run it again on a quiet machine")?;
-    }
-    Ok(!cold.void())
+    cold.verdict(out)
 }
 
 fn say(out: &mut impl Write, what: &str, parts: &[Parts]) -> Result<()> {
@@ -162,28 +154,14 @@ pub(crate) fn memory(dir: &str, out: &mut impl Write) -> Result<()> {
     let mut reader = Reader::open(Path::new(dir))?;
     let (base, ..) = reader.plan("first", None)?;
     let observed = Observed::from_fleet(&base);
-    let cold = resident();
+    let mebibytes = |name| memory_of(std::process::id(), name) / 1024.0;
+    let cold = mebibytes("VmRSS:");
     let (_fleet, _planned, _parts) = reader.plan("changed", Some(&observed))?;
     writeln!(
         out,
-        "  memory   {cold:>5} MiB resident after cold, {} MiB after a change, most {} MiB",
-        resident(),
-        peak()
+        "  memory   {cold:>5.0} MiB resident after cold, {:.0} MiB after a change, most {:.0} MiB",
+        mebibytes("VmRSS:"),
+        mebibytes("VmHWM:")
     )?;
     Ok(())
-}
-
-fn resident() -> u64 {
-    status("VmRSS:")
-}
-
-fn peak() -> u64 {
-    status("VmHWM:")
-}
-
-/// A figure of this process, in MiB.
-fn status(name: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-    line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok()).unwrap_or_default() >> 10
 }

@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use crate::{
     Options,
     house::{House, Kind, Served, wire},
-    measure::{BUILD, MOST_SPREAD, Turns, load, median, percentile},
+    measure::{Turns, median, percentile, sizes},
     swarm::{Heard, Nodes},
 };
 
@@ -37,13 +37,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs the bench; answers whether the machine was quiet enough.
 pub(crate) fn run(options: &Options, out: &mut impl Write) -> Result<bool> {
-    writeln!(out, "B7 dispatch: {} turns each, {} /s, load {}, {BUILD}", options.pairs, options.rate, load())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let mut quiet = true;
-    for count in &options.nodes {
-        quiet &= runtime.block_on(size(options, *count, out))?;
-    }
-    Ok(quiet)
+    sizes(&format!("B7 dispatch, {} /s", options.rate), options, out, |count, out| {
+        runtime.block_on(size(options, count, out))
+    })
 }
 
 async fn size(options: &Options, count: usize, out: &mut impl Write) -> Result<bool> {
@@ -77,10 +74,7 @@ async fn size(options: &Options, count: usize, out: &mut impl Write) -> Result<b
         tail.spread()
     )?;
     writeln!(out, "  ratio    {:8.2}     (target: at most 1)", tail.ratio())?;
-    if tail.void() {
-        writeln!(out, "  VOID: the probe spreads by more than {MOST_SPREAD}; run it again on a quiet machine")?;
-    }
-    Ok(!tail.void())
+    tail.verdict(out)
 }
 
 /// The moments of a steady load.

@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::{
     Options,
     house::{House, Kind, Served},
-    measure::{BUILD, MOST_SPREAD, Turns, load, median},
+    measure::{Turns, median, sizes},
     swarm::Nodes,
 };
 
@@ -25,13 +25,8 @@ struct Turn {
 
 /// Runs the bench; answers whether the machine was quiet enough.
 pub(crate) fn run(options: &Options, out: &mut impl Write) -> Result<bool> {
-    writeln!(out, "B8 sessions: {} turns each, load {}, {BUILD}", options.pairs, load())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let mut quiet = true;
-    for count in &options.nodes {
-        quiet &= runtime.block_on(size(options, *count, out))?;
-    }
-    Ok(quiet)
+    sizes("B8 sessions", options, out, |count, out| runtime.block_on(size(options, count, out)))
 }
 
 async fn size(options: &Options, count: usize, out: &mut impl Write) -> Result<bool> {
@@ -61,10 +56,7 @@ async fn size(options: &Options, count: usize, out: &mut impl Write) -> Result<b
     writeln!(out, "  memory   {:8.1} kB a session  (probe {:.1} kB)", each(&memory.product), each(&memory.probe))?;
     writeln!(out, "  ratio    {:8.2}     (target: at most 1.5)", memory.ratio())?;
     writeln!(out, "  lost     {lost:8}     (target: 0)")?;
-    if opens.void() {
-        writeln!(out, "  VOID: the probe spreads by more than {MOST_SPREAD}; run it again on a quiet machine")?;
-    }
-    Ok(!opens.void())
+    opens.verdict(out)
 }
 
 async fn turn(house: &House, kind: Kind) -> Result<Turn> {

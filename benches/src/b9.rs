@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::{
     Options,
     house::{House, Kind, Machine, Served},
-    measure::{BUILD, MOST_SPREAD, Turns, load, median},
+    measure::{Turns, median, sizes},
     swarm::{Nodes, Open},
 };
 
@@ -20,13 +20,8 @@ const AGAIN: Duration = Duration::from_millis(200);
 
 /// Runs the bench; answers whether the machine was quiet enough.
 pub(crate) fn run(options: &Options, out: &mut impl Write) -> Result<bool> {
-    writeln!(out, "B9 reconnect storm: {} turns each, load {}, {BUILD}", options.pairs, load())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let mut quiet = true;
-    for count in &options.nodes {
-        quiet &= runtime.block_on(size(options, *count, out))?;
-    }
-    Ok(quiet)
+    sizes("B9 reconnect storm", options, out, |count, out| runtime.block_on(size(options, count, out)))
 }
 
 async fn size(options: &Options, count: usize, out: &mut impl Write) -> Result<bool> {
@@ -47,10 +42,7 @@ async fn size(options: &Options, count: usize, out: &mut impl Write) -> Result<b
         back.spread()
     )?;
     writeln!(out, "  ratio    {:8.2}     (target: at most 1.5)", back.ratio())?;
-    if back.void() {
-        writeln!(out, "  VOID: the probe spreads by more than {MOST_SPREAD}; run it again on a quiet machine")?;
-    }
-    Ok(!back.void())
+    back.verdict(out)
 }
 
 /// Seconds until 99 of 100 nodes of the killed gateway have a session again; all of them must in the end.

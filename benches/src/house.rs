@@ -33,6 +33,8 @@ use store::{
 };
 use tempfile::TempDir;
 
+use crate::measure::memory_of;
+
 /// The trust domain and the fleet of every bench.
 pub(crate) const FLEET: (&str, &str) = ("bench.local", "fleet_bench");
 /// What the keys in the folder are sealed with.
@@ -165,9 +167,7 @@ impl Served {
 
     /// What it has in memory, in kB.
     pub(crate) fn resident(&self) -> f64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
-        line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(f64::NAN)
+        memory_of(self.child.id(), "VmRSS:")
     }
 
     /// As `kill -9` does.

@@ -1,9 +1,16 @@
 //! Turns of a probe and of the product: medians, the ratio, and whether the machine was quiet enough to say anything.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+
+use crate::Options;
 
 /// How much the slowest probe may differ from the fastest.
-pub(crate) const MOST_SPREAD: f64 = 2.0;
+const MOST_SPREAD: f64 = 2.0;
 
 /// What the turns took, in seconds.
 #[derive(Debug, Default, Clone)]
@@ -26,8 +33,16 @@ impl Turns {
     }
 
     /// Whether the probe was disturbed too much for the ratio to mean anything.
-    pub(crate) fn void(&self) -> bool {
+    fn void(&self) -> bool {
         self.spread() > MOST_SPREAD
+    }
+
+    /// Whether they mean anything; when they do not, that is said.
+    pub(crate) fn verdict(&self, out: &mut impl Write) -> Result<bool> {
+        if self.void() {
+            writeln!(out, "  VOID: the probe spreads by more than {MOST_SPREAD}; run it again on a quiet machine")?;
+        }
+        Ok(!self.void())
     }
 }
 
@@ -51,7 +66,22 @@ pub(crate) fn percentile(numbers: &[f64], percent: f64) -> f64 {
 }
 
 /// How this program was built: an unoptimised one says little about an optimised one.
-pub(crate) const BUILD: &str = if cfg!(debug_assertions) { "debug build" } else { "release build" };
+const BUILD: &str = if cfg!(debug_assertions) { "debug build" } else { "release build" };
+
+/// Says what is measured, and measures it for every size; answers whether the machine was quiet enough.
+pub(crate) fn sizes<W: Write>(
+    what: &str,
+    options: &Options,
+    out: &mut W,
+    mut size: impl FnMut(usize, &mut W) -> Result<bool>,
+) -> Result<bool> {
+    writeln!(out, "{what}: {} turns each, load {}, {BUILD}", options.pairs, load())?;
+    let mut quiet = true;
+    for nodes in &options.nodes {
+        quiet &= size(*nodes, out)?;
+    }
+    Ok(quiet)
+}
 
 /// Does something and says how long it took.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
@@ -60,8 +90,15 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (done, begin.elapsed())
 }
 
+/// A figure of a process's memory, in kB.
+pub(crate) fn memory_of(process: u32, name: &str) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(f64::NAN)
+}
+
 /// What else the machine was doing: its load over the last minute.
-pub(crate) fn load() -> String {
+fn load() -> String {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split(' ').next().unwrap_or("?").to_owned()
 }
