@@ -117,7 +117,8 @@ struct Read {
     sections: BTreeMap<Section, SectionStatus>,
     other_spec: Option<Generation>,
     wanted: Vec<InventorySection>,
-    acceptance: Acceptance,
+    /// Looked at once nothing else keeps the machine from being adopted.
+    acceptance: Option<Acceptance>,
 }
 
 #[async_trait]
@@ -137,9 +138,9 @@ impl Reconciler for Node {
         let now = context.now().await?;
         let judgement = judge::judge(&node, &read.facts(), now);
         if let (true, Some(pool)) = (judgement.adopt, &read.pool) {
-            read.acceptance = acceptance::look(context, &node, pool, now).await?;
+            read.acceptance = Some(acceptance::look(context, &node, pool, now).await?);
         }
-        let checking = matches!(read.acceptance, Acceptance::Running(_) | Acceptance::Resting { .. });
+        let checking = matches!(read.acceptance, Some(Acceptance::Running(_) | Acceptance::Resting { .. }));
         if read.taken.is_empty() && (judgement.changes_nothing(&node) || (checking && judgement.adopts_only(&node))) {
             return Ok(ended(&read, &judgement, now));
         }
@@ -158,13 +159,15 @@ fn ended(read: &Read, judgement: &Judgement, now: Timestamp) -> Outcome {
         _ if read.taken.more => Outcome::again(Duration::ZERO, "more-reports"),
         Some(waiting) => Outcome::wait(waiting),
         None if judgement.adopt => match &read.acceptance {
-            Acceptance::Passed => Outcome::done(),
-            Acceptance::Failed { .. } => Outcome::wait(&Waiting::NotAccepted(read.acceptance.to_string())),
-            Acceptance::Resting { until, .. } => {
+            // It became ready between the look and the lock.
+            None => Outcome::again(Duration::ZERO, "ready-to-be-adopted"),
+            Some(Acceptance::Passed) => Outcome::done(),
+            Some(failed @ Acceptance::Failed { .. }) => Outcome::wait(&Waiting::NotAccepted(failed.to_string())),
+            Some(resting @ Acceptance::Resting { until, .. }) => {
                 let rest = schema::time::Duration::between(now, *until);
-                Outcome::wait_for(&Waiting::Checks(read.acceptance.to_string()), rest.to_std())
+                Outcome::wait_for(&Waiting::Checks(resting.to_string()), rest.to_std())
             }
-            checking => Outcome::wait(&Waiting::Checks(checking.to_string())),
+            Some(checking) => Outcome::wait(&Waiting::Checks(checking.to_string())),
         },
         None => Outcome::done(),
     }
@@ -193,7 +196,7 @@ async fn read(context: &Context, node: &nodes::Node) -> Result<Read, Failure> {
     let spec = nodes::find_spec(db, node.id).await?;
     let other_spec = spec.filter(|spec| nodespec::is_other(spec, &sections)).map(|spec| spec.generation);
     let sections = sections.into_iter().map(|row| (row.section, row.status)).collect();
-    Ok(Read { taken, pool, inventory, sections, other_spec, wanted, acceptance: Acceptance::Running(Vec::new()) })
+    Ok(Read { taken, pool, inventory, sections, other_spec, wanted, acceptance: None })
 }
 
 fn attempted(section: Section, ended: &SectionStatus, status: &StatusReport) -> NodeSection {
@@ -239,7 +242,10 @@ async fn write(txn: &mut Txn, node: &nodes::Node, read: &Read, judgement: &Judge
     nodes::set_conditions(txn, id, &judgement.conditions).await?;
     let (add, remove) = judgement.no_schedule_change(node);
     nodes::change_no_schedule(txn, id, &add, &remove).await?;
-    let adopted = judgement.adopt && accept(txn, node, &read.acceptance).await?;
+    let adopted = match &read.acceptance {
+        Some(acceptance) if judgement.adopt => accept(txn, node, acceptance).await?,
+        _ => false,
+    };
     if adopted || judgement.ahead {
         queue::enqueue(txn, &queue::NODESPEC, [id]).await?;
     }
