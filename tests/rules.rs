@@ -33,6 +33,20 @@ const WRAPPED: &[(&str, &[&str])] = &[
     ("aws-lc-rs", &["pki"]),
     ("sha2", &["schema"]),
     ("x509-parser", &["pki"]),
+    ("rustls-webpki", &["pki"]),
+    ("subtle", &["pki"]),
+    // One provider, and no second implementation of what it does.
+    ("aes-gcm", &[]),
+    ("argon2", &[]),
+    ("blake3", &[]),
+    ("chacha20poly1305", &[]),
+    ("ed25519-dalek", &[]),
+    ("hkdf", &[]),
+    ("hmac", &[]),
+    ("hpke", &[]),
+    ("p256", &[]),
+    ("pbkdf2", &[]),
+    ("rsa", &[]),
     ("kdl", &["schema"]),
     ("serde-saphyr", &["schema"]),
     ("minijinja", &["schema"]),
@@ -140,11 +154,37 @@ fn what_one_room_does_no_other_room_does() {
                 && !rooms.contains(&name.as_str())
                 && !dev
             {
-                wrong.push(format!("{name} uses {dependency}, which belongs to {}", rooms.join(" and ")));
+                let whose = if rooms.is_empty() { "nobody".to_owned() } else { rooms.join(" and ") };
+                wrong.push(format!("{name} uses {dependency}, which belongs to {whose}"));
             }
         }
     }
     nothing(wrong, "a crate is used outside its room");
+}
+
+#[test]
+fn only_pki_says_what_tls_believes() {
+    let words = [
+        "rustls::crypto",
+        "rustls::sign",
+        "rustls::client::danger",
+        "ServerConfig::builder",
+        "ClientConfig::builder",
+        "dangerous()",
+        "danger_accept",
+    ];
+    let mut wrong = Vec::new();
+    for (path, text) in files(&[".rs"]) {
+        if path.starts_with("pki/") || is_test(&path) {
+            continue;
+        }
+        for (number, line) in without_tests(&text).lines().enumerate() {
+            if words.iter().any(|word| line.contains(word)) {
+                wrong.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    nothing(wrong, "a TLS configuration is made outside pki::tls; take one of its own, or add it there");
 }
 
 #[test]
