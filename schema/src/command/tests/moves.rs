@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::super::{CommandEvent as E, CommandState as S, UpdateState};
 
+type Row = &'static [(E, S)];
+
 /// What every state in flight takes alike.
 const IN_FLIGHT: [(E, S); 5] = [
     (E::Start, S::Running),
@@ -15,7 +17,7 @@ const IN_FLIGHT: [(E, S); 5] = [
 
 /// The whole table, written out: for each state what each event makes of it. Everything else is refused.
 fn expected(state: S, event: E) -> Option<S> {
-    let (own, alike): (&[(E, S)], &[(E, S)]) = match state {
+    let (own, alike): (Row, Row) = match state {
         S::Pending => (&[(E::Dispatch, S::Dispatched), (E::Expire, S::Expired), (E::Cancel, S::Cancelled)], &[]),
         S::Dispatched => (&[(E::Dispatch, S::Dispatched), (E::Busy, S::Pending), (E::Ack, S::Acked)], &IN_FLIGHT),
         S::Acked => (&[(E::Dispatch, S::Acked), (E::Ack, S::Acked)], &IN_FLIGHT),
