@@ -9,10 +9,12 @@ use std::{
 };
 
 use pki::{
+    Realm,
     anchor::Anchor,
     bundle::TrustBundle,
     csr::Csr,
     keys::Keys,
+    node_key::NodeKey,
     sealed::SealedToken,
     statement::JoinIdentity,
     tls::{ServingCertificate, gateway_server},
@@ -27,9 +29,10 @@ use proto::agent::v1::{
 };
 use schema::{
     clock::ManualClock,
-    command::CommandKind,
+    command::{CommandBody, CommandKind},
+    digest::Digest,
     generation::{Generation, IdentityGeneration},
-    id::NodeId,
+    id::{BootId, CommandId, JournalId, NodeId},
     time::Timestamp,
 };
 use serde_json::{Value, json};
@@ -38,6 +41,7 @@ use tokio_stream::{Stream, StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::{
+    command::{Pen, journal::Entry},
     dial::Endpoint,
     hardware::{Described, SAMPLE_8XH100},
     join,
@@ -271,4 +275,47 @@ pub(crate) fn payload(kind: CommandKind) -> Value {
         _ => json!({}),
     };
     kind.check_payload(&said).expect("a payload")
+}
+
+/// The pen of a node that nobody knows.
+pub(crate) fn pen(journal: JournalId) -> Pen {
+    Pen {
+        node: NodeId::generate(),
+        realm: Realm::new("bc.local", "fleet-one"),
+        key: Arc::new(NodeKey::generate()),
+        journal,
+        boot: BootId::generate(),
+    }
+}
+
+/// A command for it that may begin for ten minutes.
+pub(crate) fn command(pen: &Pen, kind: CommandKind, seq: u64) -> CommandBody {
+    CommandBody {
+        id: CommandId::generate(),
+        node_id: pen.node,
+        kind,
+        seq,
+        payload: payload(kind),
+        not_after: "2026-03-01T12:10:00Z".parse().expect("a time"),
+        min_generation: None,
+        batch: None,
+        secrets: Vec::new(),
+    }
+}
+
+/// What the journal holds of a command that was accepted just now.
+pub(crate) fn entry(body: &CommandBody, boot_id: BootId) -> Entry {
+    Entry {
+        id: body.id,
+        seq: body.seq,
+        kind: body.kind.to_string(),
+        not_after: body.not_after,
+        body: Digest::of(body.to_bytes()),
+        signature: Digest::of(""),
+        at: now(),
+        boot_id,
+        runs: Vec::new(),
+        ended: None,
+        bytes: 0,
+    }
 }

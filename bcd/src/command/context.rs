@@ -228,7 +228,7 @@ impl Context {
 
 #[cfg(test)]
 mod testing {
-    use schema::{clock::ManualClock, digest::Digest, id::BootId};
+    use schema::{clock::ManualClock, id::BootId};
 
     use super::*;
     use crate::state::StateDir;
@@ -267,19 +267,7 @@ mod testing {
             let clock = Arc::new(NodeClock::new(Arc::new(ManualClock::new(now))));
             clock.prove(now);
             let journal = Journal::open(&state, now).expect("opens").journal;
-            let entry = Entry {
-                id: body.id,
-                seq: body.seq,
-                kind: body.kind.to_string(),
-                not_after: body.not_after,
-                body: Digest::of(body.to_bytes()),
-                signature: Digest::of(""),
-                at: now,
-                boot_id: BootId::generate(),
-                runs: Vec::new(),
-                ended: None,
-                bytes: 0,
-            };
+            let entry = crate::testing::entry(&body, BootId::generate());
             journal.accept(&entry, &body.to_bytes()).expect("accepted");
             journal.start(body.id, now).expect("started");
             let (told, from) = tokio::sync::mpsc::unbounded_channel();

@@ -1,12 +1,8 @@
 //! Facts about the clerk: the loop never waits for a disk.
 
-use pki::{Realm, node_key::NodeKey};
 use schema::{
     clock::ManualClock,
     command::{CommandKind, CommandUpdate},
-    digest::Digest,
-    id::{BootId, NodeId},
-    time::Timestamp,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -19,7 +15,7 @@ use super::{
 };
 use crate::{
     state::StateDir,
-    testing::{now, payload},
+    testing::{command, entry, now, pen},
 };
 
 #[derive(Debug)]
@@ -45,13 +41,7 @@ impl World {
         let journal = Journal::open(&state, now()).expect("opens").journal;
         let clock = Arc::new(NodeClock::new(Arc::new(ManualClock::new(now()))));
         clock.prove(now());
-        let pen = Pen {
-            node: NodeId::generate(),
-            realm: Realm::new("bc.local", "fleet-one"),
-            key: Arc::new(NodeKey::generate()),
-            journal: journal.id(),
-            boot: BootId::generate(),
-        };
+        let pen = pen(journal.id());
         let (tell, told) = unbounded_channel();
         let lanes = Lanes::new(pen.clone(), journal.clone(), Arc::clone(&clock), Arc::new(Done), tell.clone());
         let clerk = Clerk { pen, journal, lanes, clock };
@@ -60,33 +50,8 @@ impl World {
     }
 
     fn command(&self, seq: u64) -> (Box<Entry>, CommandBody) {
-        let kind = CommandKind::LogsCollect;
-        let not_after: Timestamp = "2026-03-01T12:10:00Z".parse().expect("a time");
-        let body = CommandBody {
-            id: CommandId::generate(),
-            node_id: self.clerk.pen.node,
-            kind,
-            seq,
-            payload: payload(kind),
-            not_after,
-            min_generation: None,
-            batch: None,
-            secrets: Vec::new(),
-        };
-        let entry = Entry {
-            id: body.id,
-            seq,
-            kind: kind.to_string(),
-            not_after,
-            body: Digest::of(body.to_bytes()),
-            signature: Digest::of(""),
-            at: now(),
-            boot_id: self.clerk.pen.boot,
-            runs: Vec::new(),
-            ended: None,
-            bytes: 0,
-        };
-        (Box::new(entry), body)
+        let body = command(&self.clerk.pen, CommandKind::LogsCollect, seq);
+        (Box::new(entry(&body, self.clerk.pen.boot)), body)
     }
 
     fn carried(&mut self) -> Carried {

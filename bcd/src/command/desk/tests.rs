@@ -1,12 +1,9 @@
 //! Facts about the desk: what becomes of a command, frame by frame, and over any history of crashes.
 
-use std::sync::Arc;
-
-use pki::{Realm, node_key::NodeKey};
 use schema::{
     command::CommandKind,
     generation::Generation,
-    id::{BootId, JournalId, NodeId},
+    id::{BootId, JournalId},
 };
 use serde_json::json;
 
@@ -14,7 +11,7 @@ use super::{
     super::journal::{Ended, Ran},
     *,
 };
-use crate::testing::payload;
+use crate::testing::{payload, pen};
 
 fn at(text: &str) -> Timestamp {
     text.parse().expect("a time")
@@ -33,13 +30,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let pen = Pen {
-            node: NodeId::generate(),
-            realm: Realm::new("bc.local", "fleet-one"),
-            key: Arc::new(NodeKey::generate()),
-            journal: JournalId::generate(),
-            boot: BootId::generate(),
-        };
+        let pen = pen(JournalId::generate());
         Self { desk: Desk::new(pen, Vec::new()), start: Instant::now(), applied: 3, seq: 0 }
     }
 

@@ -2,26 +2,17 @@
 
 use std::sync::{Barrier, mpsc};
 
-use pki::{Realm, node_key::NodeKey};
-use schema::{
-    clock::ManualClock,
-    command::{CommandBody, CommandKind},
-    digest::Digest,
-    id::{BootId, NodeId},
-};
+use schema::{clock::ManualClock, command::CommandKind};
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::{
-    super::{
-        context::Stop,
-        journal::{Entry, Stored},
-    },
+    super::{context::Stop, journal::Stored},
     *,
 };
 use crate::{
     state::StateDir,
-    testing::{now, payload},
+    testing::{command, entry, now, pen},
 };
 
 type Work = Box<dyn Fn(&Context) -> Outcome + Send + Sync>;
@@ -56,13 +47,7 @@ impl World {
         let journal = Journal::open(&state, now()).expect("opens").journal;
         let machine = ManualClock::new(now());
         let clock = Arc::new(NodeClock::new(Arc::new(machine.clone())));
-        let pen = Pen {
-            node: NodeId::generate(),
-            realm: Realm::new("bc.local", "fleet-one"),
-            key: Arc::new(NodeKey::generate()),
-            journal: journal.id(),
-            boot: BootId::generate(),
-        };
+        let pen = pen(journal.id());
         let (tell, told) = unbounded_channel();
         let run = Arc::new(Steered(Box::new(work)));
         let lanes = Lanes::new(pen.clone(), journal.clone(), clock, run, tell);
@@ -75,31 +60,8 @@ impl World {
     }
 
     fn accept(&self, kind: CommandKind, seq: u64) -> Order {
-        let body = CommandBody {
-            id: CommandId::generate(),
-            node_id: self.pen.node,
-            kind,
-            seq,
-            payload: payload(kind),
-            not_after: "2026-03-01T12:10:00Z".parse().expect("a time"),
-            min_generation: None,
-            batch: None,
-            secrets: Vec::new(),
-        };
-        let entry = Entry {
-            id: body.id,
-            seq,
-            kind: kind.to_string(),
-            not_after: body.not_after,
-            body: Digest::of(body.to_bytes()),
-            signature: Digest::of(""),
-            at: now(),
-            boot_id: self.pen.boot,
-            runs: Vec::new(),
-            ended: None,
-            bytes: 0,
-        };
-        self.journal.accept(&entry, &body.to_bytes()).expect("kept");
+        let body = command(&self.pen, kind, seq);
+        self.journal.accept(&entry(&body, self.pen.boot), &body.to_bytes()).expect("kept");
         Order { body, ran: false }
     }
 
