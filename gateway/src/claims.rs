@@ -145,3 +145,30 @@ pub(crate) fn dispatch(stored: commands::Dispatch) -> Option<Dispatch> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use schema::{generation::IdentityGeneration, time::Timestamp};
+
+    use super::*;
+    use crate::registry::Seat;
+
+    #[tokio::test]
+    async fn who_alone_cannot_be_answered_is_told_that_nothing_waits_and_does_not_ask_again_at_once() {
+        let test = store::testing::TestDb::create().await;
+        // A role that may read nothing of commands.
+        let url = format!("{}&options=-c%20role=pg_monitor", test.config().url());
+        let db = Db::connect(&store::DbConfig::from_url(&url).expect("a URL")).await.expect("a pool");
+        let registry = Registry::new(10, Timestamp::UNIX_EPOCH);
+        let serial = serde_json::from_str("\"40ab\"").expect("a serial");
+        let seat = Seat::new(NodeId::generate(), Epoch(1), IdentityGeneration(1), serial);
+        registry.seat(&seat);
+        let (claims, steps) = (Claims::default(), Steps::default());
+        claims.ask(seat.node_id, seat.epoch, [1; 3]);
+        assert_eq!(claims.answer(&db, &registry, &steps, SESSIONS_PER_STATEMENT).await, Err(Failure::Refused));
+        assert!(claims.lock().values().all(|asked| asked.in_doubt));
+        assert_eq!(claims.answer(&db, &registry, &steps, 1).await, Ok(1));
+        assert!(claims.lock().is_empty());
+        assert_eq!(seat.mailbox.next().await, Input::Claimed(Claimed::default()));
+    }
+}

@@ -115,15 +115,6 @@ impl SessionCore {
         Self { rules, state: State::AwaitHello { until } }
     }
 
-    /// The epoch, while the session is open.
-    #[must_use]
-    pub const fn epoch(&self) -> Option<Epoch> {
-        match &self.state {
-            State::Open(open) => Some(open.epoch),
-            _ => None,
-        }
-    }
-
     /// The newest generation that the node has or was sent, while the session is open.
     #[must_use]
     pub const fn sent(&self) -> Option<Generation> {

@@ -215,9 +215,12 @@ pub async fn end_open_of(txn: &mut Txn, node: NodeId, reason: &Reason) -> Result
     end_of(txn, node, reason, true).await
 }
 
-/// The node's row is held until the commit, so nothing is queued behind it.
+/// The node's row and its session's are held until the commit, so nothing is queued or claimed behind it.
 async fn end_of(txn: &mut Txn, node: NodeId, reason: &Reason, in_flight: bool) -> Result<(), DbError> {
     sqlx::query!("SELECT id FROM nodes WHERE id = $1 FOR UPDATE", node.as_uuid()).fetch_optional(txn.conn()).await?;
+    sqlx::query!("SELECT node_id FROM sessions WHERE node_id = $1 FOR UPDATE", node.as_uuid())
+        .fetch_optional(txn.conn())
+        .await?;
     let open = sqlx::query!(
         r#"SELECT id, state = 'pending' AS "waits!"
            FROM commands

@@ -157,6 +157,28 @@ async fn deleting_a_node_cancels_what_waits_and_keeps_what_was() {
 }
 
 #[tokio::test]
+async fn a_node_is_deleted_while_its_gateway_claims() {
+    use sqlx::Connection as _;
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    open(test.db(), &session(id)).await;
+    let waiting = ready(test.db(), id, CommandKind::DiagNvml, "k").await;
+    let mut claiming = sqlx::PgConnection::connect(&test.config().url()).await.expect("a connection");
+    // As a claim does, step by step: the session first, then the commands.
+    sqlx::raw_sql("BEGIN; SELECT FROM sessions FOR SHARE").execute(&mut claiming).await.expect("the session");
+    let deleting = async { commit!(test.db(), |txn| nodes::delete(&mut txn, id).await.expect("delete")) };
+    let claiming = async {
+        while !test.waits_for_a_lock().await {
+            tokio::task::yield_now().await;
+        }
+        let rest = "SELECT FROM commands FOR NO KEY UPDATE; COMMIT";
+        sqlx::raw_sql(rest).execute(&mut claiming).await.expect("nobody waits for the other");
+    };
+    tokio::join!(deleting, claiming);
+    assert_eq!(state(test.db(), waiting).await, CommandState::Cancelled);
+}
+
+#[tokio::test]
 async fn a_sweep_ends_exactly_at_the_boundary() {
     let test = TestDb::create().await;
     let id = node(test.db(), "a").await.id;
