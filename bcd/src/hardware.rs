@@ -27,6 +27,7 @@ pub use boot::boot_id;
 pub use described::{BadDescription, Described, SAMPLE_8XH100};
 pub use host::HostReader;
 pub use programs::Programs;
+pub(crate) use smi::pci;
 
 /// A machine, as it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -20,7 +20,7 @@ fn value(text: &str) -> Option<&str> {
 }
 
 /// A PCI address as the kernel writes it: four digits of domain, lower case.
-pub(super) fn pci(text: &str) -> Option<String> {
+pub(crate) fn pci(text: &str) -> Option<String> {
     let lower = text.trim().to_ascii_lowercase();
     let (domain, rest) = lower.split_once(':')?;
     let domain = u32::from_str_radix(domain, 16).ok()?;

@@ -40,16 +40,16 @@ pub(super) fn run(machine: &Machine, context: &Context, payload: &GpuReset) -> R
     if !unknown.is_empty() {
         return Ok(failed(Reason::GPU_UNKNOWN, format!("this machine has no {}", unknown.join(", "))));
     }
-    match busy(machine, &bus, &targets) {
+    let gpus: Vec<&GpuHealth> = targets.iter().map(|(_, gpu)| gpu).collect();
+    match busy(machine, &bus, &gpus, &[]) {
         Err(why) => return Ok(failed(Reason::GPU_USE_UNKNOWN, why)),
         Ok(busy) if !busy.is_empty() => return Ok(failed(Reason::GPU_BUSY, busy.join("; "))),
         Ok(_) => {}
     }
     let mut results = GpuResets::default();
-    for target @ (name, gpu) in &targets {
+    for (name, gpu) in &targets {
         // The resets before took their time, and somebody may have come.
-        let used =
-            if results.gpus.is_empty() { Ok(Vec::new()) } else { busy(machine, &bus, std::slice::from_ref(target)) };
+        let used = if results.gpus.is_empty() { Ok(Vec::new()) } else { busy(machine, &bus, &[gpu], &[]) };
         let (reason, why) = match used {
             Ok(used) if used.is_empty() => (None, String::new()),
             Ok(used) => (Some(Reason::GPU_BUSY), used.join("; ")),
@@ -92,22 +92,28 @@ fn find(gpus: &[GpuHealth], bus: &[OnBus], name: &GpuName) -> Option<GpuHealth> 
     })
 }
 
-/// Who uses which of the GPUs, for people.
-fn busy(machine: &Machine, bus: &[OnBus], targets: &[(&GpuName, GpuHealth)]) -> Result<Vec<String>, String> {
+/// Who uses which of the GPUs, for people; those who are `own` do not count.
+pub(super) fn busy(
+    machine: &Machine,
+    bus: &[OnBus],
+    targets: &[&GpuHealth],
+    own: &[&str],
+) -> Result<Vec<String>, String> {
     let passed_through = |gpu: &GpuHealth| {
         let on_bus = bus.iter().find(|on_bus| gpu.pci.as_deref() == Some(on_bus.pci.as_str()));
         on_bus.is_some_and(|on_bus| on_bus.driver.as_deref() == Some(PASSED_THROUGH))
     };
-    let (guests, own): (Vec<&GpuHealth>, Vec<_>) =
-        targets.iter().map(|(_, gpu)| gpu).partition(|gpu| passed_through(gpu));
+    let (guests, here): (Vec<&GpuHealth>, Vec<&GpuHealth>) =
+        targets.iter().copied().partition(|gpu| passed_through(gpu));
     let mut busy: Vec<String> =
         guests.iter().map(|gpu| format!("{} is passed through to a virtual machine", gpu.name())).collect();
-    for (gpu, mut users) in own.iter().zip(machine.hardware.holders(&own)?) {
+    for (gpu, mut users) in here.iter().zip(machine.hardware.holders(&here)?) {
         for user in &gpu.users {
             if !users.iter().any(|known| known.pid == user.pid) {
                 users.push(user.clone());
             }
         }
+        users.retain(|user| !own.iter().any(|name| *name == short(&user.name)));
         let name = |user: &User| match user.name.as_str() {
             "" => format!("process {}", user.pid),
             name => format!("{name} (process {})", user.pid),
@@ -118,6 +124,11 @@ fn busy(machine: &Machine, bus: &[OnBus], targets: &[(&GpuName, GpuHealth)]) -> 
         }
     }
     Ok(busy)
+}
+
+/// A process's own name: the driver says the whole path of its program.
+fn short(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
 }
 
 fn look_again(machine: &Machine, results: &mut GpuResets) {

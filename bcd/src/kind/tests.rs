@@ -100,24 +100,6 @@ fn an_inventory_is_read_again_and_handed_over() {
 }
 
 #[test]
-fn dcgm_is_there_and_answers_or_it_is_said_why_not() {
-    let mut lab = Lab::new();
-    let diagnose = |lab: &Lab, payload| lab.run(CommandKind::DiagDcgm, payload);
-    assert_eq!(failure(diagnose(&lab, Value::Null)).0, Reason::PROGRAM_MISSING);
-    lab.program("dcgmi", "echo '8 GPUs found.'");
-    let result = success(CommandKind::DiagDcgm, diagnose(&lab, Value::Null));
-    assert_eq!((&result["passed"], &result["source"]), (&json!(true), &json!("dcgmi")));
-    assert_eq!(failure(diagnose(&lab, json!({"level": 2}))).0, Reason::UNSUPPORTED_HERE);
-    lab.program("dcgmi", "echo 'Error: unable to establish a connection to the specified host: localhost'; exit 255");
-    let (reason, message, _) = failure(diagnose(&lab, Value::Null));
-    assert_eq!(reason, Reason::CHECKS_FAILED);
-    assert!(message.contains("unable to establish"), "{message}");
-    lab.patience(Duration::from_millis(100));
-    lab.program("dcgmi", "sleep 600");
-    assert_eq!(failure(diagnose(&lab, Value::Null)).0, Reason::CHECKS_UNKNOWN);
-}
-
-#[test]
 fn what_is_not_done_is_not_pretended() {
     assert!(unsupported(CommandKind::DaemonUpgrade).is_some());
     let lab = Lab::new();
