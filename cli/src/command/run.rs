@@ -3,6 +3,7 @@
 mod meant;
 mod payload;
 pub(super) mod show;
+mod turns;
 pub(super) mod watch;
 
 use std::{path::PathBuf, sync::Arc};
@@ -26,6 +27,7 @@ Examples:
   better-compute run diag.nvml fra1-r12-u04
   better-compute run inventory.refresh --pool h100 --payload sections='[\"gpus\"]' --payload rescan=true
   better-compute run node.reboot fra1-r12-u04 --payload reason='new kernel' --not-after 2m
+  better-compute run node.reboot --pool h100 --most 8 --one-at-a-time
   better-compute run logs.collect fra1-r12-u04 fra1-r12-u05 --no-wait
 
 Every machine is looked up first: when one is not there or would refuse, nothing is queued for any.
@@ -58,6 +60,9 @@ pub struct Run {
     /// How many machines at most; 100 when nothing is said, 1 for what harms running work
     #[arg(long, value_name = "N")]
     pub most: Option<usize>,
+    /// Begin on a machine when the one before has ended well and is back; stop at the first that has not
+    #[arg(long, conflicts_with = "no_wait")]
+    pub one_at_a_time: bool,
     /// Also on machines that are suspended or frozen, when it harms running work
     #[arg(long)]
     pub even_if_held: bool,
@@ -111,7 +116,11 @@ impl Run {
         })?;
         let client = Arc::new(Client::new(&self.target)?);
         let nodes = self.machines(&client).await?;
-        let mut rows = self.queue(&client, nodes, &payload).await;
+        if self.one_at_a_time {
+            let turns = turns::take(self, &client, nodes, &payload, output).await?;
+            return self.show(&turns.rows, turns.stopped.is_none(), &turns.in_json(), turns.farewell(), output);
+        }
+        let mut rows = self.queue(&client, nodes, &payload, &self.key()).await;
         if let [Row { outcome: Err(_), .. }] = rows.as_slice() {
             return rows.remove(0).outcome.map(|_| Exit::Failed);
         }
@@ -119,13 +128,30 @@ impl Run {
             show::interrupted(&rows);
             return Ok(Exit::Failed);
         }
+        self.show(&rows, true, &show::in_json(&rows), None, output)
+    }
+
+    fn show(
+        &self,
+        rows: &[Row],
+        complete: bool,
+        document: &Value,
+        farewell: Option<String>,
+        output: &Output,
+    ) -> Result<Exit, Failure> {
         if output.is_json() {
-            output.json(&show::in_json(&rows))?;
+            output.json(document)?;
         } else {
-            output.line(show::text(&rows, self.no_wait, output))?;
+            output.line(show::text(rows, self.no_wait, output))?;
+            farewell.into_iter().for_each(|text| output::note(format!("\n{text}")));
         }
         let good = |row: &Row| if self.no_wait { row.outcome.is_ok() } else { row.has_succeeded() };
-        Ok(if rows.iter().all(good) { Exit::Ok } else { Exit::Failed })
+        Ok(if complete && rows.iter().all(good) { Exit::Ok } else { Exit::Failed })
+    }
+
+    /// The word that stands for this line.
+    fn key(&self) -> String {
+        self.key.clone().unwrap_or_else(|| schema::id::RequestId::generate().to_string())
     }
 
     /// Every machine that is meant, once, whether its name or its id was said.
@@ -155,8 +181,9 @@ impl Run {
         if nodes.len() > most {
             let machines = count(nodes.len() as u64, "machine");
             let what = if self.kind.row().destructive { " and harms what runs on them" } else { "" };
-            return Err(Failure::usage(format!("{} would run on {machines}{what}", self.kind))
-                .hint(format!("say --most {} when that is meant", nodes.len())));
+            return Err(
+                Failure::usage(format!("{} would run on {machines}{what}", self.kind)).hint(self.more(nodes.len()))
+            );
         }
         if self.kind.row().destructive {
             let held = meant::held(&meant);
@@ -168,9 +195,18 @@ impl Run {
         Ok(nodes)
     }
 
+    /// How to say that so many are meant.
+    fn more(&self, machines: usize) -> String {
+        let turns = if self.kind.row().destructive && !self.one_at_a_time {
+            ", and --one-at-a-time for one after the other"
+        } else {
+            ""
+        };
+        format!("say --most {machines} when that is meant{turns}")
+    }
+
     /// Queues a command for each machine, a few at a time; a machine that is refused stops no other.
-    async fn queue(&self, client: &Arc<Client>, nodes: Vec<Machine>, payload: &Value) -> Vec<Row> {
-        let key = self.key.clone().unwrap_or_else(|| schema::id::RequestId::generate().to_string());
+    async fn queue(&self, client: &Arc<Client>, nodes: Vec<Machine>, payload: &Value, key: &str) -> Vec<Row> {
         let mut running = JoinSet::new();
         let mut rows: Vec<Option<Row>> = nodes.iter().map(|_| None).collect();
         for (index, node) in nodes.into_iter().enumerate() {

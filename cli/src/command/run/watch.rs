@@ -25,12 +25,19 @@ const PATIENCE: u32 = 30;
 pub(in crate::command) struct Watch<'a> {
     client: &'a Client,
     quiet: bool,
+    place: String,
     said: String,
 }
 
 impl<'a> Watch<'a> {
     pub(in crate::command) fn new(client: &'a Client, output: &Output) -> Self {
-        Self { client, quiet: output.is_json(), said: String::new() }
+        Self { client, quiet: output.is_json(), place: String::new(), said: String::new() }
+    }
+
+    /// Begins each line with where among many it stands.
+    pub(super) fn beginning(mut self, place: &str) -> Self {
+        place.clone_into(&mut self.place);
+        self
     }
 
     /// Follows every command to its end; `false` when somebody pressed Ctrl-C.
@@ -86,7 +93,7 @@ impl<'a> Watch<'a> {
     fn say(&mut self, rows: &[Row]) {
         let line = progress(rows);
         if !self.quiet && !line.is_empty() && line != self.said {
-            note(&line);
+            note(format!("{}{line}", self.place));
             self.said = line;
         }
     }
