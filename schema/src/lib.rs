@@ -5,6 +5,7 @@
 //! machine) and [`spec`] (what a machine is told to be).
 #![forbid(unsafe_code)]
 
+pub mod attested;
 pub mod canonical;
 pub mod cause;
 pub mod clock;

@@ -32,6 +32,11 @@ fn parts(pattern: &[&str], path: &[&str]) -> bool {
     reachable[1..].iter().any(|here| *here)
 }
 
+/// Whether a pattern with `*` for any letters and `?` for one fits a text as a whole.
+pub(super) fn text(pattern: &str, text: &str) -> bool {
+    component(pattern.as_bytes(), text.as_bytes())
+}
+
 fn component(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut into) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

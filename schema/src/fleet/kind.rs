@@ -4,6 +4,7 @@
 //! document that was stored can be read back with serde; its values then have no places.
 
 pub(super) mod access;
+mod attest;
 pub(super) mod batch;
 pub(super) mod fleet_doc;
 pub(super) mod form;
@@ -29,6 +30,7 @@ use super::{
 };
 
 pub use access::ApiAccess;
+pub use attest::AttestRule;
 pub use batch::{Batch, BatchCommand, BatchScope};
 pub use fleet_doc::{Admission, Apply, FleetDocument, Prune};
 pub use freeze::{Freeze, FreezeRule};

@@ -2,7 +2,8 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    hash::{DefaultHasher, Hash as _, Hasher as _},
+    fmt::Display,
+    hash::{DefaultHasher, Hash, Hasher as _},
     sync::Arc,
 };
 
@@ -12,7 +13,7 @@ use crate::{
     name::Name,
 };
 
-/// Reports machines that two documents claim by MAC address, board serial or serial. `claims` are those of the documents,
+/// Reports machines that two documents claim by what they are attested as, by MAC address, board serial or serial. `claims` are those of the documents,
 /// of [`claims`]: while no two of them meet, nobody is claimed twice.
 pub(super) fn machines(nodes: &BTreeMap<Name, Arc<Node>>, claims: Vec<u64>, found: &mut Vec<Diagnostic>) {
     if meet(claims) {
@@ -31,7 +32,8 @@ pub(in crate::fleet) fn claims(node: &Node) -> Box<[u64]> {
     let macs = node.mac.iter().map(|mac| claim("mac", &mac.value, true));
     let board = node.board_serial.iter().map(|board| claim("board", &board.value, true));
     let serial = node.serial.iter().map(|serial| claim("serial", &serial.value, node.board_serial.is_none()));
-    macs.chain(board).chain(serial).collect()
+    let attested = node.attested.iter().map(|attested| claim("attested", &attested.value.to_string(), true));
+    macs.chain(board).chain(serial).chain(attested).collect()
 }
 
 /// Whether two claims are the same and one of them is alone. Two that differ may meet by chance, and then it is looked at
@@ -45,7 +47,11 @@ fn search(nodes: &BTreeMap<Name, Arc<Node>>, found: &mut Vec<Diagnostic>) {
     let mut macs = HashMap::with_capacity(nodes.len() * 2);
     let mut boards = HashMap::with_capacity(nodes.len());
     let mut serials: HashMap<&str, Vec<&Node>> = HashMap::with_capacity(nodes.len());
+    let mut attested = HashMap::new();
     for node in nodes.values() {
+        for identity in &node.attested {
+            claim("attested identity", identity, node, &mut attested, found);
+        }
         for mac in &node.mac {
             claim("MAC address", mac, node, &mut macs, found);
         }
@@ -65,14 +71,14 @@ fn search(nodes: &BTreeMap<Name, Arc<Node>>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn claim<'n>(
+fn claim<'n, T: Display + Eq + Hash>(
     what: &str,
-    value: &'n Located<String>,
+    value: &'n Located<T>,
     node: &'n Node,
-    claims: &mut HashMap<&'n str, (&'n Located<String>, &'n Node)>,
+    claims: &mut HashMap<&'n T, (&'n Located<T>, &'n Node)>,
     found: &mut Vec<Diagnostic>,
 ) {
-    match claims.get(value.value.as_str()) {
+    match claims.get(&value.value) {
         Some((first, other)) => found.push(twice(what, value, node, (other, &first.at))),
         None => {
             claims.insert(&value.value, (value, node));
@@ -80,9 +86,9 @@ fn claim<'n>(
     }
 }
 
-fn twice(
+fn twice<T: Display>(
     what: &str,
-    value: &Located<String>,
+    value: &Located<T>,
     node: &Node,
     (other, first): (&Node, &crate::diagnostic::SourceRef),
 ) -> Diagnostic {

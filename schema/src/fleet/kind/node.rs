@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Hold, form, hold, labels};
 use crate::{
+    attested::Attested,
     diagnostic::{SourceRef, codes},
     digest::Digest,
     fleet::{
@@ -60,6 +61,9 @@ pub struct Node {
     /// The MAC addresses by which it is recognised, in lower case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mac: Vec<Located<String>>,
+    /// What it is attested as, such as `tpm:sha256:…`: then nothing else counts, and no join token is needed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attested: Vec<Located<Attested>>,
     /// Whether new work is kept away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordon: Option<Located<Hold>>,
@@ -80,6 +84,7 @@ pub struct Node {
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Node> {
     let fields = &mut subject.fields;
     let macs = fields.texts("mac", findings);
+    let attested = fields.texts("attested", findings);
     let labels = labels(fields, findings);
     Some(Node {
         name: subject.name.clone(),
@@ -91,6 +96,7 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
         serial: form::keep(fields.text("serial", findings), "a serial number", form::line, findings),
         board_serial: form::keep(fields.text("board-serial", findings), "a serial number", form::line, findings),
         mac: macs.into_iter().filter_map(|mac| decode_mac(&mac, findings)).collect(),
+        attested: attested.iter().filter_map(|text| decode_attested(text, findings)).collect(),
         cordon: hold::hold("cordon", fields, findings),
         pin: hold::hold("pin", fields, findings),
         suspend: hold::hold("suspend", fields, findings),
@@ -105,6 +111,16 @@ fn decode_mac(mac: &Located<String>, findings: &mut Findings<'_>) -> Option<Loca
         form::refuse(codes::BAD_VALUE, mac, "a MAC address such as 3c:ec:ef:00:00:01", findings);
     }
     lower.map(|lower| Located::new(lower, mac.at.clone()))
+}
+
+fn decode_attested(text: &Located<String>, findings: &mut Findings<'_>) -> Option<Located<Attested>> {
+    let attested = text.parse().ok();
+    if attested.is_none() {
+        const EXPECTED: &str = "what `joins show` prints: tpm:sha256:…, x509:sha256:…, aws:ACCOUNT/INSTANCE, gcp:PROJECT/INSTANCE or \
+                                azure:SUBSCRIPTION/MACHINE";
+        form::refuse(codes::BAD_VALUE, text, EXPECTED, findings);
+    }
+    attested.map(|attested| Located::new(attested, text.at.clone()))
 }
 
 fn taint(key: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Taint> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Hold, hold, labels};
+use super::{AttestRule, Hold, attest, hold, labels};
 use crate::{
     diagnostic::{SourceRef, codes},
     fleet::{
@@ -175,6 +175,9 @@ pub struct Pool {
     /// What its machines have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware: Option<Located<Hardware>>,
+    /// Which machines come in by what they prove, by the way in which they do.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attest: BTreeMap<String, Located<AttestRule>>,
     /// How it is run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Located<Policy>>,
@@ -199,6 +202,7 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
         rollout: fields.refer("rollout", Kind::Rollout, findings),
         labels: labels(fields, findings),
         hardware: fields.record("hardware", None, findings, |fields, findings| Some(hardware(fields, findings))),
+        attest: fields.named("attest", ("kind", None), findings, attest::decode),
         policy: fields.record("policy", None, findings, |fields, findings| Some(policy(fields, findings))),
         suspend: hold::hold("suspend", fields, findings),
         protect: hold::protect(fields, findings),

@@ -25,7 +25,7 @@ const SPELLINGS: [(&str, &str); 3] = [
 ];
 
 /// Forms of texts that the decoders look at by code. Each takes at least what they take.
-pub(super) const FORMS: [(&str, &str); 16] = [
+pub(super) const FORMS: [(&str, &str); 17] = [
     ("fleet.trust-domain", "^[a-z0-9-]+(\\.[a-z0-9-]+)*$"),
     ("fleet.freeze.hours", CLOCK),
     ("freeze.hours", CLOCK),
@@ -41,15 +41,17 @@ pub(super) const FORMS: [(&str, &str); 16] = [
     ("release.signature", "^https://"),
     ("access.issuer", "^https://"),
     ("access.policy", "\\.cedar$"),
+    ("node.attested", "^(x509|tpm|aws|gcp|azure):."),
     ("node.mac", "^([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}$"),
 ];
 
 /// Forms of the names of blocks.
-pub(super) const NAMES: [(&str, &str); 6] = [
+pub(super) const NAMES: [(&str, &str); 7] = [
     ("fleet.freeze", "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"),
     ("profile.file", "^/."),
     ("profile.unit", UNIT),
     ("profile.package", "^[A-Za-z0-9][A-Za-z0-9._+-]*$"),
+    ("pool.attest", "^(x509|tpm|aws|gcp|azure)$"),
     ("pool.policy.acceptance", "^diag\\.(nvml|dcgm)$"),
     ("release.artifact", "^(amd64|arm64)$"),
 ];

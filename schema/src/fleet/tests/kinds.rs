@@ -11,6 +11,7 @@ use crate::{
 };
 
 /// What the generated objects speak of.
+const KEYS: &str = r#"{"keys": [{"kty": "RSA"}]}"#;
 const AROUND: &str = r#"
 fleet "t" { format 1; trust-domain "t.example"; rollout "now" }
 rollout "now" { immediate }
@@ -207,6 +208,13 @@ fn document(kind: Kind) -> BoxedStrategy<Value> {
                     ]),
                 ),
                 (
+                    "attest",
+                    with(
+                        json!({"tpm": {"only": ["sha256:*"]}}),
+                        vec![("gcp", with(json!({"only": ["acme-gpu/*"], "keys": KEYS}), vec![("required", flag())]))],
+                    ),
+                ),
+                (
                     "policy",
                     some(vec![
                         ("disruption-budget", any_of(&["5%", "10%"])),
@@ -313,6 +321,7 @@ fn document(kind: Kind) -> BoxedStrategy<Value> {
             ("labels", labels()),
             ("serial", line()),
             ("board-serial", line()),
+            ("attested", several(&["aws:123456789012/i-0abc", "gcp:acme-gpu/4815162342"])),
             ("mac", several(&["3c:ec:ef:00:00:01", "3c:ec:ef:00:00:02"])),
             ("cordon", hold()),
             ("pin", hold()),
