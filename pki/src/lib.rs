@@ -13,6 +13,7 @@
 //! | [`anchor`], [`bundle`] | what a machine is told to trust, first by pin and later by signature |
 //! | [`token`], [`sealed`] | join and API tokens, and how a join token travels |
 //! | [`secret`] | the values of secrets, sealed for their rows |
+//! | [`broker`] | how a value gets to the node that may have it, past whoever carries it |
 //! | [`challenge`] | what makes a renewal fresh |
 //! | [`keys`] | every key of a control plane as one sealed document, and what each role gets of it |
 //! | [`hardware`] | which machine this is, from identifiers that are often lies |
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod anchor;
+pub mod broker;
 pub mod bundle;
 pub mod challenge;
 pub mod command;

@@ -4,12 +4,14 @@
 //! and signs its reports and proofs of possession, each under a purpose of its own.
 
 use aws_lc_rs::{
+    hmac,
     rand::SystemRandom,
     signature::{
         ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
     },
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use schema::digest::Digest;
 
 use crate::{encoding::Secret, issue::TlsIdentity, signed::SignedBytes};
 
@@ -71,6 +73,13 @@ impl NodeKey {
         self.pair.sign(&SystemRandom::new(), bytes.as_bytes()).expect("a P-256 key signs").as_ref().to_vec()
     }
 
+    /// Marks that only the holder of this key can make and compare.
+    #[must_use]
+    pub fn marks(&self) -> Marks {
+        let parent = hmac::Key::new(hmac::HMAC_SHA256, &self.pkcs8.0);
+        Marks(hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&parent, b"bc/secret-file-mark/v1\0").as_ref()))
+    }
+
     /// A certificate request for this key. It names nothing: the control plane decides who this is. Each call gives
     /// other bytes, so keep the request and send the same one again when an answer was lost.
     #[must_use]
@@ -82,6 +91,28 @@ impl NodeKey {
     #[must_use]
     pub fn identity(&self, chain: Vec<CertificateDer<'static>>) -> TlsIdentity {
         TlsIdentity::new(chain, PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.pkcs8.0.clone())))
+    }
+}
+
+/// Marks of what is in files with secrets: an ordinary digest of a short value can be guessed.
+#[derive(Clone)]
+pub struct Marks(hmac::Key);
+
+impl std::fmt::Debug for Marks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Marks(..)")
+    }
+}
+
+impl Marks {
+    /// The mark of this content at this path.
+    #[must_use]
+    pub fn of(&self, path: &str, content: &[u8]) -> Digest {
+        let mut context = hmac::Context::with_key(&self.0);
+        context.update(path.as_bytes());
+        context.update(b"\0");
+        context.update(content);
+        Digest::from_bytes(context.sign().as_ref().try_into().expect("HMAC-SHA256 has 32 bytes"))
     }
 }
 

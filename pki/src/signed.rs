@@ -29,11 +29,15 @@ pub enum Purpose {
     Command,
     /// A node says how a command ended.
     CommandUpdate,
+    /// A node asks for the values of secrets.
+    SecretRequest,
+    /// A worker answers with sealed values.
+    SecretResponse,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::WorkerCertificate,
         Self::DesiredState,
         Self::ServerTime,
@@ -44,6 +48,8 @@ impl Purpose {
         Self::Inventory,
         Self::Command,
         Self::CommandUpdate,
+        Self::SecretRequest,
+        Self::SecretResponse,
     ];
 
     /// The word in the signed bytes.
@@ -60,6 +66,8 @@ impl Purpose {
             Self::Inventory => "inventory",
             Self::Command => "command",
             Self::CommandUpdate => "command-update",
+            Self::SecretRequest => "secret-request",
+            Self::SecretResponse => "secret-response",
         }
     }
 }

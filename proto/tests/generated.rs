@@ -2,9 +2,10 @@
 
 use std::{env, fs, path::Path};
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "bettercompute/agent/v1/join.proto",
     "bettercompute/agent/v1/node_spec.proto",
+    "bettercompute/agent/v1/secrets.proto",
     "bettercompute/agent/v1/session.proto",
     "bettercompute/agent/v1/signed.proto",
     "bettercompute/internal/v1/authority.proto",

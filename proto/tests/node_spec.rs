@@ -3,7 +3,7 @@
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use schema::spec::{
     AccessKey, AccessSection, DriftMode, DriftRule, HostFile, HostSection, Hugepages, KernelModule, NodeSpec,
-    PackagePin, Unit,
+    PackagePin, SecretVersion, Unit,
 };
 
 /// A spec in which every member has a value that is not its default.
@@ -17,6 +17,7 @@ fn full() -> NodeSpec {
             files: vec![HostFile {
                 path: "/etc/motd".into(),
                 content: "hello\n".into(),
+                secret: Some(SecretVersion { name: "motd/of-the-day".parse().expect("a name"), version: 7 }),
                 mode: "0644".into(),
                 owner: "root".into(),
                 group: "root".into(),

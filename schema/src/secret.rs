@@ -2,6 +2,9 @@
 
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
+/// How a reference begins.
+pub const SCHEME: &str = "secret://";
+
 /// The longest value, in bytes.
 pub const MAX_SECRET_BYTES: usize = 64 * 1024;
 
@@ -19,6 +22,9 @@ pub enum SecretNameError {
     /// A part that does not begin with a letter or a digit.
     #[error("each part of a secret's name begins with a letter or a digit")]
     Part,
+    /// Not a reference.
+    #[error("a secret is referred to as {SCHEME}NAME")]
+    Scheme,
 }
 
 /// The name of a secret: parts such as `registry/pull-token`. A copy shares the text.
@@ -42,6 +48,20 @@ impl SecretName {
             return Err(SecretNameError::Part);
         }
         Ok(Self(text.into()))
+    }
+
+    /// The name in a reference such as `secret://registry/pull-token`.
+    ///
+    /// # Errors
+    /// When it is not a reference, or names nothing that can be a secret.
+    pub fn from_reference(text: &str) -> Result<Self, SecretNameError> {
+        Self::new(text.strip_prefix(SCHEME).ok_or(SecretNameError::Scheme)?)
+    }
+
+    /// How documents refer to it.
+    #[must_use]
+    pub fn reference(&self) -> String {
+        format!("{SCHEME}{self}")
     }
 
     /// The text.
@@ -96,7 +116,7 @@ mod tests {
     #[test]
     fn names_are_parts_between_slashes() {
         for text in ["a", "registry/pull-token", "ntp.key_1", &"x".repeat(128)] {
-            assert_eq!(SecretName::new(text).expect("a name").as_str(), text);
+            assert_eq!(SecretName::new(text).expect("a name").reference(), format!("secret://{text}"));
         }
         for text in ["", "A", "a//b", "/a", "a/", "../x", "-a", "a b", "ü", &"x".repeat(129)] {
             assert!(SecretName::new(text).is_err(), "{text}");
@@ -105,9 +125,10 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_not_repeated() {
-        for text in ["Hunter2!", "secret://Hunter2", "https://hunter2"] {
-            let error = SecretName::new(text).expect_err("no name").to_string();
+        for text in ["hunter2", "secret://Hunter2", "https://hunter2"] {
+            let error = SecretName::from_reference(text).expect_err("no reference").to_string();
             assert!(!error.to_lowercase().contains("hunter"), "{error}");
         }
+        assert_eq!(SecretName::from_reference("secret://a/b").expect("a reference").as_str(), "a/b");
     }
 }

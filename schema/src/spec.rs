@@ -4,11 +4,14 @@
 //! together), and its canonical bytes are what is stored, signed and sent. A member that has its default value does not
 //! appear. Composed by the `nodespec` controller from the target that the node was last assigned; carried out by `bcd`.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{canonical, digest::Digest, node::words, time::Timestamp};
+use crate::{canonical, digest::Digest, node::words, secret::SecretName, time::Timestamp};
 
 words! {
     /// The sections of a spec, in the order in which they are converged.
@@ -130,8 +133,11 @@ pub struct Hugepages {
 pub struct HostFile {
     /// Absolute path on the host.
     pub path: String,
-    /// The whole content.
+    /// The whole content; empty for a secret.
     pub content: String,
+    /// The secret whose value is the content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret: Option<SecretVersion>,
     /// Permission bits as four octal digits, for example `0644`.
     pub mode: String,
     /// Owning user's name or number.
@@ -141,6 +147,28 @@ pub struct HostFile {
     /// Units that restart, if they run, after the file changed; sorted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub restart: Vec<String>,
+}
+
+/// One value of a secret, by name and version.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SecretVersion {
+    /// The secret.
+    pub name: SecretName,
+    /// Which of its values; 0 until the control plane has put the newest one in.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub version: u32,
+}
+
+impl fmt::Display for SecretVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} version {}", self.name.reference(), self.version)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(version: &u32) -> bool {
+    *version == 0
 }
 
 /// A systemd unit: its file, and what is wanted of it.
@@ -221,6 +249,12 @@ impl AccessSection {
 }
 
 impl NodeSpec {
+    /// The values of secrets that the machine needs, each once.
+    #[must_use]
+    pub fn secrets(&self) -> BTreeSet<SecretVersion> {
+        self.host.files.iter().filter_map(|file| file.secret.clone()).collect()
+    }
+
     /// The canonical bytes: stored, signed and sent as they are.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {

@@ -230,6 +230,38 @@ pub mod authority_client {
                 .insert(GrpcMethod::new("bettercompute.internal.v1.Authority", "Renew"));
             self.inner.unary(req, path, codec).await
         }
+        /// Values of secrets, sealed to a one-time key of the node that signed the request.
+        pub async fn request_secrets(
+            &mut self,
+            request: impl tonic::IntoRequest<
+                super::super::super::agent::v1::SecretRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<super::super::super::agent::v1::SecretResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/bettercompute.internal.v1.Authority/RequestSecrets",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "bettercompute.internal.v1.Authority",
+                        "RequestSecrets",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
         /// Signs the time for a node's nonce.
         pub async fn server_time(
             &mut self,
@@ -327,6 +359,14 @@ pub mod authority_server {
             request: tonic::Request<super::super::super::agent::v1::RenewRequest>,
         ) -> std::result::Result<
             tonic::Response<super::super::super::agent::v1::RenewResponse>,
+            tonic::Status,
+        >;
+        /// Values of secrets, sealed to a one-time key of the node that signed the request.
+        async fn request_secrets(
+            &self,
+            request: tonic::Request<super::super::super::agent::v1::SecretRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::super::super::agent::v1::SecretResponse>,
             tonic::Status,
         >;
         /// Signs the time for a node's nonce.
@@ -599,6 +639,54 @@ pub mod authority_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RenewSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/bettercompute.internal.v1.Authority/RequestSecrets" => {
+                    #[allow(non_camel_case_types)]
+                    struct RequestSecretsSvc<T: Authority>(pub Arc<T>);
+                    impl<
+                        T: Authority,
+                    > tonic::server::UnaryService<
+                        super::super::super::agent::v1::SecretRequest,
+                    > for RequestSecretsSvc<T> {
+                        type Response = super::super::super::agent::v1::SecretResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                super::super::super::agent::v1::SecretRequest,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Authority>::request_secrets(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RequestSecretsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -111,7 +111,8 @@ pub(super) fn files(spec: &NodeSpec) -> Files {
     for file in &host.files {
         // The two words for the same user.
         let root = |text: &str| if text == "0" { "root".to_owned() } else { text.to_owned() };
-        let state = format!("{} {} {}\n{}", file.mode, root(&file.owner), root(&file.group), file.content);
+        let secret = file.secret.as_ref().map(ToString::to_string).unwrap_or_default();
+        let state = format!("{} {} {} {secret}\n{}", file.mode, root(&file.owner), root(&file.group), file.content);
         let state = FileState { state, causes: Vec::new(), restart: file.restart.clone(), of_unit: false };
         files.insert(file.path.clone(), state);
     }

@@ -195,7 +195,7 @@ fn host(resolved: &ResolvedProfile, found: &mut Vec<Provenance>) {
     }
     for (name, layer) in &resolved.files {
         let path = format!("files.{name}");
-        text(&path, layer, |file| (file.content.as_ref(), file.template.as_ref()), found);
+        text(&path, layer, |file| (file.secret.as_ref().or(file.content.as_ref()), file.template.as_ref()), found);
         member(&path, "owner", layer, |file| file.owner.as_ref(), Clone::clone, found);
         member(&path, "group", layer, |file| file.group.as_ref(), Clone::clone, found);
         member(&path, "mode", layer, |file| file.mode.as_ref(), Clone::clone, found);

@@ -24,6 +24,7 @@ use crate::{
     canonical,
     digest::Digest,
     name::Name,
+    secret::SecretName,
     spec::{DriftRule, Hugepages, KernelModule, PackagePin},
     time::Timestamp,
 };
@@ -39,6 +40,8 @@ pub enum Content {
     Text(String),
     /// The path of a template in [`HostTemplate::templates`].
     Template(String),
+    /// The value of this secret.
+    Secret(SecretName),
 }
 
 /// A file before its template is rendered.
@@ -228,7 +231,14 @@ impl Content {
     fn template(&self) -> Option<&str> {
         match self {
             Self::Template(name) => Some(name),
-            Self::Text(_) => None,
+            Self::Text(_) | Self::Secret(_) => None,
+        }
+    }
+
+    fn secret(&self) -> Option<&SecretName> {
+        match self {
+            Self::Secret(name) => Some(name),
+            Self::Text(_) | Self::Template(_) => None,
         }
     }
 
@@ -244,12 +254,16 @@ impl FileTemplate {
         let word = |value: &Option<Located<String>>, default: &str| {
             value.as_ref().map_or_else(|| default.to_owned(), |value| value.value.clone())
         };
+        let secret = file.secret.as_ref().and_then(|secret| SecretName::from_reference(secret).ok());
         Self {
             path: path.to_owned(),
-            content: Content::of(file.content.as_ref(), file.template.as_ref()).unwrap_or(Content::Text(String::new())),
+            content: secret
+                .map(Content::Secret)
+                .or_else(|| Content::of(file.content.as_ref(), file.template.as_ref()))
+                .unwrap_or(Content::Text(String::new())),
             owner: word(&file.owner, "root"),
             group: word(&file.group, "root"),
-            mode: word(&file.mode, "0644"),
+            mode: word(&file.mode, if file.secret.is_some() { "0600" } else { "0644" }),
             restart: file.restart.iter().map(|unit| unit.value.clone()).collect(),
         }
     }

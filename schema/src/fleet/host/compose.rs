@@ -10,7 +10,7 @@ use crate::{
         stack,
         template::{self, RenderError, Renderer},
     },
-    spec::{AccessKey, AccessSection, HostFile, HostSection, Unit},
+    spec::{AccessKey, AccessSection, HostFile, HostSection, SecretVersion, Unit},
 };
 
 /// One machine's sections.
@@ -124,6 +124,7 @@ impl<'t> Composer<'t> {
         let mut failed = Vec::new();
         let mut text = |content: &Content| match content {
             Content::Text(text) => ended(text.clone()),
+            Content::Secret(_) => String::new(),
             Content::Template(name) => match self.renderer.render(name, &values) {
                 Ok(text) => ended(text),
                 Err(error) => {
@@ -145,6 +146,7 @@ impl<'t> Composer<'t> {
             host.files.push(HostFile {
                 path: file.path.clone(),
                 content: text(&file.content),
+                secret: file.content.secret().map(|name| SecretVersion { name: name.clone(), version: 0 }),
                 mode: file.mode.clone(),
                 owner: file.owner.clone(),
                 group: file.group.clone(),

@@ -17,6 +17,7 @@ use crate::{
     },
     name::Name,
     object::Kind,
+    secret::SecretName,
     time::Timestamp,
 };
 
@@ -64,13 +65,16 @@ pub struct FileEntry {
     /// The template that makes the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<Located<String>>,
+    /// The secret whose value is the content, as `secret://NAME`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret: Option<Located<String>>,
     /// Owning user; `root` when it is not said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<Located<String>>,
     /// Owning group; `root` when it is not said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Located<String>>,
-    /// Four octal digits; `0644` when it is not said.
+    /// Four octal digits; `0644` when it is not said, `0600` for a secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Located<String>>,
     /// Units that restart, if they run, after the file changed.
@@ -346,16 +350,52 @@ fn file(path: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Opt
     let entry = FileEntry {
         content: fields.text("content", findings),
         template: fields.text("template", findings),
+        secret: secret(fields, findings),
         owner: form::keep(fields.text("owner", findings), "a user", form::account, findings),
         group: form::keep(fields.text("group", findings), "a group", form::account, findings),
         mode,
         restart: units("restart", fields, findings),
     };
     exclusive(entry.content.as_ref(), entry.template.as_ref(), findings);
-    if entry.template.is_none() && !fields.has("template") {
+    if let Some(secret) = &entry.secret {
+        alone(secret, &entry, findings);
+    } else if entry.template.is_none() && !fields.has("template") && !fields.has("secret") {
         fields.require_either("content", "template", entry.content.as_ref());
     }
     Some(entry)
+}
+
+/// A reference to a secret. What is no reference is not repeated: it may be the value.
+fn secret(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Located<String>> {
+    let secret = fields.text("secret", findings)?;
+    if let Err(error) = SecretName::from_reference(&secret) {
+        let diagnostic = findings
+            .at(codes::BAD_VALUE, secret.at.span, error.to_string())
+            .label("not a reference to a secret")
+            .help("write secret \"secret://NAME\"; the value goes in with `better-compute secrets put NAME`");
+        findings.push(diagnostic);
+        return None;
+    }
+    Some(secret)
+}
+
+/// A secret is the whole content of its file, and not everybody's.
+fn alone(secret: &Located<String>, entry: &FileEntry, findings: &mut Findings<'_>) {
+    for (word, other) in [("content", &entry.content), ("template", &entry.template)] {
+        if let Some(other) = other {
+            let diagnostic = findings
+                .at(codes::CONFLICT, secret.at.span, format!("`{word}` and `secret` exclude each other"))
+                .also(&other.at, format!("the {word}"));
+            findings.push(diagnostic);
+        }
+    }
+    if let Some(mode) = entry.mode.as_ref().filter(|mode| !mode.ends_with('0')) {
+        let diagnostic = findings
+            .at(codes::BAD_VALUE, mode.at.span, "a file with a secret gives others no right")
+            .label("the last digit has to be 0")
+            .help("write mode \"0600\", or \"0640\" with a group");
+        findings.push(diagnostic);
+    }
 }
 
 /// Names of units, each once, in order.
