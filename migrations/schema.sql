@@ -505,6 +505,12 @@ table rollbacks
     constraint rollbacks_source_fkey FOREIGN KEY (source) REFERENCES sources(name)
     constraint rollbacks_state_check CHECK ((state = ANY (ARRAY['requested'::text, 'done'::text, 'refused'::text, 'withdrawn'::text])))
     CREATE UNIQUE INDEX rollbacks_one_waits ON rollbacks USING btree (source) WHERE (state = 'requested'::text)
+table secret_uses
+    node_id uuid not null
+    name text not null
+    constraint secret_uses_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
+    constraint secret_uses_pkey PRIMARY KEY (name, node_id)
+    CREATE INDEX secret_uses_by_node ON secret_uses USING btree (node_id)
 table secret_versions
     name text not null
     version bigint not null

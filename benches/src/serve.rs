@@ -115,6 +115,10 @@ impl ControlPlane for Authority {
         Err(Status::unimplemented("a bench"))
     }
 
+    async fn request_secrets(&self, _: pb::SecretRequest, _: SocketAddr) -> Result<pb::SecretResponse, Status> {
+        Err(Status::unimplemented("a bench"))
+    }
+
     async fn server_time(&self, node: NodeId, nonce: Vec<u8>) -> Result<pb::SignedTime, Status> {
         let now = self.clock.now();
         let signature = Some(wire(self.worker.sign_server_time(node, &nonce, now)));

@@ -43,6 +43,9 @@ pub trait ControlPlane: Send + Sync + 'static {
     ) -> Result<pb::RenewChallengeResponse, Status>;
     /// A new certificate for a node.
     async fn renew(&self, request: pb::RenewRequest, peer: SocketAddr) -> Result<pb::RenewResponse, Status>;
+    /// Values of secrets, sealed for the node that signed the request.
+    async fn request_secrets(&self, request: pb::SecretRequest, peer: SocketAddr)
+    -> Result<pb::SecretResponse, Status>;
     /// Signed time over a node's nonce.
     async fn server_time(&self, node: NodeId, nonce: Vec<u8>) -> Result<pb::SignedTime, Status>;
     /// The newest trust bundle, every one later than `since`, and the authorities whose node certificates count.
@@ -81,6 +84,14 @@ impl<T: Authority> ControlPlane for InProcess<T> {
 
     async fn renew(&self, request: pb::RenewRequest, peer: SocketAddr) -> Result<pb::RenewResponse, Status> {
         self.0.renew(from_peer(request, peer)).await.map(tonic::Response::into_inner)
+    }
+
+    async fn request_secrets(
+        &self,
+        request: pb::SecretRequest,
+        peer: SocketAddr,
+    ) -> Result<pb::SecretResponse, Status> {
+        self.0.request_secrets(from_peer(request, peer)).await.map(tonic::Response::into_inner)
     }
 
     async fn server_time(&self, node: NodeId, nonce: Vec<u8>) -> Result<pb::SignedTime, Status> {
@@ -144,6 +155,14 @@ impl ControlPlane for AuthorityClient {
 
     async fn renew(&self, request: pb::RenewRequest, peer: SocketAddr) -> Result<pb::RenewResponse, Status> {
         answer(self.0.clone().renew(from_peer(request, peer)).await)
+    }
+
+    async fn request_secrets(
+        &self,
+        request: pb::SecretRequest,
+        peer: SocketAddr,
+    ) -> Result<pb::SecretResponse, Status> {
+        answer(self.0.clone().request_secrets(from_peer(request, peer)).await)
     }
 
     async fn server_time(&self, node: NodeId, nonce: Vec<u8>) -> Result<pb::SignedTime, Status> {

@@ -84,7 +84,7 @@ impl Join for JoinForwarder {
     }
 }
 
-fn told<T>(call: &str, peer: SocketAddr, answer: Result<T, Status>) -> Result<Response<T>, Status> {
+pub(crate) fn told<T>(call: &str, peer: SocketAddr, answer: Result<T, Status>) -> Result<Response<T>, Status> {
     if let Err(status) = &answer {
         let code = status.metadata().get(CODE_METADATA).and_then(|value| value.to_str().ok()).unwrap_or_default();
         tracing::info!(call, %peer, code, message = status.message(), "a machine was refused");

@@ -25,6 +25,7 @@ mod places;
 mod pokes;
 mod registry;
 mod reports;
+mod secrets;
 mod shared;
 mod steps;
 mod trust;

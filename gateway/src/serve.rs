@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! listener ─▶ accept (TLS) ─▶ tonic ─▶ join ──────────────▶ control plane
+//!                                 ├──▶ secrets ───────────▶ control plane
 //!                                 └──▶ session ─▶ registry ◀── facts ◀── pokes
 //!                                        └──▶ claims, steps, last words, reports, liveness, recorder ──▶ PostgreSQL
 //! ```
@@ -9,7 +10,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use pki::tls::gateway_server;
-use proto::agent::v1::{join_server::JoinServer, session_server::SessionServer};
+use proto::agent::v1::{join_server::JoinServer, secrets_server::SecretsServer, session_server::SessionServer};
 use tokio::{
     net::TcpListener,
     sync::{Semaphore, mpsc},
@@ -33,6 +34,7 @@ use crate::{
     recorder::Recorder,
     registry::Registry,
     reports::Reports,
+    secrets::SecretForwarder,
     session::SessionService,
     shared::Shared,
     steps::Steps,
@@ -158,6 +160,8 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
 fn router(shared: &Arc<Shared>, limits: &Limits) -> tonic::transport::server::Router {
     let join = JoinServer::new(JoinForwarder::new(Arc::clone(&shared.control_plane), Arc::clone(&shared.clock)))
         .max_decoding_message_size(MAX_REQUEST_BYTES);
+    let secrets = SecretForwarder::new(Arc::clone(&shared.control_plane), Arc::clone(&shared.clock));
+    let secrets = SecretsServer::new(secrets).max_decoding_message_size(MAX_REQUEST_BYTES);
     let session = SessionServer::new(SessionService::new(Arc::clone(shared)))
         .max_decoding_message_size(proto::MAX_FRAME_BYTES)
         .max_encoding_message_size(proto::MAX_FRAME_BYTES);
@@ -171,6 +175,7 @@ fn router(shared: &Arc<Shared>, limits: &Limits) -> tonic::transport::server::Ro
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(2 * WINDOW)
         .add_service(join)
+        .add_service(secrets)
         .add_service(session)
 }
 

@@ -30,6 +30,7 @@ use pki::{
     issue::NodeIssuer,
     keys::Keys,
     sealed::{JoinKey, SealedToken, SealedTokenRefusal},
+    secret::SecretStore,
     token::Token,
     verify::NodeVerifier,
 };
@@ -50,6 +51,7 @@ mod documents;
 mod enter;
 mod knocks;
 mod renew;
+mod secrets;
 mod voucher;
 mod wire;
 
@@ -86,6 +88,8 @@ pub struct JoinService {
     signer: Arc<Signer>,
     keyring: RwLock<Arc<Keyring>>,
     knocks: Knocks,
+    secrets: SecretStore,
+    asked: secrets::Asked,
 }
 
 /// What the service takes of the control plane's keys; replaced as a whole when they are rotated.
@@ -146,7 +150,8 @@ impl JoinService {
         let JoinConfig { db, keys, realm, dev, clock, signer } = config;
         let keyring = RwLock::new(Arc::new(Keyring::of(keys, &realm, &clock)));
         let knocks = Knocks::new(clock.now());
-        Self { db, realm, dev, clock, signer, keyring, knocks }
+        let (secrets, asked) = (keys.secret_store(&realm.fleet_id), secrets::Asked::default());
+        Self { db, realm, dev, clock, signer, keyring, knocks, secrets, asked }
     }
 
     /// Works with these keys from now on: the next step of a rotation.

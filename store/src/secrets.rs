@@ -1,6 +1,8 @@
 //! Secrets: sealed values by name and version. What is in here opens only with a key that is elsewhere.
 
-use schema::{secret::SecretName, time::Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+
+use schema::{id::NodeId, secret::SecretName, time::Timestamp};
 
 use crate::{Db, DbError, Txn, convert};
 
@@ -124,6 +126,71 @@ pub async fn find_envelope(db: &Db, name: &SecretName, version: u64) -> Result<O
     .fetch_optional(db.pool())
     .await?;
     Ok(envelope)
+}
+
+/// The newest versions of some secrets; one that is not kept is left out.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn newest(db: &Db, names: &BTreeSet<SecretName>) -> Result<BTreeMap<SecretName, u64>, DbError> {
+    select_newest(db.pool(), &texts(names)).await
+}
+
+/// The same, so that nobody puts a newer one before this transaction's end.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn newest_held(txn: &mut Txn, names: &BTreeSet<SecretName>) -> Result<BTreeMap<SecretName, u64>, DbError> {
+    let names = texts(names);
+    sqlx::query!("SELECT name FROM secrets WHERE name = ANY ($1) ORDER BY name FOR SHARE", &names)
+        .fetch_all(txn.conn())
+        .await?;
+    select_newest(txn.conn(), &names).await
+}
+
+async fn select_newest(db: impl sqlx::PgExecutor<'_>, names: &[String]) -> Result<BTreeMap<SecretName, u64>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT name, max(version) AS "version!" FROM secret_versions WHERE name = ANY ($1) GROUP BY name"#,
+        names,
+    )
+    .fetch_all(db)
+    .await?;
+    rows.into_iter().map(|row| Ok((convert::word("secret name", &row.name)?, version(row.version)?))).collect()
+}
+
+fn texts(names: &BTreeSet<SecretName>) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+/// Makes the secrets that a node refers to exactly these.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn set_uses(txn: &mut Txn, node: NodeId, names: &BTreeSet<SecretName>) -> Result<(), DbError> {
+    let names = texts(names);
+    sqlx::query!("DELETE FROM secret_uses WHERE node_id = $1 AND name <> ALL ($2)", node.as_uuid(), &names)
+        .execute(txn.conn())
+        .await?;
+    sqlx::query!(
+        "INSERT INTO secret_uses (node_id, name) SELECT $1, UNNEST($2::text[]) ON CONFLICT DO NOTHING",
+        node.as_uuid(),
+        &names,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
+/// The nodes that refer to a secret. Call it after the version was taken, or the secret deleted, in the same transaction:
+/// whoever composes a spec meanwhile waits for its end.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn used_by(txn: &mut Txn, name: &SecretName) -> Result<Vec<NodeId>, DbError> {
+    let nodes = sqlx::query_scalar!("SELECT node_id FROM secret_uses WHERE name = $1 ORDER BY node_id", name.as_str())
+        .fetch_all(txn.conn())
+        .await?;
+    Ok(nodes.into_iter().map(NodeId::from_uuid).collect())
 }
 
 fn version(column: i64) -> Result<u64, DbError> {

@@ -371,6 +371,13 @@ impl Authority for TestAuthority {
         Ok(Response::new(pb::RenewResponse { certificate_chain: vec![vec![1]], trust_bundle: None }))
     }
 
+    async fn request_secrets(
+        &self,
+        request: Request<pb::SecretRequest>,
+    ) -> Result<Response<pb::SecretResponse>, Status> {
+        Ok(Response::new(pb::SecretResponse { ciphertext: request.into_inner().request, ..Default::default() }))
+    }
+
     async fn server_time(
         &self,
         request: Request<internal::ServerTimeRequest>,

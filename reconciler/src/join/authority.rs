@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use pki::{issue::TlsIdentity, tls};
+use pki::{broker::RequestRefusal, issue::TlsIdentity, tls};
 use proto::{
     agent::v1 as pb,
     internal::v1::{
@@ -22,7 +22,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Response, Status, metadata::MetadataValue};
 
-use super::{JoinRefusal, JoinService, RenewRefusal, admit::JoinError, refusal::Standing, renew::RenewError, wire};
+use super::{
+    JoinRefusal, JoinService, RenewRefusal, admit::JoinError, refusal::Standing, renew::RenewError,
+    secrets::BrokerRefusal, wire,
+};
 
 /// Where the stable word of a refusal travels.
 const CODE: &str = "bc-code";
@@ -63,6 +66,13 @@ impl Authority for JoinService {
             RenewError::Refused(refusal) => renew_status(&refusal),
             RenewError::Db(error) => unavailable(&error),
         })
+    }
+
+    async fn request_secrets(
+        &self,
+        request: Request<pb::SecretRequest>,
+    ) -> Result<Response<pb::SecretResponse>, Status> {
+        self.release(request.get_ref()).await.map(Response::new).map_err(|refusal| secret_status(&refusal))
     }
 
     async fn server_time(
@@ -118,6 +128,18 @@ fn renew_status(refusal: &RenewRefusal) -> Status {
         RenewRefusal::Late(_) => Code::FailedPrecondition,
         RenewRefusal::Challenge(_) | RenewRefusal::ChallengeUsed => Code::Aborted,
         _ => Code::PermissionDenied,
+    };
+    refused(code, refusal.code(), refusal.to_string())
+}
+
+fn secret_status(refusal: &BrokerRefusal) -> Status {
+    let code = match refusal {
+        BrokerRefusal::Db(error) => return unavailable(error),
+        BrokerRefusal::Request(RequestRefusal::Time) => Code::Aborted,
+        BrokerRefusal::Request(_) | BrokerRefusal::Key(_) => Code::InvalidArgument,
+        BrokerRefusal::Signature | BrokerRefusal::NotReferred => Code::PermissionDenied,
+        BrokerRefusal::TooOften => Code::ResourceExhausted,
+        BrokerRefusal::Unreadable => Code::FailedPrecondition,
     };
     refused(code, refusal.code(), refusal.to_string())
 }

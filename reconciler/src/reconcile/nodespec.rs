@@ -10,7 +10,10 @@ mod contribute;
 mod step;
 mod stored;
 
-use std::fmt;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use async_trait::async_trait;
 use schema::{
@@ -18,6 +21,7 @@ use schema::{
     fleet::{self, ComposeError, HostTemplate, NodeOverlay},
     id::NodeId,
     node::{Condition, ConditionStatus, ProvisionState},
+    secret::SecretName,
     spec,
     time::Timestamp,
 };
@@ -26,6 +30,7 @@ use store::{
     nodes::{self, SpecError},
     pools,
     queue::{self, Kind},
+    secrets,
 };
 
 pub use contribute::{Contributor, Input};
@@ -58,6 +63,7 @@ enum Missing {
     Adoption(ProvisionState),
     Assignment,
     Composition(ComposeError),
+    Secret(SecretName),
 }
 
 impl WaitReason for Missing {
@@ -66,6 +72,7 @@ impl WaitReason for Missing {
             Self::Adoption(_) => "not-adopted",
             Self::Assignment => "nothing-assigned",
             Self::Composition(_) => "compose-failed",
+            Self::Secret(_) => "secret-missing",
         }
     }
 }
@@ -77,6 +84,12 @@ impl fmt::Display for Missing {
             Self::Assignment => f.write_str("no target was assigned to the node; its pool is in no applied revision"),
             Self::Composition(error) => {
                 write!(f, "the spec cannot be composed: {error}; the last good one stays in force")
+            }
+            Self::Secret(name) => {
+                write!(
+                    f,
+                    "there is no secret {name}; put it with `better-compute secrets put {name}`, and the spec goes"
+                )
             }
         }
     }
@@ -98,10 +111,15 @@ impl Reconciler for NodeSpec {
         if !node.provision.receives_spec() {
             return Ok(Outcome::wait(&Missing::Adoption(node.provision)));
         }
-        let composed = match self.compose(context, &node).await? {
+        let mut composed = match self.compose(context, &node).await? {
             Ok(composed) => composed,
             Err(missing) => return refuse(context, &node, missing).await,
         };
+        let names = names_of(&composed);
+        let versions = secrets::newest(context.db(), &names).await?;
+        if let Some(missing) = resolve(&mut composed, &versions) {
+            return wait_for_secret(context, &node, names, missing).await;
+        }
         let wanted = composed.to_bytes();
         let now = context.now().await?;
         let stored = nodes::find_spec(context.db(), id).await?;
@@ -131,6 +149,11 @@ impl Reconciler for NodeSpec {
         let mut txn = context.begin().await?;
         match (step, &signed) {
             (Step::Store { to }, Some(signature)) => {
+                // First, for a put takes the same rows in this order.
+                if secrets::newest_held(&mut txn, &names).await? != versions {
+                    return Err(Failure::new("secret-moved", "a secret got another version meanwhile"));
+                }
+                secrets::set_uses(&mut txn, id, &names).await?;
                 let spec = nodes::NewSpec { generation: to, bytes: &wanted, signature, from: &from, effect };
                 store_spec(&mut txn, &node, &spec).await?;
             }
@@ -155,6 +178,40 @@ impl Reconciler for NodeSpec {
 fn effect_of(stored: Option<&nodes::StoredSpec>, wanted: &spec::NodeSpec) -> EffectClass {
     let before = stored.and_then(|stored| spec::NodeSpec::from_bytes(&stored.bytes).ok()).unwrap_or_default();
     effect::classify(&before, wanted).class
+}
+
+fn names_of(spec: &spec::NodeSpec) -> BTreeSet<SecretName> {
+    spec.secrets().into_iter().map(|secret| secret.name).collect()
+}
+
+/// Puts the newest versions in. The first secret that there is not.
+fn resolve(spec: &mut spec::NodeSpec, versions: &BTreeMap<SecretName, u64>) -> Option<SecretName> {
+    for secret in spec.host.files.iter_mut().filter_map(|file| file.secret.as_mut()) {
+        match versions.get(&secret.name).and_then(|version| u32::try_from(*version).ok()) {
+            Some(version) => secret.version = version,
+            None => return Some(secret.name.clone()),
+        }
+    }
+    None
+}
+
+/// Whoever puts the secret wakes the node; what its spec in force refers to stays noted.
+async fn wait_for_secret(
+    context: &Context,
+    node: &nodes::Node,
+    mut names: BTreeSet<SecretName>,
+    missing: SecretName,
+) -> Result<Outcome, Failure> {
+    let stored = nodes::find_spec(context.db(), node.id).await?;
+    let stored = stored.and_then(|stored| spec::NodeSpec::from_bytes(&stored.bytes).ok());
+    names.extend(stored.iter().flat_map(names_of));
+    let mut txn = context.begin().await?;
+    secrets::set_uses(&mut txn, node.id, &names).await?;
+    txn.commit().await?;
+    if secrets::newest(context.db(), &BTreeSet::from([missing.clone()])).await?.is_empty() {
+        return refuse(context, node, Missing::Secret(missing)).await;
+    }
+    Err(Failure::new("secret-moved", "a secret was put meanwhile"))
 }
 
 async fn store_spec(txn: &mut Txn, node: &nodes::Node, spec: &nodes::NewSpec<'_>) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use schema::secret::{MAX_SECRET_BYTES, SecretName};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
-use store::secrets;
+use store::{queue, secrets};
 
 use super::{At, Nothing, PageOf};
 use crate::api::{ApiError, App, Code, table::Mutation};
@@ -85,6 +85,9 @@ pub(in crate::api) struct SecretView {
 pub(in crate::api) struct Delete {
     /// The secret's name.
     name: String,
+    /// Also while machines refer to it: they keep the value that they have, and their spec waits.
+    #[serde(default)]
+    force: bool,
 }
 
 /// What was deleted.
@@ -105,6 +108,8 @@ pub(in crate::api) async fn put(mutation: Mutation<'_>, input: Put) -> Result<St
     let version = secrets::next_version(txn, &name).await?;
     let envelope = app.secrets.seal(Address { name: &name, version, tenant: None }, value);
     secrets::put(txn, &name, version, &envelope, &caller.identity).await?;
+    let nodes = secrets::used_by(txn, &name).await?;
+    queue::enqueue(txn, &queue::NODESPEC, nodes).await?;
     after.audit = Some(json!({ "name": name, "version": version }));
     Ok(Stored { name: input.name, version })
 }
@@ -122,9 +127,17 @@ pub(in crate::api) async fn list(app: &App, _: Nothing) -> Result<PageOf<SecretV
 
 pub(in crate::api) async fn delete(mutation: Mutation<'_>, input: Delete) -> Result<Deleted, ApiError> {
     let name: SecretName = super::parse("name", &input.name)?;
-    if secrets::delete(mutation.txn, &name).await? {
-        Ok(Deleted { name: input.name })
-    } else {
-        Err(ApiError::new(Code::NotFound, format!("there is no secret {name}")))
+    let txn = mutation.txn;
+    if !secrets::delete(txn, &name).await? {
+        return Err(ApiError::new(Code::NotFound, format!("there is no secret {name}")));
     }
+    let nodes = secrets::used_by(txn, &name).await?;
+    if !nodes.is_empty() && !input.force {
+        let count = nodes.len();
+        return Err(ApiError::new(Code::InvalidState, format!("{count} nodes refer to {}", name.reference())).why(
+            "take the reference out of the fleet first; with force they keep what they have and get nothing new",
+        ));
+    }
+    queue::enqueue(txn, &queue::NODESPEC, nodes).await?;
+    Ok(Deleted { name: input.name })
 }

@@ -74,6 +74,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Work,
+        "secret-missing",
+        "The spec refers to a secret that does not exist; the last good one stays in force.",
+        Operator,
+        "put the secret with `better-compute secrets put`, or take the reference out of the fleet",
+    ),
+    entry(
+        Work,
         "nothing-assigned",
         "No target was assigned to the machine.",
         Author,

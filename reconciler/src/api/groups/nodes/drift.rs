@@ -98,10 +98,10 @@ async fn text_of(app: &App, node: &Name, entry: &DriftEntry) -> Result<Text, Api
     let made = target.and_then(|target| HostTemplate::from_value(target).ok());
     let made = made.and_then(|made| made.files.into_iter().find(|file| file.path == path));
     Ok(Text {
-        desired: file.map(|file| file.content),
+        desired: file.filter(|file| file.secret.is_none()).map(|file| file.content),
         template: made.and_then(|file| match file.content {
             Content::Template(name) => Some(name),
-            Content::Text(_) => None,
+            Content::Text(_) | Content::Secret(_) => None,
         }),
     })
 }
