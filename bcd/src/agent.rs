@@ -13,6 +13,7 @@ use pki::{node_key::NodeKey, tls::LeftOpen, verify::NodeIdentity};
 use proto::agent::v1::node_frame;
 use schema::{
     clock::{Clock as _, SharedClock},
+    spec::SecretVersion,
     time::Timestamp,
 };
 use tokio::{sync::mpsc, task::JoinSet};
@@ -25,6 +26,7 @@ use crate::{
     join::Renewed,
     session::{Again, Core, Effect, Event, Inventory, Level, Me, Now},
     state::{Desired, Identity, StateDir, StateError, StateLock},
+    vault::Released,
 };
 
 mod backoff;
@@ -33,6 +35,7 @@ mod connection;
 mod converger;
 mod hands;
 mod link;
+mod secrets;
 mod sides;
 
 pub use backoff::Backoff;
@@ -100,6 +103,9 @@ enum Side {
     Passed(Box<(Converger, Pass)>),
     Read(Inventory),
     Renewed(Box<Result<Renewed, String>>),
+    /// A pass lacks values of secrets.
+    Lacks(Box<(Converger, Vec<SecretVersion>, bool)>),
+    Released(Released),
 }
 
 /// How a life ended that was not cut short.
@@ -124,6 +130,11 @@ struct Agent {
     desired: Option<Arc<Desired>>,
     converger: Option<Converger>,
     pass_wanted: Option<bool>,
+    /// The broker was asked.
+    asking: bool,
+    /// Not before then, after a failure.
+    ask_at: Option<Instant>,
+    asks: Backoff,
     reading: bool,
     renewing: bool,
     /// Why a renewal was refused last, so that it is said once.
@@ -222,6 +233,7 @@ async fn live(
     while agent.converger.is_none() {
         match from_sides.recv().await {
             Some(Side::Passed(passed)) => agent.converger = Some(passed.0),
+            Some(Side::Lacks(lacks)) => agent.converger = Some(lacks.0),
             Some(_) => {}
             None => break,
         }
@@ -292,6 +304,9 @@ impl Agent {
             desired: desired.map(Arc::new),
             converger: Some(converger),
             pass_wanted: None,
+            asking: false,
+            ask_at: None,
+            asks: Backoff::default(),
             reading: false,
             renewing: false,
             refused_renewal: String::new(),
@@ -321,11 +336,20 @@ impl Agent {
     fn wake_at(&self) -> Instant {
         let until = self.until.map(|until| self.instant_of(until));
         let renew_at = (!self.renewing).then_some(self.renew_at);
-        [self.connect_at, self.core.wake_at(self.now()), until, Some(self.drift_at), Some(self.inventory_at), renew_at]
-            .into_iter()
-            .flatten()
-            .min()
-            .unwrap_or(self.drift_at)
+        let ask_at = self.ask_at.filter(|_| self.opened_at.is_some());
+        [
+            ask_at,
+            self.connect_at,
+            self.core.wake_at(self.now()),
+            until,
+            Some(self.drift_at),
+            Some(self.inventory_at),
+            renew_at,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or(self.drift_at)
     }
 
     fn instant_of(&self, time: Timestamp) -> Instant {
@@ -367,6 +391,15 @@ impl Agent {
                 self.handle(Event::Inventoried(inventory, Vec::new()))
             }
             Side::Renewed(result) => self.renewed(*result),
+            Side::Lacks(lacks) => {
+                let (converger, wanted, all) = *lacks;
+                self.converger = Some(converger);
+                self.pass_wanted = Some(all || self.pass_wanted.unwrap_or(false));
+                self.asking = true;
+                self.ask(wanted);
+                Ok(())
+            }
+            Side::Released(released) => self.released(released),
         }
     }
 
@@ -375,6 +408,9 @@ impl Agent {
         if now >= self.drift_at {
             self.drift_at = now + DRIFT_EVERY.mul_f64(chance(0.9, 1.1));
             self.want_pass(true);
+        }
+        if self.opened_at.is_some() && self.ask_at.is_some_and(|at| now >= at) {
+            self.want_pass(false);
         }
         if self.until.is_some_and(|until| self.clock.now() >= until) {
             self.until = None;
@@ -433,7 +469,11 @@ impl Agent {
             }
             Effect::Apply => self.want_pass(false),
             Effect::Collect => self.read_hardware(),
-            Effect::Opened => self.opened_at = Some(Instant::now()),
+            Effect::Opened => {
+                self.opened_at = Some(Instant::now());
+                // What could not be had without a gateway is tried again.
+                self.want_pass(false);
+            }
             Effect::Close(again) => self.close(again),
             Effect::Command(what) => return self.command(*what),
             Effect::Say(Level::Info, text) => tracing::info!("{text}"),

@@ -21,6 +21,7 @@ use crate::{
     process::Runner,
     section::{self, Facts, Key},
     tree::Tree,
+    vault::Vault,
 };
 
 mod carry;
@@ -61,11 +62,20 @@ pub struct Host<'a> {
     pub runner: &'a dyn Runner,
     /// Where the daemon keeps its own files, when that lies under the root.
     pub state_dir: Option<&'a HostPath>,
+    /// The values of secrets that were released to it.
+    pub vault: Option<&'a Vault>,
 }
 
 impl Host<'_> {
     fn facts(&self, spec: &NodeSpec) -> Facts {
         Facts::gather(self.tree, spec, self.state_dir.cloned())
+    }
+
+    /// The facts with what its files with secrets hold.
+    fn all_facts(&self, spec: &NodeSpec, memory: &Memory) -> Facts {
+        let secrets = self.vault.map(|vault| vault.known(self.tree, spec, memory)).unwrap_or_default();
+        let why = self.vault.map_or("no gateway was asked", Vault::refusal).to_owned();
+        Facts { secrets, no_secrets: why, ..self.facts(spec) }
     }
 }
 
@@ -90,7 +100,7 @@ pub fn plan(
     ledger: &Ledger,
     now: Timestamp,
 ) -> (Planned, Weighed) {
-    let facts = host.facts(spec);
+    let facts = host.all_facts(spec, memory);
     let desired = section::compile(section, spec, &facts, now);
     let observed = observe(host, &desired, memory);
     let weighed = drift::weigh(desired, &observed, &facts.accounts, ledger, |path: &str| drift::mode(spec, path), now);

@@ -116,7 +116,8 @@ pub fn diff(
         let desired = weighed.desired;
         let left = weighed.findings.iter().filter(|(_, finding)| !finding.correct);
         let left_alone = left.map(|(path, finding)| format!("{path} ({})", finding.mode)).collect();
-        let changes = planned.steps.iter().filter_map(|step| change(host, step, &facts.accounts)).collect();
+        let is_secret = |path: &HostPath| memory.secrets.contains_key(path) || desired.secrets.contains_key(path);
+        let changes = planned.steps.iter().filter_map(|step| change(host, step, &facts.accounts, is_secret)).collect();
         let problems = desired.problems.into_iter().chain(planned.problems).collect();
         SectionDiff { section: *section, changes, problems, staged: desired.staged, left_alone }
     });
@@ -191,13 +192,17 @@ fn line(out: &mut String, text: &str) {
     out.push('\n');
 }
 
-fn change(host: Host<'_>, step: &Step, accounts: &Accounts) -> Option<Change> {
+fn change(host: Host<'_>, step: &Step, accounts: &Accounts, is_secret: impl Fn(&HostPath) -> bool) -> Option<Change> {
     match step {
         Step::Put(path, after) => {
             let before = host.tree.read(path).unwrap_or(Entry::Absent);
             Some(Change::Path {
                 path: path.clone(),
-                diff: content_diff(&before, after),
+                diff: if is_secret(path) {
+                    "a secret; its content is not shown\n".to_owned()
+                } else {
+                    content_diff(&before, after)
+                },
                 before: shape(&before, accounts),
                 after: shape(after, accounts),
             })

@@ -12,6 +12,7 @@
 //! | [`hardware`] | what the machine is made of, real or described |
 //! | [`process`] | programs that are run, always with a deadline |
 //! | [`state`] | what the daemon keeps on disk |
+//! | [`vault`] | values of secrets, while they are needed |
 //! | [`join`], [`session`], [`dial`] | the conversation with the control plane |
 //! | [`command`] | commands: accepted by rule, run once, answered for ever |
 //! | [`kind`] | what each kind of command does on a machine |
@@ -36,4 +37,5 @@ pub mod state;
 #[cfg(test)]
 mod testing;
 pub mod tree;
+pub mod vault;
 mod wire;

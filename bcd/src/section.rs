@@ -11,7 +11,7 @@ use schema::{
     time::Timestamp,
 };
 
-use crate::path::HostPath;
+use crate::{path::HostPath, vault::Written};
 
 mod access;
 mod accounts;
@@ -40,6 +40,8 @@ pub struct Desired {
     pub names: BTreeMap<Key, Named>,
     /// Units that start again, if they run, after a file changed.
     pub restarts: BTreeMap<HostPath, BTreeSet<String>>,
+    /// What is written to files with secrets, as it is remembered.
+    pub secrets: BTreeMap<HostPath, Written>,
     /// Why not everything can be had, for people.
     pub problems: Vec<String>,
     /// What works only after the next boot, for people.

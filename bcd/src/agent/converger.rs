@@ -7,7 +7,7 @@ use schema::{
     id::BootId,
     node::{Condition, ConditionStatus, condition::REBOOT_REQUIRED},
     report::{DriftCause, SectionState, SectionStatus},
-    spec::{NodeSpec, Section},
+    spec::{NodeSpec, SecretVersion, Section},
     time::Timestamp,
 };
 
@@ -19,6 +19,7 @@ use crate::{
     session::Settled,
     state::{Desired, Memories, StateDir, StateError},
     tree::Tree,
+    vault::{Released, Vault},
 };
 
 /// Converges the host.
@@ -31,6 +32,8 @@ pub struct Converger {
     boot: BootId,
     /// The host was looked at by this very daemon.
     looked: bool,
+    /// None before there is a key.
+    vault: Option<Vault>,
 }
 
 /// How a pass ended.
@@ -75,13 +78,43 @@ impl Converger {
             let relative = inside.strip_prefix(root).ok()?;
             format!("/{}", relative.to_str()?).parse().ok()
         });
-        Ok(Self { tree, runner, state: state.clone(), state_dir, boot, looked: false })
+        let vault = state.key().ok().flatten().map(|key| Vault::new(key.marks()));
+        Ok(Self { tree, runner, state: state.clone(), state_dir, boot, looked: false, vault })
     }
 
     /// The host that is worked on.
     #[must_use]
     pub fn host(&self) -> Host<'_> {
-        Host { tree: &self.tree, runner: self.runner.as_ref(), state_dir: self.state_dir.as_ref() }
+        Host {
+            tree: &self.tree,
+            runner: self.runner.as_ref(),
+            state_dir: self.state_dir.as_ref(),
+            vault: self.vault.as_ref(),
+        }
+    }
+
+    /// The values of secrets that a pass would need and nobody here has.
+    #[must_use]
+    pub fn missing(&self, desired: &Desired) -> Vec<SecretVersion> {
+        let (Some(vault), Ok(spec)) = (&self.vault, NodeSpec::from_bytes(desired.spec.as_bytes())) else {
+            return Vec::new();
+        };
+        let memories = self.state.memories().unwrap_or_default();
+        vault.missing(&self.tree, &spec, &memories.get(&Section::Host).cloned().unwrap_or_default())
+    }
+
+    /// Takes in what the broker said, for the next pass.
+    pub fn fill(&mut self, answer: Released) {
+        if let Some(vault) = &mut self.vault {
+            vault.fill(answer);
+        }
+    }
+
+    /// Forgets the values that a pass has used.
+    pub fn forget_values(&mut self) {
+        if let Some(vault) = &mut self.vault {
+            vault.clear();
+        }
     }
 
     /// Converges what moved since `before`; everything with `all`, which also finds drift and interrupted work.

@@ -13,6 +13,18 @@ impl Agent {
             tracing::info!("the spec is kept and not applied; see `bcd diff`");
             return;
         }
+        if self.desired.is_none() {
+            return;
+        }
+        if self.asking {
+            self.pass_wanted = Some(all || self.pass_wanted.unwrap_or(false));
+            return;
+        }
+        self.pass(all, self.may_ask());
+    }
+
+    /// A pass, or first what it lacks, when that may be asked for.
+    pub(super) fn pass(&mut self, all: bool, ask: bool) {
         let Some(desired) = self.desired.clone() else { return };
         let Some(mut converger) = self.converger.take() else {
             self.pass_wanted = Some(all || self.pass_wanted.unwrap_or(false));
@@ -22,7 +34,13 @@ impl Agent {
         let before = self.core.progress().sections.clone();
         let (sides, now) = (self.sides.clone(), self.clock.now());
         tokio::task::spawn_blocking(move || {
+            let lacks = if ask { converger.missing(&desired) } else { Vec::new() };
+            if !lacks.is_empty() {
+                sides.blocking_send(Side::Lacks(Box::new((converger, lacks, all)))).ok();
+                return;
+            }
             let pass = converger.pass(&desired, &before, all, now);
+            converger.forget_values();
             sides.blocking_send(Side::Passed(Box::new((converger, pass)))).ok();
         });
     }

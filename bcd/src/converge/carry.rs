@@ -28,12 +28,18 @@ pub fn carry_out(host: Host<'_>, steps: &[Step], memory: &mut Memory, keep: &mut
     let mut ran: Vec<Action> = Vec::new();
     for step in steps {
         match step {
-            Step::Remember { items, dirs, owed, restarts } => {
+            Step::Remember { items, dirs, owed, restarts, secrets } => {
                 memory.items.extend(items.iter().cloned());
                 memory.dirs.extend(dirs.iter().cloned());
                 memory.owed.extend(owed.iter().cloned());
                 memory.restarts.extend(restarts.iter().cloned());
                 memory.restarts.retain(|_, units| !units.is_empty());
+                for (path, written) in secrets {
+                    match written {
+                        Some(written) => memory.secrets.insert(path.clone(), written.clone()),
+                        None => memory.secrets.remove(path),
+                    };
+                }
                 if let Err(error) = keep.keep(memory) {
                     outcome.problems.push(format!("nothing was changed, for the memory cannot be kept: {error}"));
                     return outcome;
@@ -43,6 +49,7 @@ pub fn carry_out(host: Host<'_>, steps: &[Step], memory: &mut Memory, keep: &mut
                 let gone = |key: &Key| items.contains(key) && !failed.contains(key);
                 memory.items.retain(|key, _| !gone(key));
                 memory.restarts.retain(|path, _| !gone(&Key::Path(path.clone())));
+                memory.secrets.retain(|path, _| !gone(&Key::Path(path.clone())));
                 memory.dirs.retain(|dir| !dirs.contains(dir));
                 finish(memory, keep, &mut ran, &mut outcome);
             }

@@ -12,6 +12,7 @@ use crate::{
     path::HostPath,
     section::{Action, Key},
     tree::{Entry, FileState},
+    vault::Written,
 };
 
 /// What a place held before it was managed.
@@ -57,6 +58,9 @@ pub struct Memory {
     /// Units that start again, if they run, after a managed file changed or went.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub restarts: BTreeMap<HostPath, BTreeSet<String>>,
+    /// Files that hold secrets, and how what was written is recognised.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<HostPath, Written>,
 }
 
 /// Where the memory is kept.

@@ -10,6 +10,7 @@ use crate::{
     path::HostPath,
     section::{Action, Desired, Key, Want},
     tree::Entry,
+    vault::Written,
 };
 
 /// One idempotent step.
@@ -25,6 +26,8 @@ pub enum Step {
         owed: Vec<Action>,
         /// Units that start again after a file changed; none any more when the list is empty.
         restarts: Vec<(HostPath, BTreeSet<String>)>,
+        /// What files with secrets will hold; no secret any more when there is nothing.
+        secrets: Vec<(HostPath, Option<Written>)>,
     },
     /// Remove what an interrupted write left beside a place.
     Sweep(HostPath),
@@ -169,6 +172,8 @@ impl Planner<'_> {
         let origin = match seen {
             Entry::Other(what) => return self.problems.push(format!("{path}: it is {what}")),
             Entry::Absent => Origin::Absent,
+            // What was there in place of a secret may be one: it is not kept, and not brought back.
+            Entry::File(_) if self.desired.secrets.contains_key(path) => Origin::Absent,
             Entry::File(file) => Origin::File(file.clone()),
             Entry::Link(target) => Origin::Link(target.clone()),
         };
@@ -203,9 +208,10 @@ impl Planner<'_> {
         let mut steps = Vec::new();
         let new_owed: Vec<_> = owed.difference(&self.memory.owed).cloned().collect();
         let new_dirs: Vec<_> = make.dirs.difference(&self.memory.dirs).cloned().collect();
-        let restarts = self.restarts();
-        if !(make.remember.is_empty() && new_dirs.is_empty() && new_owed.is_empty() && restarts.is_empty()) {
-            steps.push(Step::Remember { items: make.remember, dirs: new_dirs, owed: new_owed, restarts });
+        let (restarts, secrets) = (self.restarts(), self.secrets());
+        let nothing = make.remember.is_empty() && new_dirs.is_empty() && new_owed.is_empty();
+        if !(nothing && restarts.is_empty() && secrets.is_empty()) {
+            steps.push(Step::Remember { items: make.remember, dirs: new_dirs, owed: new_owed, restarts, secrets });
         }
         steps.extend(self.observed.strays.iter().cloned().map(Step::Sweep));
         steps.extend(undo.steps);
@@ -232,6 +238,17 @@ impl Planner<'_> {
         let gone = gone.map(|path| (path.clone(), BTreeSet::new()));
         let other = desired.iter().filter(|(path, units)| memory.get(*path) != Some(*units));
         gone.chain(other.map(|(path, units)| (path.clone(), units.clone()))).collect()
+    }
+
+    /// What has to be remembered of files with secrets. What leaves the spec is known as one until it is undone.
+    fn secrets(&self) -> Vec<(HostPath, Option<Written>)> {
+        let (desired, memory) = (&self.desired.secrets, &self.memory.secrets);
+        let is_other = |path: &&HostPath| {
+            self.desired.wants.contains_key(&Key::Path((*path).clone())) && !desired.contains_key(*path)
+        };
+        let gone = memory.keys().filter(is_other).map(|path| (path.clone(), None));
+        let new = desired.iter().filter(|(path, written)| memory.get(*path) != Some(*written));
+        gone.chain(new.map(|(path, written)| (path.clone(), Some(written.clone())))).collect()
     }
 
     fn is_needed(&self, dir: &HostPath) -> bool {

@@ -1,5 +1,7 @@
 //! Facts about convergence, on real files in a temporary root, with power cuts at every step.
 
+mod secrets;
+
 use std::{collections::BTreeMap, fs, io, os::unix::fs::PermissionsExt as _, path::Path, sync::Mutex};
 
 use proptest::prelude::*;
@@ -21,6 +23,7 @@ pub(crate) struct World {
     pub(crate) done: Vec<String>,
     /// How often something was kept.
     pub(crate) writes: usize,
+    pub(crate) vault: Option<Vault>,
 }
 
 /// Programs that are only written down.
@@ -84,11 +87,21 @@ impl World {
         }
         let tree = Tree::open(dir.path()).expect("opens");
         let (kept, ledger) = (Memory::default(), Ledger::default());
-        Self { dir, tree, kept, ledger, machine: Machine::default(), now: now(), done: Vec::new(), writes: 0 }
+        Self {
+            dir,
+            tree,
+            kept,
+            ledger,
+            machine: Machine::default(),
+            now: now(),
+            done: Vec::new(),
+            writes: 0,
+            vault: None,
+        }
     }
 
     pub(crate) fn converge(&mut self, section: Section, spec: &NodeSpec) -> Ended {
-        let host = Host { tree: &self.tree, runner: &self.machine, state_dir: None };
+        let host = Host { tree: &self.tree, runner: &self.machine, state_dir: None, vault: self.vault.as_ref() };
         let (mut memory, mut ledger) = (self.kept.clone(), self.ledger.clone());
         let mut disk =
             Disk { tree: &self.tree, kept: &mut self.kept, ledger: &mut self.ledger, writes: &mut self.writes };
@@ -104,7 +117,7 @@ impl World {
     }
 
     pub(crate) fn steps(&self, spec: &NodeSpec) -> Planned {
-        let host = Host { tree: &self.tree, runner: &self.machine, state_dir: None };
+        let host = Host { tree: &self.tree, runner: &self.machine, state_dir: None, vault: self.vault.as_ref() };
         plan(host, Section::Host, spec, &self.kept, &self.ledger, self.now).0
     }
 

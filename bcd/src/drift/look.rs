@@ -62,6 +62,9 @@ pub(super) fn look(
         (Want::File(wish), Seen::Entry(seen), Named::Shared(shared)) => {
             Some(blocks(&place, wish, seen, shared, public))
         }
+        (Want::File(wish), Seen::Entry(Entry::File(seen)), Named::Secret(path, reference)) => Some(
+            fields(&place, path, wish, seen, false, accounts).into_iter().map(|look| hidden(look, reference)).collect(),
+        ),
         (Want::File(wish), Seen::Entry(Entry::File(seen)), _) => {
             Some(fields(&place, name.path(), wish, seen, public, accounts))
         }
@@ -73,6 +76,11 @@ pub(super) fn look(
             whole.also = all.into_iter().map(|field| (field.place, field.wish)).collect();
             let text = String::from_utf8_lossy(&wish.content).into_owned();
             whole.found = Some(instead(seen, text, public && is_public(wish.mode)));
+            if let Named::Secret(_, reference) = name {
+                whole.part = Part::Content;
+                whole = hidden(whole, reference);
+                whole.part = Part::Whole;
+            }
             Some(vec![whole])
         }
         (Want::Link(target), Seen::Entry(seen), _) => {
@@ -97,6 +105,20 @@ pub(super) fn look(
         }
         _ => None,
     }
+}
+
+/// A field of a file with a secret: the reference stands for the content, in the ledger too.
+fn hidden(mut look: Look, reference: &str) -> Look {
+    if look.part == Part::Content {
+        look.wish = Digest::of(reference);
+        look.found = look.found.map(|found| Found {
+            bytes: found.bytes.map(|_| b"something else".to_vec()),
+            desired: reference.to_owned(),
+            public: false,
+            ..found
+        });
+    }
+    look
 }
 
 const fn is_public(mode: u32) -> bool {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schema::spec::NodeSpec;
 
 use super::{accounts::Accounts, unit};
-use crate::{path::HostPath, tree::Tree};
+use crate::{path::HostPath, tree::Tree, vault::Known};
 
 /// The host's own SSH server configuration, as far as it matters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,6 +37,10 @@ pub struct Facts {
     pub sshd: Sshd,
     /// What the daemon keeps for itself, when it lies under the root.
     pub state_dir: Option<HostPath>,
+    /// What files with secrets hold, as far as it is known.
+    pub secrets: Known,
+    /// Why the rest is not, for people.
+    pub no_secrets: String,
 }
 
 impl Facts {
@@ -59,6 +63,8 @@ impl Facts {
             hugepages: hugepages(tree, spec),
             sshd: sshd(tree),
             state_dir,
+            secrets: Known::default(),
+            no_secrets: String::new(),
         }
     }
 }

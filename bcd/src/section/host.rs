@@ -11,7 +11,11 @@ use schema::{
 };
 
 use super::{Desired, Facts, Key, MAX_FILE_BYTES, Named, Shared, Style, Want, facts::hugepages_path, unit};
-use crate::{path::HostPath, tree::FileState};
+use crate::{
+    path::HostPath,
+    tree::FileState,
+    vault::{UNAVAILABLE, Written},
+};
 
 const OWNED_BY_ACCESS: [&str; 2] = ["/etc/ssh/better-compute", SSHD];
 const HEADER: &str = "# Managed by Better Compute. Change the fleet repository instead.\n";
@@ -202,7 +206,10 @@ fn host_file(file: &HostFile, facts: &Facts, desired: &mut Desired) {
     if schema::unit::is_daemon_file(path.as_str()) {
         return desired.hold(Key::Path(path.clone()), format!("file {path}: the node daemon runs as this unit"));
     }
-    let name = Named::File(format!("files.{path}"));
+    let name = match &file.secret {
+        Some(secret) => Named::Secret(format!("files.{path}"), secret.to_string()),
+        None => Named::File(format!("files.{path}")),
+    };
     let mut units = BTreeSet::new();
     for unit in &file.restart {
         if let Some(why) = schema::unit::refused(unit) {
@@ -215,6 +222,10 @@ fn host_file(file: &HostFile, facts: &Facts, desired: &mut Desired) {
     }
     if !units.is_empty() {
         desired.restarts.insert(path.clone(), units);
+    }
+    if let (Some(secret), Some((_, mark))) = (&file.secret, facts.secrets.get(path.as_str())) {
+        let written = Written { name: secret.name.clone(), version: secret.version, mark };
+        desired.secrets.insert(path.clone(), written);
     }
     match file_state(file, facts) {
         Ok(state) => desired.want(Key::Path(path), Want::File(state), name),
@@ -234,9 +245,19 @@ fn file_state(file: &HostFile, facts: &Facts) -> Result<FileState, String> {
         .ok()
         .filter(|_| octal)
         .ok_or_else(|| format!("mode {:?} is not four octal digits", file.mode))?;
+    if file.secret.is_some() && mode & 0o007 != 0 {
+        return Err(format!("mode {} gives others a right to a secret", file.mode));
+    }
+    let content = match &file.secret {
+        None => file.content.clone().into_bytes(),
+        Some(secret) => match facts.secrets.get(&file.path) {
+            Some((value, _)) => value.to_vec(),
+            None => return Err(format!("{UNAVAILABLE}: {secret}: {}", facts.no_secrets)),
+        },
+    };
     let uid = facts.accounts.user(&file.owner).ok_or_else(|| format!("there is no user {:?} here", file.owner))?;
     let gid = facts.accounts.group(&file.group).ok_or_else(|| format!("there is no group {:?} here", file.group))?;
-    Ok(FileState { content: file.content.clone().into_bytes(), mode, uid, gid })
+    Ok(FileState { content, mode, uid, gid })
 }
 
 fn host_unit(wanted: &Unit, facts: &Facts, desired: &mut Desired) {

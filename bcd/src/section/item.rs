@@ -37,6 +37,8 @@ impl fmt::Display for Key {
 pub enum Named {
     /// A file; its content, owner, group and mode are fields below.
     File(String),
+    /// A file with a secret: its path, and the reference that is told instead of the content.
+    Secret(String, String),
     /// One field.
     Field(String),
     /// A file of several settings.
@@ -48,7 +50,7 @@ impl Named {
     #[must_use]
     pub fn path(&self) -> &str {
         match self {
-            Self::File(path) | Self::Field(path) => path,
+            Self::File(path) | Self::Secret(path, _) | Self::Field(path) => path,
             Self::Shared(shared) => &shared.group,
         }
     }
