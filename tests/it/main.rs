@@ -15,4 +15,5 @@ mod operations;
 mod plans;
 mod pull_request;
 mod roles;
+mod secrets;
 mod source;

@@ -66,6 +66,9 @@ pub enum Verb {
         /// Its name
         #[arg(value_name = "NAME")]
         name: SecretName,
+        /// Also while machines refer to it
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -97,8 +100,8 @@ impl Secrets {
                     output.line(format!("{name} is kept as version {}", done["version"]))?;
                 }
             }
-            Some(Verb::Delete { name }) => {
-                let input = json!({ "name": name, "idempotencyKey": once() });
+            Some(Verb::Delete { name, force }) => {
+                let input = json!({ "name": name, "force": force, "idempotencyKey": once() });
                 let done = Client::new(&self.target)?.call("secrets.delete", &input).await?;
                 if output.is_json() {
                     output.json(&done)?;
