@@ -1,10 +1,22 @@
 //! Times and durations as types.
 //!
-//! [`Timestamp`] is an instant; a [`Duration`] is a length that people write as `10m` and machines count in seconds.
+//! [`Timestamp`] is an instant, and [`Moment`] how people read one; a [`Duration`] is a length that people write as `10m` and
+//! machines count in seconds.
 
 use std::{fmt, str::FromStr};
 
 pub use jiff::Timestamp;
+
+/// An instant as people read it: `2026-12-19 16:00Z`, with its seconds where there are any. Programs get the [`Timestamp`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment(pub Timestamp);
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let form = if self.0.as_second() % 60 == 0 { "%Y-%m-%d %H:%MZ" } else { "%Y-%m-%d %H:%M:%SZ" };
+        write!(f, "{}", self.0.strftime(form))
+    }
+}
 
 /// A length of time in whole seconds, written `90s`, `10m`, `24h`, `7d` or a sum such as `1h30m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -119,6 +131,16 @@ impl schemars::JsonSchema for Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_moment_has_no_more_digits_than_people_read() {
+        for (at, read) in [
+            ("2026-11-30T01:03:06.066095955Z", "2026-11-30 01:03:06Z"),
+            ("2026-12-19T16:00:00.5Z", "2026-12-19 16:00Z"),
+        ] {
+            assert_eq!(Moment(at.parse().expect(at)).to_string(), read);
+        }
+    }
 
     #[test]
     fn durations_read_and_print() {

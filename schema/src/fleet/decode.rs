@@ -15,6 +15,7 @@ pub(super) use value::{mended_name, one_of, text};
 use super::{
     Located,
     doc::{Arg, Entry, Object},
+    suggest,
 };
 use crate::{
     diagnostic::{Code, Diagnostic, SourceRef, Span},
@@ -22,6 +23,9 @@ use crate::{
     name::Name,
     object::{Kind, ObjectRef},
 };
+
+/// The key under which YAML has the name of an object.
+const NAME: &str = "name";
 
 /// What is found in one file: what is wrong, and which other objects it names.
 #[derive(Debug)]
@@ -90,6 +94,10 @@ pub(super) struct Subject<'o> {
 pub(super) fn name_of(object: &Object, findings: &mut Findings<'_>) -> Option<Name> {
     let kind = &object.kind.0;
     let Some(arg) = &object.name else {
+        // A key that was meant to be the name is told as what it is.
+        if object.fields.iter().any(|entry| suggest::similar(&entry.key, [NAME]).is_some()) {
+            return None;
+        }
         let diagnostic = findings
             .at(crate::diagnostic::codes::NO_IDENTITY, object.span, format!("this {kind} has no name"))
             .help(format!("in KDL: {kind} \"name\" {{ … }}; in YAML: kind: {kind}, name: …"));

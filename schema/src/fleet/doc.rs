@@ -36,8 +36,8 @@ pub(super) enum Form {
     List,
     /// A YAML mapping.
     Map,
-    /// One mapping of a YAML list.
-    Item,
+    /// One mapping of a YAML list, whose key is written there.
+    Item { key: Span },
 }
 
 /// A key with what is said about it.

@@ -4,7 +4,7 @@ mod blocks;
 
 use std::{cell::RefCell, fmt::Display, str::FromStr};
 
-use super::{Findings, value};
+use super::{Findings, NAME, value};
 use crate::{
     diagnostic::{SourceRef, Span, codes, shown},
     fleet::{
@@ -302,7 +302,7 @@ impl<'o> Fields<'o> {
     pub(in crate::fleet) fn args(&mut self, key: &'static str, findings: &mut Findings<'_>) -> Vec<&'o Arg> {
         let mut args = Vec::new();
         for entry in self.all(key) {
-            let mapping = matches!(entry.form, Form::Map | Form::Item);
+            let mapping = matches!(entry.form, Form::Map | Form::Item { .. });
             if let Some(span) = entry.fields.first().map(|field| field.span).or(mapping.then_some(entry.span)) {
                 let diagnostic = findings.at(
                     codes::WRONG_TYPE,
@@ -409,12 +409,19 @@ impl<'o> Fields<'o> {
             let help = near.map(|near| format!("was `{near}` meant to be `{key}`?"));
             findings.push(findings.at(codes::MISSING_KEY, self.span, message.as_str()).maybe_help(help));
         }
+        let mut told = None;
         for entry in self.entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str())) {
             if findings.full() {
                 return;
             }
+            // The mappings of a list are under one key.
+            let span = if let Form::Item { key } = entry.form { key } else { entry.span };
+            if told.replace(span) == Some(span) {
+                continue;
+            }
             let shown = shown(&entry.key);
-            let near = similar(&entry.key, self.known.iter().copied());
+            // `name` is read before the others; when it is not there, what looks like it was meant to be it.
+            let near = similar(&entry.key, self.known.iter().copied().chain([NAME]));
             let help = match near {
                 Some(near) if entry.key.strip_suffix(':') == Some(near) => {
                     format!("KDL has no colon after a key: {near} \"…\"")
@@ -423,7 +430,7 @@ impl<'o> Fields<'o> {
                 None => format!("the keys are: {}", self.list()),
             };
             let diagnostic = findings
-                .at(codes::UNKNOWN_KEY, entry.span, format!("{} has no key `{shown}`", self.what))
+                .at(codes::UNKNOWN_KEY, span, format!("{} has no key `{shown}`", self.what))
                 .label("unknown key")
                 .help(help);
             findings.push(diagnostic);
@@ -452,7 +459,7 @@ pub(in crate::fleet) fn lone<'o>(entry: &'o Entry, expected: &str, findings: &mu
             findings.push(diagnostic);
             return None;
         }
-        (Form::Map | Form::Item, ..) => "a mapping",
+        (Form::Map | Form::Item { .. }, ..) => "a mapping",
     };
     let diagnostic =
         findings.at(codes::WRONG_TYPE, entry.span, format!("`{}` takes {expected}, and this is {found}", entry.key));

@@ -137,10 +137,24 @@ pub(super) fn parse<T: FromStr>(arg: &Arg, expected: &str, findings: &mut Findin
             let shown = shown(&text);
             let diagnostic = findings
                 .at(codes::BAD_VALUE, arg.span, format!("{shown:?} is not {expected}"))
-                .label(format!("expected {expected}"));
+                .label(format!("expected {expected}"))
+                .maybe_help(if expected.starts_with("a time ") { no_time(&text) } else { None });
             findings.push(diagnostic);
             None
         }
+    }
+}
+
+/// What is missing of a text that is nearly a time.
+fn no_time(text: &str) -> Option<String> {
+    let day = text.get(..10).filter(|day| day.bytes().filter(|byte| *byte == b'-').count() == 2)?;
+    match (day.parse::<jiff::civil::Date>(), text.len()) {
+        (Err(_), _) => Some(format!("there is no day {}", shown(day))),
+        (Ok(_), 10) => Some(format!("the time of day and the zone are missing: {day}T00:00:00Z")),
+        (Ok(_), _) if !text.ends_with('Z') => {
+            Some("its zone is missing: Z is UTC, +01:00 an hour ahead of it".to_owned())
+        }
+        (Ok(_), _) => None,
     }
 }
 

@@ -52,8 +52,8 @@ fn fields_at(objects: &mut [Object], at: Span) -> Option<&mut Vec<Entry>> {
 
 fn fields_in(entries: &mut [Entry], at: Span) -> Option<&mut Vec<Entry>> {
     entries.iter_mut().find_map(|entry| {
-        let named =
-            entry.form == Form::Item && entry.fields.iter().any(|field| field.args.iter().any(|arg| arg.span == at));
+        let named = matches!(entry.form, Form::Item { .. })
+            && entry.fields.iter().any(|field| field.args.iter().any(|arg| arg.span == at));
         let lone = entry.form == Form::Single || entry.form == Form::List;
         let own = entry.span == at || entry.args.first().is_some_and(|arg| arg.span == at);
         if (own && !lone) || named { Some(&mut entry.fields) } else { fields_in(&mut entry.fields, at) }

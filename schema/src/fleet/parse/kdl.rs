@@ -301,6 +301,14 @@ impl Reader<'_> {
         };
         self.annotation(entry.ty().is_some(), span);
         let value = match entry.value() {
+            KdlValue::String(text) if repr == text && (text.starts_with(',') || text.ends_with(',')) => {
+                let help = "KDL has no commas: delete it, or quote a text that has one";
+                self.tell(
+                    problem(codes::KDL_SYNTAX, span, "a comma belongs to this value").label("a comma").help(help),
+                );
+                let meant = text.trim_matches(',');
+                meant.parse().map_or_else(|_| Scalar::Text(meant.to_owned()), Scalar::Int)
+            }
             KdlValue::String(text) => Scalar::Text(text.clone()),
             KdlValue::Integer(number) => Scalar::Int(*number),
             KdlValue::Float(_) => Scalar::Float,

@@ -344,7 +344,7 @@ impl Reader<'_> {
                     };
                     let fields = self.members(members);
                     let at = self.span(item);
-                    entries.push(Entry { fields, span: at, ..blank(Form::Item) });
+                    entries.push(Entry { fields, span: at, ..blank(Form::Item { key: span }) });
                 }
             }
             Raw::List(items) => {
@@ -430,7 +430,7 @@ fn explain(error: &serde_saphyr::Error, text: &str) -> (Code, String, Option<Str
         _ if text.contains("tag") => {
             (codes::TYPE_ANNOTATION, format!("not valid here: {text}"), Some("delete the tag; a text that begins with ! is quoted".to_owned()))
         }
-        _ => (codes::YAML_SYNTAX, format!("not valid YAML: {text}"), tab_hint(text)),
+        _ => (codes::YAML_SYNTAX, format!("not valid YAML: {text}"), hint(text)),
     }
 }
 
@@ -439,6 +439,16 @@ fn merge() -> (Code, String, Option<String>) {
     (codes::YAML_MERGE, "the merge key `<<` is not read".to_owned(), Some(help.to_owned()))
 }
 
-fn tab_hint(text: &str) -> Option<String> {
-    text.contains("tab").then(|| "indent with spaces; YAML does not allow tabs there".to_owned())
+/// What a mistake of the syntax usually is.
+fn hint(text: &str) -> Option<String> {
+    let usual = [
+        ("tab", "indent with spaces; YAML does not allow tabs there"),
+        ("mapping values are not allowed", "a text that has `: ` is quoted; a key begins a line of its own"),
+        ("could not find expected ':'", "a key is followed by a colon and a space: key: value"),
+        ("did not find expected key", "the keys of one mapping begin in one column"),
+        ("did not find expected '-'", "the items of one list begin in one column, each with `- `"),
+        ("unexpected end of stream", "a quote, a bracket or a brace is not closed"),
+        ("did not find expected ',' or", "a bracket or a brace is not closed, or a comma is missing in it"),
+    ];
+    usual.iter().find(|(said, _)| text.contains(said)).map(|(_, help)| (*help).to_owned())
 }

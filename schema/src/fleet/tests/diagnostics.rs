@@ -393,6 +393,38 @@ fn an_object_in_a_file_that_does_not_parse_is_not_missed_as_well() {
     assert_eq!(found(&[SITE, POOL, ("p.kdl", "profile \"base\" { nope 1 }\n")]), [codes::UNKNOWN_KEY]);
 }
 
+fn said(file: (&str, &str)) -> Vec<String> {
+    let told = load(&tree(&[file])).diagnostics;
+    told.iter()
+        .map(|one| format!("{} {}: {} ({})", one.at(), one.code, one.message, one.help.as_deref().unwrap_or("-")))
+        .collect()
+}
+
+#[test]
+fn an_unknown_key_is_pointed_at_where_it_is_written_and_told_once() {
+    let units = "kind: profile\nname: base\nunitz:\n  - name: a.service\n  - name: b.service\n";
+    assert_eq!(said(("p.yaml", units)), ["p.yaml:3:1 BC0203: profile has no key `unitz` (did you mean `unit`?)"]);
+    let nameless = "kind: site\nnme: fra1\n";
+    assert_eq!(said(("s.yaml", nameless)), ["s.yaml:2:1 BC0203: site has no key `nme` (did you mean `name`?)"]);
+}
+
+#[test]
+fn what_is_nearly_right_is_told_what_is_missing() {
+    let freeze = |until: &str| {
+        let text =
+            format!("freeze \"x\" {{\n  scope \"fleet\"\n  owner \"ada\"\n  reason \"x\"\n  until \"{until}\"\n}}\n");
+        said(("f.kdl", &text)).pop().expect("one finding")
+    };
+    assert!(freeze("2027-06-31").ends_with("(there is no day 2027-06-31)"), "{}", freeze("2027-06-31"));
+    assert!(freeze("2027-06-30").ends_with("are missing: 2027-06-30T00:00:00Z)"), "{}", freeze("2027-06-30"));
+    assert!(freeze("2027-06-30T10:00:00").contains("its zone is missing"), "{}", freeze("2027-06-30T10:00:00"));
+    let comma = said(("p.kdl", "profile \"base\" {\n  sysctl {\n    vm.swappiness ,10\n  }\n}\n"));
+    assert!(comma[0].starts_with("p.kdl:3:19 BC0101: a comma belongs to this value"), "{comma:?}");
+    assert_eq!(comma.len(), 1);
+    let yaml = said(("s.yaml", "kind: a: site\nname: fra1\n"));
+    assert!(yaml[0].ends_with("(a text that has `: ` is quoted; a key begins a line of its own)"), "{yaml:?}");
+}
+
 #[test]
 fn all_codes_are_exercised() {
     let elsewhere = [

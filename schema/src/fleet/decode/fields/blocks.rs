@@ -181,7 +181,7 @@ fn block(entry: &Entry, findings: &mut Findings<'_>) {
 
 /// Reports a YAML list of mappings where one belongs.
 fn one_mapping(key: &str, entry: &Entry, findings: &mut Findings<'_>) {
-    if entry.form == Form::Item {
+    if matches!(entry.form, Form::Item { .. }) {
         let diagnostic = findings.at(codes::WRONG_TYPE, entry.span, format!("`{key}` is one mapping, not a list"));
         findings.push(diagnostic);
     }
