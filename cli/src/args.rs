@@ -1,8 +1,14 @@
 //! The command line: every verb, in the order in which a person meets them.
 
+use std::ffi::OsString;
+
 use clap::{
-    Parser, Subcommand,
-    builder::styling::{AnsiColor, Styles},
+    CommandFactory as _, Parser, Subcommand,
+    builder::{
+        StyledStr,
+        styling::{AnsiColor, Styles},
+    },
+    error::{ContextKind, ContextValue},
 };
 
 use crate::{command, exit::EXIT_CODES, output::Format};
@@ -37,6 +43,33 @@ pub struct Cli {
     pub command: Command,
 }
 
+impl Cli {
+    /// Reads the command line, or ends the process with what is wrong with it.
+    #[must_use]
+    pub fn read() -> Self {
+        Self::try_parse().unwrap_or_else(|mut error| {
+            // Clap's own shows what the environment has said as if it had to be typed.
+            if error.get(ContextKind::Usage).is_some() {
+                error.insert(ContextKind::Usage, ContextValue::StyledStr(usage(std::env::args_os().skip(1))));
+            }
+            error.exit()
+        })
+    }
+}
+
+/// The usage of the verb that these words are about.
+fn usage(words: impl Iterator<Item = OsString>) -> StyledStr {
+    let mut command = Cli::command();
+    command.build();
+    let mut verb = &mut command;
+    for word in words {
+        if verb.find_subcommand(&word).is_some() {
+            verb = verb.find_subcommand_mut(&word).expect("it was found");
+        }
+    }
+    verb.render_usage()
+}
+
 /// Every verb.
 #[derive(Debug, Subcommand)]
 #[expect(missing_docs, reason = "a verb's own struct says what it does, and its help is made from that")]
@@ -44,6 +77,7 @@ pub enum Command {
     Check(command::check::Check),
     Fmt(command::fmt::Fmt),
     Plan(command::plan::Plan),
+    Verify(command::verify::Verify),
     Explain(command::explain::Explain),
     Kinds(command::kinds::Kinds),
     Schema(command::schema::Schema),
@@ -52,6 +86,7 @@ pub enum Command {
     Serve(command::serve::Serve),
     Migrate(command::migrate::Migrate),
     Keys(command::keys::Keys),
+    Release(command::release::Release),
     Status(command::status::Status),
     Get(command::get::Get),
     Drift(command::drift::Drift),
@@ -85,13 +120,18 @@ pub struct FormatArg {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_usage_is_that_of_the_verb_and_says_nothing_of_the_environment() {
+        let usage = |line: &str| usage(line.split(' ').map(OsString::from)).to_string();
+        assert_eq!(usage("commands show --wait"), "Usage: better-compute commands show [OPTIONS] <ID>");
+        assert!(usage("run node.reboot").contains("--pool <POOL>"));
     }
 
     #[test]

@@ -152,7 +152,7 @@ impl Client {
                 .during(format!("{} answered {method} with something that is not JSON", self.url));
         }
         Err(match serde_json::from_slice::<ErrorBody>(&body) {
-            Ok(ErrorBody { error }) => error.into_failure(method),
+            Ok(ErrorBody { error }) => error.into_failure(),
             Err(_) => Failure::failed(format!("{} answered {method} with HTTP status {}", self.url, status.as_u16()))
                 .hint("is this the API of a control plane? Its address is the `url` in client.json"),
         })
@@ -187,13 +187,14 @@ impl Client {
 }
 
 impl ApiError {
-    fn into_failure(self, method: &str) -> Failure {
+    fn into_failure(self) -> Failure {
         let exit = match self.code.as_str() {
             "UNAUTHENTICATED" | "ACCESS_DENIED" => Exit::Refused,
             "UNAVAILABLE" => Exit::Unreachable,
+            "INVALID_INPUT" => Exit::Usage,
             _ => Exit::Failed,
         };
-        let mut message = format!("{method}: {} ({})", self.message, self.code);
+        let mut message = format!("{} ({})", self.message, self.code);
         let said = message.clone();
         for field in &self.fields {
             if field.get("message").and_then(Value::as_str).is_some_and(|text| said.contains(text)) {
@@ -296,7 +297,7 @@ mod tests {
     use super::*;
 
     fn failure(body: &str) -> Failure {
-        serde_json::from_str::<ErrorBody>(body).unwrap().error.into_failure("nodes.get")
+        serde_json::from_str::<ErrorBody>(body).unwrap().error.into_failure()
     }
 
     #[test]
@@ -343,7 +344,7 @@ mod tests {
         let failure = failure(
             r#"{"error":{"code":"INVALID_INPUT","message":"the input is not valid","fields":[{"name":"uses","message":"at least 1"}]}}"#,
         );
-        assert_eq!(failure.message, "nodes.get: the input is not valid (INVALID_INPUT)\n  uses: at least 1");
-        assert_eq!(failure.exit, Exit::Failed);
+        assert_eq!(failure.message, "the input is not valid (INVALID_INPUT)\n  uses: at least 1");
+        assert_eq!(failure.exit, Exit::Usage);
     }
 }

@@ -67,6 +67,13 @@ impl Failure {
         Self::failed(format!("{what}: {}", chain(cause)))
     }
 
+    /// Adds what to do about it, where nothing is said yet.
+    #[must_use]
+    pub fn or_hint(mut self, text: impl FnOnce() -> Option<String>) -> Self {
+        self.hint = self.hint.or_else(text);
+        self
+    }
+
     /// Adds what to do about it.
     #[must_use]
     pub fn hint(mut self, text: impl Into<String>) -> Self {

@@ -2,7 +2,6 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use clap::Parser as _;
 use cli::{
     args::Cli,
     command,
@@ -12,7 +11,7 @@ use cli::{
 use schema::clock::SystemClock;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::read();
     pki::install_provider();
     let exit = match run(cli) {
         Ok(exit) => exit,

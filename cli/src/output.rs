@@ -4,13 +4,14 @@
 //! (progress, hints, errors) goes to standard error. With `--format json` standard output holds one JSON value.
 
 pub mod age;
+mod outline;
 pub mod table;
 pub mod text;
 
 use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::ValueEnum;
-use schema::time::Timestamp;
+use schema::time::{Moment, Timestamp};
 use serde_json::Value;
 
 use crate::exit::Failure;
@@ -33,7 +34,7 @@ pub struct Output {
     pub format: Format,
     /// Whether standard output takes colours.
     pub colour: bool,
-    /// How many columns a table may take; none when standard output is not a terminal.
+    /// How many columns text may take: those of the terminal, or of `COLUMNS`; in a pipe without it, as many as it needs.
     pub width: Option<usize>,
     /// The moment that ages are counted from.
     pub now: Timestamp,
@@ -46,7 +47,9 @@ impl Output {
         let terminal = io::stdout().is_terminal();
         let quiet = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-        let width = terminal.then(|| terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0)));
+        let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
+        let width = terminal_size::terminal_size().filter(|_| terminal).map(|(width, _)| usize::from(width.0));
+        let width = width.or(asked).or(terminal.then_some(80));
         Self { format, colour: terminal && !quiet, width, now }
     }
 
@@ -88,13 +91,37 @@ impl Output {
     /// # Errors
     /// When standard output cannot be written.
     pub fn redraw(&self) -> Result<(), Failure> {
-        if self.width.is_some() { self.line("\x1b[2J\x1b[H") } else { Ok(()) }
+        if io::stdout().is_terminal() { self.line("\x1b[2J\x1b[H") } else { Ok(()) }
     }
 
     /// How long ago a moment was, for people.
     #[must_use]
     pub fn ago(&self, then: Timestamp) -> String {
         age::ago(then, self.now)
+    }
+
+    /// An end for people: the moment, and in how long that is.
+    #[must_use]
+    pub fn until(&self, end: Timestamp) -> String {
+        format!("until {} ({})", Moment(end), self.ago(end))
+    }
+
+    /// A sentence in lines that fit, each behind this indent.
+    #[must_use]
+    pub fn indented(&self, text: &str, indent: &str) -> String {
+        let lines = match self.width {
+            Some(width) => text::wrap(text, width.saturating_sub(indent.len())),
+            None => vec![text.to_owned()],
+        };
+        lines.iter().map(|line| format!("{indent}{line}")).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The same, all lines but the first a step further to the right.
+    #[must_use]
+    pub fn hanging(&self, text: &str, indent: &str) -> String {
+        let Some(width) = self.width else { return format!("{indent}{text}") };
+        let lines = text::wrap(text, width.saturating_sub(indent.len() + 2));
+        format!("{indent}{}", lines.join(&format!("\n{indent}  ")))
     }
 }
 

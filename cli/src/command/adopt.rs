@@ -46,8 +46,8 @@ keeps comments and everything else byte for byte; commit it, and the machine and
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Adopt {
-    /// The machine, as node/NAME
-    #[arg(value_name = "node/NAME")]
+    /// The machine, by name
+    #[arg(value_name = "NODE")]
     pub node: String,
     /// The field as `drift` shows it, for example sysctl.vm.swappiness; files./etc/motd takes all of a file that drifted
     #[arg(value_name = "PATH")]
@@ -75,9 +75,10 @@ impl Adopt {
     /// # Errors
     /// When nothing drifted there, or the value cannot be taken over.
     pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
-        let node: ObjectRef = self.node.parse().map_err(|error| Failure::usage(format!("{error}")))?;
+        let named = if self.node.contains('/') { self.node.clone() } else { format!("node/{}", self.node) };
+        let node: ObjectRef = named.parse().map_err(|error| Failure::usage(format!("{error}")))?;
         if node.kind != Kind::Node {
-            return Err(Failure::usage(format!("{node} is no machine")).hint("write node/NAME"));
+            return Err(Failure::usage(format!("{node} is no machine")).hint("write the name of a machine"));
         }
         let root = tree::root(self.dir.as_deref())?;
         let before = tree::read(&root)?;

@@ -5,7 +5,6 @@ use schema::command::CommandState;
 use serde_json::{Map, Value, json};
 
 use super::{
-    get,
     run::{
         show::{self, Row},
         watch::Watch,
@@ -43,7 +42,7 @@ pub struct Commands {
     #[arg(value_name = "NODE")]
     pub node: Option<String>,
     /// Only in this state, such as pending or failed
-    #[arg(long, value_name = "STATE")]
+    #[arg(long, value_name = "STATE", value_parser = state())]
     pub state: Option<CommandState>,
     /// Only of this kind
     #[arg(long, value_name = "KIND")]
@@ -57,6 +56,12 @@ pub struct Commands {
     /// Which control plane
     #[command(flatten)]
     pub target: Target,
+}
+
+fn state() -> impl clap::builder::TypedValueParser<Value = CommandState> {
+    use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+    PossibleValuesParser::new(CommandState::ALL.iter().map(|state| state.as_str()))
+        .map(|word| word.parse().expect("only words of states are possible"))
 }
 
 /// What can be done.
@@ -141,7 +146,7 @@ impl Commands {
 
 fn table(commands: &[Value], output: &Output) -> Table {
     let titles = ["command", "node", "kind", "state", "queued", "took", "it says"];
-    let mut table = Table::new(&titles).whole(&["command", "node"]);
+    let mut table = Table::new(&titles).whole(&["command", "node"]).words();
     for command in commands {
         let text = |name: &str| command.get(name).and_then(Value::as_str).unwrap_or("-");
         let queued = text("createdAt").parse().map_or_else(|_| "-".to_owned(), |at| output.ago(at));
@@ -167,10 +172,10 @@ fn page(command: &Value, output: &Output) -> String {
     if let Some(members) = head.as_object_mut() {
         members.retain(|name, _| !ELSEWHERE.contains(&name.as_str()));
     }
-    let mut parts = vec![get::outline(&head)];
+    let mut parts = vec![output.outline(&head, 0)];
     let payload = command.get("payload").filter(|payload| payload.as_object().is_some_and(|it| !it.is_empty()));
-    parts.extend(payload.map(|payload| format!("payload:\n{}", get::indented(payload))));
-    parts.extend(command.get("late").map(|late| format!("after the end the node said:\n{}", get::indented(late))));
+    parts.extend(payload.map(|payload| format!("payload:\n{}", output.outline(payload, 1))));
+    parts.extend(command.get("late").map(|late| format!("after the end the node said:\n{}", output.outline(late, 1))));
     parts.extend(show::result(command, output));
     parts.join("\n\n")
 }

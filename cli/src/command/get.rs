@@ -114,7 +114,7 @@ impl Get {
             _ if output.is_json() => output.json(&document)?,
             Kind::Plans => plan::show_stored(&document, output)?,
             Kind::Joins => joins::show(&document, output)?,
-            _ => output.line(outline(&inventory::shortened(document)))?,
+            _ => output.line(output.outline(&inventory::shortened(document), 0))?,
         }
         Ok(Exit::Ok)
     }
@@ -161,7 +161,10 @@ pub async fn list(client: &Client, kind: Kind, pool: Option<&str>, limit: Option
 pub fn table(kind: Kind, items: &[Value], output: &Output) -> Table {
     let columns = columns::of(kind);
     let titles: Vec<&str> = columns.iter().map(|column| column.title).collect();
-    let mut table = Table::new(&titles).whole(&["id", "name", "reason"]);
+    let mut table = Table::new(&titles).whole(&["id", "name"]);
+    if kind == Kind::Joins {
+        table = table.words();
+    }
     for item in items {
         table.row(columns.iter().map(|column| (column.cell)(item, output)));
     }
@@ -175,78 +178,9 @@ fn into_list(value: Value) -> Option<Vec<Value>> {
     }
 }
 
-/// A document for people: indented `key: value` lines, without braces and quotes.
-#[must_use]
-pub fn outline(document: &Value) -> String {
-    let mut lines = Vec::new();
-    write(document, 0, &mut lines);
-    lines.join("\n")
-}
-
-/// The same, one step to the right.
-#[must_use]
-pub fn indented(document: &Value) -> String {
-    let mut lines = Vec::new();
-    write(document, 1, &mut lines);
-    lines.join("\n")
-}
-
-fn write(value: &Value, depth: usize, lines: &mut Vec<String>) {
-    let indent = "  ".repeat(depth);
-    match value {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                if is_leaf(value) {
-                    lines.push(format!("{indent}{key}: {}", leaf(value)));
-                } else {
-                    lines.push(format!("{indent}{key}:"));
-                    write(value, depth + 1, lines);
-                }
-            }
-        }
-        Value::Array(items) => {
-            for item in items {
-                if is_leaf(item) {
-                    lines.push(format!("{indent}- {}", leaf(item)));
-                    continue;
-                }
-                let from = lines.len();
-                write(item, depth + 1, lines);
-                if let Some(first) = lines.get_mut(from) {
-                    *first = format!("{indent}- {}", first.trim_start());
-                }
-            }
-        }
-        leaf_value => lines.push(format!("{indent}{}", leaf(leaf_value))),
-    }
-}
-
-fn is_leaf(value: &Value) -> bool {
-    match value {
-        Value::Object(fields) => fields.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        _ => true,
-    }
-}
-
-fn leaf(value: &Value) -> String {
-    match value {
-        Value::String(text) => crate::output::text::printable(text),
-        Value::Null => "-".to_owned(),
-        Value::Array(_) | Value::Object(_) => "none".to_owned(),
-        other => other.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_document_reads_as_an_outline() {
-        let document = json!({ "name": "fra1-r12", "labels": {}, "holds": [{ "source": "git", "reason": "fan" }, { "source": "api" }], "observed": 3, "why": null });
-        insta::assert_snapshot!(outline(&document));
-    }
 
     #[test]
     fn a_site_shows_its_region_and_its_pools() {

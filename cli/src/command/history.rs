@@ -127,7 +127,9 @@ fn address(text: &str) -> Result<ObjectRef, Failure> {
 
 fn table(items: &[Value], output: &Output) -> Table {
     let mut table =
-        Table::new(&["revision", "commit", "in force", "author", "changes", "subject"]).whole(&["revision"]);
+        Table::new(&["revision", "commit", "in force", "author", "changes", "subject"])
+            .whole(&["revision", "commit", "in force"])
+            .words();
     for (index, item) in items.iter().enumerate() {
         let text = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or("-");
         let quarantined = item.get("quarantined").and_then(Value::as_bool) == Some(true);
@@ -143,7 +145,7 @@ fn table(items: &[Value], output: &Output) -> Table {
             Cell::from(format!("{}{}", short(text("commit")), if quarantined { " quarantined" } else { "" }))
                 .style(style),
             when(item, "appliedAt", output).into(),
-            text("author").into(),
+            person(text("author")).into(),
             changes(item).into(),
             subject(item).into(),
         ]);
@@ -223,6 +225,11 @@ fn subject(item: &Value) -> String {
         Some(to) => format!("back to {to}: {}", text("reason").unwrap_or_default()),
         None => text("subject").unwrap_or("-").to_owned(),
     }
+}
+
+/// The name of an author: the address is on the page of the revision.
+fn person(author: &str) -> &str {
+    author.split_once(" <").map_or(author, |(name, _)| name)
 }
 
 fn when(item: &Value, key: &str, output: &Output) -> String {

@@ -1,7 +1,7 @@
 //! What `cordon` and `suspend` have in common: a hold that a person places and lifts, with a reason, an owner and an end.
 
 use clap::Args;
-use schema::time::{Duration, Timestamp};
+use schema::time::{Duration, Moment, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::{owner::owner, token::once};
@@ -71,7 +71,7 @@ impl Hold {
         let name = printable(subject.name);
         let end = until.map_or_else(
             || format!("until `better-compute {lifted_by} {name}`"),
-            |until| format!("until {until}, {}", output.ago(until)),
+            |until| output.until(until),
         );
         output.line(format!("{name} {} {end}", subject.says))?;
         if let Some(line) = done.get("replaced").and_then(|replaced| replacing(replaced, output)) {
@@ -97,10 +97,10 @@ pub(super) async fn lift(subject: &Subject<'_>, target: &Target, output: &Output
 fn replacing(replaced: &Value, output: &Output) -> Option<String> {
     let text = |name: &str| replaced.get(name)?.as_str();
     let end = match text("until").and_then(|until| until.parse().ok()) {
-        Some(until) => format!("until {until}, {}", output.ago(until)),
+        Some(until) => output.until(until),
         None => "without an end".to_owned(),
     };
-    Some(format!("it replaces: {} ({}, {end})", printable(text("reason")?), printable(text("owner")?)))
+    Some(format!("it replaces: {}; {}, {end}", printable(text("reason")?), printable(text("owner")?)))
 }
 
 /// A moment, or how long from now.
@@ -108,10 +108,14 @@ fn end(text: &str, now: Timestamp) -> Result<Timestamp, Failure> {
     if let Ok(duration) = text.parse::<Duration>() {
         return Ok(duration.after(now));
     }
-    text.parse().map_err(|_| {
+    let end: Timestamp = text.parse().map_err(|_| {
         Failure::usage(format!("{text:?} is neither a time nor a duration"))
             .hint("write 4h, 2d, or 2026-12-01T06:00:00Z")
-    })
+    })?;
+    if end <= now {
+        return Err(Failure::usage(format!("--until {} has passed", Moment(end))));
+    }
+    Ok(end)
 }
 
 #[cfg(test)]
@@ -123,9 +127,9 @@ mod tests {
         let now: Timestamp = "2026-11-29T12:00:00Z".parse().unwrap();
         let output = Output { format: crate::output::Format::Text, colour: false, width: None, now };
         let exam = json!({ "owner": "ada", "reason": "exam", "until": "2026-11-29T16:00:00Z" });
-        assert_eq!(replacing(&exam, &output).unwrap(), "it replaces: exam (ada, until 2026-11-29T16:00:00Z, in 4h)");
+        assert_eq!(replacing(&exam, &output).unwrap(), "it replaces: exam; ada, until 2026-11-29 16:00Z (in 4h)");
         let endless = json!({ "owner": "ada", "reason": "exam" });
-        assert_eq!(replacing(&endless, &output).unwrap(), "it replaces: exam (ada, without an end)");
+        assert_eq!(replacing(&endless, &output).unwrap(), "it replaces: exam; ada, without an end");
     }
 
     #[test]
@@ -133,6 +137,8 @@ mod tests {
         let now: Timestamp = "2026-11-29T12:00:00Z".parse().unwrap();
         assert_eq!(end("4h", now).unwrap().to_string(), "2026-11-29T16:00:00Z");
         assert_eq!(end("2026-12-01T06:00:00Z", now).unwrap().to_string(), "2026-12-01T06:00:00Z");
-        assert_eq!(end("tomorrow", now).unwrap_err().exit, Exit::Usage);
+        for wrong in ["tomorrow", "2020-01-01T00:00:00Z"] {
+            assert_eq!(end(wrong, now).unwrap_err().exit, Exit::Usage, "{wrong}");
+        }
     }
 }

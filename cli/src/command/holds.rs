@@ -154,7 +154,7 @@ impl Hold {
 
     fn end(&self, output: &Output) -> String {
         match (self.active, self.until, self.next) {
-            (true, Some(until), _) => format!("until {until}, {}", output.ago(until)),
+            (true, Some(until), _) => output.until(until),
             (true, None, Some(next)) => format!("lets go {}", output.ago(next)),
             (true, None, None) => "without an end".to_owned(),
             (false, _, Some(next)) => format!("begins {}", output.ago(next)),

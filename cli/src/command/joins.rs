@@ -96,9 +96,9 @@ impl Joins {
 /// # Errors
 /// When standard output cannot be written.
 pub fn show(detail: &Value, output: &Output) -> Result<(), Failure> {
-    output.line(get::outline(detail.get("join").unwrap_or(detail)))?;
+    output.line(output.outline(detail.get("join").unwrap_or(detail), 0))?;
     if let Some(claims) = detail.get("claims").filter(|claims| !claims.is_null()) {
-        output.line(format!("claims:\n{}", get::indented(claims)))?;
+        output.line(format!("claims:\n{}", output.outline(claims, 1)))?;
     }
     if let Some(lines) = detail.get("admit").and_then(Value::as_str) {
         output.line(format!(

@@ -4,18 +4,23 @@ use std::{fs, io::IsTerminal as _, process::Command};
 
 use crate::{client::Client, output::note};
 
-/// Who answers for something: as named, else the person who typed it, which is said. `None` lets the control plane take
-/// the token's name: a program with a token of its own has no person.
+/// Who answers for something: as named, else the person who typed it. `None` lets the control plane take the token's
+/// name: a program with a token of its own has no person.
+pub(super) fn who(named: Option<&String>, client: &Client) -> Option<String> {
+    if named.is_some() {
+        return named.cloned();
+    }
+    let typed = client.local.is_some() || std::io::stdin().is_terminal();
+    typed.then(|| person(git, variable)).flatten()
+}
+
+/// The same, and a person who was not named is said.
 pub(super) fn owner(named: Option<&String>, client: &Client) -> Option<String> {
-    if let Some(named) = named {
-        return Some(named.clone());
+    let owner = who(named, client)?;
+    if named.is_none() {
+        note(format!("note: {owner} answers for it; --owner names somebody else"));
     }
-    if client.local.is_none() && !std::io::stdin().is_terminal() {
-        return None;
-    }
-    let person = person(git, variable)?;
-    note(format!("note: {person} answers for it; --owner names somebody else"));
-    Some(person)
+    Some(owner)
 }
 
 /// The name that git signs with, else that of the account on this host.

@@ -1,5 +1,6 @@
 //! `run`: one-shot work on machines, now or not at all.
 
+mod bundle;
 mod meant;
 mod payload;
 pub(super) mod show;
@@ -9,12 +10,16 @@ pub(super) mod watch;
 use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
-use schema::{command::CommandKind, time::Duration};
+use schema::{
+    command::CommandKind,
+    id::BatchId,
+    time::{Duration, ParseDurationError},
+};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use self::{show::Row, watch::Watch};
-use super::get;
+use super::{get, owner};
 use crate::{
     args::FormatArg,
     client::{Client, Target},
@@ -46,7 +51,10 @@ const AT_ONCE: usize = 8;
 /// Queues a command for each machine and shows how each goes. What a machine should always be belongs in the fleet
 /// repository; this is for what is done once, soon, or not at all.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    override_usage = "better-compute run [OPTIONS] <KIND> <NODE>...\n       better-compute run [OPTIONS] <KIND> --pool <POOL>"
+)]
 pub struct Run {
     /// What to do
     #[arg(value_name = "KIND", value_parser = kind())]
@@ -73,14 +81,17 @@ pub struct Run {
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
     pub file: Option<PathBuf>,
     /// How long a command may wait for its machine, 10s to 1h
-    #[arg(long, value_name = "TIME", default_value = "10m")]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = waiting)]
     pub not_after: Duration,
     /// The generation that a machine must have applied before it begins
     #[arg(long, value_name = "N")]
     pub min_generation: Option<u64>,
     /// The destructive batch that it is part of
     #[arg(long, value_name = "BATCH")]
-    pub batch: Option<String>,
+    pub batch: Option<BatchId>,
+    /// Who answers for it [default: you, or the name of the token]
+    #[arg(long, value_name = "WHO")]
+    pub owner: Option<String>,
     /// A word for this intent: the same line with the same word queues nothing twice
     #[arg(long, value_name = "WORD")]
     pub key: Option<String>,
@@ -93,6 +104,13 @@ pub struct Run {
     /// Which control plane
     #[command(flatten)]
     pub target: Target,
+}
+
+/// How long a command may wait.
+fn waiting(text: &str) -> Result<Duration, String> {
+    let time: Duration = text.parse().map_err(|error: ParseDurationError| error.to_string())?;
+    let allowed = (10..=3_600).contains(&time.as_secs());
+    allowed.then_some(time).ok_or_else(|| "a command waits for 10s to 1h".to_owned())
 }
 
 /// The kinds that people run; the word of another one is refused with these.
@@ -207,13 +225,17 @@ impl Run {
 
     /// Queues a command for each machine, a few at a time; a machine that is refused stops no other.
     async fn queue(&self, client: &Arc<Client>, nodes: Vec<Machine>, payload: &Value, key: &str) -> Vec<Row> {
+        let owner = owner::who(self.owner.as_ref(), client);
         let mut running = JoinSet::new();
         let mut rows: Vec<Option<Row>> = nodes.iter().map(|_| None).collect();
         for (index, node) in nodes.into_iter().enumerate() {
             if running.len() >= AT_ONCE {
                 place(&mut rows, running.join_next().await);
             }
-            let input = self.input(&node.id, payload, &format!("{key}:{}", node.id));
+            let mut input = self.input(&node.id, payload, &format!("{key}:{}", node.id));
+            if let Some(owner) = &owner {
+                input["owner"] = owner.as_str().into();
+            }
             let client = Arc::clone(client);
             running.spawn(async move {
                 (index, Row { outcome: client.call("commands.run", &input).await, node: node.name })
@@ -237,7 +259,7 @@ impl Run {
             input["minGeneration"] = generation.into();
         }
         if let Some(batch) = &self.batch {
-            input["batch"] = batch.as_str().into();
+            input["batch"] = batch.to_string().into();
         }
         input
     }

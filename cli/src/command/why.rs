@@ -4,6 +4,7 @@ use clap::Args;
 use reconciler::why::{Keeps, Lifter, catalogue};
 use schema::{
     diagnostic::codes::Code,
+    fleet::similar,
     id::JoinId,
     object::{Kind, ObjectRef},
     time::Timestamp,
@@ -86,7 +87,8 @@ impl Why {
             return Err(failure);
         }
         let client = Client::new(&self.target)?;
-        let value = client.call("fleet.why", &json!({ "subject": self.subject })).await?;
+        let value = client.call("fleet.why", &json!({ "subject": self.subject })).await;
+        let value = value.map_err(|failure| failure.or_hint(|| near(&self.subject)))?;
         let answer = Answer::deserialize(&value)
             .during("the control plane's answer is in a form that this version does not know")?;
         if output.is_json() {
@@ -96,6 +98,12 @@ impl Why {
         }
         Ok(Exit::Ok)
     }
+}
+
+/// The code that was probably meant, for a word that is nothing.
+fn near(subject: &str) -> Option<String> {
+    let codes = catalogue::all().map(|entry| entry.code);
+    similar(subject, codes).map(|code| format!("did you mean the code {code}? docs/reference/codes.md has all of them"))
 }
 
 /// What another verb tells.
@@ -131,11 +139,10 @@ fn codes(entries: &[&catalogue::Entry], output: &Output) -> Result<Exit, Failure
     for entry in entries {
         let title = format!("{} ({})", entry.code, entry.area.about());
         output.line(format!(
-            "{}\n  {}\n  who can lift it: {}\n  → {}",
+            "{}\n{}\n{}",
             Style::Bold.paint(&title, output.colour),
-            entry.means,
-            entry.lifted_by.in_words(),
-            entry.remedy
+            output.indented(entry.means, "  "),
+            output.hanging(&format!("→ {}: {}", entry.lifted_by.in_words(), entry.remedy), "  "),
         ))?;
     }
     Ok(Exit::Ok)
@@ -174,23 +181,24 @@ impl Wait {
             keeps => format!("keeps back {}", keeps_in_words(keeps)),
         };
         let mut text = format!(
-            "{}  {}\n  {}",
+            "{}  {}\n{}",
             style.paint(&printable(&self.code), output.colour),
             Style::Dim.paint(&keeps, output.colour),
-            printable(&self.says)
+            output.indented(&printable(&self.says), "  ")
         );
         if !self.means.is_empty() && self.means != self.says {
-            text.push_str(&format!("\n  {}", printable(&self.means)));
+            text.push_str(&format!("\n{}", output.indented(&printable(&self.means), "  ")));
         }
         let mut facts = Vec::new();
         facts.extend(self.since.map(|since| format!("since {}", output.ago(since.min(output.now)))));
-        facts.extend(self.until.map(|until| format!("until {until}, {}", output.ago(until))));
+        facts.extend(self.until.map(|until| output.until(until)));
         facts.extend(self.owner.as_deref().map(printable));
         facts.extend(self.place.as_deref().map(printable));
         if !facts.is_empty() {
-            text.push_str(&format!("\n  {}", Style::Dim.paint(&facts.join(" · "), output.colour)));
+            text.push_str(&format!("\n{}", Style::Dim.paint(&output.indented(&facts.join(" · "), "  "), output.colour)));
         }
-        text.push_str(&format!("\n  → {}: {}", lifter_in_words(&self.lifted_by), printable(&self.remedy)));
+        let remedy = format!("→ {}: {}", lifter_in_words(&self.lifted_by), printable(&self.remedy));
+        text.push_str(&format!("\n{}", output.hanging(&remedy, "  ")));
         text
     }
 }

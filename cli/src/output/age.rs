@@ -13,11 +13,24 @@ pub fn short(duration: Duration) -> String {
     }
 }
 
+/// The length, up to the next whole unit in which it is said.
+const fn up(duration: Duration) -> Duration {
+    let seconds = duration.as_secs();
+    let unit = match seconds {
+        0..120 => 1,
+        120..7_200 => 60,
+        7_200..172_800 => 3_600,
+        _ => 86_400,
+    };
+    Duration::from_secs(seconds.div_ceil(unit) * unit)
+}
+
 /// How long ago `then` was, or in how long it will be.
 #[must_use]
 pub fn ago(then: Timestamp, now: Timestamp) -> String {
     if then > now {
-        format!("in {}", short(Duration::between(now, then)))
+        // What ends in 23 hours and 59 minutes ends in a day.
+        format!("in {}", short(up(Duration::between(now, then))))
     } else {
         format!("{} ago", short(Duration::between(then, now)))
     }
@@ -37,6 +50,8 @@ mod tests {
     #[test]
     fn the_future_is_said_as_such() {
         let now = Timestamp::UNIX_EPOCH;
-        assert_eq!(ago(Duration::from_secs(300).after(now), now), "in 5m");
+        for (seconds, said) in [(300, "in 5m"), (299, "in 5m"), (86_399, "in 24h"), (86_400 * 7 - 1, "in 7d")] {
+            assert_eq!(ago(Duration::from_secs(seconds).after(now), now), said);
+        }
     }
 }

@@ -1,12 +1,16 @@
 //! Tables that fit a terminal. Pure: rows in, text out.
 //!
-//! On a terminal the widest columns give way until a row fits, and what is cut ends in `…`. In a pipe nothing is cut, and
-//! neither is what people copy (ids, paths, reasons): when that does not fit on a line, its row takes two.
+//! On a terminal the widest columns give way until a row fits, and what is cut ends in `…`. What people copy (ids, names,
+//! paths) is never cut, and what they read (the sentence in the last column) is broken into lines, below its row where no room
+//! is left beside it. In a pipe nothing is cut and every row is one line.
 
-use super::text::{Style, printable};
+use super::text::{Style, printable, wrap};
 
 const GAP: usize = 2;
 const NARROWEST: usize = 8;
+/// A sentence that has less room than this beside its row goes below it.
+const ROOM_FOR_WORDS: usize = 28;
+const INDENT: usize = 2;
 
 /// One cell and its look.
 #[derive(Debug, Clone, Default)]
@@ -42,6 +46,7 @@ pub struct Table {
     heading: Vec<String>,
     rows: Vec<Vec<Cell>>,
     whole: Vec<usize>,
+    words: bool,
 }
 
 impl Table {
@@ -59,6 +64,13 @@ impl Table {
         self
     }
 
+    /// Says that the last column holds sentences.
+    #[must_use]
+    pub const fn words(mut self) -> Self {
+        self.words = true;
+        self
+    }
+
     /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().collect());
@@ -73,24 +85,47 @@ impl Table {
     /// The table as text, without a line break at its end.
     #[must_use]
     pub fn render(&self, width: Option<usize>, colour: bool) -> String {
-        let widths = self.widths(width);
         let heading: Vec<Cell> =
             self.heading.iter().map(|title| Cell { text: title.clone(), style: Style::Dim }).collect();
-        let stacked = width.is_some_and(|limit| taken(&widths) > limit);
-        let lines = std::iter::once(&heading)
-            .chain(&self.rows)
-            .map(|row| if stacked { render_stacked(row, colour) } else { render_row(row, &widths, colour) });
-        lines.collect::<Vec<_>>().join("\n")
+        let natural = self.natural();
+        let last = natural.len().saturating_sub(1);
+        let beside = width.filter(|limit| self.words && taken(&natural) > *limit).map(|limit| {
+            let before = self.fitting(&natural[..last], limit);
+            let room = limit.saturating_sub(taken(&before) + GAP);
+            (before, room, limit)
+        });
+        let all = std::iter::once(&heading).chain(&self.rows);
+        let lines: Vec<String> = match beside {
+            None => {
+                let widths = width.map_or_else(|| natural.clone(), |limit| self.fitting(&natural, limit));
+                all.map(|row| render_row(row, &widths, colour)).collect()
+            }
+            Some((mut widths, room, _)) if room >= ROOM_FOR_WORDS => {
+                let from = taken(&widths) + GAP;
+                widths.push(room);
+                all.map(|row| render_beside(row, &widths, from, colour)).collect()
+            }
+            Some((widths, _, limit)) => {
+                let heading = std::iter::once(render_row(&heading, &widths, colour));
+                heading.chain(self.rows.iter().map(|row| render_below(row, &widths, limit, colour))).collect()
+            }
+        };
+        lines.join("\n")
     }
 
-    fn widths(&self, limit: Option<usize>) -> Vec<usize> {
+    fn natural(&self) -> Vec<usize> {
         let mut widths: Vec<usize> = self.heading.iter().map(|title| title.chars().count()).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.text.chars().count());
             }
         }
-        let Some(limit) = limit else { return widths };
+        widths
+    }
+
+    /// These widths, the widest cut until all fit.
+    fn fitting(&self, widths: &[usize], limit: usize) -> Vec<usize> {
+        let mut widths = widths.to_vec();
         while taken(&widths) > limit {
             let cut = widths.iter_mut().enumerate().filter(|(index, _)| !self.whole.contains(index));
             match cut.map(|(_, width)| width).max() {
@@ -106,13 +141,26 @@ fn taken(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
 
-/// The first cell on a line of its own, the others below it.
-fn render_stacked(row: &[Cell], colour: bool) -> String {
-    let paint = |cell: &Cell| cell.style.paint(&cell.text, colour);
-    let mut cells = row.iter().filter(|cell| !cell.text.is_empty());
-    let first = cells.next().map(paint).unwrap_or_default();
-    let rest: Vec<String> = cells.map(paint).collect();
-    format!("{first}\n  {}", rest.join("  ")).trim_end().to_owned()
+/// The row, its sentence in lines of the last column.
+fn render_beside(row: &[Cell], widths: &[usize], from: usize, colour: bool) -> String {
+    let Some((words, cells)) = row.split_last().filter(|_| row.len() == widths.len()) else {
+        return render_row(row, widths, colour);
+    };
+    let mut lines = wrap(&words.text, widths[widths.len() - 1]).into_iter();
+    let first = Cell { text: lines.next().unwrap_or_default(), style: words.style };
+    let row: Vec<Cell> = cells.iter().cloned().chain([first]).collect();
+    let more = lines.map(|line| format!("\n{}{}", " ".repeat(from), words.style.paint(&line, colour)));
+    render_row(&row, widths, colour) + &more.collect::<String>()
+}
+
+/// The row without its sentence, and that below it.
+fn render_below(row: &[Cell], widths: &[usize], limit: usize, colour: bool) -> String {
+    let (cells, words) = row.split_at(row.len().min(widths.len()));
+    let lines = words.iter().filter(|cell| !cell.text.is_empty()).flat_map(|cell| {
+        let paint = |line: String| format!("\n{}{}", " ".repeat(INDENT), cell.style.paint(&line, colour));
+        wrap(&cell.text, limit.saturating_sub(INDENT)).into_iter().map(paint)
+    });
+    render_row(cells, widths, colour) + &lines.collect::<String>()
 }
 
 fn render_row(row: &[Cell], widths: &[usize], colour: bool) -> String {
@@ -159,10 +207,15 @@ mod tests {
     }
 
     #[test]
-    fn what_people_copy_is_never_cut() {
-        let kept = Table { whole: vec![0, 2], ..nodes() };
-        assert!(!kept.render(Some(48), false).contains('…'));
-        insta::assert_snapshot!(kept.render(Some(48), false));
+    fn what_people_copy_is_never_cut_and_what_they_read_is_broken_into_lines() {
+        let kept = || nodes().whole(&["name"]).words();
+        for width in [66, 48] {
+            let text = kept().render(Some(width), false);
+            assert!(text.lines().all(|line| line.chars().count() <= width) && !text.contains('…'), "{text}");
+        }
+        insta::assert_snapshot!("words_beside_their_row", kept().render(Some(66), false));
+        insta::assert_snapshot!("words_below_their_row", kept().render(Some(48), false));
+        assert_eq!(kept().render(None, false), nodes().render(None, false));
     }
 
     #[test]

@@ -17,6 +17,33 @@ fn steers(c: char) -> bool {
     direction || (c.is_control() && c != '\n' && c != '\t')
 }
 
+/// A sentence in lines of at most `width` characters. A word that is longer is broken.
+#[must_use]
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let width = width.max(1);
+    let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        let mut letters: Vec<char> = word.chars().collect();
+        if used > 0 && used + 1 + letters.len() > width {
+            lines.push(std::mem::take(&mut line));
+            used = 0;
+        }
+        while letters.len() > width {
+            lines.push(letters.drain(..width).collect());
+        }
+        if used > 0 {
+            line.push(' ');
+            used += 1;
+        }
+        used += letters.len();
+        line.extend(letters);
+    }
+    if used > 0 {
+        lines.push(line);
+    }
+    lines
+}
+
 /// `1 node`, `3 nodes`.
 #[must_use]
 pub fn count(number: u64, one: &str) -> String {
@@ -64,6 +91,12 @@ mod tests {
     #[test]
     fn foreign_words_cannot_steer_a_terminal() {
         assert_eq!(printable("a\x1b[2Jb\u{202e}c\nd"), "a [2Jb c d");
+    }
+
+    #[test]
+    fn lines_break_between_words_and_within_one_that_is_too_long() {
+        assert_eq!(wrap("one two  three fourfivesix 7", 8), ["one two", "three", "fourfive", "six 7"]);
+        assert_eq!(wrap("  ", 8), Vec::<String>::new());
     }
 
     #[test]

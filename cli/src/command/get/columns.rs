@@ -54,10 +54,10 @@ pub(super) fn of(kind: Kind) -> &'static [Column] {
         Kind::Joins => columns! {
             "id" => |item, _| text(item, "/id"),
             "state" => |item, _| word(item, "/state"),
-            "node" => |item, _| text(item, "/node"),
+            "machine" => |item, _| text(item, "/nodeName"),
             "pool" => |item, _| text(item, "/pool"),
-            "reason" => |item, _| text(item, "/message"),
             "when" => |item, output| age(item, "/updatedAt", output),
+            "reason" => |item, _| text(item, "/message"),
         },
         Kind::Tokens => columns! {
             "id" => |item, _| text(item, "/id"),

@@ -24,6 +24,10 @@ pub(super) fn shortened(document: Value) -> Value {
     document
 }
 
+/// The members of a node as people look for them; others stand before the inventory.
+const ORDER: [&str; 9] =
+    ["node", "waits", "changes held by", "cordons", "session", "sections", "drift", "identity", "inventory"];
+
 /// The document with members under the words that people know: a cordon keeps work away from a machine, and what holds a
 /// change back keeps it from its target.
 fn named(document: Value) -> Value {
@@ -34,7 +38,13 @@ fn named(document: Value) -> Value {
         "held" if is_node => "changes held by".to_owned(),
         _ => key,
     };
-    Value::Object(members.into_iter().map(|(key, value)| (word(key), value)).collect())
+    let mut members: Vec<(String, Value)> = members.into_iter().map(|(key, value)| (word(key), value)).collect();
+    if is_node {
+        // What keeps it from something comes first, and what it is made of last.
+        let place = |key: &str| ORDER.iter().position(|known| *known == key).unwrap_or(ORDER.len() - 1);
+        members.sort_by_key(|(key, _)| place(key));
+    }
+    Value::Object(members.into_iter().collect())
 }
 
 fn on_one_line(device: &mut Value) {

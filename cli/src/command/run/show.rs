@@ -3,13 +3,13 @@
 use schema::{
     command::{
         CommandState,
-        result::{CheckStatus, Diagnosis, InventoryRefreshed, Rebooted},
+        result::{CheckStatus, Diagnosis, InventoryRefreshed, LogBundle, Rebooted},
     },
     time::{Duration, Timestamp},
 };
 use serde_json::{Value, json};
 
-use super::super::get;
+use super::bundle;
 use crate::{
     exit::Failure,
     output::{
@@ -104,7 +104,7 @@ pub(super) fn text(rows: &[Row], queued_only: bool, output: &Output) -> String {
 
 /// One row per command.
 pub(in crate::command) fn table<'a>(commands: impl Iterator<Item = &'a Value>, output: &Output) -> Table {
-    let mut table = Table::new(&["node", "command", "state", "took", "it says"]).whole(&["node", "command"]);
+    let mut table = Table::new(&["node", "command", "state", "took", "it says"]).whole(&["node", "command"]).words();
     for command in commands {
         table.row([
             who(command).into(),
@@ -134,9 +134,10 @@ pub(in crate::command) fn state(command: &Value) -> Cell {
     Cell::from(word).style(style)
 }
 
-/// How long it took, or has been waiting for.
+/// How long its machine took, or has been at it; nothing while it waits to be sent.
 pub(in crate::command) fn took(command: &Value, output: &Output) -> String {
-    let Some(from) = moment(command, "createdAt") else { return "-".to_owned() };
+    let from = ["startedAt", "ackedAt", "dispatchedAt"].into_iter().find_map(|name| moment(command, name));
+    let Some(from) = from.filter(|_| word(command) != CommandState::Pending.as_str()) else { return "-".to_owned() };
     short(Duration::between(from, moment(command, "settledAt").unwrap_or(output.now)))
 }
 
@@ -169,11 +170,14 @@ pub(in crate::command) fn result(command: &Value, output: &Output) -> Option<Str
     if let Ok(refreshed) = serde_json::from_value::<InventoryRefreshed>(result.clone()) {
         return Some(format!("{}: {}", printable(&head), printable(&inventory(&refreshed))));
     }
+    if let Ok(bundle) = serde_json::from_value::<LogBundle>(result.clone()) {
+        return Some(format!("{}: {}", printable(&head), bundle::text(who(command), &bundle)));
+    }
     if let Ok(Rebooted { rebooted: true, .. }) = serde_json::from_value(result.clone()) {
         return Some(format!("{}: the machine is back with another boot", printable(&head)));
     }
     let is_empty = result.as_object().is_some_and(serde_json::Map::is_empty);
-    (!is_empty).then(|| format!("{}:\n{}", printable(&head), output::text::printable_lines(&get::indented(result))))
+    (!is_empty).then(|| format!("{}:\n{}", printable(&head), output.outline(result, 1)))
 }
 
 /// What was read, and what of it was new.
@@ -193,7 +197,7 @@ fn diagnosis(diagnosis: &Diagnosis, output: &Output) -> String {
     let by = if by.is_empty() { String::new() } else { format!(" (by {})", printable(&by.join(", "))) };
     let passed = diagnosis.checks.iter().filter(|check| check.status == CheckStatus::Pass).count() as u64;
     let head = format!("{} of {} passed{by}", passed, count(diagnosis.checks.len() as u64, "check"));
-    let mut table = Table::new(&["check", "gpu", "is", "why"]).whole(&["check", "gpu", "why"]);
+    let mut table = Table::new(&["check", "gpu", "is", "why"]).whole(&["check", "gpu"]).words();
     for check in &diagnosis.checks {
         let style = match check.status {
             CheckStatus::Pass => continue,
@@ -243,7 +247,7 @@ mod tests {
     fn command(node: &str, state: &str, more: &Value) -> Row {
         let mut command = json!({
             "id": format!("cmd_{node}"), "node": node, "nodeId": "node_1", "kind": "diag.nvml", "state": state,
-            "createdAt": "2026-11-29T12:00:00Z",
+            "createdAt": "2026-11-29T12:00:00Z", "dispatchedAt": "2026-11-29T12:00:01Z",
         });
         if let (Value::Object(command), Value::Object(more)) = (&mut command, more) {
             command.extend(more.clone());
@@ -261,7 +265,7 @@ mod tests {
             json!({ "settledAt": "2026-11-29T12:00:04Z",
                     "result": { "passed": passed, "source": "nvidia-smi", "driver": "570.1", "checks": checks } })
         };
-        let refused = Failure::failed("commands.run: there is no node gpu-9 (NOT_FOUND)").hint("see get nodes");
+        let refused = Failure::failed("there is no node gpu-9 (NOT_FOUND)").hint("see get nodes");
         vec![
             command("gpu-1", "succeeded", &result(true, &json!([{ "name": "nvml.init", "status": "pass" }]))),
             command("gpu-2", "failed", &{

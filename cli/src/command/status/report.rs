@@ -149,7 +149,7 @@ struct Joins {
 struct Join {
     id: String,
     state: String,
-    node: Option<String>,
+    node_name: Option<String>,
     pool: Option<String>,
     message: Option<String>,
     updated_at: Option<Timestamp>,
@@ -235,16 +235,16 @@ impl Report {
         if self.joins.waiting.is_empty() && self.joins.refused.is_empty() {
             return None;
         }
-        let mut table = Table::new(&["join", "state", "machine", "pool", "reason", "when"]).whole(&["join", "reason"]);
+        let mut table = Table::new(&["join", "state", "machine", "pool", "when", "reason"]).whole(&["join"]).words();
         for join in self.joins.waiting.iter().chain(&self.joins.refused) {
             let style = if join.state == "refused" { Style::Bad } else { Style::Attention };
             table.row([
                 join.id.as_str().into(),
                 Cell::from(join.state.as_str()).style(style),
-                join.node.as_deref().unwrap_or("-").into(),
+                join.node_name.as_deref().unwrap_or("-").into(),
                 join.pool.as_deref().unwrap_or("-").into(),
-                join.message.as_deref().unwrap_or("-").into(),
                 join.updated_at.map_or_else(|| "-".to_owned(), |at| output.ago(at)).into(),
+                join.message.as_deref().unwrap_or("-").into(),
             ]);
         }
         let next =
@@ -253,14 +253,13 @@ impl Report {
     }
 
     fn problem_table(&self, output: &Output) -> Option<String> {
-        let mut table = Table::new(&["waits", "of", "for", "since"]).whole(&["waits", "for"]);
+        let mut table = Table::new(&["waits", "since", "for"]).whole(&["waits"]).words();
         for problem in &self.problems {
             let why = problem.message.as_deref().or(problem.reason.as_deref()).unwrap_or("-");
             table.row([
                 problem.node.as_deref().unwrap_or(&problem.key).into(),
-                problem.reconciler.as_str().into(),
-                why.into(),
                 problem.since.map_or_else(|| "-".to_owned(), |at| output.ago(at)).into(),
+                why.into(),
             ]);
         }
         (!table.is_empty()).then(|| table.render(output.width, output.colour))

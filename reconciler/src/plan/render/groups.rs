@@ -6,7 +6,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use schema::{effect::EffectClass, name::Name, time::Timestamp};
+use schema::{
+    effect::EffectClass,
+    name::Name,
+    time::{Moment, Timestamp},
+};
 
 use super::names;
 use crate::plan::{GateWord, Held, MoveReason, NodeMove, Plan, bind::UNNAMED};
@@ -168,10 +172,9 @@ pub(in crate::plan) fn pool_words(pools: &BTreeSet<Option<&Name>>) -> String {
     }
 }
 
-/// A moment, to the minute where that says it all.
+/// A moment for people.
 pub(in crate::plan) fn moment(at: Timestamp) -> String {
-    let text = at.to_string();
-    text.strip_suffix(":00Z").map_or_else(|| text.clone(), |text| format!("{text}Z")).replacen('T', " ", 1)
+    Moment(at).to_string()
 }
 
 /// Names in at most `room` characters.

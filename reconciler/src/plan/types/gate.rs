@@ -2,7 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use schema::{digest::Digest, effect::EffectClass, object::ObjectRef, time::Timestamp};
+use schema::{
+    digest::Digest,
+    effect::EffectClass,
+    object::ObjectRef,
+    time::{Moment, Timestamp},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -241,7 +246,7 @@ impl std::fmt::Display for Wait {
             }
             Self::Brake { gate, by, reason, until } => {
                 write!(f, "{gate} {by} holds it ({reason})")?;
-                until.map_or(Ok(()), |until| write!(f, " until {until}"))
+                until.map_or(Ok(()), |until| write!(f, " until {}", Moment(until)))
             }
         }
     }
