@@ -17,7 +17,7 @@ mod tests;
 
 pub use catalogue::{Area, Entry, Lifter};
 pub use command::{CommandFacts, command};
-pub use node::{Gate, NodeFacts, node};
+pub use node::{Gate, NodeFacts, is_echo, node, revoked};
 
 /// What is kept from happening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]

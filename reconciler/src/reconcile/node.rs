@@ -96,7 +96,7 @@ impl fmt::Display for Waiting {
             }
             Self::Checks(what) => f.write_str(what),
             Self::NotAccepted(why) => {
-                write!(f, "the machine was not accepted: {why}; `better-compute node adopt` checks it anew")
+                write!(f, "the machine was not accepted: {why}")
             }
             Self::Sections(failed) => {
                 write!(

@@ -31,7 +31,9 @@ pub fn command(facts: &CommandFacts<'_>, now: Timestamp) -> Vec<Wait> {
     let command = facts.command;
     let mut waits = match command.state {
         CommandState::Pending => pending(facts, now),
-        CommandState::Dispatched | CommandState::Acked | CommandState::Running => vec![under_way(facts)],
+        CommandState::Dispatched | CommandState::Acked | CommandState::Running => {
+            away(facts).into_iter().chain([under_way(facts)]).collect()
+        }
         CommandState::Succeeded => Vec::new(),
         CommandState::Failed | CommandState::Rejected | CommandState::Expired | CommandState::Cancelled => {
             vec![ended(command)]
@@ -77,7 +79,10 @@ fn pending(facts: &CommandFacts<'_>, now: Timestamp) -> Vec<Wait> {
     }
     if let Some(not_before) = command.not_before.filter(|at| *at > now) {
         let times = if command.busy_count == 1 { "once".to_owned() } else { format!("{} times", command.busy_count) };
-        let mut wait = wait("back-off", format!("the machine was busy {times}"));
+        let mut wait = match command.busy_reason.as_deref() {
+            Some(reason @ "journal-full") => wait(reason, format!("the machine had no room for it {times}")),
+            _ => wait("back-off", format!("the machine was busy {times}")),
+        };
         wait.until = Some(not_before);
         waits.push(wait);
     }
@@ -95,6 +100,13 @@ fn pending(facts: &CommandFacts<'_>, now: Timestamp) -> Vec<Wait> {
         wait.until = wait.until.or(Some(command.not_after));
     }
     waits
+}
+
+/// Its machine went away with it.
+fn away(facts: &CommandFacts<'_>) -> Option<Wait> {
+    let node = facts.node.filter(|node| node.connectivity != Connectivity::Connected)?;
+    let says = format!("node/{} is {}", node.name, node.connectivity);
+    Some(Wait::new(Area::Command, "out-of-contact", Keeps::Contact, says).since(node.connectivity_since))
 }
 
 fn under_way(facts: &CommandFacts<'_>) -> Wait {

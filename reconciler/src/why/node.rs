@@ -7,7 +7,7 @@ use schema::{
         condition::{ConditionStatus, REBOOT_REQUIRED, SECTION_FAILED},
     },
     report::SectionState,
-    time::Timestamp,
+    time::{Duration, Timestamp},
 };
 use store::{node_certs::Revocation, node_holds::NodeHold, node_sections::NodeSection, nodes::Node, outcomes::Outcome};
 
@@ -47,6 +47,30 @@ pub struct NodeFacts<'a> {
     pub certificate_ends: Option<Timestamp>,
     /// How its last identity ended, when it has none.
     pub revoked: Option<Revocation>,
+    /// When it was heard last in its present session.
+    pub last_heard: Option<Timestamp>,
+}
+
+/// A machine says something every fifteen seconds: after this it is late.
+const SILENT: Duration = Duration::from_secs(40);
+
+/// What only follows from another thing that is told: the cause, and its echoes.
+const ECHOES: [(&str, &[&str]); 3] = [
+    ("acceptance-failed", &["not-adopted", "maintenance", "provision-failed"]),
+    ("acceptance-running", &["not-adopted", "provisioning"]),
+    ("inventory-incomplete", &["not-adopted", "provisioning"]),
+];
+
+/// Whether this code only follows from one of those that are told of the same machine.
+#[must_use]
+pub fn is_echo<'c>(code: &str, told: impl IntoIterator<Item = &'c str>) -> bool {
+    told.into_iter().any(|cause| ECHOES.iter().any(|(known, echoes)| *known == cause && echoes.contains(&code)))
+}
+
+/// What a revocation is called wherever it is told.
+#[must_use]
+pub fn revoked(revocation: &Revocation) -> String {
+    format!("its identity was revoked: {}", revocation.reason)
 }
 
 /// Everything that the machine waits for.
@@ -79,7 +103,7 @@ pub fn node(facts: &NodeFacts<'_>, now: Timestamp) -> Vec<Wait> {
 fn contact(facts: &NodeFacts<'_>, now: Timestamp) -> Option<Wait> {
     let node = facts.node;
     if let Some(revoked) = &facts.revoked {
-        let says = format!("its identity was revoked: {}", revoked.reason);
+        let says = self::revoked(revoked);
         let remedy = format!(
             "if it may come back: better-compute token create --pool {} --reclaim, and join it with that",
             node.pool.as_ref().map_or("POOL", |pool| pool.as_str())
@@ -88,7 +112,7 @@ fn contact(facts: &NodeFacts<'_>, now: Timestamp) -> Option<Wait> {
     }
     let refused = facts.outcomes.iter().any(|outcome| outcome.kind == "session" && outcome.state != "done");
     let code = match node.connectivity {
-        Connectivity::Connected => return None,
+        Connectivity::Connected => return silent(facts, now),
         _ if facts.certificate_ends.is_some_and(|ends| ends <= now) => "certificate-ended",
         Connectivity::Disconnected => "disconnected",
         Connectivity::Unreachable => "unreachable",
@@ -100,6 +124,13 @@ fn contact(facts: &NodeFacts<'_>, now: Timestamp) -> Option<Wait> {
         (_, false) => format!("the machine is {}: it has no session", node.connectivity),
     };
     Some(Wait::new(Area::Session, code, Keeps::Contact, says).since(node.connectivity_since))
+}
+
+/// It has a session, and says nothing in it.
+fn silent(facts: &NodeFacts<'_>, now: Timestamp) -> Option<Wait> {
+    let heard = facts.last_heard.filter(|heard| SILENT.after(*heard) <= now)?;
+    let says = format!("nothing was heard from it for {}", Duration::between(heard, now));
+    Some(Wait::new(Area::Session, "silent", Keeps::Contact, says).since(heard))
 }
 
 /// What a reconciler or the gateway waits for, or what broke.
@@ -217,8 +248,11 @@ fn work(node: &Node) -> Vec<Wait> {
     waits
 }
 
-/// A section that failed is told with its reason; that the node reconciler waits for it says nothing more.
+/// What is told once is enough. A section that failed is told with its reason; that the node reconciler waits for it says
+/// nothing more.
 fn without_echoes(mut waits: Vec<Wait>) -> Vec<Wait> {
+    let codes: Vec<String> = waits.iter().map(|wait| wait.code.clone()).collect();
+    waits.retain(|wait| !is_echo(&wait.code, codes.iter().map(String::as_str)));
     let told = waits.iter().any(|wait| wait.code == "section-failed" && wait.says.starts_with("section "));
     waits.retain(|wait| !(told && wait.code == "section-failed" && !wait.says.starts_with("section ")));
     waits

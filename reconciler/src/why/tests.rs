@@ -4,16 +4,20 @@ use std::{collections::BTreeSet, fmt::Write as _, path::Path};
 
 use schema::{
     command::{CommandState, Lane, Reason, Refusal},
+    generation::Generation,
     id::{CommandId, NodeId},
+    node::Connectivity,
     time::Timestamp,
 };
-use store::commands::Command;
+use store::{commands::Command, nodes::Node};
 
 use super::{
     Area, CommandFacts, Wait,
     catalogue::{self, Entry},
     command, reference,
 };
+
+mod machine;
 
 fn codes(area: Area) -> BTreeSet<&'static str> {
     catalogue::all().filter(|entry| entry.area == area).map(|entry: &Entry| entry.code).collect()
@@ -102,6 +106,7 @@ fn a_reboot(state: CommandState) -> Command {
         signed_at: Some(at(0)),
         sent_in: None,
         busy_count: 0,
+        busy_reason: None,
         result: None,
         has_evidence: false,
         late: None,
@@ -143,6 +148,8 @@ fn a_command_says_what_it_waits_for_and_how_it_ended() {
     look("unsigned", &Command { signed_at: None, ..pending.clone() }, &[], false);
     look("held for a batch", &Command { not_before: None, signed_at: None, ..pending.clone() }, &[], false);
     let ahead: Vec<CommandId> = (10..15).map(|n| CommandId::from_uuid(uuid::Uuid::from_u128(n))).collect();
+    let full = Command { busy_count: 1, busy_reason: Some("journal-full".to_owned()), not_before: Some(at(2)), ..pending.clone() };
+    look("no place in the journal", &full, &[], false);
     look("busy, and others go first", &Command { busy_count: 2, not_before: Some(at(2)), ..pending }, &ahead, false);
     let sent = Command { dispatched_at: Some(at(1)), ..a_reboot(CommandState::Dispatched) };
     look("sent", &sent, &[], false);
@@ -150,14 +157,35 @@ fn a_command_says_what_it_waits_for_and_how_it_ended() {
         Command { started_at: Some(at(1)), cancel_requested_at: Some(at(1)), ..a_reboot(CommandState::Running) };
     look("at it, and cancelled", &running, &[], false);
     look("its last word came", &running, &[], true);
-    look("done", &a_reboot(CommandState::Succeeded), &[], false);
+    let bound = Command { min_generation: Some(Generation(9)), ..sent.clone() };
+    let node = Node { connectivity: Connectivity::Unreachable, connectivity_since: at(0), ..machine::a_machine() };
+    for (title, row) in [
+        ("its machine went away with it", &sent),
+        ("and it waits for a spec", &bound),
+        ("nobody to send it to", &a_reboot(CommandState::Pending)),
+    ] {
+        let facts = CommandFacts {
+            command: row,
+            node: Some(&node),
+            ahead: &[],
+            speaks_commands: Some(true),
+            has_update: false,
+        };
+        told(title, &command(&facts, at(1)), &mut text);
+    }
+    let mut look = |title: &str, command_row: &Command| {
+        let facts =
+            CommandFacts { command: command_row, node: None, ahead: &[], speaks_commands: None, has_update: false };
+        told(title, &command(&facts, at(1)), &mut text);
+    };
+    look("done", &a_reboot(CommandState::Succeeded));
     let failed = |reason: &str, message: &str| Command {
         reason: Some(reason.to_owned()),
         message: Some(message.to_owned()),
         settled_at: Some(at(1)),
         ..a_reboot(CommandState::Failed)
     };
-    look("timed out", &failed("timeout", ""), &[], false);
-    look("a word of its kind that no page has", &failed("fan-missing", "fan 3 is not there"), &[], false);
+    look("timed out", &failed("timeout", ""));
+    look("a word of its kind that no page has", &failed("fan-missing", "fan 3 is not there"));
     insta::assert_snapshot!(text);
 }

@@ -68,6 +68,16 @@ pub async fn find_by_hardware_key(db: &Db, key: &Digest) -> Result<Option<Node>,
     .transpose()
 }
 
+/// What these nodes are called; one that is not there is missing.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn names(db: &Db, ids: &[NodeId]) -> Result<BTreeMap<NodeId, Name>, DbError> {
+    let ids: Vec<uuid::Uuid> = ids.iter().map(|id| id.as_uuid()).collect();
+    let rows = sqlx::query!("SELECT id, name FROM nodes WHERE id = ANY ($1)", &ids).fetch_all(db.pool()).await?;
+    rows.into_iter().map(|row| Ok((NodeId::from_uuid(row.id), convert::word("node name", &row.name)?))).collect()
+}
+
 /// Locks one node until the end of the transaction.
 ///
 /// # Errors

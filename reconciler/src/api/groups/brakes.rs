@@ -557,11 +557,14 @@ fn said(caller: &Caller, owner: Option<String>, reason: &str) -> Result<(String,
     if reason.trim().is_empty() || reason.len() > 500 {
         return Err(ApiError::field("reason", "say why, in 1 to 500 bytes"));
     }
-    let owner = owner.unwrap_or_else(|| caller.name.clone());
-    if owner.trim().is_empty() || owner.len() > 200 {
-        return Err(ApiError::field("owner", "say who answers for it, in 1 to 200 bytes"));
-    }
-    Ok((owner, reason.to_owned()))
+    Ok((self::owner(caller, owner)?, reason.to_owned()))
+}
+
+/// Who answers for it: as named, else the name of the token.
+pub(super) fn owner(caller: &Caller, named: Option<String>) -> Result<String, ApiError> {
+    let owner = named.unwrap_or_else(|| caller.name.clone());
+    let fits = !owner.trim().is_empty() && owner.len() <= 200;
+    fits.then_some(owner).ok_or_else(|| ApiError::field("owner", "say who answers for it, in 1 to 200 bytes"))
 }
 
 fn whole_commit(text: &str) -> Result<(), ApiError> {

@@ -45,6 +45,8 @@ pub(in crate::api) struct Run {
     min_generation: Option<Generation>,
     /// The destructive batch that the command is part of.
     batch: Option<String>,
+    /// Who answers for it; the token's name when it is absent.
+    owner: Option<String>,
 }
 
 /// Which command.
@@ -83,6 +85,7 @@ pub(in crate::api) async fn run(mutation: Mutation<'_>, input: Run) -> Result<Co
     let batch_id: Option<BatchId> = input.batch.as_deref().map(|text| super::parse("batch", text)).transpose()?;
     let payload = input.payload.unwrap_or(Value::Null);
     kind.check_callers(&payload).map_err(not_the_callers)?;
+    let created_by = super::brakes::owner(caller, input.owner)?;
     let node = super::nodes::find(app, &input.node).await?;
     // Without a trust policy there is no quorum to ask for.
     may_queue(kind, batch_id, None).map_err(batch_required)?;
@@ -95,7 +98,7 @@ pub(in crate::api) async fn run(mutation: Mutation<'_>, input: Run) -> Result<Co
         min_generation: input.min_generation,
         batch_id,
         secrets: Vec::new(),
-        created_by: caller.identity.clone(),
+        created_by,
     };
     let queued = match app.signer {
         Some(_) => commands::enqueue_to_sign(txn, &new).await,

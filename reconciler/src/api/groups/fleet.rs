@@ -9,6 +9,7 @@ use serde_json::Value;
 use store::{
     control_plane,
     joins::JoinState,
+    node_certs::{self, Revocation},
     node_drift, nodes, outcomes, queue, revisions,
     rollbacks::{self, Rollback, RollbackState},
     sessions, sources,
@@ -23,6 +24,7 @@ use super::{
 use crate::{
     api::{ApiError, App, error::Code, table::Mutation},
     source::{self, AcceptError},
+    why,
 };
 
 /// How many problems and joins a status shows.
@@ -232,6 +234,17 @@ impl Problem {
             place: outcome.place.clone(),
         }
     }
+
+    /// What is refused of a machine whose identity was revoked is refused for that.
+    pub(super) fn of_node(outcome: &outcomes::Outcome, revoked: Option<&Revocation>) -> Self {
+        let problem = Self::of(outcome);
+        match revoked.filter(|_| outcome.kind == "session") {
+            Some(revoked) => {
+                Self { reason: "revoked".to_owned(), message: why::revoked(revoked), since: At(revoked.at), ..problem }
+            }
+            None => problem,
+        }
+    }
 }
 
 /// Machines that are not in, the latest first.
@@ -335,12 +348,19 @@ async fn sources(app: &App) -> Result<Vec<SourceView>, ApiError> {
 
 async fn problems(app: &App) -> Result<Vec<Problem>, ApiError> {
     let mut problems = Vec::new();
-    for outcome in &outcomes::list_open(&app.db, WORST).await? {
-        let node = match outcome.key.parse::<NodeId>() {
-            Ok(id) => nodes::find(&app.db, id).await?.map(|node| node.name.to_string()),
-            Err(_) => None,
+    let open = outcomes::list_open(&app.db, WORST).await?;
+    for outcome in &open {
+        let same = open.iter().filter(|other| other.key == outcome.key).map(|other| other.reason.as_str());
+        if why::is_echo(&outcome.reason, same) {
+            continue;
+        }
+        let Some(id) = outcome.key.parse::<NodeId>().ok() else {
+            problems.push(Problem::of(outcome));
+            continue;
         };
-        problems.push(Problem { node, ..Problem::of(outcome) });
+        let node = nodes::find(&app.db, id).await?.map(|node| node.name.to_string());
+        let revoked = node_certs::revocation(&app.db, id).await?;
+        problems.push(Problem { node, ..Problem::of_node(outcome, revoked.as_ref()) });
     }
     Ok(problems)
 }

@@ -1,7 +1,9 @@
 //! `joins`: machines that asked to come in and are not in.
 
+use std::collections::BTreeMap;
+
 use pki::hardware::JoinClaims;
-use schema::id::NodeId;
+use schema::{attested::Attested, id::NodeId, name::Name};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -43,12 +45,18 @@ pub(in crate::api) struct JoinView {
     /// The node it became or asks to be.
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<String>,
+    /// The name of that node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node_name: Option<String>,
     /// The node that it collides with.
     #[serde(skip_serializing_if = "Option::is_none")]
     conflict_with: Option<String>,
     /// The hardware key that it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     hardware_key: Option<String>,
+    /// What it proved to be, such as `tpm:sha256:…`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attested: Vec<Attested>,
     /// Who let its next try through.
     #[serde(skip_serializing_if = "Option::is_none")]
     approved_by: Option<String>,
@@ -77,7 +85,13 @@ pub(in crate::api) struct JoinDetail {
     admit: Option<String>,
 }
 
-fn view(join: &joins::Join) -> JoinView {
+async fn views(app: &App, found: &[joins::Join]) -> Result<Vec<JoinView>, ApiError> {
+    let ids: Vec<NodeId> = found.iter().filter_map(|join| join.join.node_id).collect();
+    let names = nodes::names(&app.db, &ids).await?;
+    Ok(found.iter().map(|join| view(join, &names)).collect())
+}
+
+fn view(join: &joins::Join, names: &BTreeMap<NodeId, Name>) -> JoinView {
     JoinView {
         id: join.id.to_string(),
         kind: join.join.kind.as_str().to_owned(),
@@ -86,8 +100,10 @@ fn view(join: &joins::Join) -> JoinView {
         message: join.join.message.clone(),
         pool: join.join.pool.clone(),
         node: join.join.node_id.map(|id| id.to_string()),
+        node_name: join.join.node_id.and_then(|id| names.get(&id)).map(ToString::to_string),
         conflict_with: join.join.conflict_with.map(|id| id.to_string()),
         hardware_key: join.join.hardware_key.map(|key| key.to_string()),
+        attested: join.join.attested.clone(),
         approved_by: join.approval.as_ref().map(|approval| approval.by.clone()),
         peer: join.join.peer.clone(),
         attempts: join.attempts,
@@ -103,28 +119,30 @@ pub(super) async fn latest(app: &App, states: &[joins::JoinState], limit: u32) -
         found.extend(joins::list(&app.db, Some(*state), limit).await?);
     }
     found.sort_by_key(|join| std::cmp::Reverse(join.updated_at));
-    Ok(found.iter().map(view).collect())
+    views(app, &found).await
 }
 
 pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<JoinView>, ApiError> {
     let state = input.state.map(|state| super::parse("state", &state)).transpose()?;
     let found = joins::list(&app.db, state, super::limit(input.limit)?).await?;
-    Ok(PageOf { items: found.iter().map(view).collect(), next: None })
+    Ok(PageOf { items: views(app, &found).await?, next: None })
 }
 
 pub(in crate::api) async fn get(app: &App, input: ById) -> Result<JoinDetail, ApiError> {
     let join = find(app, &input.id).await?;
     let waits = join.join.state != joins::JoinState::Admitted && join.join.kind == joins::JoinKind::Join;
     let admit = if waits && BY_DOCUMENT.contains(&join.join.reason.as_str()) { admit(app, &join).await? } else { None };
-    Ok(JoinDetail { join: view(&join), claims: join.join.claims.clone(), admit })
+    let names = nodes::names(&app.db, join.join.node_id.as_slice()).await?;
+    Ok(JoinDetail { join: view(&join, &names), claims: join.join.claims.clone(), admit })
 }
 
 /// The reasons that a document settles: what a token refuses, no document allows.
-const BY_DOCUMENT: &[&str] = &["needs-document", "weak-hardware-key"];
+const BY_DOCUMENT: &[&str] = &["attestation-unknown", "needs-document", "weak-hardware-key"];
 /// The reasons that one word of a person settles.
 const APPROVABLE: &[&str] = &["needs-document", "renewal-too-late", "weak-hardware-key"];
 /// The reasons that need to know which node the machine is.
 const WHICH_NODE: &[&str] = &[
+    "attested-elsewhere",
     "duplicate-hardware",
     "name-taken",
     "reclaim-busy",
@@ -146,7 +164,8 @@ pub(in crate::api) async fn approve(mutation: Mutation<'_>, input: ById) -> Resu
         }));
     }
     approved(txn, &join, &caller.name, None).await?;
-    Ok(JoinView { approved_by: Some(caller.name.clone()), ..view(&join) })
+    let names = nodes::names(&app.db, join.join.node_id.as_slice()).await?;
+    Ok(JoinView { approved_by: Some(caller.name.clone()), ..view(&join, &names) })
 }
 
 /// Lets the next try of a join through.
@@ -176,6 +195,6 @@ async fn admit(app: &App, join: &joins::Join) -> Result<Option<String>, ApiError
         None => None,
     };
     let short = || claims.hardware_key().short().unwrap_or_else(|| "new".to_owned());
-    let name = known.unwrap_or_else(|| format!("{pool}-{}", short()));
-    Ok(admission::document(&name, pool, &claims))
+    let name = known.unwrap_or_else(|| format!("{}-{}", join.join.pool.as_deref().unwrap_or("node"), short()));
+    Ok(admission::document(&name, pool, &join.join.attested, &claims))
 }

@@ -12,9 +12,16 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         Session,
         "disconnected",
-        "The machine closed its session and is expected back.",
+        "The session ended, and the machine is expected back: a restart, a new gateway, a line that was cut.",
         Itself,
         "wait up to 90 seconds; then see `systemctl status bcd` on the machine",
+    ),
+    entry(
+        Session,
+        "silent",
+        "The machine has a session and says nothing in it. After 90 seconds it is called unreachable.",
+        Machine,
+        "see the load of the machine and its network, then `systemctl status bcd` and `journalctl -u bcd`",
     ),
     entry(
         Session,
@@ -184,6 +191,14 @@ pub(super) const ENTRIES: &[Entry] = &[
         "The machine sent too much in a short time; the session ended and the daemon comes back later.",
         Itself,
         "wait; if it goes on, look for a second daemon with the same identity",
+    ),
+    entry(
+        Session,
+        "JOURNAL_OLD",
+        "The machine's state directory was put back from an old copy: its journal lacks commands that it once took. It goes on \
+         as another journal, and what was in flight and may not run twice ends as journal-lost.",
+        Machine,
+        "it passes by itself; if it comes again, see why the state directory of bcd does not keep what is written",
     ),
     entry(
         Session,

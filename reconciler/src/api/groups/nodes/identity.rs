@@ -168,7 +168,7 @@ pub(in crate::api) async fn delete(mutation: Mutation<'_>, input: Delete) -> Res
     let node = lock(txn, id, input.version).await?;
     if node.connectivity == Connectivity::Connected && !input.force {
         let error = ApiError::new(Code::InvalidState, format!("node {} is connected", node.name));
-        return Err(error.why("stop its daemon first, or say force"));
+        return Err(error.why("stop its daemon first, or delete it with --force"));
     }
     nodes::delete(txn, id).await?;
     outcomes::forget(txn, &id.to_string()).await?;
