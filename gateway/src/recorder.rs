@@ -32,6 +32,8 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// A session that is taken over twice within this time is worth a word.
 const FLAPPING: Span = Span::from_secs(60);
 const QUIET: Span = Span::from_secs(15 * 60);
+/// What a node mends by itself with a renewal: it is over when the same peer comes in.
+const RENEWED: [&str; 3] = ["FOREIGN_CA", "UNKNOWN_CERTIFICATE", "CERTIFICATE_EXPIRED"];
 
 /// Outcomes on their way to the database, the newest per key.
 #[derive(Debug, Default)]
@@ -40,7 +42,8 @@ pub(crate) struct Recorder(Mutex<Waiting>);
 #[derive(Debug, Default)]
 struct Waiting {
     rows: HashMap<String, (Verdict, String)>,
-    last_stranger: Option<Timestamp>,
+    /// When a stranger knocked last, and from where when it may be a node that renews.
+    last_stranger: Option<(Timestamp, Option<String>)>,
     /// When the sessions of nodes were last taken over, and whether that is recorded.
     taken_over: HashMap<NodeId, (Timestamp, bool)>,
 }
@@ -77,7 +80,18 @@ impl Recorder {
             return;
         }
         self.put(STRANGERS.to_owned(), refusal, format!("{peer}: {refusal}"));
-        self.lock().last_stranger = Some(now);
+        self.lock().last_stranger = Some((now, RENEWED.contains(&refusal.code()).then_some(peer)));
+    }
+
+    /// A node shows a good certificate, from an address. If it was the last stranger, it is none any more.
+    #[track_caller]
+    pub(crate) fn came_in(&self, node_id: NodeId, address: &str) {
+        let mut waiting = self.lock();
+        let is_it = |peer: &String| *peer == address || *peer == node_id.to_string();
+        if waiting.last_stranger.as_ref().is_some_and(|(_, peer)| peer.as_ref().is_some_and(is_it)) {
+            waiting.last_stranger = None;
+            waiting.rows.insert(STRANGERS.to_owned(), (Verdict::Done, place()));
+        }
     }
 
     /// A node's session opened: whatever was against it is over.
@@ -114,7 +128,7 @@ impl Recorder {
 
     fn forget_strangers(&self, now: Timestamp) {
         let mut waiting = self.lock();
-        if waiting.last_stranger.is_some_and(|last| Span::between(last, now) >= QUIET) {
+        if waiting.last_stranger.as_ref().is_some_and(|(last, _)| Span::between(*last, now) >= QUIET) {
             waiting.last_stranger = None;
             waiting.rows.insert(STRANGERS.to_owned(), (Verdict::Done, place()));
         }
@@ -170,6 +184,22 @@ mod tests {
             Verdict::Failed { reason, .. } => reason,
             other => format!("{other:?}"),
         })
+    }
+
+    #[test]
+    fn a_node_that_renewed_is_no_stranger_any_more_and_others_stay() {
+        let (recorder, node, now) = (Recorder::default(), NodeId::generate(), Timestamp::UNIX_EPOCH);
+        let row = || recorder.lock().rows.remove(STRANGERS).map(|(verdict, _)| matches!(verdict, Verdict::Done));
+        let foreign = Refusal::Certificate(pki::verify::IdentityRefusal::ForeignCa);
+        recorder.stranger("192.0.2.7".to_owned(), &foreign, now);
+        assert_eq!(row(), Some(false));
+        recorder.came_in(node, "192.0.2.8");
+        assert_eq!(row(), None, "another one came in");
+        recorder.came_in(node, "192.0.2.7");
+        assert_eq!(row(), Some(true));
+        recorder.stranger("192.0.2.7".to_owned(), &Refusal::CertificateRequired, now);
+        recorder.came_in(node, "192.0.2.7");
+        assert_eq!(row(), Some(false), "a scanner at the same address is still worth a look");
     }
 
     #[test]

@@ -37,6 +37,7 @@ impl SessionService {
         if shared.draining.is_cancelled() {
             return Err(Refusal::Unavailable("this gateway is going away"));
         }
+        shared.recorder.came_in(identity.node_id, &info.address.ip().to_string());
         let admission = shared.registry.admit(identity.node_id, now)?;
         let (out, answers) = mpsc::channel(FRAMES_WAITING);
         let in_session = info.activity.session();
