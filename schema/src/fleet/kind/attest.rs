@@ -79,7 +79,7 @@ pub(super) fn decode(kind: &str, fields: &mut Fields<'_>, findings: &mut Finding
     if matches!(kind, AttestKind::Aws | AttestKind::Gcp | AttestKind::Azure) {
         need(!fields.has("only"), "`only`", "anybody can have an account there: name yours, as only=\"ACCOUNT/*\"");
         // Whose account it is has to be said.
-        for open in rule.only.iter().filter(|pattern| !pattern.split_once('/').is_some_and(|(own, _)| !own.contains('*'))) {
+        for open in rule.only.iter().filter(|pattern| pattern.split_once('/').is_none_or(|(own, _)| own.contains('*'))) {
             form::refuse(codes::BAD_VALUE, open, "an account, a slash, and an instance or *", findings);
         }
     }

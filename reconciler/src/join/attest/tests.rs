@@ -1,0 +1,65 @@
+//! Facts about what pools say, and what that is worth.
+
+use schema::{attested::Attested, digest::Digest};
+
+use super::{super::voucher::Voucher, *};
+
+fn name(text: &str) -> Name {
+    Name::new(text).expect("a name")
+}
+
+fn stand(pool: &str, endorsed: bool, named: bool, open: bool) -> Stand {
+    Stand { pool: name(pool), endorsed, named, open }
+}
+
+fn identity(kind: AttestKind, stands: Vec<Stand>) -> Testimony {
+    let subject = match kind {
+        AttestKind::X509 | AttestKind::Tpm => Digest::of("key").to_string(),
+        AttestKind::Aws | AttestKind::Gcp | AttestKind::Azure => "acme/1".to_owned(),
+    };
+    Testimony::Identity { attested: Attested::new(kind, subject).expect("an identity"), stands }
+}
+
+fn token(pool: &str) -> Testimony {
+    let by = "token of ada".to_owned();
+    Testimony::Token { id: JoinTokenId::generate(), pool: name(pool), expect: Expect::default(), reclaim: false, by }
+}
+
+fn pool(heard: Vec<Testimony>) -> Result<Name, &'static str> {
+    Voucher::weigh(heard).and_then(|voucher| voucher.pool()).map_err(|refusal| refusal.code())
+}
+
+#[test]
+fn an_authority_lets_in_whom_it_certified_and_a_maker_or_a_cloud_only_who_is_named() {
+    for kind in AttestKind::ALL.iter().copied() {
+        let open = pool(vec![identity(kind, vec![stand("h100", true, false, true)])]);
+        let expected = if kind == AttestKind::X509 { Ok(name("h100")) } else { Err("attestation-unknown") };
+        assert_eq!(open, expected, "{kind}");
+        assert_eq!(pool(vec![identity(kind, vec![stand("h100", true, true, false)])]), Ok(name("h100")), "{kind}");
+        for stands in [vec![stand("h100", false, true, false)], vec![stand("h100", true, false, false)], Vec::new()] {
+            assert_eq!(pool(vec![identity(kind, stands)]), Err("attestation-unknown"), "{kind}");
+        }
+    }
+}
+
+#[test]
+fn who_belongs_to_several_pools_belongs_to_none_until_somebody_says_which() {
+    let both = || identity(AttestKind::X509, vec![stand("a100", true, true, false), stand("h100", true, true, false)]);
+    assert_eq!(pool(vec![both()]), Err("attestation-disagrees"));
+    assert_eq!(pool(vec![token("h100"), both()]), Ok(name("h100")));
+    assert_eq!(pool(vec![token("b200"), both()]), Err("attestation-disagrees"));
+    let known_nowhere = identity(AttestKind::X509, Vec::new());
+    assert_eq!(pool(vec![token("b200"), known_nowhere]), Ok(name("b200")));
+    assert_eq!(pool(Vec::new()), Err("no-token"));
+}
+
+#[test]
+fn a_rule_that_cannot_be_read_believes_nobody() {
+    let document = serde_json::json!({
+        "name": "h100", "site": "fra1", "profile": "base",
+        "attest": { "x509": { "roots": "nothing" }, "gcp": { "keys": "{}", "only": ["acme/*"] }, "smoke": {} },
+    });
+    let rules = rules(&[serde_json::from_value(document).expect("a pool")]);
+    assert_eq!(rules.iter().map(|rule| rule.kind).collect::<Vec<_>>(), [AttestKind::Gcp, AttestKind::X509]);
+    assert!(rules.iter().all(|rule| rule.roots.is_none() && rule.keys.is_none()));
+}
