@@ -11,13 +11,14 @@
 //! | [`logs`] | `logs.collect` |
 //! | [`reboot`] | `node.reboot` |
 //! | [`reset`] | `gpu.reset` |
+//! | [`upgrade`] | `daemon.upgrade` |
 
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use schema::command::{CommandKind, Reason, Refusal};
+use schema::command::{CommandKind, Reason};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -35,23 +36,7 @@ mod reset;
 mod resets;
 #[cfg(test)]
 mod testing;
-
-/// Why this daemon does not run a kind at all, for its refusal `UNSUPPORTED`.
-#[must_use]
-pub const fn unsupported(kind: CommandKind) -> Option<&'static str> {
-    match kind {
-        CommandKind::DaemonUpgrade => Some(
-            "this daemon holds no trust policy that says who may sign a release, and so takes none; \
-             install the new version with the machine's package manager",
-        ),
-        CommandKind::InventoryRefresh
-        | CommandKind::DiagNvml
-        | CommandKind::DiagDcgm
-        | CommandKind::LogsCollect
-        | CommandKind::NodeReboot
-        | CommandKind::GpuReset => None,
-    }
-}
+mod upgrade;
 
 /// The machine that commands are run on.
 #[derive(Debug, Clone)]
@@ -91,9 +76,7 @@ impl Run for Machine {
             CommandKind::LogsCollect => with(context, |payload| logs::run(self, context, &payload)),
             CommandKind::NodeReboot => with(context, |payload| reboot::run(self, context, &payload)),
             CommandKind::GpuReset => with(context, |payload| reset::run(self, context, &payload)),
-            kind @ CommandKind::DaemonUpgrade => {
-                Ok(failed(Refusal::Unsupported.into(), unsupported(kind).unwrap_or_default()))
-            }
+            CommandKind::DaemonUpgrade => with(context, |payload| upgrade::run(self, context, &payload)),
         };
         ended.unwrap_or_else(Outcome::from)
     }

@@ -112,9 +112,6 @@ fn supported<'a>(
     if facts.allowed.is_some_and(|allowed| !allowed.contains(&kind)) {
         return Err(format!("this node's identity does not accept {kind}"));
     }
-    if let Some(why) = crate::kind::unsupported(kind) {
-        return Err(why.to_owned());
-    }
     match facts.role {
         Some(role) if !kind.row().roles.contains(&role) => {
             Err(format!("a node in the role {role} does not run {kind}"))

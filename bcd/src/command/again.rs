@@ -37,7 +37,8 @@ pub fn again(entry: &Entry, boot: BootId, now: Option<Timestamp>) -> Again {
     let Some(row) = entry.row() else {
         return interrupted("another version of the daemon accepted it");
     };
-    if row.self_terminating && entry.boot_id != boot {
+    // What is safe to run again is: a daemon that is back in another version finds that it runs.
+    if row.self_terminating && !row.retry_safe && entry.boot_id != boot {
         let result = serde_json::to_value(Rebooted { rebooted: true, boot_id: Some(boot) }).ok();
         let (state, message) = (UpdateState::Succeeded, "");
         return Again::Settle { state, reason: None, message, result };
@@ -117,7 +118,8 @@ mod tests {
             (NodeReboot, false, true, None, "succeeded"),
             (NodeReboot, true, true, late, "succeeded"),
             (DaemonUpgrade, true, false, early, "run"),
-            (DaemonUpgrade, true, true, early, "succeeded"),
+            (DaemonUpgrade, true, true, early, "run"),
+            (DaemonUpgrade, true, true, late, "interrupted"),
         ];
         for (kind, started, other_boot, now, expected) in table {
             let entry = entry(kind, started);

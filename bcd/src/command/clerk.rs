@@ -23,7 +23,7 @@ use super::{
     context::Order,
     desk::{Do, Event},
     journal::{Ended, Journal, JournalError, Stored},
-    lanes::{Lanes, Told},
+    lanes::{self, Lanes, Told},
     pen::Pen,
 };
 use crate::agent::NodeClock;
@@ -129,12 +129,16 @@ impl Clerk {
             Do::Refuse { mut entry, body, update } => {
                 entry.ended = Some(Ended::of(&update, self.clock.now()));
                 let kept = self.journal.refuse(&entry, &body, &self.pen.sign(&update));
+                lanes::ended(&update);
                 self.kept(entry.id, kept, Event::Closed)
             }
             Do::Settle(update) => {
                 let ended = Ended::of(&update, self.clock.now());
                 let settled = match self.journal.settle(update.command, &ended, &self.pen.sign(&update)) {
-                    Ok(_) | Err(JournalError::Over(_)) => Ok(()),
+                    Ok(_) | Err(JournalError::Over(_)) => {
+                        lanes::ended(&update);
+                        Ok(())
+                    }
                     Err(error) => Err(error),
                 };
                 self.kept(update.command, settled, Event::Closed)
@@ -181,7 +185,7 @@ impl Clerk {
         let Err(error) = &kept else { return Carried::event(event(id, true)) };
         tracing::warn!("{id}: {error}");
         let full = matches!(error, JournalError::Full).then_some(Event::Full);
-        Carried { update: None, events: std::iter::once(event(id, false)).chain(full).collect() }
+        Carried { update: None, events: full.into_iter().chain([event(id, false)]).collect() }
     }
 
     fn run_again(&self, id: CommandId, ran: bool) -> Carried {

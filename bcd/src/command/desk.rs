@@ -99,6 +99,8 @@ pub struct Desk {
     allowed: Option<Vec<CommandKind>>,
     known: BTreeMap<CommandId, Known>,
     forget_at: Option<Instant>,
+    /// The journal said so of the command that it speaks of next.
+    full: bool,
 }
 
 impl Desk {
@@ -109,7 +111,7 @@ impl Desk {
             let standing = if entry.ended.is_some() { Standing::Over } else { Standing::Left { ask: None } };
             (entry.id, Known { entry, standing })
         });
-        Self { pen, role: None, allowed: None, known: known.collect(), forget_at: None }
+        Self { pen, role: None, allowed: None, known: known.collect(), forget_at: None, full: false }
     }
 
     /// What an earlier life left behind and is certain without anybody's asking.
@@ -216,7 +218,10 @@ impl Desk {
         match event {
             Event::Kept(id, kept) => self.kept(id, kept),
             Event::Closed(id, closed) => self.closed(id, closed, moment),
-            Event::Full => self.make_room(moment),
+            Event::Full => {
+                self.full = true;
+                self.make_room(moment)
+            }
             Event::Began(id) => {
                 let Some(known) = self.known.get_mut(&id) else { return Vec::new() };
                 known.standing = Standing::Runs { until: moment.mono + known.entry.timeout().to_std() };
@@ -267,9 +272,14 @@ impl Desk {
         }
     }
 
-    fn not_kept(&self, id: CommandId) -> Do {
-        let why = "the node's journal takes nothing now";
-        Do::Say(self.pen.update(id, UpdateState::Busy).because(Refusal::Busy, why))
+    fn not_kept(&mut self, id: CommandId) -> Do {
+        let update = self.pen.update(id, UpdateState::Busy);
+        Do::Say(if std::mem::take(&mut self.full) {
+            let why = "the node's journal is full; it takes this one when it has forgotten what is over";
+            update.because(Reason::JOURNAL_FULL, why)
+        } else {
+            update.because(Refusal::Busy, "the node's journal takes nothing now")
+        })
     }
 
     /// The node has attempted a newer spec, or time has passed.

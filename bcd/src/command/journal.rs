@@ -13,7 +13,7 @@ use std::{
 
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction};
 use schema::{
-    command::Lane,
+    command::{Lane, UpdateState},
     digest::Digest,
     id::{CommandId, JournalId},
     time::Timestamp,
@@ -37,6 +37,8 @@ pub const MAX_ENTRIES: usize = 4096;
 const RESERVED: usize = 256;
 /// How many bytes of bodies and results a journal holds at most.
 pub const MAX_BYTES: u64 = 256 * 1024 * 1024;
+/// How many of these bytes only the control lane gets.
+const RESERVED_BYTES: u64 = 16 * 1024 * 1024;
 /// How many effects one command may write down.
 pub const MAX_EFFECTS: usize = 256;
 
@@ -90,6 +92,9 @@ impl<E: Into<redb::Error>> From<E> for JournalError {
     }
 }
 
+/// The highest number of a command that a journal ever took, by lane. What it forgets stays counted.
+pub type Marks = [u64; Lane::ALL.len()];
+
 /// The journal of one node. Shared by the loop and the lanes.
 #[derive(Debug, Clone)]
 pub struct Journal {
@@ -104,6 +109,7 @@ struct Inner {
     closed: bool,
     count: usize,
     bytes: u64,
+    marks: Marks,
 }
 
 impl Journal {
@@ -115,10 +121,10 @@ impl Journal {
         file::open(state, now)
     }
 
-    fn new(state: &StateDir, id: JournalId, database: Database, entries: &[Entry]) -> Self {
+    fn new(state: &StateDir, id: JournalId, database: Database, entries: &[Entry], marks: Marks) -> Self {
         let bytes = entries.iter().map(|entry| entry.bytes).sum();
-        let inner =
-            Inner { state: state.clone(), database: Some(database), closed: false, count: entries.len(), bytes };
+        let count = entries.len();
+        let inner = Inner { state: state.clone(), database: Some(database), closed: false, count, bytes, marks };
         Self { id, inner: Arc::new(Mutex::new(inner)) }
     }
 
@@ -134,6 +140,26 @@ impl Journal {
     #[must_use]
     pub const fn id(&self) -> JournalId {
         self.id
+    }
+
+    /// What it took, for Hello: a copy that was put back says less than the control plane heard.
+    #[must_use]
+    pub fn marks(&self) -> Marks {
+        self.lock().marks
+    }
+
+    /// Makes it another journal that knows the same: what it does not know is lost, and whoever opens it next has a new id.
+    /// What it holds stays, so that nothing of that runs twice, whoever said that it is old.
+    ///
+    /// # Errors
+    /// When it cannot be written: it is the same journal then.
+    pub fn rename(&self) -> Result<JournalId, JournalError> {
+        let id = JournalId::generate();
+        self.lock().write("rename", |write| {
+            write.open_table(META)?.insert("journal", id.to_string().as_str())?;
+            Ok(())
+        })?;
+        Ok(id)
     }
 
     /// Writes down that a command was accepted. From here on it is this node's to answer for.
@@ -154,7 +180,8 @@ impl Journal {
 
     fn insert(&self, step: &str, entry: &Entry, body: &[u8], said: Option<&Stored>) -> Result<(), JournalError> {
         let mut entry = entry.clone();
-        entry.bytes = (body.len() + said.map_or(0, Stored::size)) as u64;
+        // What never runs is never read again: its digest is enough.
+        entry.bytes = said.map_or(body.len(), Stored::size) as u64;
         let mut inner = self.lock();
         // A write that said no may have been kept all the same.
         match (inner.entry(entry.id), said) {
@@ -166,22 +193,36 @@ impl Journal {
             (Err(JournalError::Unknown(_)), _) => {}
             (Err(error), _) => return Err(error),
         }
-        let control = entry.row().is_some_and(|row| row.lane == Lane::Control);
-        let places = if control { MAX_ENTRIES } else { MAX_ENTRIES - RESERVED };
-        if inner.count >= places || inner.bytes + entry.bytes > MAX_BYTES {
+        let lane = entry.row().map(|row| row.lane);
+        let (places, bytes) = match lane {
+            Some(Lane::Control) => (MAX_ENTRIES, MAX_BYTES),
+            _ => (MAX_ENTRIES - RESERVED, MAX_BYTES - RESERVED_BYTES),
+        };
+        if inner.count >= places || inner.bytes + entry.bytes > bytes {
             return Err(JournalError::Full);
         }
+        let mark = lane.filter(|lane| said.is_none() && entry.seq > inner.marks[lane.index()]);
         inner.write(step, |write| {
             let id = entry.id.as_uuid().into_bytes();
             put(write, &entry)?;
-            write.open_table(BODIES)?.insert(id, body)?;
-            if let Some(said) = said {
-                write.open_table(UPDATES)?.insert(id, (said.update.as_slice(), said.signature.as_slice()))?;
+            match said {
+                Some(said) => {
+                    write.open_table(UPDATES)?.insert(id, (said.update.as_slice(), said.signature.as_slice()))?;
+                }
+                None => {
+                    write.open_table(BODIES)?.insert(id, body)?;
+                }
+            }
+            if let Some(lane) = mark {
+                write.open_table(META)?.insert(mark_of(lane).as_str(), entry.seq.to_string().as_str())?;
             }
             Ok(())
         })?;
         inner.count += 1;
         inner.bytes += entry.bytes;
+        if let Some(lane) = mark {
+            inner.marks[lane.index()] = entry.seq;
+        }
         Ok(())
     }
 
@@ -319,6 +360,12 @@ impl Journal {
         self.lock()
     }
 
+    /// As one that holds all it may.
+    #[cfg(test)]
+    pub(crate) fn fill(&self) {
+        self.lock().count = MAX_ENTRIES;
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -332,7 +379,9 @@ impl Inner {
         }
         if self.database.is_none() {
             let database = file::reopen(&self.state)?;
-            let entries = all(&database.begin_read()?)?;
+            let read = database.begin_read()?;
+            let entries = all(&read)?;
+            self.marks = marks(&read, &entries)?;
             self.count = entries.len();
             self.bytes = entries.iter().map(|entry| entry.bytes).sum();
             self.database = Some(database);
@@ -394,6 +443,26 @@ impl Inner {
         }
         written
     }
+}
+
+/// Where the mark of a lane stands.
+fn mark_of(lane: Lane) -> String {
+    format!("mark:{lane}")
+}
+
+/// What was taken, as it is written down; a journal from before that was begun says what it still holds.
+fn marks(read: &redb::ReadTransaction, entries: &[Entry]) -> Result<Marks, JournalError> {
+    let meta = read.open_table(META)?;
+    let mut marks = Marks::default();
+    for lane in Lane::ALL {
+        let kept = meta.get(mark_of(*lane).as_str())?.and_then(|mark| mark.value().parse().ok());
+        let of_lane = entries.iter().filter(|entry| entry.row().is_some_and(|row| row.lane == *lane));
+        // A refusal took no place in a lane.
+        let took =
+            of_lane.filter(|entry| entry.ended.as_ref().is_none_or(|ended| ended.state != UpdateState::Rejected));
+        marks[lane.index()] = kept.or_else(|| took.map(|entry| entry.seq).max()).unwrap_or(0);
+    }
+    Ok(marks)
 }
 
 fn put(write: &WriteTransaction, entry: &Entry) -> Result<(), JournalError> {

@@ -27,6 +27,13 @@ use super::{
 };
 use crate::{agent::NodeClock, session::Inventory};
 
+/// What became of a command, for whoever reads the log of the machine.
+pub(super) fn ended(update: &CommandUpdate) {
+    let why = [update.reason.as_ref().map(ToString::to_string), update.message.clone()];
+    let why: String = why.into_iter().flatten().map(|word| format!(": {word}")).collect();
+    tracing::info!("{} {}{why}", update.command, update.state.as_str());
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -298,6 +305,7 @@ impl Shared {
                 }
             }
         };
+        tracing::info!("{id} begins: {}", entry.kind);
         self.told.send(Told::Began(id)).ok();
         let context = Context {
             before: Context::effects_of(&entry),
@@ -348,7 +356,7 @@ impl Shared {
         loop {
             match self.journal.settle(update.command, &Ended::of(update, self.clock.now()), &said) {
                 // A write that said no may have been kept all the same; whatever the end is, it is in the journal.
-                Ok(_) | Err(JournalError::Over(_)) => break,
+                Ok(_) | Err(JournalError::Over(_)) => break ended(update),
                 Err(error) if self.waits(update.command, &error) => {}
                 Err(_) => return,
             }
@@ -360,6 +368,7 @@ impl Shared {
     fn try_settle(&self, update: &CommandUpdate) -> bool {
         match self.journal.settle(update.command, &Ended::of(update, self.clock.now()), &self.pen.sign(update)) {
             Ok(_) | Err(JournalError::Over(_)) => {
+                ended(update);
                 self.told.send(Told::Ended(update.command)).ok();
                 true
             }

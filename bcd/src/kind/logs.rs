@@ -12,7 +12,7 @@ use std::{
 
 use schema::command::{
     Reason,
-    payload::LogsCollect,
+    payload::{LogsCollect, Upload},
     result::{LogBundle, LogPart},
 };
 
@@ -55,18 +55,19 @@ pub(super) fn run(machine: &Machine, context: &Context, payload: &LogsCollect) -
         Err(Trouble::Io(what, error)) => return Ok(failed(Reason::FAILED, format!("{what}: {error}"))),
     };
     if let Some(destination) = &payload.upload {
-        return send(context, &path, bundle, &destination.url);
+        return send(context, &path, bundle, destination);
     }
     bundle.path = Some(path.display().to_string());
     Ok(succeeded(&bundle))
 }
 
 /// Uploads a bundle. It goes from the machine when it is there.
-fn send(context: &Context, path: &Path, mut bundle: LogBundle, url: &str) -> Result<Outcome, Stop> {
+fn send(context: &Context, path: &Path, mut bundle: LogBundle, to: &Upload) -> Result<Outcome, Stop> {
     context.effect("upload")?;
-    match upload::put(context, path, bundle.bytes, url) {
+    match upload::put(context, path, bundle.bytes, &to.url) {
         Ok(()) => {
             bundle.uploaded = true;
+            bundle.object.clone_from(&to.object);
             fs::remove_file(path).ok();
             Ok(succeeded(&bundle))
         }
@@ -130,7 +131,7 @@ fn collect(machine: &Machine, context: &Context, payload: &LogsCollect) -> Resul
     let (bytes, digest) = archive.finish().map_err(doing("writing the bundle"))?;
     let parts: Vec<LogPart> = parts.into_iter().map(|(part, _)| part).collect();
     let truncated = parts.iter().any(|part| part.left_out > 0);
-    Ok((path, LogBundle { bytes, digest, truncated, parts, path: None, uploaded: false }))
+    Ok((path, LogBundle { bytes, digest, truncated, parts, path: None, uploaded: false, object: None }))
 }
 
 /// What the bundle may have: as said, and no more than the disk can spare for it and for its parts.

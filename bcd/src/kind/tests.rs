@@ -2,13 +2,12 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use schema::command::{CommandKind, Reason, Refusal};
+use schema::command::{CommandKind, Reason};
 use serde_json::{Value, json};
 
 use super::{
     Machine,
     testing::{Lab, body, described, failure, run, success},
-    unsupported,
 };
 use crate::{
     command::{Context, Outcome, Run as _},
@@ -97,12 +96,4 @@ fn an_inventory_is_read_again_and_handed_over() {
     assert_eq!(std::fs::read_to_string(lab.root().join("sys/bus/pci/rescan")).expect("there"), "1\n");
     let mut handle = handle;
     assert!(handle.told.try_recv().is_ok(), "the session got the reading");
-}
-
-#[test]
-fn what_is_not_done_is_not_pretended() {
-    assert!(unsupported(CommandKind::DaemonUpgrade).is_some());
-    let lab = Lab::new();
-    let payload = json!({"version": "1.4.0", "manifest": "{}"});
-    assert_eq!(failure(lab.run(CommandKind::DaemonUpgrade, payload)).0, Refusal::Unsupported.into());
 }

@@ -32,7 +32,7 @@ use store::{
     queue::{self, Kind},
 };
 
-use self::verify::UpdateRefusal;
+use self::{signing::Signing, verify::UpdateRefusal};
 use super::{Context, Failure, Outcome, Reconciler, ShardBy, WaitReason};
 
 pub use quorum::{BatchRequired, QuorumPolicy, may_queue};
@@ -97,9 +97,9 @@ async fn sign(context: &Context, node: NodeId) -> Result<bool, Failure> {
         return Ok(false);
     }
     let now = context.now().await?;
-    let signed = signing::sign_all(context.signer(), &waiting, now);
+    let signed = Signing { signer: context.signer(), logs: context.logs() }.all(&waiting, now);
     let mut txn = context.begin().await?;
-    commands::sign(&mut txn, &signed).await?;
+    signed.put_down(&mut txn).await?;
     txn.commit().await?;
     Ok(waiting.len() >= SIGNED_AT_ONCE as usize)
 }

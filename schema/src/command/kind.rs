@@ -43,7 +43,8 @@ pub struct KindRow {
     pub destructive: bool,
     /// Running it twice does no more than running it once.
     pub retry_safe: bool,
-    /// It ends the daemon that runs it: a new boot on rejoin says that it succeeded.
+    /// It ends the daemon that runs it. When it is not safe to run again, a new boot on rejoin says that it succeeded; else the
+    /// daemon that is back says it.
     pub self_terminating: bool,
     /// Somebody acts on its result: the node's signature stays with it as evidence.
     pub attested: bool,
@@ -196,7 +197,7 @@ pub static KINDS: [KindRow; CommandKind::ALL.len()] = [
     },
     KindRow {
         kind: CommandKind::DaemonUpgrade,
-        summary: "Puts another version of the daemon in place, as its signed manifest says.",
+        summary: "Takes another version of the daemon, when release keys vouch for it. This version checks that and puts none in place.",
         lane: Lane::Provision,
         destructive: false,
         retry_safe: true,

@@ -137,6 +137,21 @@ pub struct Upload {
     /// The most that the destination takes, in bytes; absent: as much as the bundle may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<u64>,
+    /// What the bundle is called there, `s3://bucket/name`, for the result.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object")]
+    #[schemars(length(max = 1024))]
+    pub object: Option<String>,
+}
+
+/// Whether a text is the name of an object in a bucket: `s3://bucket/name`, of letters that no shell and no terminal reads.
+#[must_use]
+pub fn is_object(text: &str) -> bool {
+    let clean = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/".contains(&byte);
+    let name = text.strip_prefix("s3://").and_then(|rest| rest.split_once('/'));
+    text.len() <= 1024
+        && name.is_some_and(|(bucket, name)| {
+            !bucket.is_empty() && !name.is_empty() && (bucket.bytes().chain(name.bytes())).all(clean)
+        })
 }
 
 /// What a bundle may have when nobody says.
@@ -219,6 +234,14 @@ fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let secure = host.is_some_and(|host| !host.is_empty() && !host.contains(['@', '\\']));
     let clean = url.len() <= 4096 && url.bytes().all(|byte| byte.is_ascii_graphic());
     if clean && secure { Ok(url) } else { Err(D::Error::custom("an https:// URL without a user")) }
+}
+
+fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let object = Option::<String>::deserialize(deserializer)?;
+    match object {
+        Some(object) if !is_object(&object) => Err(D::Error::custom("an object such as s3://bucket/name")),
+        object => Ok(object),
+    }
 }
 
 /// From when on.

@@ -131,7 +131,8 @@ pub fn page() -> String {
     page.push_str(
         "\n- **destructive**: it harms what runs on the machine, and needs the quorum where there is a trust policy.\n\
          - **retry-safe**: running it twice does no more than running it once, so that an interrupted one begins again by itself.\n\
-         - **self-terminating**: it ends the daemon that runs it; a new boot on rejoin says that it succeeded.\n\
+         - **self-terminating**: it ends the daemon that runs it. A new boot on rejoin says that it succeeded, unless it is safe to run\n\
+         \x20\x20again: then the daemon that is back says what runs.\n\
          - **attested**: somebody acts on its result; the node's signature stays with it as evidence.\n\
          - **timeout**: how long it may take from its deadline on.\n\n## Lanes\n\n\
          | lane | in flight per node at most |\n|---|---|\n",

@@ -48,6 +48,8 @@ reasons! {
     INTERRUPTED = "interrupted";
     /// The node came back without the journal that knew what became of it.
     JOURNAL_LOST = "journal-lost";
+    /// The node's journal takes no more for now. Not final, as BUSY is not.
+    JOURNAL_FULL = "journal-full";
     /// Its node was deleted.
     NODE_DELETED = "node-deleted";
     /// Its node's identity was revoked, or another machine came in for it.
@@ -76,6 +78,22 @@ reasons! {
     PROGRAM_FAILED = "program-failed";
     /// The destination did not take the upload.
     UPLOAD_FAILED = "upload-failed";
+    /// The manifest of a release is none.
+    RELEASE_MALFORMED = "release-malformed";
+    /// Nobody whose word counts on this machine vouches for the release.
+    RELEASE_UNTRUSTED = "release-untrusted";
+    /// The manifest is of another version than the one that was asked for.
+    RELEASE_OTHER = "release-other";
+    /// The release is not to be taken yet.
+    RELEASE_NOT_YET = "release-not-yet";
+    /// The release is not to be taken any more.
+    RELEASE_EXPIRED = "release-expired";
+    /// The release has nothing for the machine's architecture.
+    RELEASE_NO_BINARY = "release-no-binary";
+    /// The release is older than what runs.
+    RELEASE_DOWNGRADE = "release-downgrade";
+    /// What runs is too old to follow the release.
+    RELEASE_TOO_FAR = "release-too-far";
     /// The machine can do only a part of what the kind offers, and not this one.
     UNSUPPORTED_HERE = "unsupported-here";
 }

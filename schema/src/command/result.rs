@@ -122,6 +122,9 @@ pub struct LogBundle {
     pub path: Option<String>,
     /// It was uploaded.
     pub uploaded: bool,
+    /// What it is called where it was uploaded to, `s3://bucket/name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
 }
 
 /// Result of `node.reboot`.

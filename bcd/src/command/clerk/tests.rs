@@ -86,6 +86,16 @@ fn a_disk_that_hangs_holds_nobody_up_and_what_it_cannot_take_is_sent_back() {
 }
 
 #[test]
+fn a_full_journal_is_named_before_what_it_did_not_take() {
+    let mut world = World::new();
+    world.clerk.journal.fill();
+    let (entry, body) = world.command(1);
+    let id = entry.id;
+    let _ = world.tray.put(Do::Accept { entry, body: body.to_bytes() });
+    assert_eq!(world.carried().events, [Event::Full, Event::Kept(id, false)]);
+}
+
+#[test]
 fn what_is_kept_is_said_in_order() {
     let mut world = World::new();
     let (entry, body) = world.command(1);

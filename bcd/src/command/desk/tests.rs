@@ -394,6 +394,21 @@ fn a_crowded_journal_forgets_what_is_over_and_could_not_begin_any_more() {
 }
 
 #[test]
+fn a_journal_that_is_full_says_so_of_the_command_that_it_did_not_take() {
+    let mut world = World::new();
+    let (one, two) = (world.body(CommandKind::LogsCollect), world.body(CommandKind::LogsCollect));
+    world.offer(&one);
+    world.offer(&two);
+    world.tell(Event::Full);
+    assert_eq!(words(&world.tell(Event::Kept(one.id, false))), ["say: busy journal-full"]);
+    assert_eq!(
+        words(&world.tell(Event::Kept(two.id, false))),
+        ["say: busy BUSY"],
+        "a disk that says no is no full journal"
+    );
+}
+
+#[test]
 fn an_unproven_time_accepts_nothing_and_runs_nothing_again() {
     let mut world = World::new();
     let body = world.body(CommandKind::LogsCollect);

@@ -11,7 +11,7 @@ use std::{
 use redb::{Builder, ConcurrencyMode, Database, DatabaseError, ReadableDatabase as _, StorageError};
 use schema::{id::JournalId, time::Timestamp};
 
-use super::{BODIES, CONSUMED, ENTRIES, Entry, Journal, JournalError, META, UPDATES, all};
+use super::{BODIES, CONSUMED, ENTRIES, Entry, Journal, JournalError, META, Marks, UPDATES, all, marks};
 use crate::state::StateDir;
 
 /// Its name in the state directory.
@@ -53,8 +53,8 @@ pub(super) fn open(state: &StateDir, now: Timestamp) -> Result<Opened, JournalEr
     let path = state.path().join(FILE);
     let begun = if path.exists() {
         match guarded(|| read_all(load(&path)?)) {
-            Ok((id, database, entries)) => {
-                let journal = Journal::new(state, id, database, &entries);
+            Ok((id, database, entries, marks)) => {
+                let journal = Journal::new(state, id, database, &entries, marks);
                 return Ok(Opened { journal, entries, begun: Begun::Found });
             }
             Err(JournalError::Broken(why)) => Begun::Broken { why, aside: keep_aside(state, &path)? },
@@ -64,7 +64,7 @@ pub(super) fn open(state: &StateDir, now: Timestamp) -> Result<Opened, JournalEr
         Begun::Fresh
     };
     let (id, database) = create(state, now)?;
-    Ok(Opened { journal: Journal::new(state, id, database, &[]), entries: Vec::new(), begun })
+    Ok(Opened { journal: Journal::new(state, id, database, &[], Marks::default()), entries: Vec::new(), begun })
 }
 
 /// Opens the store again after a write that failed.
@@ -136,14 +136,15 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, JournalError>) -> Result<T, Journ
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(JournalError::Broken("it makes no sense".to_owned())))
 }
 
-fn read_all(database: Database) -> Result<(JournalId, Database, Vec<Entry>), JournalError> {
+fn read_all(database: Database) -> Result<(JournalId, Database, Vec<Entry>, Marks), JournalError> {
     let read = database.begin_read()?;
     let (id, entries) = (id_of(&read)?, all(&read)?);
+    let marks = marks(&read, &entries)?;
     read.open_table(BODIES)?;
     read.open_table(UPDATES)?;
     read.open_table(CONSUMED)?;
     drop(read);
-    Ok((id, database, entries))
+    Ok((id, database, entries, marks))
 }
 
 fn id_of(read: &redb::ReadTransaction) -> Result<JournalId, JournalError> {

@@ -289,6 +289,63 @@ fn it_remembers_no_more_than_it_may() {
 }
 
 #[test]
+fn the_last_bytes_are_the_control_lanes() {
+    let world = World::new();
+    let journal = world.open().journal;
+    let bulk = Entry { kind: CommandKind::LogsCollect.to_string(), ..entry(2) };
+    journal.lock().bytes = MAX_BYTES - RESERVED_BYTES;
+    assert!(matches!(journal.accept(&bulk, b"body"), Err(JournalError::Full)));
+    journal.accept(&entry(1), b"body").expect("kept");
+}
+
+#[test]
+fn what_it_took_stays_counted_and_a_refusal_is_not() {
+    let world = World::new();
+    let journal = world.open().journal;
+    assert_eq!(journal.marks(), [0, 0, 0]);
+    let (reboot, early) = (entry(7), entry(5));
+    let bulk = Entry { kind: CommandKind::LogsCollect.to_string(), ..entry(6) };
+    for one in [&reboot, &early, &bulk] {
+        journal.accept(one, b"body").expect("kept");
+    }
+    let refused = Entry { ended: Some(Ended { state: UpdateState::Rejected, ..succeeded() }), ..entry(9) };
+    journal.refuse(&refused, b"body", &said("no")).expect("kept");
+    assert_eq!(journal.marks(), [7, 0, 6]);
+    assert!(matches!(journal.body(refused.id), Err(JournalError::Unknown(_))), "what never runs is not kept to be run");
+    journal.settle(reboot.id, &succeeded(), &said("done")).expect("kept");
+    journal.forget(&[reboot.id]).expect("kept");
+    assert_eq!(world.killed().open().journal.marks(), [7, 0, 6]);
+    journal.lock().database = None;
+    journal.accept(&entry(8), b"body").expect("kept");
+    assert_eq!(journal.marks(), [8, 0, 6]);
+}
+
+#[test]
+fn an_old_copy_says_less_than_it_took_and_goes_on_as_another_that_knows_the_same() {
+    let world = World::new();
+    let journal = world.open().journal;
+    let (known, lost) = (entry(1), entry(2));
+    journal.accept(&known, b"body").expect("kept");
+    let copy = world.killed();
+    journal.accept(&lost, b"body").expect("kept");
+    let opened = copy.open();
+    let old = opened.journal;
+    assert_eq!(
+        (opened.begun, old.id(), old.marks(), journal.marks()),
+        (Begun::Found, journal.id(), [1, 0, 0], [2, 0, 0])
+    );
+    let next = old.rename().expect("kept");
+    drop(old);
+    let again = copy.open();
+    assert_eq!((again.begun, again.journal.id(), again.entries.len()), (Begun::Found, next, 1));
+    assert_ne!(next, journal.id());
+    assert!(matches!(
+        again.journal.accept(&Entry { body: Digest::of("other"), ..known }, b"b"),
+        Err(JournalError::Over(_))
+    ));
+}
+
+#[test]
 fn an_approval_is_used_up_once() {
     let world = World::new();
     let journal = world.open().journal;

@@ -102,7 +102,7 @@ fn a_dcgm_that_is_not_there_or_does_not_answer_is_told_apart() {
     assert!(message.contains("gave no report of level 1") && message.contains("internal error"), "{message}");
     let (reason, message, _) = failure(lab.run(KIND, json!({"gpus": ["GPU-other"]})));
     assert_eq!(reason, Reason::GPU_UNKNOWN, "{message}");
-    lab.patience(std::time::Duration::from_millis(100));
+    lab.patience(Duration::from_millis(100));
     lab.program("dcgmi", "sleep 600");
     assert_eq!(failure(lab.run(KIND, Value::Null)).0, Reason::CHECKS_UNKNOWN);
 }

@@ -164,8 +164,9 @@ fn upload(lab: &Lab, url: &str, during: impl FnOnce(&dyn Fn())) -> Outcome {
     let bundle: LogBundle = serde_json::from_value(result).expect("a bundle");
     let path = PathBuf::from(bundle.path.clone().expect("a place"));
     let (context, handle) = Context::for_test(body(KIND, Value::Null));
+    let to = Upload { url: url.to_owned(), max_bytes: None, object: Some("s3://bundles/one.tar".to_owned()) };
     thread::scope(|scope| {
-        let sent = scope.spawn(|| send(&context, &path, LogBundle { path: None, ..bundle }, url));
+        let sent = scope.spawn(|| send(&context, &path, LogBundle { path: None, ..bundle }, &to));
         during(&|| handle.cancel());
         let outcome = sent.join().expect("ran");
         assert_eq!(handle.effects(), ["upload"]);
@@ -182,6 +183,7 @@ fn a_bundle_is_uploaded_with_its_length_and_goes_from_the_machine() {
     let (head, content) = taken.join().expect("taken");
     assert!(head.starts_with("PUT /bucket/x?signature=key "), "{head}");
     assert_eq!((&result["uploaded"], result.get("path")), (&json!(true), None));
+    assert_eq!(result["object"], json!("s3://bundles/one.tar"));
     assert_eq!(result["digest"], json!(schema::digest::Digest::of(&content)));
     assert_eq!(fs::read_dir(lab.dir.path().join("state/bundles")).expect("there").count(), 0);
 }

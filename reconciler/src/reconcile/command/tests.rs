@@ -39,7 +39,7 @@ impl Bench {
         let now = house.db.now().await.expect("time");
         let keys = Keys::generate("bc.local", now).expect("keys");
         let signer = std::sync::Arc::new(Signer::new(keys.command_root().clone(), house.shared.realm.clone(), now));
-        let jobs = Jobs::new(Shared { signer, ..house.shared.clone() }, Registry::standard());
+        let jobs = Jobs::new(Shared { signer: Some(signer), ..house.shared.clone() }, Registry::standard());
         let machine = house.machine_of("gpu-1", Some("h100")).await;
         let epoch = house.connect(&machine).await;
         let mut txn = house.db.begin().await.expect("begin");
@@ -150,8 +150,8 @@ async fn a_fast_signer_leaves_nothing_to_do_and_its_absence_loses_nothing() {
     let queued = bench.enqueue(CommandKind::InventoryRefresh, "k").await;
     let waiting = commands::unsigned(&bench.house.db, bench.machine.id, 9).await.expect("unsigned");
     let cancel = tokio_util::sync::CancellationToken::new();
-    let signer: std::sync::Arc<dyn crate::reconcile::SpecSigner> = bench.house.shared.signer.clone();
-    let (fast, run) = FastSigner::new(bench.house.db.clone(), signer, cancel);
+    let signer = bench.house.shared.signer.clone().expect("a signer");
+    let (fast, run) = FastSigner::new(bench.house.db.clone(), signer, None, cancel);
     for command in waiting {
         fast.committed(command).await;
     }

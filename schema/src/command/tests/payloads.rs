@@ -119,6 +119,10 @@ fn nothing_that_could_pass_for_an_option_or_another_place_is_taken() {
         refused(CommandKind::LogsCollect, json!({"upload": {"url": url}}));
     }
     refused(CommandKind::GpuReset, json!({"gpus": ["GPU-1", "GPU-1"]}));
+    for object in ["", "s3://", "s3://b/", "s3:///x", "https://b/x", "s3://b/x y", "s3://b/$(x)", "s3://b/x\n"] {
+        let upload = json!({"url": "https://example.org/x", "object": object});
+        refused(CommandKind::LogsCollect, json!({ "upload": upload }));
+    }
     refused(CommandKind::LogsCollect, json!({"maxBytes": 1}));
     refused(CommandKind::LogsCollect, json!({"since": "yesterday"}));
     refused(CommandKind::DiagDcgm, json!({"level": 5}));
