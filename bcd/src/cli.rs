@@ -114,14 +114,18 @@ struct HardwareArgs {
 }
 
 impl HardwareArgs {
-    fn open(&self) -> anyhow::Result<Arc<dyn Hardware>> {
+    /// `root` is where a described machine keeps what is done to it.
+    fn open(&self, root: Option<&Path>) -> anyhow::Result<Arc<dyn Hardware>> {
         let Some(path) = &self.hardware else {
             return Ok(Arc::new(HostReader::live(std::env::current_exe().ok())));
         };
         let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         let described = Described::parse(&text, self.hardware_seed.as_deref(), &self.set)
             .with_context(|| format!("reading {}", path.display()))?;
-        Ok(Arc::new(described))
+        Ok(match root {
+            Some(root) => Arc::new(described.under(root)),
+            None => Arc::new(described),
+        })
     }
 }
 
@@ -236,7 +240,7 @@ fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
         pin: args.pin,
         token: token(args)?,
         state: args.place.state(),
-        hardware: args.hardware.open()?,
+        hardware: args.hardware.open(None)?,
         patience: args.timeout.to_std(),
         force: args.force,
     };
@@ -270,7 +274,7 @@ fn daemon(args: &RunArgs, clock: SharedClock) -> anyhow::Result<Exit> {
     let config = agent::Config {
         root: args.place.root.clone(),
         state: args.place.state(),
-        hardware: args.hardware.open()?,
+        hardware: args.hardware.open(Some(&args.place.root))?,
         clock,
         gateways: args.gateway.clone(),
         apply: !args.no_apply,
@@ -363,7 +367,7 @@ fn show_commands(args: &StatusArgs) -> anyhow::Result<Exit> {
 }
 
 fn inventory(args: &InventoryArgs) -> anyhow::Result<Exit> {
-    let hardware = args.hardware.open()?;
+    let hardware = args.hardware.open(None)?;
     print::json(&hardware.read().inventory().sections);
     Ok(Exit::Ok)
 }

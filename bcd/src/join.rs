@@ -293,8 +293,8 @@ pub struct Renewed {
 pub struct Renewal {
     /// Where.
     pub endpoint: Endpoint,
-    /// How the server's times are judged.
-    pub times: ServerTimes,
+    /// What of the server is judged by the signed time that it answers with.
+    pub left_open: LeftOpen,
     /// The node key.
     pub key: Arc<NodeKey>,
     /// What is trusted so far.
@@ -314,7 +314,7 @@ impl Renewal {
     pub async fn run(self) -> Result<Renewed, JoinError> {
         let malformed = JoinError::Malformed;
         let leaf = self.chain.first().ok_or_else(|| malformed("there is no certificate to renew".to_owned()))?.to_vec();
-        let tls = agent_client(&self.trust.roots(), None, self.times.clone())
+        let tls = agent_client(&self.trust.roots(), None, ServerTimes::Open(self.left_open.clone()))
             .map_err(|error| malformed(error.to_string()))?;
         let mut client = JoinClient::new(dial(&self.endpoint, tls).await?);
 
@@ -331,9 +331,7 @@ impl Renewal {
             tracing::warn!("a trust bundle was not taken: {refused}");
         }
         let time = wire::proven_time(&trust, self.current.node_id, &nonce, answer.server_time).map_err(malformed)?;
-        if let ServerTimes::Open(left) = &self.times {
-            left.judge(time).map_err(|error| malformed(error.to_string()))?;
-        }
+        self.left_open.judge(time).map_err(|error| malformed(error.to_string()))?;
 
         let realm = trust.realm();
         let csr = self.key.request();

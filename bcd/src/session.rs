@@ -197,7 +197,9 @@ pub struct Core {
     next_seq: u64,
     inventory: Inventory,
     proven: Option<(Proven, Instant)>,
-    /// A word about a time far ahead, that waits for a second one.
+    /// When the first word about the time came, while no second one has confirmed it.
+    unconfirmed: Option<Instant>,
+    /// A word about a time far away, that waits for a second one.
     leap: Option<(Proven, Instant)>,
     /// The control plane of this session reads drift.
     reads_drift: bool,
@@ -220,6 +222,7 @@ impl Core {
             progress,
             inventory: Inventory::default(),
             proven: None,
+            unconfirmed: None,
             leap: None,
             reads_drift: false,
             reads_trust: false,
@@ -304,18 +307,24 @@ impl Core {
     }
 
     /// Takes a signed time over, beside what is known already. A leap of more than a day needs a second word, a while after
-    /// the first, so that one bad clock does not stop a fleet.
+    /// the first, so that one bad clock does not stop a fleet. Nor does one that this daemon met first: what rests on one word
+    /// is taken back by two. Anything else never runs backwards.
     fn prove(&mut self, signed: Proven, now: Now) -> Result<Proven, String> {
-        let Some(known) = self.proven_at(now) else { return Ok(self.proves(signed, now)) };
-        if !known.leaps_to(signed) {
+        let passed = |since: Instant| now.mono.saturating_duration_since(since);
+        let Some(known) = self.proven_at(now) else {
+            self.unconfirmed = Some(now.mono);
+            return Ok(self.proves(signed, now));
+        };
+        let taken_back = self.unconfirmed.is_some() && known.contradicts(signed);
+        if !known.leaps_to(signed) && !taken_back {
             self.leap = None;
+            self.unconfirmed.take_if(|since| known.agrees_with(signed) && passed(*since) >= SECOND_WORD);
             return Ok(self.proves(known.and(signed), now));
         }
-        let passed = |since: Instant| now.mono.saturating_duration_since(since);
         match self.leap {
             Some((first, since)) if first.after(passed(since)).agrees_with(signed) => {
                 if passed(since) >= SECOND_WORD {
-                    self.leap = None;
+                    (self.leap, self.unconfirmed) = (None, None);
                     return Ok(self.proves(signed, now));
                 }
             }
@@ -323,7 +332,7 @@ impl Core {
         }
         let (signed, known) = (signed.at_least(), known.at_most());
         Err(format!(
-            "the gateway's time {signed} is more than a day ahead of {known}; it takes a second word to believe it"
+            "the gateway's time {signed} is more than a day away from {known}; it takes a second word to believe it"
         ))
     }
 

@@ -29,6 +29,9 @@ pub const SERVING_LIFE: Duration = Duration::from_secs(30 * 86_400);
 pub const NODE_LIFE: Duration = Duration::from_secs(86_400);
 /// How far before its issue a certificate begins, for clocks that are behind.
 pub const BACKDATE: Duration = Duration::from_secs(5 * 60);
+/// The same of authorities and servers. A control plane that was set up by a clock that ran ahead, as one in local time, is
+/// reached by everybody when its clock is set right.
+const BACKDATE_OF_SERVERS: Duration = Duration::from_secs(86_400);
 
 /// Why nothing was issued.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +120,7 @@ impl Authority {
     /// A self-signed root.
     pub(crate) fn root(trust_domain: &str, now: Timestamp) -> Self {
         let key = generate_key();
-        let (mut params, serial) = params(now, AUTHORITY_LIFE);
+        let (mut params, serial) = params(now, BACKDATE_OF_SERVERS, AUTHORITY_LIFE);
         params.distinguished_name = name(trust_domain, &numbered("root", &serial));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(1));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -128,7 +131,7 @@ impl Authority {
     /// An issuing authority under this root.
     pub(crate) fn issuing(&self, kind: AuthorityKind, trust_domain: &str, now: Timestamp) -> Self {
         let key = generate_key();
-        let (mut params, serial) = params(now, AUTHORITY_LIFE);
+        let (mut params, serial) = params(now, BACKDATE_OF_SERVERS, AUTHORITY_LIFE);
         params.distinguished_name = name(trust_domain, &numbered(kind.name(), &serial));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -146,7 +149,7 @@ impl Authority {
         let text = |mut found: Box<dyn Iterator<Item = &x509_parser::x509::AttributeTypeAndValue<'_>> + '_>| {
             found.next().and_then(|attribute| attribute.as_str().ok()).unwrap_or_default().to_owned()
         };
-        let (mut params, _) = params(now, life);
+        let (mut params, _) = params(now, BACKDATE_OF_SERVERS, life);
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::OrganizationName, text(Box::new(subject.iter_organization())));
         params.distinguished_name.push(DnType::CommonName, text(Box::new(subject.iter_common_name())));
@@ -189,7 +192,7 @@ impl Authority {
         now: Timestamp,
     ) -> Result<TlsIdentity, IssueError> {
         let key = generate_key();
-        let (mut params, _) = params(now, SERVING_LIFE);
+        let (mut params, _) = params(now, BACKDATE_OF_SERVERS, SERVING_LIFE);
         params.subject_alt_names = names.iter().map(|name| alternative_name(name)).collect::<Result<_, _>>()?;
         params.distinguished_name.push(DnType::CommonName, common_name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -237,7 +240,7 @@ impl NodeIssuer {
     /// When the authority cannot sign.
     pub fn issue(&self, csr: &Csr, node: NodeId, now: Timestamp) -> Result<IssuedCertificate, IssueError> {
         let key = SubjectPublicKeyInfo::from_der(&csr.spki).map_err(IssueError::Issue)?;
-        let (mut params, serial) = params(now, NODE_LIFE);
+        let (mut params, serial) = params(now, BACKDATE, NODE_LIFE);
         let id = spiffe_id(&self.trust_domain, node);
         params.subject_alt_names = vec![SanType::URI(id.as_str().try_into().map_err(IssueError::Issue)?)];
         params.distinguished_name.push(DnType::CommonName, node.to_string());
@@ -359,13 +362,13 @@ fn numbered(role: &str, serial: &Serial) -> String {
     format!("{role} {}", serial.as_str().get(..8).unwrap_or_default())
 }
 
-fn params(now: Timestamp, life: Duration) -> (CertificateParams, Serial) {
+fn params(now: Timestamp, back: Duration, life: Duration) -> (CertificateParams, Serial) {
     let (serial, number) = Serial::generate();
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.serial_number = Some(number);
     params.use_authority_key_identifier_extension = true;
-    params.not_before = to_offset(now.saturating_sub(BACKDATE.to_std()).unwrap_or(Timestamp::UNIX_EPOCH));
+    params.not_before = to_offset(now.saturating_sub(back.to_std()).unwrap_or(Timestamp::UNIX_EPOCH));
     params.not_after = to_offset(life.after(now));
     (params, serial)
 }

@@ -37,9 +37,13 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn of(keys: &Keys) -> Self {
+        Self::at(keys, now())
+    }
+
+    pub(crate) fn at(keys: &Keys, now: Timestamp) -> Self {
         let (id, key) = (NodeId::generate(), NodeKey::generate());
         let csr = Csr::parse(&key.request()).expect("own request");
-        let issued = keys.node_issuer().issue(&csr, id, now()).expect("issued");
+        let issued = keys.node_issuer().issue(&csr, id, now).expect("issued");
         Self { id, key, issued }
     }
 

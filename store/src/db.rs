@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
 
 use schema::time::Timestamp;
 use sqlx::{
-    ConnectOptions, PgConnection, PgPool, Postgres, Transaction,
+    ConnectOptions, Executor as _, PgConnection, PgPool, Postgres, Transaction,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
@@ -93,6 +93,10 @@ pub struct Db {
     config: DbConfig,
 }
 
+/// Whoever stops in the middle of a transaction (frozen, or behind a wire that is dead and does not say so) keeps its locks
+/// for so long and no longer.
+const GIVEN_UP: &str = "SET idle_in_transaction_session_timeout = '15s'; SET tcp_user_timeout = '20s'";
+
 impl Db {
     /// Connects.
     ///
@@ -111,6 +115,9 @@ impl Db {
             .max_connections(config.max_connections)
             .min_connections(config.warm_connections)
             .acquire_timeout(Duration::from_secs(10))
+            .after_connect(|connection, _| {
+                Box::pin(async move { connection.execute(GIVEN_UP).await.map(drop) })
+            })
             .connect_lazy_with(config.options.clone());
         Self { pool, config: config.clone() }
     }

@@ -6,9 +6,10 @@
 /// What kind of failure a [`DbError`] is, for whoever decides whether to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DbErrorKind {
-    /// PostgreSQL cannot be reached, is shutting down, or has no room (disk, memory, connections). Waiting helps.
+    /// PostgreSQL cannot be reached, is shutting down, or has no room or no use of its disk. Waiting helps.
     Unavailable,
-    /// Another transaction was in the way (deadlock, serialisation). Running the transaction again helps.
+    /// Another transaction was in the way (deadlock, serialisation), or somebody cancelled the statement. Running the
+    /// transaction again helps.
     Contention,
     /// A constraint of a table refused the row.
     Constraint,
@@ -81,20 +82,41 @@ impl From<sqlx::Error> for DbError {
 
 fn kind(error: &sqlx::Error) -> DbErrorKind {
     match error {
+        // What is no answer of PostgreSQL's, as when a connection ends before it is one, says nothing about the statement.
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed => DbErrorKind::Unavailable,
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => DbErrorKind::Corrupt,
         sqlx::Error::Database(error) => match error.code().as_deref() {
-            Some(code) if code == "25006" || ["08", "53", "57P"].iter().any(|class| code.starts_with(class)) => {
+            Some(code) if code == "25006" || ["08", "53", "57P", "58"].iter().any(|class| code.starts_with(class)) => {
                 DbErrorKind::Unavailable
             }
-            Some("40001" | "40P01" | "55P03") => DbErrorKind::Contention,
+            Some("40001" | "40P01" | "55P03" | "57014") => DbErrorKind::Contention,
             Some(code) if code.starts_with("23") => DbErrorKind::Constraint,
             _ => DbErrorKind::Other,
         },
         _ => DbErrorKind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_hangs_up_before_it_says_anything_is_away_and_refused_nothing() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let hangs_up = tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+        for mode in ["prefer", "disable"] {
+            let url = format!("postgresql://a:b@{address}/c?sslmode={mode}");
+            let options: sqlx::postgres::PgConnectOptions = url.parse().expect("a URL");
+            let error = <sqlx::PgConnection as sqlx::Connection>::connect_with(&options).await.expect_err("nobody");
+            assert_eq!(DbError::from(error).kind(), DbErrorKind::Unavailable, "{mode}");
+        }
+        hangs_up.abort();
     }
 }

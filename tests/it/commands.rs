@@ -8,8 +8,6 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tests::{Node, Proxy, Repo, Up, World, until, until_some};
 
-mod storm;
-
 /// A control plane with one machine.
 struct Fleet {
     up: Up,

@@ -2,7 +2,10 @@
 //!
 //! Each fact starts what it needs and leaves nothing behind.
 
+mod attest;
+mod away;
 mod cli;
+mod clocks;
 mod commands;
 mod drift;
 mod effects;
@@ -10,10 +13,15 @@ mod faults;
 mod identity;
 mod isolation;
 mod journey;
+mod keys;
+mod kinds;
 mod mistakes;
 mod operations;
+mod outages;
 mod plans;
 mod pull_request;
 mod roles;
+mod rolling;
 mod secrets;
 mod source;
+mod storm;

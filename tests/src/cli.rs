@@ -7,12 +7,13 @@ use std::{
 
 use serde_json::Value;
 
-use crate::process;
+use crate::{Time, process};
 
 /// `better-compute`, with or without a control plane to talk to.
 #[derive(Debug, Clone)]
 pub struct Cli {
     data: Option<PathBuf>,
+    time: Option<Time>,
 }
 
 /// What a command came to.
@@ -30,13 +31,20 @@ impl Cli {
     /// Commands that need no control plane.
     #[must_use]
     pub const fn offline() -> Self {
-        Self { data: None }
+        Self { data: None, time: None }
     }
 
     /// Commands about the control plane in a data directory.
     #[must_use]
     pub fn of(data: &Path) -> Self {
-        Self { data: Some(data.to_owned()) }
+        Self { data: Some(data.to_owned()), time: None }
+    }
+
+    /// The same with a clock of its own.
+    #[must_use]
+    pub fn under(mut self, time: &Time) -> Self {
+        self.time = Some(time.clone());
+        self
     }
 
     /// The command, ready to be run.
@@ -46,6 +54,9 @@ impl Cli {
         command.args(arguments);
         if let Some(data) = &self.data {
             command.env("BETTER_COMPUTE_DATA", data);
+        }
+        if let Some(time) = &self.time {
+            time.over(&mut command);
         }
         command
     }

@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    Up, World,
+    Time, Up, World,
     process::{self, Process},
 };
 
@@ -19,6 +19,17 @@ pub fn described() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../bcd/hardware/8xh100.toml")
 }
 
+/// Something that was done to a machine.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+pub struct Deed {
+    /// When, in milliseconds since the kernel that runs all of this was started.
+    pub up: u64,
+    /// What: `reboot` or `reset`.
+    pub did: String,
+    /// Why, or to what.
+    pub to: String,
+}
+
 /// A machine, whether its daemon runs or not.
 #[derive(Debug)]
 pub struct Node {
@@ -26,6 +37,7 @@ pub struct Node {
     dir: PathBuf,
     words: Vec<String>,
     hardware: PathBuf,
+    time: Option<Time>,
     /// The daemon; `None` while it does not run.
     pub daemon: Option<Process>,
 }
@@ -36,7 +48,7 @@ impl Node {
     pub fn new(world: &World, name: &str) -> Self {
         let dir = world.path(name);
         fs::create_dir_all(dir.join("root")).expect("a root directory");
-        Self { name: name.to_owned(), dir, words: Vec::new(), hardware: described(), daemon: None }
+        Self { name: name.to_owned(), dir, words: Vec::new(), hardware: described(), time: None, daemon: None }
     }
 
     /// The same with a fault from its start on, in the words of a description, as `kind = "lost"`.
@@ -55,6 +67,13 @@ impl Node {
     #[must_use]
     pub fn with(mut self, word: &str) -> Self {
         self.words.extend(["--set".to_owned(), word.to_owned()]);
+        self
+    }
+
+    /// The same with a clock of its own.
+    #[must_use]
+    pub fn under(mut self, time: &Time) -> Self {
+        self.time = Some(time.clone());
         self
     }
 
@@ -80,6 +99,17 @@ impl Node {
         fs::read_to_string(self.root().join(path.trim_start_matches('/'))).ok()
     }
 
+    /// What the fleet calls it, once it has joined.
+    ///
+    /// # Panics
+    /// When it has not.
+    #[must_use]
+    pub fn name_in_fleet(&self) -> String {
+        let text = fs::read_to_string(self.state().join("identity.json")).expect("an identity");
+        let identity: Value = serde_json::from_str(&text).expect("JSON");
+        identity["identity"]["nodeName"].as_str().expect("a name").to_owned()
+    }
+
     /// Its state directory.
     #[must_use]
     pub fn state(&self) -> PathBuf {
@@ -95,6 +125,30 @@ impl Node {
         (code, format!("{out}{err}"))
     }
 
+    /// Joins by what it proves, without a token, and answers the exit code and everything it said.
+    #[must_use]
+    pub fn prove(&self, gateway: &str, pin: &str, arguments: &[&str]) -> (i32, String) {
+        self.prove_with(gateway, pin, None, arguments)
+    }
+
+    /// The same, with a token besides when there is one.
+    #[must_use]
+    pub fn prove_with(&self, gateway: &str, pin: &str, token: Option<&str>, arguments: &[&str]) -> (i32, String) {
+        let mut command = self.command("join");
+        command.args([gateway, "--pin", pin]).args(arguments);
+        token.map(|token| command.env("BCD_JOIN_TOKEN", token));
+        let (code, out, err) = process::output(command);
+        (code, format!("{out}{err}"))
+    }
+
+    /// Begins to join by what it proves: a machine that is held or waits goes on asking.
+    #[must_use]
+    pub fn proving(&self, gateway: &str, pin: &str, arguments: &[String]) -> Process {
+        let mut command = self.command("join");
+        command.args([gateway, "--pin", pin]).args(arguments);
+        Process::start(&self.name, command, &self.dir.join("join.log"))
+    }
+
     /// Starts its daemon.
     pub fn run(&mut self, arguments: &[&str]) {
         self.run_with(arguments, &[]);
@@ -105,6 +159,15 @@ impl Node {
         let mut command = self.command("run");
         command.arg("--root").arg(self.root()).args(arguments).envs(environment.iter().copied());
         self.daemon = Some(Process::start(&self.name, command, &self.dir.join("log")));
+    }
+
+    /// Starts a second daemon beside the first, and answers how that ends: its exit code and everything it said.
+    #[must_use]
+    pub fn again(&self) -> (i32, String) {
+        let mut command = self.command("run");
+        command.arg("--root").arg(self.root());
+        let (code, out, err) = process::output(command);
+        (code, format!("{out}{err}"))
     }
 
     /// Waits until its daemon has died by itself.
@@ -119,6 +182,16 @@ impl Node {
     #[must_use]
     pub fn boots(&self) -> usize {
         self.file("/var/lib/described/boots").map_or(0, |text| text.lines().count())
+    }
+
+    /// What was done to the machine, as the machine itself keeps it, in order.
+    ///
+    /// # Panics
+    /// When its own file makes no sense.
+    #[must_use]
+    pub fn deeds(&self) -> Vec<Deed> {
+        let text = self.file("/var/lib/described/deeds").unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).expect("a deed")).collect()
     }
 
     /// What its own journal of commands holds, newest first.
@@ -159,6 +232,9 @@ impl Node {
         let mut command = process::command("bcd");
         command.arg(verb).arg("--state").arg(self.state()).arg("--hardware").arg(&self.hardware);
         command.args(["--hardware-seed", &self.name]).args(&self.words);
+        if let Some(time) = &self.time {
+            time.over(&mut command);
+        }
         command
     }
 }

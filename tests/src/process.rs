@@ -15,6 +15,8 @@ use nix::{
     unistd::Pid,
 };
 
+use crate::time;
+
 /// Where the binaries under test are: beside the test binary, or where `BETTER_COMPUTE_BIN_DIR` says.
 ///
 /// # Panics
@@ -60,6 +62,8 @@ pub struct Process {
     child: Child,
     name: String,
     log: PathBuf,
+    /// It has a time of its own.
+    timed: bool,
     ended: Option<ExitStatus>,
 }
 
@@ -72,8 +76,9 @@ impl Process {
     pub fn start(name: &str, mut command: Command, log: &Path) -> Self {
         let file = File::options().create(true).append(true).open(log).expect("a log file");
         command.process_group(0).stdout(file.try_clone().expect("a second handle")).stderr(file);
+        let timed = time::is_over(&command);
         let child = command.spawn().unwrap_or_else(|error| unreachable!("{name} does not start: {error}"));
-        Self { child, name: name.to_owned(), log: log.to_owned(), ended: None }
+        Self { child, name: name.to_owned(), log: log.to_owned(), timed, ended: None }
     }
 
     /// Its process id.
@@ -92,6 +97,9 @@ impl Process {
     pub fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().expect("a child can be waited for");
+            if self.ended.is_some() && self.timed {
+                time::forget(self.pid());
+            }
         }
         self.ended
     }
@@ -144,6 +152,7 @@ impl Drop for Process {
         if crate::wait::within(Duration::from_secs(15), || self.ended()).is_none() {
             self.signal(Signal::SIGKILL);
             self.child.wait().ok();
+            self.ended();
         }
     }
 }

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::{
-    Cli, World,
+    Cli, Time, World,
     process::{self, Process},
     wait::{until, until_some},
 };
@@ -20,11 +20,21 @@ use crate::{
 pub struct Up {
     /// The process.
     pub process: Process,
+    words: Words,
+    afar: bool,
+}
+
+/// What it is started with, again and again.
+#[derive(Debug)]
+struct Words {
     data: PathBuf,
     fleet: String,
     arguments: Vec<String>,
     log: PathBuf,
+    time: Option<Time>,
 }
+
+const ANY_PORT: &str = "127.0.0.1:0";
 
 impl Up {
     /// Starts one for a repository and waits until it answers. It admits described hardware.
@@ -33,13 +43,28 @@ impl Up {
         Self::start_with(world, name, &fleet.display().to_string(), &["--dev"])
     }
 
+    /// The same with a clock of its own, and people who have the same.
+    #[must_use]
+    pub fn start_under(world: &World, name: &str, fleet: &Path, time: &Time) -> Self {
+        Self::launch(world, name, &fleet.display().to_string(), &["--dev"], Some(time))
+    }
+
     /// The same with other arguments.
     #[must_use]
     pub fn start_with(world: &World, name: &str, fleet: &str, arguments: &[&str]) -> Self {
-        let (data, log) = (world.path(name), world.path(format!("{name}.log")));
-        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let process = spawn(name, &data, fleet, &arguments, &log, ["127.0.0.1:0".to_owned(), "127.0.0.1:0".to_owned()]);
-        let mut up = Self { process, data, fleet: fleet.to_owned(), arguments, log };
+        Self::launch(world, name, fleet, arguments, None)
+    }
+
+    fn launch(world: &World, name: &str, fleet: &str, arguments: &[&str], time: Option<&Time>) -> Self {
+        let words = Words {
+            data: world.path(name),
+            fleet: fleet.to_owned(),
+            arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
+            log: world.path(format!("{name}.log")),
+            time: time.cloned(),
+        };
+        let mut up =
+            Self { process: words.start(name, &[ANY_PORT.to_owned(), ANY_PORT.to_owned()]), words, afar: false };
         up.wait_until_it_answers();
         up
     }
@@ -47,14 +72,16 @@ impl Up {
     /// Starts it again after it ended, on the same ports, and waits until it answers.
     pub fn restart(&mut self) {
         let addresses = [self.api().to_string(), self.gateway().to_string()];
-        self.process = spawn("up", &self.data, &self.fleet, &self.arguments, &self.log, addresses);
-        self.wait_until_it_answers();
+        self.restart_on(&addresses);
     }
 
     /// Starts it again on free ports, when its client file cannot be read.
     pub fn restart_anywhere(&mut self) {
-        let addresses = ["127.0.0.1:0".to_owned(), "127.0.0.1:0".to_owned()];
-        self.process = spawn("up", &self.data, &self.fleet, &self.arguments, &self.log, addresses);
+        self.restart_on(&[ANY_PORT.to_owned(), ANY_PORT.to_owned()]);
+    }
+
+    fn restart_on(&mut self, addresses: &[String; 2]) {
+        self.process = self.words.start("up", addresses);
         self.wait_until_it_answers();
     }
 
@@ -62,25 +89,37 @@ impl Up {
         let pid = self.process.pid();
         until("the control plane answers", || {
             assert!(self.process.ended().is_none(), "the control plane ended:\n{}", self.process.log());
-            let own = fs::read_to_string(self.data.join("lock")).is_ok_and(|text| text.trim() == pid.to_string());
-            own && self.data.join("client.json").is_file() && self.cli().run(&["status", "--format", "json"]).code == 0
+            let own = fs::read_to_string(self.words.data.join("lock")).is_ok_and(|text| text.trim() == pid.to_string());
+            own && self.words.data.join("client.json").is_file()
+                && self.cli().run(&["status", "--format", "json"]).code == 0
         });
+    }
+
+    /// People have the right time from now on, whatever the control plane has.
+    #[must_use]
+    pub const fn seen_from_afar(mut self) -> Self {
+        self.afar = true;
+        self
     }
 
     /// Commands about it.
     #[must_use]
     pub fn cli(&self) -> Cli {
-        Cli::of(&self.data)
+        let cli = Cli::of(&self.words.data);
+        match self.words.time.as_ref().filter(|_| !self.afar) {
+            Some(time) => cli.under(time),
+            None => cli,
+        }
     }
 
     /// Its data directory.
     #[must_use]
     pub fn data(&self) -> &Path {
-        &self.data
+        &self.words.data
     }
 
     fn client(&self) -> Value {
-        let text = fs::read_to_string(self.data.join("client.json")).expect("client.json");
+        let text = fs::read_to_string(self.words.data.join("client.json")).expect("client.json");
         serde_json::from_str(&text).expect("client.json is JSON")
     }
 
@@ -180,30 +219,48 @@ impl Up {
         self.cli().json(&["get", "nodes", "--format", "json"])["nodes"].as_array().cloned().unwrap_or_default()
     }
 
+    /// Makes the clocks of the control plane and of its database wrong by so many seconds, from now on.
+    ///
+    /// # Panics
+    /// When it has no clock of its own.
+    pub fn be_off(&self, seconds: i64) {
+        let time = self.words.time.as_ref().expect("a clock of its own");
+        // The database first: no process acts at a time that its rows have not seen.
+        self.sql(&format!("ALTER DATABASE better_compute SET compute.clock_offset = '{seconds} seconds'"));
+        time.be_off(seconds);
+        self.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE datname = 'better_compute' AND pid <> pg_backend_pid()",
+        );
+    }
+
+    /// What its database answers.
+    pub fn sql(&self, statement: &str) -> String {
+        sql(&self.words.data, "better_compute", statement)
+    }
+
     /// The process id of its PostgreSQL.
     #[must_use]
     pub fn postgres(&self) -> Pid {
-        let found = process::mentioning(&format!("{}", self.data.display()));
+        let found = process::mentioning(&format!("{}", self.words.data.display()));
         let server = found.iter().find(|(_, line)| line.contains("bin/postgres"));
         server.unwrap_or_else(|| unreachable!("no PostgreSQL among {found:?}")).0
     }
 }
 
-fn spawn(
-    name: &str,
-    data: &Path,
-    fleet: &str,
-    arguments: &[String],
-    log: &Path,
-    [api, gateway]: [String; 2],
-) -> Process {
-    let mut command = process::command("better-compute");
-    command
-        .args(["up", "--fleet", fleet, "--listen-api", &api, "--listen-gateway", &gateway])
-        .arg("--data")
-        .arg(data)
-        .args(arguments);
-    Process::start(name, command, log)
+impl Words {
+    fn start(&self, name: &str, [api, gateway]: &[String; 2]) -> Process {
+        let mut command = process::command("better-compute");
+        command
+            .args(["up", "--fleet", &self.fleet, "--listen-api", api, "--listen-gateway", gateway])
+            .arg("--data")
+            .arg(&self.data)
+            .args(&self.arguments);
+        if let Some(time) = &self.time {
+            time.over(&mut command);
+        }
+        Process::start(name, command, &self.log)
+    }
 }
 
 fn socket(url: &str) -> SocketAddr {
@@ -213,20 +270,38 @@ fn socket(url: &str) -> SocketAddr {
         .unwrap_or_else(|_| unreachable!("{url} holds no socket address"))
 }
 
-/// Makes another, empty database on the PostgreSQL that a control plane runs, and answers its URL.
+/// What the owner of a data directory's private PostgreSQL is answered by one of its databases.
 ///
 /// # Panics
 /// When there is no `psql`, or the server refuses.
+pub fn sql(data: &Path, database: &str, statement: &str) -> String {
+    let (code, out, err) = ask(data, database, statement);
+    assert_eq!(code, 0, "{statement}: {out}{err}");
+    out.trim().to_owned()
+}
+
+/// The same, when nobody minds that the server is away.
+pub fn ask(data: &Path, database: &str, statement: &str) -> (i32, String, String) {
+    let dir = data.join("postgres");
+    let mut psql = std::process::Command::new("psql");
+    psql.arg("-h").arg(&dir).args(["-U", "better_compute", "-d", database, "-Atqc", statement]);
+    psql.env("PGPASSWORD", password(data));
+    process::output(psql)
+}
+
+/// The password of the one user of a data directory's private PostgreSQL.
+///
+/// # Panics
+/// When it cannot be read.
+#[must_use]
+pub fn password(data: &Path) -> String {
+    let text = fs::read_to_string(data.join("postgres/password")).expect("the password of the private PostgreSQL");
+    text.trim().to_owned()
+}
+
+/// Makes another, empty database on the PostgreSQL that a control plane runs, and answers its URL.
 #[must_use]
 pub fn second_database(data: &Path) -> String {
-    let dir = data.join("postgres");
-    let password = fs::read_to_string(dir.join("password")).expect("the password of the private PostgreSQL");
-    let mut psql = std::process::Command::new("psql");
-    psql.arg("-h").arg(&dir).args(["-U", "better_compute", "-d", "better_compute", "-qc", "CREATE DATABASE apart"]);
-    let (code, out, err) = process::output({
-        psql.env("PGPASSWORD", password.trim());
-        psql
-    });
-    assert_eq!(code, 0, "{out}{err}");
-    format!("postgresql://better_compute:{}@localhost/apart?host={}", password.trim(), dir.display())
+    sql(data, "better_compute", "CREATE DATABASE apart");
+    format!("postgresql://better_compute:{}@localhost/apart?host={}", password(data), data.join("postgres").display())
 }

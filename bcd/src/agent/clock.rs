@@ -49,9 +49,11 @@ impl NodeClock {
         self.change(measured, |known| known.map_or_else(|| Proven::signed(time, Duration::ZERO), at_least));
     }
 
-    /// The time is between these bounds.
+    /// The time is between these bounds, as the session believes them.
     pub fn prove_between(&self, proven: Proven) {
-        self.change(measured(), |known| known.map_or(proven, |known| known.and(proven)));
+        // The session takes a time back only when two words contradict the one that it rests on.
+        let both = |known: Proven| if known.contradicts(proven) { proven } else { known.and(proven) };
+        self.change(measured(), |known| known.map_or(proven, both));
     }
 
     fn change(&self, measured: Duration, change: impl FnOnce(Option<Proven>) -> Proven) {
@@ -123,5 +125,8 @@ mod tests {
         assert!(clock.now() >= at("2026-03-01T13:00:00Z"));
         clock.prove(at("2036-03-01T13:00:00Z"));
         assert!(clock.now() < at("2026-03-01T14:00:00Z"), "one word is not enough");
+        // The session has two, and takes back what rested on one.
+        clock.prove_between(Proven::signed(at("2026-02-20T12:00:00Z"), Duration::ZERO));
+        assert!(clock.now() < at("2026-02-20T13:00:00Z"));
     }
 }

@@ -31,12 +31,10 @@ impl Agent {
         let endpoint = self.endpoints[self.attempts % self.endpoints.len()].clone();
         self.attempts += 1;
         self.links += 1;
-        let times = self.server_times();
-        self.left_open = match &times {
-            ServerTimes::Open(left) => Some(left.clone()),
-            ServerTimes::Clock(_) => None,
-        };
-        let tls = agent_client(&self.core.trust().roots(), Some(&self.tls_identity()), times)
+        // Signed time comes next, and judges: also a clock that was proven may be a day behind, or far ahead.
+        let left = LeftOpen::default();
+        self.left_open = Some(left.clone());
+        let tls = agent_client(&self.core.trust().roots(), Some(&self.tls_identity()), ServerTimes::Open(left))
             .map_err(|error| AgentError::Identity(error.to_string()))?;
         let link = Link::open(&mut self.tasks, self.links, endpoint, tls, self.link_events.clone());
         self.link = Some(link);
@@ -105,7 +103,7 @@ impl Agent {
         let endpoint = self.endpoints[self.attempts % self.endpoints.len()].clone();
         let renewal = Renewal {
             endpoint,
-            times: self.server_times(),
+            left_open: LeftOpen::default(),
             key: Arc::clone(&self.key),
             trust: self.core.trust().clone(),
             current: self.certificate.clone(),

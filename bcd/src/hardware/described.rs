@@ -4,11 +4,15 @@
 //! it, so that one file describes any number of distinct machines: `--hardware-seed node-2`. What ails its GPUs comes and
 //! goes on a schedule that the file has too.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use schema::{
     command::Reason,
     digest::Digest,
+    id::BootId,
     inventory::{Cpu, Disk, Dmi, Gpu, Link, Memory, Nic, Os},
 };
 use serde::Deserialize;
@@ -22,6 +26,7 @@ use super::{
 use faults::{FaultWords, Faults, Kind};
 
 mod boot;
+mod deeds;
 mod faults;
 
 /// Why a file describes no machine.
@@ -131,6 +136,8 @@ struct OsWords {
 pub struct Described {
     machine: Machine,
     faults: Arc<Faults>,
+    /// Where the machine keeps what was done to it.
+    root: Option<PathBuf>,
 }
 
 impl Described {
@@ -147,7 +154,20 @@ impl Described {
         let mut document: Document = table.try_into().map_err(BadDescription::Shape)?;
         let seed = seed.or(document.seed.as_deref()).unwrap_or("sample").to_owned();
         let faults = Arc::new(Faults::new(std::mem::take(&mut document.faults)));
-        Ok(Self { machine: machine(document, &seed), faults })
+        Ok(Self { machine: machine(document, &seed), faults, root: None })
+    }
+
+    /// The same with a root of its own, under which the machine keeps what is done to it.
+    #[must_use]
+    pub fn under(mut self, root: &Path) -> Self {
+        // What stands under the real root is the real machine's.
+        self.root = (root != Path::new("/")).then(|| root.to_owned());
+        self
+    }
+
+    fn keep(&self, did: &str, to: &str) -> Result<(), Undone> {
+        let failed = |error: std::io::Error| Undone { reason: Reason::FAILED, why: error.to_string() };
+        self.root.as_deref().map_or(Ok(()), |root| deeds::keep(root, did, to).map_err(failed))
     }
 
     fn gpus(&self) -> &[Gpu] {
@@ -194,23 +214,31 @@ impl Hardware for Described {
 
     fn reset(&self, gpu: &GpuHealth) -> Result<(), Undone> {
         let unknown = || Undone { reason: Reason::GPU_UNKNOWN, why: "no such GPU is described".to_owned() };
-        self.faults.reset(self.index(gpu).ok_or_else(unknown)?)
+        let index = self.index(gpu).ok_or_else(unknown)?;
+        self.keep("reset", gpu.pci.as_deref().unwrap_or_else(|| gpu.name()))?;
+        self.faults.reset(index)
     }
 
     fn rescan(&self) -> Result<(), Undone> {
         Ok(())
     }
 
-    fn reboot(&self, root: &Path, _: Option<&str>) -> Result<Reboot, Undone> {
+    fn reboot(&self, root: &Path, why: Option<&str>) -> Result<Reboot, Undone> {
         let failed = |error: std::io::Error| Undone { reason: Reason::FAILED, why: error.to_string() };
-        // What stands under the real root is the real machine's.
-        if root != Path::new("/") {
-            boot::take_up(root).map_err(failed)?;
-        }
-        next(root).map_err(failed)?;
+        self.keep("reboot", why.unwrap_or_default())?;
+        boots(root).map_err(failed)?;
         self.faults.booted(self.gpus().len());
         Ok(Reboot::Done)
     }
+}
+
+/// The described machine under a root boots: with what is staged there, and under another boot id from then on.
+pub(super) fn boots(root: &Path) -> std::io::Result<BootId> {
+    // What stands under the real root is the real machine's.
+    if root != Path::new("/") {
+        boot::take_up(root)?;
+    }
+    next(root)
 }
 
 fn set(table: &mut toml::Table, text: &str) -> Result<(), BadDescription> {

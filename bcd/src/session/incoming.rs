@@ -59,7 +59,9 @@ impl Core {
         self.phase = Phase::Closed;
         // A control plane that was restored from a backup does not know a later certificate, but its key; and one whose
         // authorities were rotated while this machine was away recognises the old ones when it is asked to renew.
-        let renew = ["CERTIFICATE_EXPIRED", "UNKNOWN_CERTIFICATE", "FOREIGN_CA"].contains(&refused.code.as_str());
+        // And a certificate that is not valid yet was issued by a clock that was wrong.
+        let codes = ["CERTIFICATE_EXPIRED", "CERTIFICATE_NOT_YET_VALID", "UNKNOWN_CERTIFICATE", "FOREIGN_CA"];
+        let renew = codes.contains(&refused.code.as_str());
         let again = if renew { Again::Renew } else { Again::BackOff };
         let message: String = refused.message.chars().filter(|c| !c.is_control()).take(500).collect();
         let code: String = refused.code.chars().filter(char::is_ascii_graphic).take(60).collect();

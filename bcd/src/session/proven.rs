@@ -52,6 +52,12 @@ impl Proven {
         next.from > later(self.to, LEAP)
     }
 
+    /// Whether `next` is so far behind that no clock measured that badly: one of the two is wrong.
+    #[must_use]
+    pub fn contradicts(self, next: Self) -> bool {
+        self.from > later(next.to, LEAP)
+    }
+
     /// Whether both may be true.
     #[must_use]
     pub fn agrees_with(self, other: Self) -> bool {

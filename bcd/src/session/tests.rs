@@ -257,6 +257,37 @@ fn a_clock_that_says_2011_is_corrected_by_signed_time() {
     assert!(applies(&world.core.handle(Event::Frame(world.spec(world.node, 1, "1")), wrong)));
 }
 
+/// What each word about the time comes to, in the order in which they come: when it came, how many days ahead it was,
+/// whether the session opened, and how many days ahead the time is afterwards.
+fn words(table: &[(u64, i64, bool, i64)]) {
+    let mut world = World::new();
+    for (at, days, opens, then) in table {
+        let now = world.now(*at);
+        let ahead = |days: i64| now.wall.checked_add(jiff::SignedDuration::from_hours(24 * days)).expect("a time");
+        let time = ahead(*days);
+        world.worker = world.keys.command_root().certify(&world.anchor.realm(), time);
+        world.core.handle(Event::Opening { nonce: NONCE }, now);
+        let effects = world.core.handle(Event::Frame(world.welcome(time)), now);
+        assert_eq!(effects.contains(&Effect::Opened), *opens, "at {at}: {effects:?}");
+        let off = world.core.time(now).duration_since(ahead(*then));
+        assert!(off.as_secs().abs() < 60, "at {at}: {off}");
+    }
+}
+
+#[test]
+fn a_time_far_ahead_takes_two_words_a_while_apart() {
+    words(&[(0, 0, true, 0), (10, 3650, false, 0), (60, 3650, false, 0), (70, 0, true, 0)]);
+    words(&[(0, 0, true, 0), (10, 3650, false, 0), (60, 3650, false, 0), (140, 3650, true, 3650)]);
+}
+
+#[test]
+fn a_first_word_that_was_wrong_is_taken_back_by_two_and_a_confirmed_one_by_none() {
+    words(&[(0, 3650, true, 3650), (60, 0, false, 3650), (100, 0, false, 3650), (200, 0, true, 0), (300, -5, true, 0)]);
+    words(&[(0, 3650, true, 3650), (200, 3650, true, 3650), (300, 0, true, 3650), (500, 0, true, 3650)]);
+    // A day behind is the control plane's own affair, and moves nothing.
+    words(&[(0, 0, true, 0), (60, -1, true, 0), (90, -1, true, 0), (300, -1, true, 0)]);
+}
+
 #[test]
 fn a_trust_bundle_steps_and_is_kept_before_it_is_used() {
     let mut world = World::new();

@@ -35,6 +35,16 @@ fn before_and_after_that_day_it_does_not() {
 }
 
 #[test]
+fn an_authority_vouches_for_its_nodes_also_when_the_clock_is_set_back_after_it_was_made() {
+    let keys = keys();
+    let node = Node::at(&keys, after(-12 * 3600));
+    assert!(identify(&keys, &node, -12 * 3600).is_ok());
+    let serving = keys.issue_serving(&["localhost".to_owned()], now()).expect("issued");
+    let (_, leaf) = x509_parser::parse_x509_certificate(&serving.chain()[0]).expect("a certificate");
+    assert!(leaf.validity().not_before.timestamp() <= after(-12 * 3600).as_second());
+}
+
+#[test]
 fn another_control_plane_of_the_same_name_is_foreign() {
     assert_eq!(identify(&keys(), &Node::of(&keys()), 0), Err(IdentityRefusal::ForeignCa));
 }

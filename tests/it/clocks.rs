@@ -1,0 +1,211 @@
+//! Clocks that are wrong by minutes or by decades, and clocks that jump, on machines and on the control plane.
+//!
+//! The daemon runs under a time of day of its own; what measures time does not change, as on a machine whose clock somebody
+//! sets. What was done is read from the machine.
+
+use std::thread;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tests::{Node, Repo, Time, Up, World, until, until_some};
+
+const MINUTES: i64 = 60;
+const DAYS: i64 = 24 * 60 * MINUTES;
+
+fn ask(up: &Up, node: &str, kind: &str, not_after: u32) -> String {
+    let (node, kind) = (format!("node={node}"), format!("kind={kind}"));
+    let key = format!("idempotencyKey={}", schema::id::RequestId::generate());
+    let said = up.cli().json(&["api", "commands.run", &node, &kind, &key, &format!("notAfterSeconds:={not_after}")]);
+    said["id"].as_str().expect("an id").to_owned()
+}
+
+fn command(up: &Up, id: &str) -> Value {
+    up.cli().json(&["api", "commands.get", &format!("command={id}")])
+}
+
+/// How a command ended: state and reason.
+#[track_caller]
+fn ended(up: &Up, id: &str) -> String {
+    let command = until_some(&format!("{id} ends"), || {
+        let command = command(up, id);
+        (!["pending", "dispatched", "acked", "running"].contains(&command["state"].as_str().expect("a state")))
+            .then_some(command)
+    });
+    let word = |key: &str| command[key].as_str().unwrap_or_default().to_owned();
+    format!("{} {}", word("state"), word("reason")).trim().to_owned()
+}
+
+fn epoch(up: &Up, node: &str) -> u64 {
+    up.node(node)["session"]["epoch"].as_u64().expect("a session")
+}
+
+/// A machine whose clock is wrong in its own way.
+struct Wrong {
+    node: Node,
+    time: Time,
+    first: Clock,
+    then: Clock,
+}
+
+/// What a clock says.
+#[derive(Debug, Clone, Copy)]
+enum Clock {
+    Says(&'static str),
+    OffBy(i64),
+}
+
+impl Clock {
+    fn set(self, time: &Time) {
+        match self {
+            Self::Says(text) => time.be(text),
+            Self::OffBy(seconds) => time.be_off(seconds),
+        }
+    }
+}
+
+const FIRST: &str = "1970-01-01T00:01:00Z";
+const OLD: &str = "2011-03-01T00:00:00Z";
+const FAR: &str = "2040-01-01T00:00:00Z";
+
+/// What each machine's clock says at first, and what it says later.
+const TABLE: [(Clock, Clock); 6] = [
+    (Clock::Says(FIRST), Clock::OffBy(0)),
+    (Clock::Says(OLD), Clock::Says(FAR)),
+    (Clock::Says(FAR), Clock::Says(FIRST)),
+    (Clock::OffBy(10 * MINUTES), Clock::OffBy(-10 * MINUTES)),
+    (Clock::OffBy(-10 * MINUTES), Clock::OffBy(400 * DAYS)),
+    (Clock::OffBy(0), Clock::Says(OLD)),
+];
+
+#[test]
+fn whatever_a_machines_clock_says_it_joins_converges_and_does_nothing_late() {
+    let world = World::new();
+    if Time::new(&world, "any").is_none() {
+        return;
+    }
+    let repo = Repo::of_examples(&world, "fleet");
+    let up = Up::start(&world, "up", repo.dir());
+    let (url, pin, token) = (up.gateway_url(), up.pin(), up.token("h100", 6));
+    let joins = |(number, (first, then)): (usize, (Clock, Clock))| {
+        let name = format!("clock-{number}");
+        let time = Time::new(&world, &name).expect("libfaketime is here");
+        first.set(&time);
+        let mut node = Node::new(&world, &name).under(&time);
+        let (code, words) = node.join(&url, &pin, &token);
+        assert_eq!(code, 0, "{first:?}: {words}");
+        node.run(&[]);
+        Wrong { node, time, first, then }
+    };
+    let mut machines: Vec<Wrong> = thread::scope(|scope| {
+        let joins = &joins;
+        let joining: Vec<_> = TABLE.into_iter().enumerate().map(|row| scope.spawn(move || joins(row))).collect();
+        joining.into_iter().map(|one| one.join().expect("it joins")).collect()
+    });
+    up.wait_converged(&repo.head(), 6);
+    let names: Vec<String> = machines.iter().map(|machine| machine.node.name_in_fleet()).collect();
+
+    // What destroys something waits for proven time, and the time was proven.
+    let reboots: Vec<String> = names.iter().map(|name| ask(&up, name, "node.reboot", 600)).collect();
+    for (machine, id) in machines.iter().zip(&reboots) {
+        assert_eq!(ended(&up, id), "succeeded", "{:?}", machine.first);
+        assert_eq!(machine.node.boots(), 2, "{:?}", machine.first);
+    }
+
+    // A clock that jumps under an open session ends nothing and makes nothing expire.
+    let probes: Vec<String> = names.iter().map(|name| ask(&up, name, "inventory.refresh", 600)).collect();
+    assert!(probes.iter().all(|id| ended(&up, id) == "succeeded"));
+    let opened: Vec<u64> = names.iter().map(|name| epoch(&up, name)).collect();
+    for machine in &machines {
+        machine.then.set(&machine.time);
+    }
+    let probes: Vec<String> = names.iter().map(|name| ask(&up, name, "diag.nvml", 600)).collect();
+    for (machine, id) in machines.iter().zip(&probes) {
+        assert_eq!(ended(&up, id), "succeeded", "{:?}, then {:?}", machine.first, machine.then);
+    }
+    assert_eq!(names.iter().map(|name| epoch(&up, name)).collect::<Vec<_>>(), opened, "no session ended");
+
+    // A deadline is judged by proven time, also when the clock jumps while the command waits.
+    let daemon = |machine: &Wrong, signal| machine.node.daemon.as_ref().expect("a daemon").signal(signal);
+    machines.iter().for_each(|machine| daemon(machine, Signal::SIGSTOP));
+    let late: Vec<String> = names.iter().map(|name| ask(&up, name, "node.reboot", 10)).collect();
+    let early: Vec<String> = names.iter().map(|name| ask(&up, name, "diag.nvml", 600)).collect();
+    for id in &late {
+        until("it was sent", || command(&up, id)["state"] == "dispatched");
+    }
+    for machine in &machines {
+        machine.first.set(&machine.time);
+    }
+    let last: schema::time::Timestamp =
+        command(&up, late.last().expect("some"))["notAfter"].as_str().expect("a deadline").parse().expect("a time");
+    until("the deadlines have passed", || schema::clock::Clock::now(&schema::clock::SystemClock) > last);
+    machines.iter().for_each(|machine| daemon(machine, Signal::SIGCONT));
+    for ((machine, late), early) in machines.iter().zip(&late).zip(&early) {
+        let told = format!("{:?} and back to {:?}", machine.then, machine.first);
+        assert_eq!(ended(&up, late), "rejected EXPIRED", "{told}");
+        assert_eq!(ended(&up, early), "succeeded", "{told}");
+        assert_eq!(machine.node.boots(), 2, "{told}");
+    }
+
+    // And a daemon that begins anew with such a clock is back at once.
+    for machine in &mut machines {
+        machine.then.set(&machine.time);
+        machine.node.kill();
+        machine.node.run(&[]);
+    }
+    let again: Vec<String> = names.iter().map(|name| ask(&up, name, "node.reboot", 600)).collect();
+    for (machine, id) in machines.iter().zip(&again) {
+        assert_eq!(ended(&up, id), "succeeded", "{:?}", machine.then);
+        assert_eq!(machine.node.boots(), 3, "{:?}", machine.then);
+    }
+}
+
+#[test]
+fn a_control_plane_whose_clock_is_wrong_and_jumps_makes_nothing_late_and_bricks_nobody() {
+    let world = World::new();
+    let Some(time) = Time::new(&world, "up") else { return };
+    let repo = Repo::of_examples(&world, "fleet");
+    let up = Up::start_under(&world, "up", repo.dir(), &time).seen_from_afar();
+    up.wait_applied(&repo.head());
+    up.be_off(10 * MINUTES);
+    let (url, pin, token) = (up.gateway_url(), up.pin(), up.token("h100", 2));
+    let mut nodes: Vec<Node> = ["right", "restarted", "fresh"].iter().map(|name| Node::new(&world, name)).collect();
+    for node in &mut nodes[..2] {
+        let (code, words) = node.join(&url, &pin, &token);
+        assert_eq!(code, 0, "{words}");
+        node.run(&[]);
+    }
+    up.wait_converged(&repo.head(), 2);
+    let names: Vec<String> = nodes[..2].iter().map(Node::name_in_fleet).collect();
+    assert_eq!(ended(&up, &ask(&up, &names[0], "node.reboot", 600)), "succeeded");
+
+    // Twenty minutes back: what it calls ten minutes from now is past for whoever was told a later time.
+    up.be_off(-10 * MINUTES);
+    until("it answers again", || up.cli().run(&["status"]).code == 0);
+    let boots = nodes[1].boots();
+    assert_eq!(ended(&up, &ask(&up, &names[1], "node.reboot", 600)), "rejected EXPIRED");
+    assert_eq!(nodes[1].boots(), boots);
+    assert_eq!(ended(&up, &ask(&up, &names[1], "node.reboot", 3600)), "succeeded");
+    assert_eq!(nodes[1].boots(), boots + 1);
+
+    // It says 2036 for a minute. Who knows the time does not believe it, and who knows nothing does not keep it for good.
+    up.be_off(3320 * DAYS);
+    until("it answers again", || up.cli().run(&["status"]).code == 0);
+    nodes[1].kill();
+    nodes[1].run(&[]);
+    let (code, words) = nodes[2].join(&url, &pin, &up.token("h100", 1));
+    assert_eq!(code, 0, "{words}");
+    nodes[2].run(&[]);
+    until("a machine that knows the time is turned away", || nodes[0].log().contains("CERTIFICATE_EXPIRED"));
+    until("the new machine is there in 2036", || nodes[2].log().contains("is open with"));
+    up.be_off(0);
+    until("it answers again", || up.cli().run(&["status"]).code == 0);
+    // Whether two words convince it or it begins anew: its certificate of 2036 keeps it from nothing.
+    nodes[2].kill();
+    nodes[2].run(&[]);
+    up.wait_converged(&repo.head(), 3);
+    for node in &nodes {
+        let boots = node.boots();
+        assert_eq!(ended(&up, &ask(&up, &node.name_in_fleet(), "node.reboot", 3600)), "succeeded", "{}", node.log());
+        assert_eq!(node.boots(), boots + 1);
+    }
+}
