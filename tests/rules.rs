@@ -31,6 +31,7 @@ const WRAPPED: &[(&str, &[&str])] = &[
     ("gix", &["reconciler", "benches"]),
     ("rcgen", &["pki"]),
     ("aws-lc-rs", &["pki"]),
+    ("sha1dc", &["pki"]),
     ("sha2", &["schema"]),
     ("x509-parser", &["pki"]),
     ("rustls-webpki", &["pki"]),

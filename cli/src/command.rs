@@ -31,6 +31,7 @@ pub mod status;
 pub mod suspend;
 pub mod token;
 pub mod up;
+pub mod verify;
 pub mod why;
 
 use ::schema::clock::SharedClock;
@@ -51,6 +52,7 @@ pub async fn run(command: Command, clock: SharedClock) -> Result<Exit, Failure> 
         Command::Check(check) => check.run(&output(Format::Text)),
         Command::Fmt(fmt) => fmt.run(&output(Format::Text)),
         Command::Plan(plan) => plan.run(&output(plan.format.output())).await,
+        Command::Verify(verify) => verify.run(&output(verify.format.format)),
         Command::Explain(explain) => explain.run(&output(explain.format.format)),
         Command::Kinds(kinds) => kinds.run(&output(kinds.format.format)),
         Command::Schema(schema) => schema.run(&output(Format::Json)),

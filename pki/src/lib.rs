@@ -17,6 +17,7 @@
 //! | [`challenge`] | what makes a renewal fresh |
 //! | [`keys`] | every key of a control plane as one sealed document, and what each role gets of it |
 //! | [`hardware`] | which machine this is, from identifiers that are often lies |
+//! | [`trust`] | whose signed commits count for what |
 //! | [`tls`] | rustls configurations |
 #![forbid(unsafe_code)]
 
@@ -43,6 +44,7 @@ pub mod statement;
 mod testing;
 pub mod tls;
 pub mod token;
+pub mod trust;
 pub mod verify;
 pub mod worker;
 

@@ -24,6 +24,7 @@ mod run;
 mod state;
 mod trailer;
 mod tree;
+mod trust;
 mod watch;
 
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub use pass::{Pass, PassError, Passed, Step};
 pub use run::{SourcePoke, SourceRole, Timing, run};
 pub use state::{SourceState, Trouble};
 pub use tree::{Blobs, read_tree, read_tree_after, resolve};
+pub use trust::TrustHistory;
 
 /// The name of the fleet repository among the sources.
 pub const FLEET: &str = "fleet";

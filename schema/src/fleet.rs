@@ -14,6 +14,7 @@ pub mod edit;
 pub mod host_path;
 pub mod kind;
 pub mod reference;
+pub mod trust;
 pub mod window;
 
 mod check;
@@ -42,6 +43,7 @@ mod template;
 
 pub use cursor::{Cursor, Outlined, Place, cursor, outline};
 pub use explain::{Provenance, Read};
+pub use glob::covers as pattern_covers;
 pub use fleet_object::{Fleet, ObjectEntry, Strategy};
 pub use format::{FormatError, Ignored, format};
 pub use host::{

@@ -11,7 +11,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use schema::{
     diagnostic::{self, Diagnostic, render::Colour},
-    fleet::{Fleet, Loaded},
+    fleet::{Fleet, Loaded, Sources, trust},
 };
 
 use super::plan::Trees;
@@ -115,7 +115,9 @@ impl Check {
             let subject = self.paths.first().map(PathBuf::as_path);
             let trees = Trees { subject, repo: self.repo.as_deref(), folder: self.path.as_deref(), base: None };
             let folder = self.path.clone().unwrap_or_default();
-            return Ok(vec![Tree { loaded: trees.commit(head)?.loaded, shown: head.clone(), folder }]);
+            let commit = trees.commit(head)?;
+            let loaded = with_trust(commit.loaded, &commit.files);
+            return Ok(vec![Tree { loaded, shown: head.clone(), folder }]);
         }
         let mut roots: Vec<PathBuf> = Vec::new();
         for path in &self.paths {
@@ -129,7 +131,8 @@ impl Check {
             roots.push(tree::root(None)?);
         }
         let read = |root: PathBuf| {
-            let loaded = tree::kept().load(&tree::read(&root)?);
+            let files = tree::read(&root)?;
+            let loaded = with_trust(tree::kept().load(&files), &files);
             Ok(Tree { loaded, folder: folder_in_repository(&root), shown: root.display().to_string() })
         };
         roots.into_iter().map(read).collect()
@@ -156,6 +159,20 @@ impl Tree {
         }
         found
     }
+}
+
+/// What was found in a tree, and what is wrong with its trust policy: a tree whose policy is refused is not fit to be applied.
+fn with_trust(mut loaded: Loaded, files: &Sources) -> Loaded {
+    let Some(checked) = pki::trust::policy::check_tree(files) else { return loaded };
+    if let Some(text) = checked.sources.text(trust::FILE) {
+        loaded.sources.insert(trust::FILE, text);
+    }
+    if checked.diagnostics.iter().any(Diagnostic::is_error) {
+        loaded.fleet = None;
+    }
+    loaded.diagnostics.extend(checked.diagnostics);
+    diagnostic::sort(&mut loaded.diagnostics);
+    loaded
 }
 
 /// The folder of the fleet that a path is in, or the path itself when it is a folder outside of any.
@@ -246,5 +263,18 @@ mod tests {
         assert_eq!(fleet_around(&top.join("none")).unwrap_err().exit, Exit::Usage);
         assert_eq!(folder_in_repository(&fleet), "infra/fleet");
         assert_eq!(below("./a/", "b.kdl"), "a/b.kdl");
+    }
+
+    #[test]
+    fn a_trust_policy_that_is_refused_makes_a_tree_unfit() {
+        let mut files = Sources::default();
+        files.insert_file("fleet.kdl", &b"fleet \"acme\" { format 1; trust-domain \"acme.example\"; }\n"[..]);
+        let loaded = |files: &Sources| with_trust(schema::fleet::load(files), files);
+        assert!(loaded(&files).fleet.is_some());
+        files.insert_file(trust::FILE, &b"trust { roles \"admin\"; threshold 0; }\n"[..]);
+        let refused = loaded(&files);
+        assert!(refused.fleet.is_none());
+        let text = in_words(&refused, false);
+        assert!(text.contains("threshold 0") && text.contains("trust/policy.kdl:1"), "{text}");
     }
 }

@@ -1,7 +1,7 @@
 //! The registry of diagnostic codes: one table, one page per code under `docs/errors/`, compiled in.
 //!
 //! A code never changes its meaning and is never used again for another. BC00 is the tree, BC01 syntax, BC02 the shape of
-//! a document, BC03 the fleet as a whole, BC04 templates, BC05 what this version carries.
+//! a document, BC03 the fleet as a whole, BC04 templates, BC05 what this version carries, BC06 the trust policy.
 
 use std::{fmt, str::FromStr};
 
@@ -99,6 +99,17 @@ codes! {
     IMMEDIATE_BY_DEFAULT = "BC0504", Note, "a pool without a rollout";
     RECORDED_ONLY = "BC0505", Note, "recorded, not acted on";
     WAVES_HELD = "BC0506", Note, "a pool that waits for its waves";
+
+    STRAY_TRUST_FILE = "BC0601", Error, "another file beside the trust policy";
+    KEY_REFUSED = "BC0602", Error, "a key that is not admitted";
+    KEY_TWICE = "BC0603", Error, "a key that is listed twice";
+    UNKNOWN_ROLE = "BC0604", Error, "a role or group that nobody has";
+    TOO_FEW_PEOPLE = "BC0605", Error, "a threshold that nobody can meet";
+    TIER_ORDER = "BC0606", Error, "a tier that is weaker than a lower one";
+    TIER_TOO_MUCH = "BC0607", Error, "a tier that allows too much";
+    LOCKED_OUT = "BC0608", Error, "a trust policy that nobody can change";
+    REVOKED_NOBODYS = "BC0609", Error, "a revoked key that is nobody's";
+    POLICY_CHAIN = "BC0610", Error, "a trust policy without its place in the chain";
 }
 
 impl Code {

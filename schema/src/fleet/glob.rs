@@ -4,7 +4,8 @@
 //! components, `?` for one character. A pattern that names a folder covers everything below it.
 
 /// Whether a pattern covers a path.
-pub(super) fn covers(pattern: &str, path: &str) -> bool {
+#[must_use]
+pub fn covers(pattern: &str, path: &str) -> bool {
     let pattern: Vec<&str> = pattern.trim_matches('/').split('/').collect();
     let path: Vec<&str> = path.split('/').collect();
     parts(&pattern, &path)

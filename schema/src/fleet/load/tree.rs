@@ -118,7 +118,7 @@ fn one(path: &Arc<str>, blob: &SourceBlob, root: &str, found: &mut Vec<Diagnosti
         return None;
     }
     if path.starts_with("trust/") {
-        let message = "this version does not read trust policies: they have no effect";
+        let message = "the trust policy is judged by `check` and `verify`, and keeps no commit from being applied";
         if !found.iter().any(|other| other.code == codes::LEFT_ALONE) {
             found.push(about(path, codes::LEFT_ALONE, message));
         }

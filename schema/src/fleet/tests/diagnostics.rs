@@ -438,6 +438,8 @@ fn all_codes_are_exercised() {
         codes::TOO_DEEP,
     ];
     let exercised: BTreeSet<Code> = table().into_iter().map(|(code, _)| code).chain(elsewhere).collect();
-    let all: BTreeSet<Code> = codes::ALL.iter().map(|entry| entry.code).collect();
+    // What a trust policy means is judged in `pki`.
+    let here = codes::ALL.iter().map(|entry| entry.code).filter(|code| !code.as_str().starts_with("BC06"));
+    let all: BTreeSet<Code> = here.collect();
     assert_eq!(all.difference(&exercised).collect::<Vec<_>>(), Vec::<&Code>::new());
 }

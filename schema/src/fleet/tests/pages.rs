@@ -92,7 +92,8 @@ fn found(loaded: &Loaded) -> BTreeSet<Code> {
 #[test]
 fn the_example_of_every_page_gives_its_code_and_the_mended_one_does_not() {
     let mut wrong = Vec::new();
-    for entry in codes::ALL {
+    // What a trust policy means is judged in `pki`, and so are its pages.
+    for entry in codes::ALL.iter().filter(|entry| !entry.code.as_str().starts_with("BC06")) {
         let (before, mend) = entry.page.split_once("\n## How to mend it\n").expect("a page says how to mend it");
         let (_, example) = before.split_once("\n## Example\n").expect("a page has an example");
         let examples = blocks(example);

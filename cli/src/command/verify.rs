@@ -1,0 +1,119 @@
+//! `verify`: what the trust policy concludes about each commit, offline.
+
+mod show;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use pki::trust::{
+    object::ObjectId,
+    walk::{self, Stuck, Walk, Walked},
+};
+use reconciler::source::{self, GitError, Repo};
+
+use crate::{
+    args::FormatArg,
+    exit::{Exit, Failure},
+    output::Output,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  better-compute verify --dry-run                        the branch that is checked out here
+  better-compute verify --dry-run --anchor 3f2a1b9c0d    begin at the commit that you were told
+  better-compute verify --dry-run --repo fleet.git --branch main
+  better-compute verify --dry-run -o json
+
+Exits with 0 when every commit since the anchor counts, and with 3 when one does not or nothing can be verified. docs/guides/trust.md walks through a first policy.";
+
+/// Say what the trust policy concludes about each commit, and why.
+///
+/// Walks the first parents of a branch from the anchor, the first commit that holds trust/policy.kdl, to its tip. Each commit is judged by
+/// the policy at its parent: its exact form, whose signature it has, whether that person may change these paths, and who else vouched
+/// for it. Statements are read from refs/heads/bc/statements/ and from what was fetched of them. Reads git's objects only: no control
+/// plane, no network, no key ring, nothing of git's configuration. Nothing is recorded, and no commit is kept from being applied.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Verify {
+    /// Conclude, and record nothing: the one way there is
+    #[arg(long, required = true)]
+    pub dry_run: bool,
+    /// Repository, bare or with a working tree, or a folder of one that holds the fleet
+    #[arg(long, value_name = "PATH", default_value = ".")]
+    pub repo: PathBuf,
+    /// Branch to walk, instead of the one that is checked out
+    #[arg(long, value_name = "BRANCH")]
+    pub branch: Option<String>,
+    /// Folder of the repository that holds the fleet
+    #[arg(long, value_name = "FOLDER")]
+    pub path: Option<String>,
+    /// Commit that the history has to begin with, as people who know it told you
+    #[arg(long, value_name = "COMMIT")]
+    pub anchor: Option<String>,
+    /// How results are written
+    #[command(flatten)]
+    pub format: FormatArg,
+}
+
+/// What was verified, and how it came out.
+#[derive(Debug)]
+struct Report {
+    branch: String,
+    /// Whether somebody named the anchor.
+    pinned: bool,
+    tip: ObjectId,
+    outcome: Result<Walked, Stuck>,
+}
+
+impl Verify {
+    /// Verifies, and shows it.
+    ///
+    /// # Errors
+    /// When the repository cannot be read.
+    pub fn run(&self, output: &Output) -> Result<Exit, Failure> {
+        let report = self.report()?;
+        if output.is_json() {
+            output.json(&report.json())?;
+        } else {
+            output.line(report.render(output))?;
+        }
+        Ok(if report.counts() { Exit::Ok } else { Exit::InvalidFleet })
+    }
+
+    fn report(&self) -> Result<Report, Failure> {
+        let (repo, folder) = open(&self.repo)?;
+        let folder = self.path.clone().unwrap_or(folder);
+        let name = self.branch.clone().or_else(|| repo.branch());
+        let branch = name.as_deref().map_or("HEAD", |name| name.trim_start_matches("refs/heads/")).to_owned();
+        let tip = commit(&repo, self.branch.as_deref().unwrap_or("HEAD"), "cannot find the branch")?;
+        let anchor = self.anchor.as_deref().map(|name| commit(&repo, name, "cannot find the anchor")).transpose()?;
+        let history = repo.trust_history(&folder);
+        let statements = history.statements().map_err(|error| git("cannot read the statements", &error))?;
+        let walk = Walk { branch: &branch, tip, anchor, statements: &statements };
+        let outcome = walk::walk(&history, &walk).map_err(|error| git("cannot read the history", &error))?;
+        Ok(Report { branch, pinned: anchor.is_some(), tip, outcome })
+    }
+}
+
+impl Report {
+    /// Whether every commit counts.
+    fn counts(&self) -> bool {
+        self.outcome.as_ref().is_ok_and(|walked| walked.verified() == walked.commits.len())
+    }
+}
+
+fn open(dir: &Path) -> Result<(Repo, String), Failure> {
+    Repo::discover(dir).map_err(|error| git("cannot open the repository", &error))
+}
+
+fn commit(repo: &Repo, name: &str, what: &str) -> Result<ObjectId, Failure> {
+    let id = source::resolve(repo, name).map_err(|error| git(what, &error))?;
+    id.parse().map_err(|error| Failure::because(what, &error))
+}
+
+fn git(what: &str, error: &GitError) -> Failure {
+    Failure::because(what, error)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! A verified history for people and for programs.
+
+use pki::trust::{
+    statement::Step,
+    walk::{Accepted, Judged, Refusal, Walked},
+};
+use schema::{fleet::trust::PrincipalKind, name::Name};
+use serde_json::{Value, json};
+
+use super::Report;
+use crate::output::{
+    Output, Table,
+    table::Cell,
+    text::{Style, count, printable},
+};
+
+impl Report {
+    /// For people.
+    pub(super) fn render(&self, output: &Output) -> String {
+        let walked = match &self.outcome {
+            Ok(walked) => walked,
+            Err(stuck) => {
+                let bad = Style::Bad.paint(stuck.code(), output.colour);
+                return format!("branch {} at {}\n\n{bad}  {stuck}", self.branch, self.tip.short());
+            }
+        };
+        let mut text = self.head(walked);
+        text.push_str("\n\n");
+        text.push_str(&table(walked).render(output.width, output.colour));
+        for judged in &walked.commits {
+            if let Err(refusal) = &judged.verdict {
+                text.push_str("\n\n");
+                text.push_str(&self.explain(judged, refusal, walked, output));
+            }
+        }
+        text.push_str("\n\n");
+        text.push_str(&conclusion(walked, output));
+        text
+    }
+
+    fn head(&self, walked: &Walked) -> String {
+        let anchor = walked.commits.first().map(|anchor| anchor.id.to_string()).unwrap_or_default();
+        let confirmed = if self.pinned {
+            "as you named it"
+        } else {
+            "confirm it with the people who made it, then name it with --anchor"
+        };
+        let policy = walked.policy.as_ref().map_or_else(
+            || "none in force".to_owned(),
+            |policy| format!("epoch {}, {}", policy.epoch(), policy.digest()),
+        );
+        format!(
+            "fleet   {} of {}\nbranch  {}\nanchor  {anchor}\n        {confirmed}\npolicy  {policy}",
+            walked.fleet,
+            printable(&walked.trust_domain),
+            printable(&self.branch)
+        )
+    }
+
+    /// Why a commit does not count, and what would mend it.
+    fn explain(&self, judged: &Judged, refusal: &Refusal, walked: &Walked, output: &Output) -> String {
+        let code = Style::Bad.paint(refusal.code(), output.colour);
+        let mut text = format!("{}  {code}\n  {}", judged.id.short(), printable(&refusal.to_string()));
+        if let Refusal::PolicyInvalid(diagnostics) = refusal {
+            let more = diagnostics.iter().filter(|found| found.is_error()).skip(1);
+            text.extend(more.map(|found| format!("\n  {}: {} {}", found.at(), found.code, printable(&found.message))));
+        }
+        if let Some(missing) = self.missing(refusal, walked) {
+            let (who, kind) = (missing.who, missing.kind);
+            text.push_str(&format!("\n  → {who} sign a commit (git commit -S --allow-empty) with this message:\n"));
+            let block = missing.message.lines().map(|line| format!("      {line}").trim_end().to_owned());
+            text.push_str(&block.collect::<Vec<_>>().join("\n"));
+            text.push_str(&format!("\n    and push it: git push origin HEAD:refs/heads/bc/statements/{kind}/NAME/1"));
+        } else if let Some(hint) = hint(refusal) {
+            text.push_str(&format!("\n  → {hint}"));
+        }
+        text
+    }
+
+    /// The statement that is missing, and who has to make it.
+    fn missing(&self, refusal: &Refusal, walked: &Walked) -> Option<Missing> {
+        let (kind, who, fields, last) = match refusal {
+            Refusal::NotVouched { base, tree, .. } => {
+                let policy = walked.policy.as_ref()?;
+                policy.change()?;
+                let under = format!("trust-epoch: {}\ntrust-digest: {}\n", policy.epoch(), policy.digest());
+                let fields = format!("branch: {}\nbase: {base}\ntree: {tree}\n{under}", self.branch);
+                ("change", "people who may vouch for it", fields, "expires: YYYY-MM-DDThh:mm:ssZ\n")
+            }
+            Refusal::TrustThreshold { step, .. } => ("trust", "people who may change the policy", fields(*step), ""),
+            Refusal::NotProven { step, .. } => ("possess", "let their holders, with these keys,", fields(*step), ""),
+            _ => return None,
+        };
+        let (domain, fleet) = (&walked.trust_domain, walked.fleet);
+        let head = format!("a line for people\n\nbc-statement: {kind}/v1\ntrust-domain: {domain}\nfleet: {fleet}\n");
+        let foot = format!("principal: NAME\nnonce: 32 hexadecimal digits (openssl rand -hex 16)\n{last}");
+        Some(Missing { kind, who, message: format!("{head}{fields}{foot}") })
+    }
+
+    /// For programs: the same facts.
+    pub(super) fn json(&self) -> Value {
+        let walked = match &self.outcome {
+            Ok(walked) => walked,
+            Err(stuck) => {
+                let stuck = json!({ "code": stuck.code(), "why": stuck.to_string() });
+                return json!({ "branch": self.branch, "tip": self.tip, "counts": false, "stuck": stuck, "commits": [] });
+            }
+        };
+        let verified = walked.verified();
+        let commits: Vec<Value> =
+            walked.commits.iter().enumerate().map(|(at, judged)| one(judged, at < verified)).collect();
+        let policy = walked.policy.as_ref().map(|policy| json!({ "epoch": policy.epoch(), "digest": policy.digest() }));
+        json!({
+            "trustDomain": walked.trust_domain,
+            "fleet": walked.fleet.to_string(),
+            "branch": self.branch,
+            "tip": self.tip,
+            "anchor": { "commit": walked.commits.first().map(|anchor| anchor.id), "pinned": self.pinned },
+            "policy": policy,
+            "counts": self.counts(),
+            "verified": verified.checked_sub(1).map(|last| walked.commits[last].id),
+            "commits": commits,
+        })
+    }
+}
+
+/// A statement that somebody has to make.
+struct Missing {
+    kind: &'static str,
+    who: &'static str,
+    message: String,
+}
+
+fn fields(step: Step) -> String {
+    format!("prev: {}\nnext: {}\nepoch: {}\n", step.prev, step.next, step.epoch)
+}
+
+fn hint(refusal: &Refusal) -> Option<&'static str> {
+    Some(match refusal {
+        Refusal::Signature(_) => "make it again, signed by a key that the policy lists (git commit --amend -S)",
+        Refusal::Malformed(_) => "make the commit again with git, and sign it",
+        Refusal::NotVouched { .. } => {
+            "no `change` rule says who may vouch: add one, or write `changes 0` in a path rule"
+        }
+        Refusal::PathNotGranted { .. } => {
+            "let somebody who may change it sign it, or grant the path in trust/policy.kdl"
+        }
+        Refusal::TrustRemoved => "put trust/policy.kdl back as it was",
+        Refusal::TrustMixed(_) => "make two commits of it: one for trust/policy.kdl alone",
+        Refusal::KeyRetired(_) | Refusal::KeyCompromised { .. } => "let its owner sign it again with another key",
+        Refusal::ForgeCannotPropose(_) => "sign a change of batches yourself, on your machine",
+        _ => return None,
+    })
+}
+
+fn words(accepted: &Accepted) -> (&'static str, String) {
+    match accepted {
+        Accepted::Anchor => ("anchor", "the history begins here".to_owned()),
+        Accepted::Granted => ("ok", "its signer may change it".to_owned()),
+        Accepted::Vouched(by) => ("ok", format!("vouched for by {}", list(by))),
+        Accepted::TrustChange { epoch, by } => ("trust", format!("policy of epoch {epoch}, agreed to by {}", list(by))),
+    }
+}
+
+fn list(names: &[Name]) -> String {
+    names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// Who signed, for people.
+fn by(judged: &Judged) -> String {
+    judged.signer.as_ref().map_or_else(
+        || "-".to_owned(),
+        |signer| {
+            let kind = if signer.kind == PrincipalKind::Human { "" } else { signer.kind.as_str() };
+            format!("{} {kind}", signer.principal).trim_end().to_owned()
+        },
+    )
+}
+
+fn table(walked: &Walked) -> Table {
+    let mut table = Table::new(&["commit", "verdict", "signed by", "why", "subject"]).whole(&["commit", "verdict"]);
+    let verified = walked.verified();
+    for (at, judged) in walked.commits.iter().enumerate() {
+        let (verdict, why) = match &judged.verdict {
+            Ok(accepted) if at < verified => {
+                let (word, why) = words(accepted);
+                (Cell::from(word).style(Style::Good), why)
+            }
+            Ok(_) => {
+                (Cell::from("behind").style(Style::Attention), "it follows a commit that does not count".to_owned())
+            }
+            // Said in full below the table.
+            Err(refusal) => (Cell::from(refusal.code()).style(Style::Bad), String::new()),
+        };
+        let signed = Cell::from(by(judged));
+        table.row([judged.id.short().into(), verdict, signed, why.into(), judged.subject.as_str().into()]);
+    }
+    table
+}
+
+fn conclusion(walked: &Walked, output: &Output) -> String {
+    let (verified, all) = (walked.verified(), walked.commits.len());
+    let of = |number: usize| count(number as u64, "commit");
+    match walked.commits.get(verified.wrapping_sub(1)) {
+        Some(tip) if verified == all => {
+            Style::Good.paint(&format!("verified: {} up to {}", of(all), tip.id.short()), output.colour)
+        }
+        Some(last) => {
+            Style::Bad.paint(&format!("verified up to {}: {} of {}", last.id.short(), verified, of(all)), output.colour)
+        }
+        None => Style::Bad.paint("nothing is verified: the anchor does not count", output.colour),
+    }
+}
+
+fn one(judged: &Judged, counts: bool) -> Value {
+    let signer = judged.signer.as_ref().map(|signer| {
+        json!({
+            "principal": signer.principal,
+            "kind": signer.kind.as_str(),
+            "key": signer.key.name(),
+            "class": signer.key.class().as_str(),
+        })
+    });
+    let (verdict, why, by) = match &judged.verdict {
+        Ok(accepted) => {
+            let word = match accepted {
+                Accepted::Anchor => "anchor",
+                Accepted::Granted => "granted",
+                Accepted::Vouched(_) => "vouched",
+                Accepted::TrustChange { .. } => "trust-change",
+            };
+            let by = match accepted {
+                Accepted::Vouched(by) | Accepted::TrustChange { by, .. } => by.as_slice(),
+                Accepted::Anchor | Accepted::Granted => &[],
+            };
+            (word, words(accepted).1, by)
+        }
+        Err(refusal) => (refusal.code(), refusal.to_string(), &[][..]),
+    };
+    json!({
+        "commit": judged.id,
+        "subject": judged.subject,
+        "verdict": verdict,
+        "accepted": judged.verdict.is_ok(),
+        "counts": counts,
+        "why": why,
+        "signer": signer,
+        "vouchedBy": by,
+        "epoch": judged.epoch,
+    })
+}

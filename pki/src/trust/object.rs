@@ -1,0 +1,173 @@
+//! Names of git objects, computed again from their bytes.
+//!
+//! SHA-1 is computed with the detection of collision attacks that git and gix have; SHA-256 needs none. Whoever hands over
+//! an object under a name hands over bytes that have that name, or nothing.
+
+use std::{fmt, str::FromStr};
+
+use schema::digest::Running;
+
+/// How a repository names its objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ObjectFormat {
+    /// Twenty bytes; the default of git.
+    Sha1,
+    /// Thirty-two bytes: `git init --object-format=sha256`.
+    Sha256,
+}
+
+impl ObjectFormat {
+    /// Hexadecimal digits of a name.
+    #[must_use]
+    pub const fn digits(self) -> usize {
+        match self {
+            Self::Sha1 => 40,
+            Self::Sha256 => 64,
+        }
+    }
+
+    /// The header that holds a commit's signature in such a repository.
+    #[must_use]
+    pub const fn signature_header(self) -> &'static str {
+        match self {
+            Self::Sha1 => "gpgsig",
+            Self::Sha256 => "gpgsig-sha256",
+        }
+    }
+}
+
+/// The name of a git object.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectId {
+    /// In a SHA-1 repository.
+    Sha1([u8; 20]),
+    /// In a SHA-256 repository.
+    Sha256([u8; 32]),
+}
+
+/// Why bytes have no name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the bytes were made by a collision attack on SHA-1")]
+pub struct Collision;
+
+/// Why a text is not the name of an object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not 40 or 64 lower-case hexadecimal digits")]
+pub struct ParseObjectIdError(pub String);
+
+impl ObjectId {
+    /// The name that a commit with these bytes has.
+    ///
+    /// # Errors
+    /// When they look like one half of a manufactured SHA-1 collision.
+    pub fn of_commit(format: ObjectFormat, bytes: &[u8]) -> Result<Self, Collision> {
+        let head = format!("commit {}\0", bytes.len());
+        match format {
+            ObjectFormat::Sha1 => {
+                let mut hasher = sha1dc::Hasher::new();
+                hasher.update(head.as_bytes());
+                hasher.update(bytes);
+                hasher.finalize().map(|digest| Self::Sha1(digest.into())).map_err(|_| Collision)
+            }
+            ObjectFormat::Sha256 => {
+                let mut running = Running::default();
+                running.add(head.as_bytes());
+                running.add(bytes);
+                Ok(Self::Sha256(*running.finish().as_bytes()))
+            }
+        }
+    }
+
+    /// How the repository names its objects.
+    #[must_use]
+    pub const fn format(&self) -> ObjectFormat {
+        match self {
+            Self::Sha1(_) => ObjectFormat::Sha1,
+            Self::Sha256(_) => ObjectFormat::Sha256,
+        }
+    }
+
+    /// A name written in full, as one format has it.
+    #[must_use]
+    pub fn parse_as(format: ObjectFormat, digits: &[u8]) -> Option<Self> {
+        let lower = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if digits.len() != format.digits() || !digits.iter().all(lower) {
+            return None;
+        }
+        match format {
+            ObjectFormat::Sha1 => {
+                let mut bytes = [0; 20];
+                hex::decode_to_slice(digits, &mut bytes).ok().map(|()| Self::Sha1(bytes))
+            }
+            ObjectFormat::Sha256 => {
+                let mut bytes = [0; 32];
+                hex::decode_to_slice(digits, &mut bytes).ok().map(|()| Self::Sha256(bytes))
+            }
+        }
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Sha1(bytes) => bytes,
+            Self::Sha256(bytes) => bytes,
+        }
+    }
+
+    /// The first ten digits, for people.
+    #[must_use]
+    pub fn short(&self) -> String {
+        hex::encode(&self.as_bytes()[..5])
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.as_bytes()))
+    }
+}
+
+impl fmt::Debug for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for ObjectId {
+    type Err = ParseObjectIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        [ObjectFormat::Sha1, ObjectFormat::Sha256]
+            .into_iter()
+            .find_map(|format| Self::parse_as(format, text.as_bytes()))
+            .ok_or_else(|| ParseObjectIdError(text.chars().take(80).collect()))
+    }
+}
+
+impl serde::Serialize for ObjectId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_commit_is_the_one_git_gives_it() {
+        let bytes =
+            b"tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\nauthor A <a@b> 0 +0000\ncommitter A <a@b> 0 +0000\n\nx\n";
+        let sha1 = ObjectId::of_commit(ObjectFormat::Sha1, bytes).expect("no collision");
+        assert_eq!(sha1.to_string(), "7b8051db3dcc0fcfd006919cfa7376ddbd7bdc1a");
+    }
+
+    #[test]
+    fn only_whole_lower_case_names_are_names() {
+        for text in ["", "7b80", "7B8051DB3DCC0FCFD006919CFA7376DDBD7BDC1A", "zz", &"a".repeat(41), &"a".repeat(63)] {
+            assert!(text.parse::<ObjectId>().is_err(), "{text}");
+        }
+        assert_eq!("a".repeat(64).parse::<ObjectId>().expect("a name").format(), ObjectFormat::Sha256);
+    }
+}

@@ -1,0 +1,172 @@
+//! What a policy is refused for, and what its digest depends on.
+
+use std::collections::BTreeSet;
+
+use schema::{
+    diagnostic::{Code, render},
+    fleet::SourceBlob,
+};
+
+use super::*;
+
+const ADA: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA+8UKyrNcHh1jN5CVCl9BtUo/YBNEh1mxuWiwaDlVgV";
+const BOB: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILAbDWJtS+YwA4iPt+b3jIJmN2bX6y+Ez/lvpW3ptBUa";
+
+/// What the examples of the pages speak of and do not say, each with the beginning of its line.
+fn world() -> Vec<(&'static str, String)> {
+    let person = |name: &str, key: &str| {
+        format!("principal \"{name}\" {{\n  kind \"human\"\n  roles \"admin\"\n  groups \"sre\"\n  key \"{key}\"\n}}\n")
+    };
+    vec![
+        ("policy {", "policy {\n  format 1\n  epoch 1\n}\n".to_owned()),
+        ("principal \"ada\"", person("ada", ADA)),
+        ("principal \"bob\"", person("bob", BOB)),
+        ("path \"**\"", "path \"**\" { roles \"admin\"; }\n".to_owned()),
+        ("trust {", "trust { roles \"admin\"; threshold 1; }\n".to_owned()),
+    ]
+}
+
+/// A policy with these nodes, completed.
+fn with(nodes: &str) -> String {
+    let missing = world().into_iter().filter(|(line, _)| !nodes.lines().any(|own| own.starts_with(line)));
+    missing.map(|(_, text)| text).chain([nodes.to_owned()]).collect()
+}
+
+fn codes_of(nodes: &str) -> Vec<Code> {
+    check(with(nodes).as_bytes()).diagnostics.into_iter().map(|found| found.code).collect()
+}
+
+fn policy(nodes: &str) -> Policy {
+    let checked = check(with(nodes).as_bytes());
+    let told = render::text(&checked.diagnostics, &checked.sources, render::Colour::Never);
+    checked.policy.unwrap_or_else(|| panic!("{told}"))
+}
+
+#[test]
+fn the_example_of_every_page_gives_its_code_and_the_mended_one_does_not() {
+    let blocks = |part: &str| -> Sources {
+        let mut tree = Sources::default();
+        let mut policy = false;
+        for block in part.split("```kdl ").skip(1) {
+            let (path, body) = block.split_once('\n').expect("a block has a path");
+            let text = body.split("```").next().expect("a block is closed");
+            let own = path == trust::FILE;
+            policy |= own;
+            tree.insert_file(path.to_owned(), if own { with(text) } else { text.to_owned() }.as_bytes());
+        }
+        if !policy {
+            tree.insert_file(trust::FILE, with("").as_bytes());
+        }
+        tree
+    };
+    for entry in codes::ALL.iter().filter(|entry| entry.code.as_str().starts_with("BC06")) {
+        let (before, mend) = entry.page.split_once("\n## How to mend it\n").expect("a page says how to mend it");
+        let (_, example) = before.split_once("\n## Example\n").expect("a page has an example");
+        let checked = check_tree(&blocks(example)).expect("a policy");
+        let found: BTreeSet<Code> = checked.diagnostics.iter().map(|found| found.code).collect();
+        assert_eq!(found, BTreeSet::from([entry.code]), "{}", entry.code);
+        assert!(checked.policy.is_none(), "{}", entry.code);
+        let checked = check_tree(&blocks(mend)).expect("a policy");
+        assert!(checked.policy.is_some(), "{}: {:?}", entry.code, checked.diagnostics);
+    }
+}
+
+#[test]
+fn a_finding_has_its_place_and_says_what_to_write() {
+    let checked = check(with("trust { roles \"admin\"; threshold 9; }\n").as_bytes());
+    let told = render::text(&checked.diagnostics, &checked.sources, render::Colour::Never);
+    assert!(told.contains("changing this policy takes 9 people, and 2 can"), "{told}");
+    assert!(told.contains("trust/policy.kdl:") && told.contains("threshold 9") && told.contains("help"), "{told}");
+}
+
+#[test]
+fn what_locks_itself_out_or_weakens_silently_is_refused() {
+    let tier = |name: &str, command: &str, threshold: u32, more: &str| {
+        format!(
+            "tier \"{name}\" {{ commands \"{command}\"; roles \"admin\"; threshold {threshold}; max-nodes 4; max-ttl \"4h\"; {more} }}\n"
+        )
+    };
+    assert_eq!(codes_of(&tier("boot", "node.reboot", 1, "")), []);
+    // Of two people one may have proposed it.
+    assert_eq!(codes_of(&tier("boot", "node.reboot", 2, "")), [codes::TOO_FEW_PEOPLE]);
+    assert_eq!(codes_of(&tier("boot", "node.reboot", 1, "keys \"sk-ed25519\"")), [codes::TOO_FEW_PEOPLE]);
+    assert_eq!(codes_of(&tier("boot", "node.reboot", 1, "exclude \"ada\"")), [codes::TOO_FEW_PEOPLE]);
+    assert_eq!(codes_of(&tier("boot", "node.reboot", 1, "exclude \"eve\"")), [codes::UNKNOWN_ROLE]);
+    assert_eq!(codes_of(&tier("boot", "node.reboot", 1, "groups { dba 1; }")).first(), Some(&codes::UNKNOWN_ROLE));
+    assert_eq!(codes_of(&tier("boot", "node.reboot", 1, "groups { sre 2; }")), [codes::TOO_FEW_PEOPLE]);
+    assert_eq!(codes_of(&tier("boot", "node.reboot", 1, "").replace("4h", "25h")), [codes::TIER_TOO_MUCH]);
+    let both = |first: &str, second: &str| codes_of(&format!("{first}{second}"));
+    let (boot, wipe) = (tier("boot", "node.reboot", 1, ""), tier("wipe", "disk.wipe", 1, ""));
+    assert_eq!(both(&boot, &wipe), []);
+    assert_eq!(both(&wipe, &boot), [codes::TIER_ORDER], "the more harmful one comes last");
+    assert_eq!(both(&boot, &boot.replace("\"boot\"", "\"again\"")), [codes::TIER_ORDER]);
+    assert_eq!(both(&boot, &wipe.replace("4h", "5h")), [codes::TIER_ORDER]);
+    assert_eq!(both(&tier("boot", "node.reboot", 1, "keys \"ed25519\""), &wipe), [codes::TIER_ORDER]);
+    assert_eq!(codes_of("path \"x\" { roles \"admin\"; changes 1; }\n"), [codes::TOO_FEW_PEOPLE], "nobody vouches");
+    assert_eq!(
+        codes_of(
+            "breakglass { commands \"node.reboot\"; roles \"admin\"; threshold 1; max-nodes 1; max-ttl \"2h\"; }\n"
+        ),
+        [codes::TIER_TOO_MUCH]
+    );
+}
+
+#[test]
+fn services_and_forges_are_no_people_and_revoked_keys_do_not_count() {
+    let nodes = with("");
+    for kind in ["service", "forge"] {
+        let robots = nodes.replace("kind \"human\"", &format!("kind \"{kind}\""));
+        let found: Vec<Code> = check(robots.as_bytes()).diagnostics.into_iter().map(|found| found.code).collect();
+        assert_eq!(found, [codes::TOO_FEW_PEOPLE], "{kind}");
+    }
+    let ada = TrustKey::from_ssh(ADA).expect("a key").name();
+    let bob = TrustKey::from_ssh(BOB).expect("a key").name();
+    let gone = |key: &str| format!("revoked \"{key}\" {{ as \"compromised\"; }}\n");
+    assert_eq!(codes_of(&gone(&ada)), []);
+    assert_eq!(codes_of(&format!("{}{}", gone(&ada), gone(&bob))), [codes::TOO_FEW_PEOPLE]);
+    let one = policy(&gone(&ada));
+    assert_eq!(one.state(&TrustKey::from_ssh(ADA).expect("a key")), KeyState::Compromised { since: None });
+}
+
+#[test]
+fn every_rule_that_covers_a_path_has_to_grant_it() {
+    let nodes = "principal \"cleo\" { kind \"human\"; roles \"contractor\"; key \"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP8uTqVIctEHU+fuyqm62wi6munZa1AHCRSiwsYHK1iB\"; }\n\
+                 path \"**\" { roles \"admin\" \"contractor\"; }\n\
+                 path \"pools/**\" { roles \"admin\"; }\n";
+    let policy = policy(nodes);
+    let who = |name: &str| &policy.principals()[&Name::new(name).expect("a name")];
+    assert!(policy.grants(who("ada"), "pools/h100.kdl") && policy.grants(who("cleo"), "sites/fra1.kdl"));
+    assert!(!policy.grants(who("cleo"), "pools/h100.kdl"), "a wide rule does not widen a narrow one");
+    let narrow = "path \"pools/**\" { roles \"admin\"; }\npath \"trust/**\" { roles \"admin\"; }\n";
+    let narrow = with(narrow).replace("path \"**\" { roles \"admin\"; }\n", "");
+    let none = check(narrow.as_bytes()).policy.expect("a policy");
+    assert!(!none.grants(who("ada"), "sites/fra1.kdl"), "what no rule covers is nobody's");
+}
+
+#[test]
+fn the_digest_is_of_the_meaning() {
+    let first = policy("");
+    let nodes = with("");
+    let mut moved: Vec<&str> = nodes.split_inclusive("}\n").collect();
+    moved.reverse();
+    let moved = check(format!("// a comment\n{}", moved.concat()).as_bytes()).policy.expect("a policy");
+    assert_eq!(moved.digest(), first.digest());
+    for nodes in [
+        "policy {\n  format 1\n  epoch 2\n  prev \"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"\n}\n",
+        "policy {\n  format 1\n  epoch 1\n  unbatched-destructive-per-hour 1\n}\n",
+        "trust { roles \"admin\"; threshold 2; }\n",
+        "path \"x\" { roles \"admin\"; }\n",
+        "change { roles \"admin\"; threshold 1; }\n",
+        "reseal { roles \"admin\"; threshold 1; }\n",
+    ] {
+        assert_ne!(policy(nodes).digest(), first.digest(), "{nodes}");
+    }
+}
+
+#[test]
+fn a_folder_without_the_file_is_no_policy() {
+    let mut tree = Sources::default();
+    assert!(check_tree(&tree).is_none());
+    tree.insert(trust::FILE, SourceBlob::Symlink);
+    assert!(check_tree(&tree).expect("a folder").policy.is_none());
+}

@@ -1,0 +1,90 @@
+//! Whose signature a commit has: the armour says how it was made, the bytes say by which key.
+
+use super::{
+    armor::ArmorRefusal,
+    commit::Commit,
+    key::{KeyRefusal, TrustKey},
+    openpgp, ssh,
+};
+
+/// Why a signature does not count.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SignatureRefusal {
+    /// There is none.
+    #[error("it is not signed")]
+    Unsigned,
+    /// Neither of SSH nor of OpenPGP.
+    #[error("its signature is neither of SSH nor of OpenPGP")]
+    Kind,
+    /// The armour is not of the one spelling.
+    #[error("the armour of its signature is not read: {0}")]
+    Armor(ArmorRefusal),
+    /// The bytes are not of the one form.
+    #[error("its signature is malformed: {0}")]
+    Shape(&'static str),
+    /// It was made for something else than git.
+    #[error("its signature was made for {0:?}, not for \"git\"")]
+    Namespace(String),
+    /// It is not over the bytes of a document.
+    #[error("its OpenPGP signature is of type {0:#04x}, not over a document's bytes")]
+    Type(u8),
+    /// Its hash is too weak, or not known.
+    #[error("its signature uses the hash {0}")]
+    Hash(String),
+    /// Its algorithm is not that of its key, or not one that is taken.
+    #[error("its signature uses the algorithm {0}")]
+    Algorithm(String),
+    /// It names a key that is never admitted.
+    #[error("its signature is by a key that is not admitted: {0}")]
+    Key(KeyRefusal),
+    /// Nobody knows the key.
+    #[error("the key {0} is nobody's")]
+    UnknownKey(String),
+    /// A security key signed, and nobody touched it.
+    #[error("its security key signed without being touched")]
+    NoUserPresence,
+    /// It was not made over these bytes with this key.
+    #[error("its signature is bad: it was not made over these bytes")]
+    Bad,
+}
+
+impl SignatureRefusal {
+    /// The stable word.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Unsigned => "unsigned",
+            Self::UnknownKey(_) => "unknown-key",
+            Self::NoUserPresence => "no-user-presence",
+            Self::Key(_) => "weak-key",
+            Self::Kind
+            | Self::Armor(_)
+            | Self::Shape(_)
+            | Self::Namespace(_)
+            | Self::Type(_)
+            | Self::Hash(_)
+            | Self::Algorithm(_)
+            | Self::Bad => "bad-signature",
+        }
+    }
+}
+
+/// The key among `keys` that signed a commit.
+///
+/// # Errors
+/// With the first reason against the signature.
+pub fn signer<'k>(
+    commit: &Commit<'_>,
+    keys: impl IntoIterator<Item = &'k TrustKey>,
+) -> Result<&'k TrustKey, SignatureRefusal> {
+    let armour = commit.signature().ok_or(SignatureRefusal::Unsigned)?;
+    if armour.starts_with("-----BEGIN SSH SIGNATURE-----") {
+        ssh::signer(&armour, &commit.payload(), keys)
+    } else if armour.starts_with("-----BEGIN PGP SIGNATURE-----") {
+        openpgp::signer(&armour, &commit.payload(), keys)
+    } else if armour.contains("-----BEGIN SSH SIGNATURE-----") || armour.contains("-----BEGIN PGP SIGNATURE-----") {
+        Err(SignatureRefusal::Armor(ArmorRefusal::Begin))
+    } else {
+        Err(SignatureRefusal::Kind)
+    }
+}

@@ -1,0 +1,242 @@
+//! Real repositories, real keys and the real programs: `git`, `ssh-keygen` and `gpg` under a configuration of their own.
+//!
+//! A machine without one of them skips what needs it, and says so.
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::OnceLock,
+};
+
+use super::{
+    commit::Commit,
+    key::TrustKey,
+    object::{ObjectFormat, ObjectId},
+};
+
+/// Whether a program is there; a test that needs one says what it skips.
+pub(super) fn has(program: &str) -> bool {
+    let flag = if program == "ssh-keygen" { "-?" } else { "--version" };
+    let there = Command::new(program).arg(flag).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    if !there {
+        eprintln!("skipped: there is no {program}");
+    }
+    there
+}
+
+/// A key with its secret on disk.
+pub(super) struct Secret {
+    pub(super) file: PathBuf,
+    pub(super) line: String,
+}
+
+impl Secret {
+    pub(super) fn key(&self) -> TrustKey {
+        TrustKey::from_ssh(&self.line).expect("an admitted key")
+    }
+}
+
+/// Keys are made once for all tests: RSA takes its time.
+pub(super) fn secret(name: &str) -> &'static Secret {
+    static ALL: OnceLock<std::sync::Mutex<std::collections::BTreeMap<String, &'static Secret>>> = OnceLock::new();
+    let mut all = ALL.get_or_init(Default::default).lock().expect("no test panics here");
+    if let Some(secret) = all.get(name) {
+        return secret;
+    }
+    let kind: &[&str] = match name.split('.').next().expect("a kind") {
+        "ecdsa" => &["-t", "ecdsa", "-b", "256"],
+        "rsa" => &["-t", "rsa", "-b", "3072"],
+        "rsa2048" => &["-t", "rsa", "-b", "2048"],
+        "p384" => &["-t", "ecdsa", "-b", "384"],
+        _ => &["-t", "ed25519"],
+    };
+    let file = folder().join(name);
+    let made = Command::new("ssh-keygen").args(kind).args(["-q", "-N", "", "-C", name, "-f"]).arg(&file).status();
+    assert!(made.expect("ssh-keygen runs").success());
+    let line = std::fs::read_to_string(file.with_extension(extension(name))).expect("a public key");
+    let secret = Box::leak(Box::new(Secret { file, line: line.trim().to_owned() }));
+    all.insert(name.to_owned(), secret);
+    secret
+}
+
+fn extension(name: &str) -> String {
+    match name.rsplit_once('.') {
+        Some((_, last)) => format!("{last}.pub"),
+        None => "pub".to_owned(),
+    }
+}
+
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    FOLDER.get_or_init(|| tempfile::tempdir().expect("a directory")).path()
+}
+
+/// A key ring of its own with one key that `gpg` made.
+pub(super) struct Gpg {
+    pub(super) home: tempfile::TempDir,
+    pub(super) fingerprint: String,
+}
+
+impl Gpg {
+    pub(super) fn with(algorithm: &str) -> Self {
+        let home = tempfile::Builder::new().prefix("g").tempdir().expect("a directory");
+        let mut this = Self { home, fingerprint: String::new() };
+        this.run(&["--quick-generate-key", "Ada <ada@test.example>", algorithm, "sign", "never"], &[]);
+        let listed = this.run(&["--list-keys", "--with-colons"], &[]);
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let line = listed.lines().find(|line| line.starts_with("fpr:")).expect("a fingerprint");
+        this.fingerprint = line.split(':').nth(9).expect("a fingerprint").to_owned();
+        this
+    }
+
+    pub(super) fn run(&self, args: &[&str], input: &[u8]) -> Output {
+        let mut command = Command::new("gpg");
+        command.args(["--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", "", "--no-tty"]).args(args);
+        let done = feed(command.env("GNUPGHOME", self.home.path()), input);
+        assert!(done.status.success(), "gpg {args:?}: {}", String::from_utf8_lossy(&done.stderr));
+        done
+    }
+
+    pub(super) fn export(&self) -> String {
+        String::from_utf8(self.run(&["--armor", "--export"], &[]).stdout).expect("text")
+    }
+
+    pub(super) fn key(&self) -> TrustKey {
+        TrustKey::from_openpgp(&self.export(), &self.fingerprint).expect("an admitted key")
+    }
+
+    pub(super) fn sign(&self, document: &[u8], more: &[&str]) -> String {
+        let args = [more, &["--armor", "--detach-sign"]].concat();
+        String::from_utf8(self.run(&args, document).stdout).expect("text")
+    }
+}
+
+impl Drop for Gpg {
+    fn drop(&mut self) {
+        let mut stop = Command::new("gpgconf");
+        stop.args(["--kill", "gpg-agent"]).env("GNUPGHOME", self.home.path());
+        stop.stdout(Stdio::null()).stderr(Stdio::null()).status().ok();
+    }
+}
+
+/// A repository.
+pub(super) struct Git {
+    pub(super) dir: tempfile::TempDir,
+}
+
+impl Git {
+    pub(super) fn new(format: ObjectFormat) -> Self {
+        let this = Self { dir: tempfile::tempdir().expect("a directory") };
+        let word = if format == ObjectFormat::Sha1 { "sha1" } else { "sha256" };
+        this.run(&["init", "-q", "-b", "main", &format!("--object-format={word}")], &[]);
+        this
+    }
+
+    pub(super) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("git");
+        command.current_dir(self.dir.path()).args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"]).args(args);
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", self.dir.path());
+        command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
+        for who in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{who}_NAME"), "Ada").env(format!("GIT_{who}_EMAIL"), "ada@test.example");
+            command.env(format!("GIT_{who}_DATE"), "2026-01-01T00:00:00Z");
+        }
+        command
+    }
+
+    pub(super) fn run(&self, args: &[&str], input: &[u8]) -> String {
+        let done = feed(&mut self.command(args), input);
+        assert!(done.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).expect("text").trim_end_matches('\n').to_owned()
+    }
+
+    /// The bytes of a commit.
+    pub(super) fn raw(&self, id: &str) -> Vec<u8> {
+        let done = feed(&mut self.command(&["cat-file", "commit", id]), &[]);
+        assert!(done.status.success());
+        done.stdout
+    }
+
+    /// A commit of these bytes, whatever they are; its id as git names it.
+    pub(super) fn put(&self, raw: &[u8]) -> String {
+        self.run(&["hash-object", "-t", "commit", "-w", "--stdin", "--literally"], raw)
+    }
+
+    /// An empty commit that `git` itself signed with SSH.
+    pub(super) fn signed(&self, secret: &Secret, message: &str) -> Vec<u8> {
+        let key = format!("user.signingKey={}", secret.file.display());
+        self.run(&["-c", "gpg.format=ssh", "-c", &key, "commit", "-q", "-S", "--allow-empty", "-m", message], &[]);
+        self.raw("HEAD")
+    }
+
+    /// What `git verify-commit` says of a commit when these lines are the allowed signers.
+    pub(super) fn verifies(&self, id: &str, lines: &[&str]) -> bool {
+        let file = self.dir.path().join("allowed_signers");
+        let text: String = lines.iter().map(|line| format!("ada@test.example namespaces=\"git\" {line}\n")).collect();
+        std::fs::write(&file, text).expect("a file");
+        let allowed = format!("gpg.ssh.allowedSignersFile={}", file.display());
+        feed(&mut self.command(&["-c", &allowed, "verify-commit", id]), &[]).status.success()
+    }
+
+    pub(super) fn verifies_with(&self, id: &str, gpg: &Gpg) -> bool {
+        feed(self.command(&["verify-commit", id]).env("GNUPGHOME", gpg.home.path()), &[]).status.success()
+    }
+}
+
+/// A commit with a signature made over its payload.
+pub(super) fn sign_raw(payload: &[u8], header: &str, armour: &str) -> Vec<u8> {
+    let text = std::str::from_utf8(payload).expect("text");
+    let (head, message) = text.split_once("\n\n").expect("a message");
+    format!("{head}\n{header} {}\n\n{message}", armour.trim_end().replace('\n', "\n ")).into_bytes()
+}
+
+/// What `ssh-keygen -Y sign` makes of a text.
+pub(super) fn ssh_sign(secret: &Secret, namespace: &str, more: &[&str], text: &[u8]) -> String {
+    let mut command = Command::new("ssh-keygen");
+    command.args(["-Y", "sign", "-n", namespace]).args(more).arg("-f").arg(&secret.file);
+    let done = feed(&mut command, text);
+    assert!(done.status.success(), "ssh-keygen: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).expect("text")
+}
+
+/// What `ssh-keygen -Y verify` says of a signature for git.
+pub(super) fn ssh_verifies(line: &str, text: &[u8], armour: &str) -> bool {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (allowed, signature) = (dir.path().join("allowed"), dir.path().join("signature"));
+    std::fs::write(&allowed, format!("ada {line}\n")).expect("a file");
+    std::fs::write(&signature, armour).expect("a file");
+    let mut command = Command::new("ssh-keygen");
+    command.args(["-Y", "verify", "-n", "git", "-I", "ada", "-f"]).arg(allowed).arg("-s").arg(signature);
+    feed(&mut command, text).status.success()
+}
+
+/// Runs a program with an input.
+fn feed(command: &mut Command, input: &[u8]) -> Output {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    // A program that does not read its input has said no already.
+    child.stdin.take().expect("a pipe").write_all(input).ok();
+    child.wait_with_output().expect("the program ends")
+}
+
+/// The plain commit that most tests begin with.
+pub(super) const PLAIN: &str = "tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n\
+    author Ada <ada@test.example> 1767225600 +0000\n\
+    committer Ada <ada@test.example> 1767225600 +0000\n\
+    \n\
+    pools: two more machines\n";
+
+/// A commit, split.
+pub(super) fn split(raw: &[u8]) -> Commit<'_> {
+    Commit::split(ObjectFormat::Sha1, raw).expect("a commit")
+}
+
+/// The id of a commit's bytes.
+pub(super) fn id(raw: &[u8]) -> ObjectId {
+    ObjectId::of_commit(ObjectFormat::Sha1, raw).expect("no collision")
+}

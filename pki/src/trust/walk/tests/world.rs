@@ -1,0 +1,360 @@
+//! A repository in memory whose commits are signed in process, as `ssh-keygen` signs them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    sync::OnceLock,
+};
+
+use aws_lc_rs::{
+    digest::{SHA512, digest},
+    signature::{Ed25519KeyPair, KeyPair as _},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use schema::fleet::trust::{FILE, FOLDER};
+
+use super::super::{FileChange, History, Stuck, TrustFolder, Walk, Walked, walk};
+use crate::{
+    signed::push_field,
+    trust::{
+        key::TrustKey,
+        object::{ObjectFormat, ObjectId},
+        policy::{self as policies, Policy},
+        statement::FleetId,
+    },
+};
+
+const DOMAIN: &str = "acme.example";
+
+/// Who there is. Eve is in no policy, unless one adds her.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Person {
+    Ada,
+    Bob,
+    Cleo,
+    Eve,
+    Forge,
+}
+
+impl Person {
+    const ALL: [Self; 5] = [Self::Ada, Self::Bob, Self::Cleo, Self::Eve, Self::Forge];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ada => "ada",
+            Self::Bob => "bob",
+            Self::Cleo => "cleo",
+            Self::Eve => "eve",
+            Self::Forge => "forge",
+        }
+    }
+
+    fn pair(self) -> &'static Ed25519KeyPair {
+        static PAIRS: OnceLock<Vec<Ed25519KeyPair>> = OnceLock::new();
+        let made = || Self::ALL.iter().map(|_| Ed25519KeyPair::generate().expect("a key")).collect();
+        &PAIRS.get_or_init(made)[self as usize]
+    }
+
+    fn blob(self) -> Vec<u8> {
+        [field(b"ssh-ed25519"), field(self.pair().public_key().as_ref())].concat()
+    }
+
+    pub(super) fn line(self) -> String {
+        format!("ssh-ed25519 {} {}", STANDARD.encode(self.blob()), self.name())
+    }
+
+    pub(super) fn key(self) -> TrustKey {
+        TrustKey::from_ssh(&self.line()).expect("a key")
+    }
+
+    fn sign(self, payload: &str) -> Vec<u8> {
+        let hashed = digest(&SHA512, payload.as_bytes());
+        let fields = [field(b"git"), field(b""), field(b"sha512")].concat();
+        let signed = [&b"SSHSIG"[..], &fields, &field(hashed.as_ref())].concat();
+        let own = [field(b"ssh-ed25519"), field(self.pair().sign(&signed).as_ref())].concat();
+        let whole = [&b"SSHSIG\0\0\0\x01"[..], &field(&self.blob()), &fields, &field(&own)].concat();
+        let text = STANDARD.encode(whole);
+        let lines: Vec<&str> = (0..text.len()).step_by(70).map(|at| &text[at..text.len().min(at + 70)]).collect();
+        let armour = format!("-----BEGIN SSH SIGNATURE-----\n{}\n-----END SSH SIGNATURE-----", lines.join("\n"));
+        crate::trust::testing::sign_raw(payload.as_bytes(), "gpgsig", &armour)
+    }
+}
+
+fn field(bytes: &[u8]) -> Vec<u8> {
+    let mut field = Vec::new();
+    push_field(&mut field, bytes);
+    field
+}
+
+/// A policy with these nodes; `@name` stands for the key of a person.
+pub(super) fn policy(epoch: u64, prev: Option<schema::digest::Digest>, nodes: &str) -> String {
+    let prev = prev.map_or_else(String::new, |prev| format!("prev \"{prev}\"\n"));
+    let usual = [
+        ("trust {", "trust { roles \"admin\"; threshold 1; }\n"),
+        ("path \"**\"", "path \"**\" { roles \"admin\" \"contractor\"; }\npath \"pools/**\" { roles \"admin\"; }\n"),
+        ("path \"trust/**\"", "path \"trust/**\" { roles \"admin\"; }\n"),
+    ];
+    let usual: String = usual.iter().filter(|(line, _)| !nodes.contains(line)).map(|(_, text)| *text).collect();
+    let person = |name: &str, kind: &str, role: &str| {
+        let role = if role.is_empty() { String::new() } else { format!("roles \"{role}\"; ") };
+        format!("principal \"{name}\" {{ kind \"{kind}\"; {role}key \"@{name}\"; }}\n")
+    };
+    let people = [
+        person("ada", "human", "admin"),
+        person("bob", "human", "admin"),
+        person("cleo", "human", "contractor"),
+        person("forge", "forge", ""),
+    ];
+    let text = format!("policy {{\nformat 1\nepoch {epoch}\n{prev}}}\n{}{usual}{nodes}", people.concat());
+    Person::ALL.iter().fold(text, |text, who| text.replace(&format!("@{}", who.name()), &who.line()))
+}
+
+type Files = BTreeMap<String, String>;
+
+/// A repository.
+#[derive(Debug, Default)]
+pub(super) struct World {
+    commits: BTreeMap<ObjectId, Vec<u8>>,
+    trees: BTreeMap<ObjectId, Files>,
+    files: BTreeMap<ObjectId, String>,
+    statements: Vec<Vec<u8>>,
+    head: Files,
+    tip: Option<ObjectId>,
+    anchor: Option<ObjectId>,
+}
+
+/// A name for content: any will do for trees and files.
+fn named(content: &str) -> ObjectId {
+    ObjectId::of_commit(ObjectFormat::Sha1, content.as_bytes()).expect("no collision")
+}
+
+impl World {
+    pub(super) fn empty() -> Self {
+        Self::default()
+    }
+
+    /// A fleet with a policy that Ada signed.
+    pub(super) fn new() -> Self {
+        Self::with("")
+    }
+
+    pub(super) fn with(nodes: &str) -> Self {
+        let mut world = Self::empty();
+        world.push(Person::Ada, &[(FILE, &policy(1, None, nodes))]);
+        if world.policy().trust().threshold > 1 {
+            let first = world.file(FILE);
+            world.agree(Person::Bob, &first);
+        }
+        world
+    }
+
+    pub(super) fn tip(&self) -> ObjectId {
+        self.tip.expect("a commit")
+    }
+
+    pub(super) fn file(&self, path: &str) -> String {
+        self.head[path].clone()
+    }
+
+    /// The policy of the tip's tree.
+    pub(super) fn policy(&self) -> Policy {
+        policies::check(self.head[FILE].as_bytes()).policy.expect("a policy")
+    }
+
+    fn tree(&mut self, files: &Files) -> ObjectId {
+        let tree = named(&format!("{files:?}"));
+        self.trees.insert(tree, files.clone());
+        for text in files.values() {
+            self.files.insert(named(text), text.clone());
+        }
+        tree
+    }
+
+    fn payload(tree: ObjectId, parents: &[ObjectId], message: &str) -> String {
+        let parents: String = parents.iter().map(|parent| format!("parent {parent}\n")).collect();
+        let who = "A <a@b> 1767225600 +0000";
+        format!("tree {tree}\n{parents}author {who}\ncommitter {who}\n\n{message}")
+    }
+
+    /// A signed commit with the tree of the tip, which is not put anywhere.
+    pub(super) fn raw(&self, who: Person, parents: &[ObjectId], message: &str) -> Vec<u8> {
+        who.sign(&Self::payload(named(&format!("{:?}", self.head)), parents, message))
+    }
+
+    /// Puts a commit on the tip.
+    pub(super) fn put(&mut self, raw: Vec<u8>) -> ObjectId {
+        let id = ObjectId::of_commit(ObjectFormat::Sha1, &raw).expect("no collision");
+        self.commits.insert(id, raw);
+        self.tip = Some(id);
+        if self.anchor.is_none() && self.head.contains_key(FILE) {
+            self.anchor = Some(id);
+        }
+        id
+    }
+
+    /// Puts other bytes under the name of a commit.
+    pub(super) fn call(&mut self, id: ObjectId, raw: Vec<u8>) {
+        self.commits.insert(id, raw);
+    }
+
+    pub(super) fn forget(&mut self, id: ObjectId) {
+        self.commits.remove(&id);
+    }
+
+    fn next(&mut self, who: Option<Person>, others: &[ObjectId], message: &str) -> ObjectId {
+        let head = self.head.clone();
+        let tree = self.tree(&head);
+        let parents: Vec<ObjectId> = self.tip.iter().chain(others).copied().collect();
+        let payload = Self::payload(tree, &parents, message);
+        self.put(who.map_or_else(|| payload.clone().into_bytes(), |who| who.sign(&payload)))
+    }
+
+    fn write(&mut self, files: &[(&str, &str)]) {
+        self.head.extend(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())));
+    }
+
+    pub(super) fn push(&mut self, who: Person, files: &[(&str, &str)]) -> ObjectId {
+        self.write(files);
+        self.next(Some(who), &[], "change\n")
+    }
+
+    pub(super) fn unsigned(&mut self, files: &[(&str, &str)]) -> ObjectId {
+        self.write(files);
+        self.next(None, &[], "change\n")
+    }
+
+    pub(super) fn remove(&mut self, who: Person, path: &str) -> ObjectId {
+        self.head.remove(path);
+        self.next(Some(who), &[], "remove\n")
+    }
+
+    pub(super) fn merge(&mut self, who: Person, others: &[ObjectId], files: &[(&str, &str)]) -> ObjectId {
+        self.write(files);
+        self.next(Some(who), others, "merge\n")
+    }
+
+    /// A commit that is on no branch.
+    pub(super) fn side(&mut self, who: Option<Person>, parents: &[ObjectId], files: &[(&str, &str)]) -> ObjectId {
+        let mut head = self.head.clone();
+        head.extend(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())));
+        let tree = self.tree(&head);
+        let payload = Self::payload(tree, parents, "side\n");
+        let raw = who.map_or_else(|| payload.clone().into_bytes(), |who| who.sign(&payload));
+        let id = ObjectId::of_commit(ObjectFormat::Sha1, &raw).expect("no collision");
+        self.commits.insert(id, raw);
+        id
+    }
+
+    // --- statements ---
+
+    fn block(&self, kind: &str, who: &str, fields: &str, last: &str, domain: &str) -> String {
+        let fleet = FleetId::of(domain, &self.anchor.expect("an anchor"));
+        let nonce = hex::encode(named(&self.statements.len().to_string()).as_bytes().get(..16).expect("16 bytes"));
+        format!(
+            "say so\n\nbc-statement: {kind}\ntrust-domain: {domain}\nfleet: {fleet}\n{fields}principal: {who}\nnonce: {nonce}\n{last}"
+        )
+    }
+
+    fn say(&mut self, who: Person, message: &str) {
+        let raw = self.raw(who, &[self.tip()], message);
+        self.statements.push(raw);
+    }
+
+    fn step(text: &str) -> String {
+        let next = policies::check(text.as_bytes()).policy.expect("a policy");
+        let prev = next.prev().unwrap_or_else(|| schema::digest::Digest::from_bytes([0; 32]));
+        format!("prev: {prev}\nnext: {}\nepoch: {}\n", next.digest(), next.epoch())
+    }
+
+    pub(super) fn agree(&mut self, who: Person, text: &str) {
+        self.agree_as(who, who.name(), text, DOMAIN);
+    }
+
+    pub(super) fn agree_as(&mut self, who: Person, name: &str, text: &str, domain: &str) {
+        let message = self.block("trust/v1", name, &Self::step(text), "", domain);
+        self.say(who, &message);
+    }
+
+    /// A commit that changes the policy and says so itself.
+    pub(super) fn agreeing(&mut self, who: Person, text: &str) {
+        let message = self.block("trust/v1", who.name(), &Self::step(text), "", DOMAIN);
+        self.write(&[(FILE, text)]);
+        self.next(Some(who), &[], &message);
+    }
+
+    pub(super) fn possess(&mut self, who: Person, name: &str, text: &str) {
+        let message = self.block("possess/v1", name, &Self::step(text), "", DOMAIN);
+        self.say(who, &message);
+    }
+
+    /// Vouches for the tip on its base, under the policy of the tip's tree.
+    pub(super) fn vouch(&mut self, who: Person, base: ObjectId) {
+        let (policy, tree) = (self.policy(), named(&format!("{:?}", self.head)));
+        let under = format!("trust-epoch: {}\ntrust-digest: {}\n", policy.epoch(), policy.digest());
+        let fields = format!("branch: main\nbase: {base}\ntree: {tree}\n{under}");
+        let message = self.block("change/v1", who.name(), &fields, "expires: 2026-12-01T00:00:00Z\n", DOMAIN);
+        self.say(who, &message);
+    }
+
+    pub(super) fn revoke(&mut self, who: Person, key: &str, last_good: ObjectId) {
+        let fields = format!("key: {key}\nreason: compromised\nlast-good: {last_good}\ntrust-epoch: 1\n");
+        let message = self.block("revoke/v1", who.name(), &fields, "", DOMAIN);
+        self.say(who, &message);
+    }
+
+    // --- the walk ---
+
+    pub(super) fn walk_of(&self) -> Walk<'static> {
+        Walk { branch: "main", tip: self.tip(), anchor: None, statements: &[] }
+    }
+
+    pub(super) fn try_walk(&self) -> Result<Walked, Stuck> {
+        let Ok(walked) = walk(self, &Walk { statements: &self.statements, ..self.walk_of() });
+        walked
+    }
+
+    pub(super) fn walk(&self) -> Walked {
+        self.try_walk().expect("a walk")
+    }
+}
+
+impl History for World {
+    type Error = Infallible;
+
+    fn format(&self) -> ObjectFormat {
+        ObjectFormat::Sha1
+    }
+
+    fn commit(&self, id: ObjectId) -> Result<Option<Vec<u8>>, Infallible> {
+        Ok(self.commits.get(&id).cloned())
+    }
+
+    fn trust_domain(&self, _: ObjectId) -> Result<Option<String>, Infallible> {
+        Ok(Some(DOMAIN.to_owned()))
+    }
+
+    fn changes(&self, before: ObjectId, after: ObjectId) -> Result<Vec<FileChange>, Infallible> {
+        let (before, after) = (&self.trees[&before], &self.trees[&after]);
+        let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let differ = paths.into_iter().filter(|path| before.get(*path) != after.get(*path));
+        let change = |path: &String| FileChange {
+            path: path.clone(),
+            before: before.get(path).map(|text| named(text)),
+            after: after.get(path).map(|text| named(text)),
+        };
+        Ok(differ.map(change).collect())
+    }
+
+    fn trust(&self, tree: ObjectId) -> Result<TrustFolder, Infallible> {
+        let files = &self.trees[&tree];
+        let inside = |path: &&String| path.starts_with(&format!("{FOLDER}/")) && *path != FILE;
+        Ok(TrustFolder {
+            policy: files.get(FILE).map(|text| text.clone().into_bytes()),
+            others: files.keys().filter(inside).cloned().collect(),
+        })
+    }
+
+    fn file(&self, id: ObjectId) -> Result<Option<Vec<u8>>, Infallible> {
+        Ok(Some(self.files[&id].clone().into_bytes()))
+    }
+}
