@@ -2,7 +2,7 @@
 //!
 //! 1. The anchor comes over a connection that believes nobody; its digest must be the pin.
 //! 2. Everything else goes over a connection that believes the anchor's roots only.
-//! 3. The token travels sealed; the answer is signed and answers this very request.
+//! 3. The token, and what the machine proves, travel sealed; the answer is signed and answers this very request.
 //!
 //! Key and request are kept before the first call and used again by every later one, so a join that was interrupted
 //! anywhere gets the same answer when it is run again.
@@ -18,6 +18,7 @@ use pki::{
     bundle::TrustBundle,
     csr,
     node_key::NodeKey,
+    report::RenewalAsked,
     sealed,
     statement::{JoinIdentity, JoinIdentityRefusal},
     tls::{self, LeftOpen, ServerTimes, agent_client},
@@ -37,6 +38,7 @@ use tonic::{Code, Status};
 
 use crate::{
     agent::Backoff,
+    attest::{Attest, AttestError},
     dial::{DialError, Endpoint, dial},
     hardware::Hardware,
     state::{Identity, Progress, StateDir, StateError},
@@ -53,8 +55,10 @@ pub struct Request {
     pub endpoints: Vec<Endpoint>,
     /// The digest of the control plane's anchor.
     pub pin: Digest,
-    /// The join token.
-    pub token: Token,
+    /// The join token, when there is one.
+    pub token: Option<Token>,
+    /// What the machine proves besides, or instead.
+    pub attest: Attest,
     /// The state directory.
     pub state: PathBuf,
     /// What the machine is made of.
@@ -118,6 +122,9 @@ pub enum JoinError {
     /// Something else in the answer is not good.
     #[error("the answer is not good: {0}")]
     Malformed(String),
+    /// The machine cannot show what it should.
+    #[error(transparent)]
+    Attest(#[from] AttestError),
     /// The state cannot be read or written.
     #[error("the state directory cannot be used")]
     State(#[from] StateError),
@@ -159,16 +166,13 @@ pub async fn join(request: &Request) -> Result<Identity, JoinError> {
         state.forget_identity()?;
     }
     let (key, csr) = state.key_and_request()?;
-    let hardware = Arc::clone(&request.hardware);
-    let claims = tokio::task::spawn_blocking(move || hardware.read().claims().to_bytes())
-        .await
-        .map_err(|_| JoinError::Malformed("the machine could not be read".to_owned()))?;
+    let claims = claims(Arc::clone(&request.hardware)).await?;
 
     let mut backoff = Backoff::default();
     let mut deadline = Instant::now() + request.patience;
     let mut said = String::new();
     for endpoint in request.endpoints.iter().cycle() {
-        let error = match attempt(request, endpoint, &csr, &claims).await {
+        let error = match attempt(request, &state, endpoint, &csr, &claims).await {
             Ok((anchor, response)) => return accept(request, &state, &key, &csr, anchor, response),
             Err(error) => error,
         };
@@ -197,6 +201,7 @@ pub async fn join(request: &Request) -> Result<Identity, JoinError> {
 
 async fn attempt(
     request: &Request,
+    state: &StateDir,
     endpoint: &Endpoint,
     csr: &[u8],
     claims: &[u8],
@@ -214,16 +219,27 @@ async fn attempt(
     let trusted = agent_client(&anchor.roots(), None, ServerTimes::Open(LeftOpen::default()))
         .map_err(|error| JoinError::Malformed(error.to_string()))?;
     let channel = dial(endpoint, trusted).await?;
-    let token = sealed::seal(&anchor, csr::hash(csr), &request.token)
-        .map_err(|error| JoinError::Malformed(error.to_string()))?;
+    let token = request.token.as_ref().map(|token| sealed::seal(&anchor, csr::hash(csr), token)).transpose();
+    let token = token.map_err(|error| JoinError::Malformed(error.to_string()))?;
+    let mut client = JoinClient::new(channel);
+    let shown = if request.attest.is_empty() {
+        None
+    } else {
+        let gathering = request.attest.begin(state.path()).await?;
+        let answer = within(client.join_challenge(gathering.challenge(csr))).await?;
+        Some(gathering.show(&anchor, csr, answer).await?)
+    };
+    let (evidence, challenge) = shown.map(|shown| (shown.evidence, shown.challenge)).unzip();
     let call = JoinRequest {
         csr: csr.to_vec(),
-        token: Some(wire::sealed(token)),
+        token: token.map(wire::sealed),
         claims: claims.to_vec(),
         described: request.hardware.is_described(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        evidence,
+        challenge: challenge.unwrap_or_default(),
     };
-    let response = within(JoinClient::new(channel).join(call)).await?;
+    let response = within(client.join(call)).await?;
     Ok((anchor, response))
 }
 
@@ -288,6 +304,12 @@ pub struct Renewed {
     pub time: Timestamp,
 }
 
+/// What the machine says that it is made of.
+async fn claims(hardware: Arc<dyn Hardware>) -> Result<Vec<u8>, JoinError> {
+    let read = tokio::task::spawn_blocking(move || hardware.read().claims().to_bytes());
+    read.await.map_err(|_| JoinError::Malformed("the machine could not be read".to_owned()))
+}
+
 /// What a renewal is made with.
 #[derive(Debug)]
 pub struct Renewal {
@@ -303,6 +325,8 @@ pub struct Renewal {
     pub current: NodeIdentity,
     /// Its chain.
     pub chain: Vec<CertificateDer<'static>>,
+    /// What the machine is made of, for whoever has to let a late one through.
+    pub hardware: Arc<dyn Hardware>,
 }
 
 impl Renewal {
@@ -335,8 +359,12 @@ impl Renewal {
 
         let realm = trust.realm();
         let csr = self.key.request();
-        let possession = self.key.sign_possession(&realm, csr::hash(&csr), &self.current.serial, &answer.challenge);
-        let call = RenewRequest { csr, certificate: leaf, possession, challenge: answer.challenge };
+        let claims = if self.current.not_after < time { claims(Arc::clone(&self.hardware)).await? } else { Vec::new() };
+        let challenge = answer.challenge;
+        let asked =
+            RenewalAsked { csr: csr::hash(&csr), serial: &self.current.serial, challenge: &challenge, claims: &claims };
+        let possession = self.key.sign_possession(&realm, &asked);
+        let call = RenewRequest { csr, certificate: leaf, possession, challenge, claims };
         let answer = within(client.renew(call)).await?;
         let verifier = NodeVerifier::new(&realm.trust_domain, &trust.roots())?;
         let certificate = verifier.identify(&certificates(&answer.certificate_chain), Validity::At(time))?;

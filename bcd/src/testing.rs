@@ -15,6 +15,7 @@ use pki::{
     csr::Csr,
     keys::Keys,
     node_key::NodeKey,
+    report::RenewalAsked,
     sealed::SealedToken,
     statement::JoinIdentity,
     tls::{ServingCertificate, gateway_server},
@@ -125,7 +126,8 @@ impl Plane {
         join::Request {
             endpoints: vec![endpoint.clone()],
             pin: self.anchor.pin(),
-            token: self.token.clone(),
+            token: Some(self.token.clone()),
+            attest: crate::attest::Attest::default(),
             state: state.to_owned(),
             hardware: Arc::new(Described::parse(SAMPLE_8XH100, Some("one"), &[]).expect("good")),
             patience: std::time::Duration::from_secs(20),
@@ -177,6 +179,14 @@ impl Join for Plane {
         Ok(Response::new(pb::GetAnchorResponse { anchor: self.anchor.to_bytes() }))
     }
 
+    async fn join_challenge(
+        &self,
+        request: Request<pb::JoinChallengeRequest>,
+    ) -> Result<Response<pb::JoinChallengeResponse>, Status> {
+        let challenge = self.keys.join_challenge_key().give(request.into_inner().csr_hash, now());
+        Ok(Response::new(pb::JoinChallengeResponse { challenge, tpm: None }))
+    }
+
     async fn join(&self, request: Request<pb::JoinRequest>) -> Result<Response<pb::JoinResponse>, Status> {
         let request = request.into_inner();
         self.requests.lock().expect("whole").push(request.clone());
@@ -216,9 +226,12 @@ impl Join for Plane {
             .public_key
             .verify_possession(
                 &self.anchor.realm(),
-                csr.hash(),
-                &current.serial,
-                &request.challenge,
+                &RenewalAsked {
+                    csr: csr.hash(),
+                    serial: &current.serial,
+                    challenge: &request.challenge,
+                    claims: &request.claims,
+                },
                 &request.possession,
             )
             .map_err(|error| Status::permission_denied(error.to_string()))?;

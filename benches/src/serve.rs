@@ -99,6 +99,14 @@ impl ControlPlane for Authority {
         Err(Status::unimplemented("a bench"))
     }
 
+    async fn join_challenge(
+        &self,
+        _: pb::JoinChallengeRequest,
+        _: SocketAddr,
+    ) -> Result<pb::JoinChallengeResponse, Status> {
+        Err(Status::unimplemented("a bench"))
+    }
+
     async fn join(&self, _: pb::JoinRequest, _: SocketAddr) -> Result<pb::JoinResponse, Status> {
         Err(Status::unimplemented("a bench"))
     }

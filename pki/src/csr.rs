@@ -93,7 +93,8 @@ fn only_spelling(info: &[u8], signature: &[u8]) -> Vec<u8> {
     element(0x30, &[info, ECDSA_WITH_SHA256, &bits].concat())
 }
 
-fn element(tag: u8, content: &[u8]) -> Vec<u8> {
+/// A DER element.
+pub(crate) fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len().to_be_bytes();
     let length = &length[length.iter().take_while(|byte| **byte == 0).count()..];
     let mut der = vec![tag];

@@ -5,7 +5,7 @@
 //! serial, device-tree serial. It is *trusted* when there are two. So a new board with the old service tag is the same
 //! machine, and a blade is not its enclosure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     digest::Digest,
@@ -106,6 +106,15 @@ impl JoinClaims {
             return Err(BadClaims);
         }
         serde_json::from_slice(bytes).map_err(|_| BadClaims)
+    }
+
+    /// Whether both are told of one machine, as far as people compare machines: its firmware tables and its network
+    /// addresses. A GPU that fell off the bus, or a link that is slower, makes no other one.
+    #[must_use]
+    pub fn is_same_machine(&self, other: &Self) -> bool {
+        let addresses =
+            |claims: &Self| -> BTreeSet<String> { claims.nics.iter().filter_map(|nic| nic.mac.clone()).collect() };
+        self.dmi == other.dmi && addresses(self) == addresses(other)
     }
 
     /// The key of the machine that claims this.

@@ -25,8 +25,27 @@ fn report(realm: &Realm, kind: ReportKind, node: NodeId, payload: &[u8]) -> Sign
     SignedBytes::new(purpose(kind), realm).field(node.to_string()).field(payload)
 }
 
-fn possession(realm: &Realm, csr: Digest, serial: &Serial, challenge: &[u8]) -> SignedBytes {
-    SignedBytes::new(Purpose::CsrPossession, realm).field(csr.as_bytes()).field(serial.as_str()).field(challenge)
+/// A renewal, as the node key signs it.
+#[derive(Debug, Clone, Copy)]
+pub struct RenewalAsked<'r> {
+    /// The digest of the request.
+    pub csr: Digest,
+    /// The present certificate.
+    pub serial: &'r Serial,
+    /// The control plane's, and fresh.
+    pub challenge: &'r [u8],
+    /// What the machine says that it is made of; empty while nobody asks.
+    pub claims: &'r [u8],
+}
+
+impl RenewalAsked<'_> {
+    fn signed(&self, realm: &Realm) -> SignedBytes {
+        SignedBytes::new(Purpose::CsrPossession, realm)
+            .field(self.csr.as_bytes())
+            .field(self.serial.as_str())
+            .field(self.challenge)
+            .field(self.claims)
+    }
 }
 
 impl NodeKey {
@@ -39,8 +58,8 @@ impl NodeKey {
     /// Proves that the holder of the key in the certificate with this serial asks for another one by this request, and asks
     /// now: the challenge is the control plane's and fresh.
     #[must_use]
-    pub fn sign_possession(&self, realm: &Realm, csr: Digest, serial: &Serial, challenge: &[u8]) -> Vec<u8> {
-        self.sign(&possession(realm, csr, serial, challenge))
+    pub fn sign_possession(&self, realm: &Realm, asked: &RenewalAsked<'_>) -> Vec<u8> {
+        self.sign(&asked.signed(realm))
     }
 }
 
@@ -67,12 +86,10 @@ impl NodePublicKey {
     pub fn verify_possession(
         &self,
         realm: &Realm,
-        csr: Digest,
-        serial: &Serial,
-        challenge: &[u8],
+        asked: &RenewalAsked<'_>,
         signature: &[u8],
     ) -> Result<(), BadNodeSignature> {
-        self.verify(&possession(realm, csr, serial, challenge), signature)
+        self.verify(&asked.signed(realm), signature)
     }
 }
 

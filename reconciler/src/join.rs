@@ -11,7 +11,8 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `voucher` | what vouches for a machine: its token |
+//! | `attest` | the attestors: what may vouch for a machine, its token and what it proves |
+//! | `voucher` | what they say, weighed |
 //! | [`rules`] | what a token expects of the machines that use it |
 //! | [`decide`] | which name and pool a machine gets, or why not: a pure function |
 //! | [`claim`] | whether it becomes a node of its own or takes one back: a pure function |
@@ -26,12 +27,10 @@ use pki::{
     anchor::Anchor,
     bundle::SignedBundle,
     challenge::ChallengeKey,
-    csr::Csr,
     issue::NodeIssuer,
-    keys::Keys,
-    sealed::{JoinKey, SealedToken, SealedTokenRefusal},
+    keys::{GatewayIssuer, Keys},
+    sealed::{JoinKey, SealedTokenRefusal},
     secret::SecretStore,
-    token::Token,
     verify::NodeVerifier,
 };
 use rustls_pki_types::CertificateDer;
@@ -46,9 +45,11 @@ pub mod rules;
 pub mod signer;
 
 mod admit;
+mod attest;
 mod authority;
 mod documents;
 mod enter;
+mod gateways;
 mod knocks;
 mod renew;
 mod secrets;
@@ -90,17 +91,21 @@ pub struct JoinService {
     knocks: Knocks,
     secrets: SecretStore,
     asked: secrets::Asked,
+    said: gateways::Said,
 }
 
 /// What the service takes of the control plane's keys; replaced as a whole when they are rotated.
 #[derive(Debug)]
 struct Keyring {
     issuer: NodeIssuer,
+    /// Certifies gateways apart.
+    gateways: GatewayIssuer,
     /// Whose node certificates open sessions.
     node_authorities: Vec<CertificateDer<'static>>,
     /// Judges certificates that are renewed.
     renewals: NodeVerifier,
     challenges: ChallengeKey,
+    join_challenges: ChallengeKey,
     join_keys: Vec<JoinKey>,
     anchor: Anchor,
     /// Oldest first.
@@ -111,9 +116,11 @@ impl Keyring {
     fn of(keys: &Keys, realm: &Realm, clock: &SharedClock) -> Self {
         Self {
             issuer: keys.node_issuer(),
+            gateways: keys.gateway_issuer(clock.now()),
             node_authorities: keys.node_authorities(),
             renewals: keys.renewal_verifier(clock.now()),
             challenges: keys.challenge_key(),
+            join_challenges: keys.join_challenge_key(),
             join_keys: keys.join_keys(),
             anchor: keys.anchor(&realm.fleet_id),
             bundles: keys.bundles(&realm.fleet_id),
@@ -130,11 +137,15 @@ impl Keyring {
         self.bundles.get(from..).unwrap_or_default()
     }
 
-    fn open(&self, sealed: &SealedToken, csr: &Csr, realm: &Realm) -> Result<Token, SealedTokenRefusal> {
+    /// Opens what is sealed to one of the join keys.
+    fn open<T>(
+        &self,
+        open: impl Fn(&JoinKey) -> Result<T, SealedTokenRefusal>,
+    ) -> Result<T, SealedTokenRefusal> {
         let mut refusal = SealedTokenRefusal::UnknownKey;
         for key in &self.join_keys {
-            match key.open(sealed, csr.hash(), &realm.fleet_id) {
-                Ok(token) => return Ok(token),
+            match open(key) {
+                Ok(opened) => return Ok(opened),
                 Err(SealedTokenRefusal::UnknownKey) => {}
                 Err(other) => refusal = other,
             }
@@ -151,12 +162,14 @@ impl JoinService {
         let keyring = RwLock::new(Arc::new(Keyring::of(keys, &realm, &clock)));
         let knocks = Knocks::new(clock.now());
         let (secrets, asked) = (keys.secret_store(&realm.fleet_id), secrets::Asked::default());
-        Self { db, realm, dev, clock, signer, keyring, knocks, secrets, asked }
+        let said = gateways::Said::default();
+        Self { db, realm, dev, clock, signer, keyring, knocks, secrets, asked, said }
     }
 
     /// Works with these keys from now on: the next step of a rotation.
     pub fn use_keys(&self, keys: &Keys) {
         self.signer.use_root(keys.command_root(), self.clock.now());
+        self.secrets.follow(&keys.secret_store(&self.realm.fleet_id));
         let next = Arc::new(Keyring::of(keys, &self.realm, &self.clock));
         *self.keyring.write().unwrap_or_else(PoisonError::into_inner) = next;
     }
@@ -176,6 +189,12 @@ impl JoinService {
             txn.commit().await?;
             after = Some(last);
         }
+    }
+
+    /// Seals and opens the values of secrets, with whatever keys this service works with.
+    #[must_use]
+    pub fn secrets(&self) -> SecretStore {
+        self.secrets.clone()
     }
 
     fn keyring(&self) -> Arc<Keyring> {

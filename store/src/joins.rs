@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use schema::{
+    attested::Attested,
     digest::Digest,
     id::{JoinId, JoinTokenId, NodeId},
     time::Timestamp,
@@ -125,6 +126,8 @@ pub struct NewJoin {
     pub hardware_key: Option<Digest>,
     /// What the machine claims to be, canonical JSON.
     pub claims: serde_json::Value,
+    /// What it proved to be.
+    pub attested: Vec<Attested>,
     /// The node it became or asks to be.
     pub node_id: Option<NodeId>,
     /// The node that it collides with.
@@ -156,29 +159,42 @@ macro_rules! select {
         sqlx::query_as!(
             Row,
             r#"SELECT id, state, reason, message, pool, token_id, csr_hash, hardware_key, claims, node_id, conflict_with, peer,
-                      kind, approved_at, approved_by, approved_as, attempts, created_at, updated_at
+                      kind, approved_at, approved_by, approved_as, attempts, attested, created_at, updated_at
                FROM joins "# + $tail
             $(, $arg)*
         )
     };
 }
 
+/// Whether anybody at all can have caused it: it was turned away, or waits without a good token.
+#[must_use]
+pub fn is_anybodys(join: &NewJoin) -> bool {
+    let waits = join.state == JoinState::Waiting && join.kind == JoinKind::Join;
+    join.state == JoinState::Refused || waits && join.token_id.is_none()
+}
+
 /// Stores an attempt, or what became of the same request since, and answers its id. One that was admitted stays so; a renewal
-/// that was let through may wait anew. Of the refused ones the newest thousand are kept: anybody may knock.
+/// that was let through may wait anew. An approval is for the machine that was seen: it ends when the next try shows another
+/// one, or is refused. Of those that anybody can cause the newest thousand are kept: anybody may knock.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn upsert(txn: &mut Txn, join: &NewJoin) -> Result<JoinId, DbError> {
     let id = sqlx::query_scalar!(
-        r#"INSERT INTO joins AS j (id, state, reason, message, pool, token_id, csr_hash, hardware_key, claims, node_id, conflict_with, peer, kind)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+        r#"INSERT INTO joins AS j (id, state, reason, message, pool, token_id, csr_hash, hardware_key, claims, node_id, conflict_with, peer, kind, attested)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
            ON CONFLICT (csr_hash) DO UPDATE
            SET state = EXCLUDED.state, reason = EXCLUDED.reason, message = EXCLUDED.message, pool = EXCLUDED.pool,
                token_id = EXCLUDED.token_id, hardware_key = EXCLUDED.hardware_key, claims = EXCLUDED.claims,
-               node_id = EXCLUDED.node_id, conflict_with = EXCLUDED.conflict_with, peer = EXCLUDED.peer,
+               attested = EXCLUDED.attested, node_id = EXCLUDED.node_id, conflict_with = EXCLUDED.conflict_with, peer = EXCLUDED.peer,
                attempts = j.attempts + 1,
                updated_at = CASE WHEN 'admitted' = ALL (ARRAY[EXCLUDED.state, j.state]) THEN j.updated_at ELSE compute_now() END,
-               approved_at = CASE WHEN 'admitted' IN (EXCLUDED.state, j.state) THEN NULL ELSE j.approved_at END
+               approved_at = CASE
+                   WHEN EXCLUDED.state IN ('admitted', 'refused') OR j.state = 'admitted'
+                     OR EXCLUDED.claims -> 'dmi' IS DISTINCT FROM j.claims -> 'dmi'
+                     OR jsonb_path_query_array(EXCLUDED.claims, '$.nics[*].mac')
+                        <> jsonb_path_query_array(j.claims, '$.nics[*].mac')
+                   THEN NULL ELSE j.approved_at END
            WHERE j.state <> 'admitted' OR j.kind = 'renewal'
            RETURNING id"#,
         JoinId::generate().as_uuid(),
@@ -194,13 +210,16 @@ pub async fn upsert(txn: &mut Txn, join: &NewJoin) -> Result<JoinId, DbError> {
         join.conflict_with.map(NodeId::as_uuid),
         join.peer,
         join.kind.as_str(),
+        &join.attested.iter().map(ToString::to_string).collect::<Vec<_>>(),
     )
     .fetch_optional(txn.conn())
     .await?;
-    if join.state == JoinState::Refused {
+    if is_anybodys(join) {
         sqlx::query!(
             r#"DELETE FROM joins
-               WHERE id IN (SELECT id FROM joins WHERE state = 'refused' ORDER BY updated_at DESC, id DESC OFFSET 1000)"#,
+               WHERE id IN (SELECT id FROM joins
+                            WHERE state = 'refused' OR state = 'waiting' AND token_id IS NULL AND kind = 'join' AND approved_at IS NULL
+                            ORDER BY updated_at DESC, id DESC OFFSET 1000)"#,
         )
         .execute(txn.conn())
         .await?;
@@ -233,36 +252,39 @@ pub async fn approve(txn: &mut Txn, id: JoinId, by: &str, as_node: Option<NodeId
     Ok(done.rows_affected() == 1)
 }
 
-/// Whether somebody let a late renewal through and its machine did not get through yet. An answer may be lost on its way, so
-/// for a day the same certificate is good again, until its node opens a session.
+/// What the machine claimed to be whose late renewal somebody let through, while it did not get through yet. An answer may be
+/// lost on its way, so for a day the same certificate is good again, until its node opens a session.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn is_let_through(db: &Db, csr_hash: &Digest) -> Result<bool, DbError> {
+pub async fn let_through(db: &Db, csr_hash: &Digest) -> Result<Option<serde_json::Value>, DbError> {
     read_let_through(db.pool(), csr_hash).await
 }
 
-/// As [`is_let_through`], for the transaction that holds the node.
+/// As [`let_through`], for the transaction that holds the node.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn is_still_let_through(txn: &mut Txn, csr_hash: &Digest) -> Result<bool, DbError> {
+pub async fn still_let_through(txn: &mut Txn, csr_hash: &Digest) -> Result<Option<serde_json::Value>, DbError> {
     read_let_through(txn.conn(), csr_hash).await
 }
 
-async fn read_let_through(executor: impl sqlx::PgExecutor<'_>, csr_hash: &Digest) -> Result<bool, DbError> {
+async fn read_let_through(
+    executor: impl sqlx::PgExecutor<'_>,
+    csr_hash: &Digest,
+) -> Result<Option<serde_json::Value>, DbError> {
     let found = sqlx::query_scalar!(
-        r#"SELECT j.state = 'waiting' AND j.approved_at IS NOT NULL
-               OR j.state = 'admitted' AND j.updated_at > compute_now() - interval '24 hours'
-                  AND NOT EXISTS (SELECT FROM sessions s WHERE s.node_id = j.node_id AND s.connected_at > j.updated_at)
-                  AS "is_let_through!"
+        r#"SELECT j.claims
            FROM joins j
-           WHERE j.csr_hash = $1 AND j.kind = 'renewal'"#,
+           WHERE j.csr_hash = $1 AND j.kind = 'renewal'
+             AND (j.state = 'waiting' AND j.approved_at IS NOT NULL
+                  OR j.state = 'admitted' AND j.updated_at > compute_now() - interval '24 hours'
+                     AND NOT EXISTS (SELECT FROM sessions s WHERE s.node_id = j.node_id AND s.connected_at > j.updated_at))"#,
         convert::digest_column(csr_hash),
     )
     .fetch_optional(executor)
     .await?;
-    Ok(found.unwrap_or(false))
+    Ok(found)
 }
 
 /// Says what became of a machine after it was let in.
@@ -342,6 +364,7 @@ struct Row {
     node_id: Option<uuid::Uuid>,
     conflict_with: Option<uuid::Uuid>,
     peer: Option<String>,
+    attested: Vec<String>,
     kind: String,
     approved_at: Option<jiff_sqlx::Timestamp>,
     approved_by: Option<String>,
@@ -370,6 +393,11 @@ impl Row {
                 csr_hash: convert::digest(&self.csr_hash)?,
                 hardware_key: convert::maybe_digest(self.hardware_key)?,
                 claims: self.claims,
+                attested: self
+                    .attested
+                    .iter()
+                    .map(|text| convert::word("attested identity", text))
+                    .collect::<Result<_, _>>()?,
                 node_id: self.node_id.map(NodeId::from_uuid),
                 conflict_with: self.conflict_with.map(NodeId::from_uuid),
                 peer: self.peer,

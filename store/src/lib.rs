@@ -11,6 +11,7 @@
 //! carry no truth.
 
 pub mod api_tokens;
+pub mod attestations;
 pub mod audit;
 pub mod commands;
 pub mod control_plane;
@@ -22,6 +23,7 @@ pub mod idempotency;
 pub mod identities;
 pub mod join_tokens;
 pub mod joins;
+pub mod key_holders;
 pub mod leases;
 pub mod migrate;
 pub mod node_certs;

@@ -108,6 +108,7 @@ impl Agent {
             trust: self.core.trust().clone(),
             current: self.certificate.clone(),
             chain: self.identity.certificates(),
+            hardware: Arc::clone(&self.config.hardware),
         };
         let sides = self.sides.clone();
         self.tasks.spawn(async move {

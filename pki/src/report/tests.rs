@@ -38,11 +38,18 @@ fn possession_is_proved_for_one_request_over_one_certificate() {
     let keys = keys();
     let (node, other) = (Node::of(&keys), Node::of(&keys));
     let (csr, key) = (Digest::of("request"), node.key.public());
-    let proof = node.key.sign_possession(&realm(), csr, &node.issued.serial, b"now");
-    assert_eq!(key.verify_possession(&realm(), csr, &node.issued.serial, b"now", &proof), Ok(()));
-    assert!(key.verify_possession(&realm(), Digest::of("another"), &node.issued.serial, b"now", &proof).is_err());
-    assert!(key.verify_possession(&realm(), csr, &other.issued.serial, b"now", &proof).is_err());
-    assert!(key.verify_possession(&realm(), csr, &node.issued.serial, b"later", &proof).is_err());
+    let serial = &node.issued.serial;
+    let asked = RenewalAsked { csr, serial, challenge: b"now", claims: b"{}" };
+    let proof = node.key.sign_possession(&realm(), &asked);
+    assert_eq!(key.verify_possession(&realm(), &asked, &proof), Ok(()));
+    for wrong in [
+        RenewalAsked { csr: Digest::of("another"), ..asked },
+        RenewalAsked { serial: &other.issued.serial, ..asked },
+        RenewalAsked { challenge: b"later", ..asked },
+        RenewalAsked { claims: b"{ }", ..asked },
+    ] {
+        assert!(key.verify_possession(&realm(), &wrong, &proof).is_err(), "{wrong:?}");
+    }
 }
 
 #[test]

@@ -68,6 +68,93 @@ pub struct JoinRequest {
     pub described: bool,
     #[prost(string, tag = "5")]
     pub agent_version: ::prost::alloc::string::String,
+    /// What the machine proves about itself: a `JoinEvidence`, sealed as the token is.
+    #[prost(message, optional, tag = "6")]
+    pub evidence: ::core::option::Option<SealedToken>,
+    /// What the evidence was made for.
+    #[prost(bytes = "vec", tag = "7")]
+    pub challenge: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct JoinChallengeRequest {
+    /// SHA-256 of the certificate request.
+    #[prost(bytes = "vec", tag = "1")]
+    pub csr_hash: ::prost::alloc::vec::Vec<u8>,
+    /// The keys of a TPM, when one is to prove itself.
+    #[prost(message, optional, tag = "2")]
+    pub tpm: ::core::option::Option<TpmKeys>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct JoinChallengeResponse {
+    /// Good for a few minutes, for this certificate request.
+    #[prost(bytes = "vec", tag = "1")]
+    pub challenge: ::prost::alloc::vec::Vec<u8>,
+    /// What only the TPM with these keys can read.
+    #[prost(message, optional, tag = "2")]
+    pub tpm: ::core::option::Option<TpmCredential>,
+}
+/// Public areas of keys of one TPM, `TPM2B_PUBLIC`.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TpmKeys {
+    #[prost(bytes = "vec", tag = "1")]
+    pub endorsement: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub attestation: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TpmCredential {
+    /// `TPM2B_ID_OBJECT`.
+    #[prost(bytes = "vec", tag = "1")]
+    pub blob: ::prost::alloc::vec::Vec<u8>,
+    /// `TPM2B_ENCRYPTED_SECRET`.
+    #[prost(bytes = "vec", tag = "2")]
+    pub secret: ::prost::alloc::vec::Vec<u8>,
+}
+/// Every kind that is there has to be good.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct JoinEvidence {
+    #[prost(message, optional, tag = "1")]
+    pub x509: ::core::option::Option<X509Evidence>,
+    #[prost(message, optional, tag = "2")]
+    pub tpm: ::core::option::Option<TpmEvidence>,
+    /// PKCS #7 in base64: `/latest/dynamic/instance-identity/rsa2048` of the metadata service.
+    #[prost(string, tag = "3")]
+    pub aws: ::prost::alloc::string::String,
+    /// A JSON Web Token: `/instance/service-accounts/default/identity` of the metadata server.
+    #[prost(string, tag = "4")]
+    pub gcp: ::prost::alloc::string::String,
+    /// PKCS #7 in base64: the `signature` of `/metadata/attested/document`.
+    #[prost(string, tag = "5")]
+    pub azure: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct X509Evidence {
+    /// DER, leaf first, without the root.
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub chain: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// How it is signed, as TLS numbers it.
+    #[prost(uint32, tag = "2")]
+    pub scheme: u32,
+    /// By the leaf's key over kind, SHA-256 of the CSR and challenge, purpose `join-attestation`.
+    #[prost(bytes = "vec", tag = "3")]
+    pub signature: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TpmEvidence {
+    #[prost(message, optional, tag = "1")]
+    pub keys: ::core::option::Option<TpmKeys>,
+    /// The endorsement key's certificate and those above it, DER; empty when there is none.
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub chain: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// What was in the credential.
+    #[prost(bytes = "vec", tag = "3")]
+    pub secret: ::prost::alloc::vec::Vec<u8>,
+    /// `TPMS_ATTEST` over the SHA-256 of kind, SHA-256 of the CSR and challenge, purpose `join-attestation`.
+    #[prost(bytes = "vec", tag = "4")]
+    pub quote: ::prost::alloc::vec::Vec<u8>,
+    /// `TPMT_SIGNATURE` by the attestation key.
+    #[prost(bytes = "vec", tag = "5")]
+    pub signature: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SealedToken {
@@ -123,11 +210,14 @@ pub struct RenewRequest {
     /// The certificate that is being renewed, DER.
     #[prost(bytes = "vec", tag = "2")]
     pub certificate: ::prost::alloc::vec::Vec<u8>,
-    /// By the node key over the CSR, the certificate's serial and the challenge, purpose `csr-possession`.
+    /// By the node key over the CSR, the certificate's serial, the challenge and the claims, purpose `csr-possession`.
     #[prost(bytes = "vec", tag = "3")]
     pub possession: ::prost::alloc::vec::Vec<u8>,
     #[prost(bytes = "vec", tag = "4")]
     pub challenge: ::prost::alloc::vec::Vec<u8>,
+    /// What the machine is made of, as in a join, once the certificate has ended: whoever lets a late renewal through sees it.
+    #[prost(bytes = "vec", tag = "5")]
+    pub claims: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RenewResponse {
@@ -252,7 +342,32 @@ pub mod join_client {
                 .insert(GrpcMethod::new("bettercompute.agent.v1.Join", "GetAnchor"));
             self.inner.unary(req, path, codec).await
         }
-        /// Turns a join token and a certificate request into a node identity. The same request again gets the same answer.
+        /// What evidence has to be made for. Nothing is kept of it.
+        pub async fn join_challenge(
+            &mut self,
+            request: impl tonic::IntoRequest<super::JoinChallengeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::JoinChallengeResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/bettercompute.agent.v1.Join/JoinChallenge",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("bettercompute.agent.v1.Join", "JoinChallenge"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Turns a join token or evidence and a certificate request into a node identity. The same request again gets the same answer.
         pub async fn join(
             &mut self,
             request: impl tonic::IntoRequest<super::JoinRequest>,
@@ -346,7 +461,15 @@ pub mod join_server {
             tonic::Response<super::GetAnchorResponse>,
             tonic::Status,
         >;
-        /// Turns a join token and a certificate request into a node identity. The same request again gets the same answer.
+        /// What evidence has to be made for. Nothing is kept of it.
+        async fn join_challenge(
+            &self,
+            request: tonic::Request<super::JoinChallengeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::JoinChallengeResponse>,
+            tonic::Status,
+        >;
+        /// Turns a join token or evidence and a certificate request into a node identity. The same request again gets the same answer.
         async fn join(
             &self,
             request: tonic::Request<super::JoinRequest>,
@@ -469,6 +592,51 @@ pub mod join_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetAnchorSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/bettercompute.agent.v1.Join/JoinChallenge" => {
+                    #[allow(non_camel_case_types)]
+                    struct JoinChallengeSvc<T: Join>(pub Arc<T>);
+                    impl<
+                        T: Join,
+                    > tonic::server::UnaryService<super::JoinChallengeRequest>
+                    for JoinChallengeSvc<T> {
+                        type Response = super::JoinChallengeResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::JoinChallengeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Join>::join_challenge(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = JoinChallengeSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -1183,6 +1351,9 @@ pub struct Hello {
     /// The machine is described by a file and not real.
     #[prost(bool, tag = "11")]
     pub described: bool,
+    /// Lane to the highest number of a command that the journal ever took; every lane is named. None named: not said.
+    #[prost(map = "string, uint64", tag = "12")]
+    pub journal_marks: ::std::collections::HashMap<::prost::alloc::string::String, u64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Welcome {

@@ -1,35 +1,39 @@
-//! One join, from a sealed token to an answer.
+//! One join, from a sealed token or evidence to an answer.
 //!
 //! Everything that takes time (opening, reading, signing) happens first; then one short transaction takes the token, the
 //! name and the hardware, stores the certificate and wakes the controllers ([`super::enter`]). What loses a race there is
 //! looked at again, and ends as whatever refusal the winner left.
 
 use pki::{
+    attest::{Binding, tpm},
     csr::{self, Csr},
     hardware::{HardwareKey, JoinClaims},
 };
 use prost::Message as _;
 use proto::agent::v1 as pb;
 use schema::{
+    attested::Attested,
     digest::Digest,
-    fleet::Node as NodeDocument,
+    fleet::{Node as NodeDocument, Pool as PoolDocument},
     id::{JoinTokenId, NodeId},
     object::Kind,
 };
 use store::{
-    DbError, identities, join_tokens,
+    DbError, attestations, identities, join_tokens,
     joins::{self, Approval, JoinKind, JoinState, NewJoin},
     nodes, pools, revisions,
 };
 
 use super::{
     JoinRefusal, JoinService, Keyring,
+    attest::{self, Case, Evidence, Rule, Shown},
     claim::{Resident, Residents, claim},
     decide::{House, Knock, Place, decide},
     documents,
     enter::{Entry, Lost},
     refusal::Standing,
-    voucher::{VouchError, Voucher},
+    voucher::Voucher,
+    wire,
 };
 
 /// How often a join that loses a race looks again.
@@ -60,12 +64,23 @@ pub(super) struct Trace<'r> {
     pool: Option<String>,
     key: Option<HardwareKey>,
     claims: Option<JoinClaims>,
+    attested: Vec<Attested>,
     conflict: Option<NodeId>,
 }
 
 impl<'r> Trace<'r> {
     const fn new(request: Digest, peer: Option<&'r str>) -> Self {
-        Self { request, peer, revision: 0, token: None, pool: None, key: None, claims: None, conflict: None }
+        Self {
+            request,
+            peer,
+            revision: 0,
+            token: None,
+            pool: None,
+            key: None,
+            claims: None,
+            attested: Vec::new(),
+            conflict: None,
+        }
     }
 
     pub(super) fn row(&self, state: JoinState, reason: &str, message: &str, node: Option<NodeId>) -> NewJoin {
@@ -79,6 +94,7 @@ impl<'r> Trace<'r> {
             token_id: self.token,
             hardware_key: self.key.as_ref().and_then(|key| key.digest),
             claims: serde_json::to_value(self.claims.clone().unwrap_or_default()).expect("claims are JSON"),
+            attested: self.attested.clone(),
             node_id: node,
             conflict_with: self.conflict,
             peer: self.peer.map(str::to_owned),
@@ -135,11 +151,18 @@ impl JoinService {
         let key = claims.hardware_key();
         trace.claims = Some(claims.clone());
         trace.key = Some(key.clone());
-        let voucher = self.vouch(&keyring, request, &csr, trace).await?;
-        let before = joins::find_by_csr(&self.db, &csr.hash()).await?;
-        let approval = before.as_ref().and_then(|join| join.approval.clone());
-
         trace.revision = revisions::latest(&self.db).await?.map_or(0, |revision| revision.seq);
+        let pools: Vec<PoolDocument> = documents::in_force(&self.db, Kind::Pool).await?.into_iter().map(|(pool, _)| pool).collect();
+        let rules = attest::rules(&pools);
+        let voucher = self.vouch(&keyring, request, &csr, &rules, trace).await?;
+        let attested = voucher.attested();
+        trace.attested.clone_from(&attested);
+        let before = joins::find_by_csr(&self.db, &csr.hash()).await?;
+        // A word holds for the machine that was seen.
+        let is_seen = |seen: JoinClaims| seen.is_same_machine(&claims);
+        let seen = before.as_ref().filter(|join| serde_json::from_value(join.join.claims.clone()).is_ok_and(is_seen));
+        let approval = seen.and_then(|join| join.approval.clone());
+
         let documents = documents::in_force::<NodeDocument>(&self.db, Kind::Node).await?;
         let admission = documents::admission(&self.db).await?;
         let plain: Vec<NodeDocument> = documents.iter().map(|(document, _)| document.clone()).collect();
@@ -147,15 +170,24 @@ impl JoinService {
             claims: &claims,
             key: &key,
             described: request.described,
-            token_pool: &voucher.pool,
+            pool: voucher.pool(),
+            vouched: voucher.is_enough(),
+            attested: &attested,
             request: csr.hash(),
             approved: approval.is_some(),
         };
         let place = decide(&knock, &House { dev: self.dev, admission, documents: &plain })?;
         trace.pool = Some(place.pool.to_string());
-        let unmet = voucher.expect.unmet(&claims, &key, &place.name);
+        let unmet = voucher.expect.unmet(&claims, &key, &place.name, &attested);
         if !unmet.is_empty() {
             return Err(JoinRefusal::TokenExpects(unmet).into());
+        }
+        let named: Vec<Attested> =
+            place.document.into_iter().flat_map(|document| &document.attested).map(|named| named.value.clone()).collect();
+        let missing = rules.iter().filter(|rule| rule.is_required() && rule.pool == place.pool);
+        let missing: Vec<_> = missing.filter(|rule| !voucher.satisfies(rule, &named)).map(|rule| rule.kind).collect();
+        if !missing.is_empty() {
+            return Err(JoinRefusal::AttestationRequired { pool: place.pool.clone(), kinds: missing }.into());
         }
         let residents = self.residents(&place, &key, approval.as_ref(), trace).await?;
         let residents = Residents { asked: before.map(|join| join.created_at), ..residents };
@@ -178,20 +210,76 @@ impl JoinService {
         keyring: &Keyring,
         request: &pb::JoinRequest,
         csr: &Csr,
+        rules: &[Rule],
         trace: &mut Trace<'_>,
     ) -> Result<Voucher, JoinError> {
-        let vouched = self.voucher(keyring, request, csr).await;
-        let (token, pool) = match &vouched {
-            Ok(voucher) => (Some(voucher.token), Some(&voucher.pool)),
-            Err(VouchError::Refused { token, pool, .. }) => (*token, pool.as_ref()),
-            Err(VouchError::Db(_)) => (None, None),
+        let token = self.shown(keyring, request, csr).await?;
+        if let Some(known) = token.as_ref().and_then(Shown::known) {
+            trace.token = Some(known.id);
+            trace.pool = Some(known.pool.to_string());
+        }
+        let evidence = self.evidence(keyring, request, csr)?;
+        let case = Case {
+            binding: Binding { realm: &self.realm, csr: csr.hash(), challenge: &request.challenge },
+            token: token.as_ref(),
+            evidence: &evidence,
+            rules,
+            now: self.db.now().await?,
         };
-        trace.token = token;
-        trace.pool = pool.map(ToString::to_string);
-        vouched.map_err(|error| match error {
-            VouchError::Refused { refusal, .. } => refusal.into(),
-            VouchError::Db(error) => error.into(),
-        })
+        let voucher = Voucher::weigh(attest::hear(&case)?)?;
+        if trace.pool.is_none() {
+            trace.pool = voucher.pool().ok().map(|pool| pool.to_string());
+        }
+        Ok(voucher)
+    }
+
+    /// The token of a request, with what is stored of it.
+    async fn shown(
+        &self,
+        keyring: &Keyring,
+        request: &pb::JoinRequest,
+        csr: &Csr,
+    ) -> Result<Option<Shown>, JoinError> {
+        let Some(sealed) = request.token.clone().map(wire::sealed) else { return Ok(None) };
+        let token = keyring
+            .open(|key| key.open(&sealed, csr.hash(), &self.realm.fleet_id))
+            .map_err(JoinRefusal::from)?;
+        let stored = match Shown::id(&token) {
+            Some(id) => join_tokens::find(&self.db, id).await?,
+            None => None,
+        };
+        Ok(Some(Shown { token, stored }))
+    }
+
+    /// The evidence of a request, made for a challenge that was given for it.
+    fn evidence(&self, keyring: &Keyring, request: &pb::JoinRequest, csr: &Csr) -> Result<Evidence, JoinRefusal> {
+        let Some(sealed) = request.evidence.clone().map(wire::sealed) else { return Ok(Evidence::default()) };
+        let opened = keyring.open(|key| key.open_evidence(&sealed, csr.hash(), &self.realm.fleet_id))?;
+        let secret = |label: &[u8]| keyring.join_challenges.secret(&request.challenge, label);
+        let evidence = Evidence::read(&opened, secret)?;
+        if evidence.needs_challenge() {
+            keyring.join_challenges.check(&request.challenge, csr.hash().as_bytes(), self.clock.now())?;
+        }
+        Ok(evidence)
+    }
+
+    /// What evidence for this request has to be made for. Nothing is kept: what follows from it is computed again.
+    pub(super) fn join_challenge(
+        &self,
+        request: pb::JoinChallengeRequest,
+    ) -> Result<pb::JoinChallengeResponse, JoinRefusal> {
+        let csr: [u8; 32] = request.csr_hash.as_slice().try_into().map_err(|_| JoinRefusal::Evidence)?;
+        let keyring = self.keyring();
+        let challenge = keyring.join_challenges.give(csr, self.clock.now());
+        let tpm = match request.tpm.map(attest::keys_of) {
+            Some(keys) => {
+                let secret = keyring.join_challenges.secret(&challenge, &tpm::label(&keys)?);
+                let tpm::Credential { blob, secret } = tpm::credential(&keys, &secret)?;
+                Some(pb::TpmCredential { blob, secret })
+            }
+            None => None,
+        };
+        Ok(pb::JoinChallengeResponse { challenge, tpm })
     }
 
     /// Who has this hardware or this name already, and who a person said that this machine is.
@@ -204,7 +292,7 @@ impl JoinService {
     ) -> Result<Residents, DbError> {
         let by_hardware = match &key.digest {
             // A weak key is shared by many machines that have nothing else in common.
-            Some(digest) if key.trusted || approval.is_none() => nodes::find_by_hardware_key(&self.db, digest).await?,
+            Some(digest) if key.trusted || (approval.is_none() && trace.attested.is_empty()) => nodes::find_by_hardware_key(&self.db, digest).await?,
             _ => None,
         };
         let by_name = nodes::find_by_name(&self.db, &place.name).await?;
@@ -212,11 +300,19 @@ impl JoinService {
             Some(id) => nodes::find(&self.db, id).await?,
             None => None,
         };
-        trace.conflict = by_hardware.as_ref().or(by_name.as_ref()).map(|node| node.id);
+        let mut attested_as = Vec::new();
+        for attested in &trace.attested {
+            let Some(id) = attestations::node_of(&self.db, attested).await? else { continue };
+            let owner = nodes::find(&self.db, id).await?;
+            attested_as.extend(self.resident(owner.as_ref()).await?.map(|owner| (owner, attested.kind)));
+        }
+        let owner = attested_as.first().map(|(owner, _)| owner.id);
+        trace.conflict = owner.or(by_hardware.as_ref().or(by_name.as_ref()).map(|node| node.id));
         Ok(Residents {
             by_hardware: self.resident(by_hardware.as_ref()).await?,
             by_name: self.resident(by_name.as_ref()).await?,
             approved: self.resident(approved.as_ref()).await?.zip(approval.map(|approval| approval.at)),
+            attested_as,
             asked: None,
         })
     }
@@ -239,12 +335,13 @@ impl JoinService {
             pool = trace.pool,
             "a machine did not join: {message}"
         );
-        // Held and waiting machines have a good token, and somebody looks for them.
-        if state == JoinState::Refused && !self.knocks.take(self.clock.now()) {
+        let row = trace.row(state, refusal.code(), &message, None);
+        // The others have a good token, and somebody looks for them.
+        if joins::is_anybodys(&row) && !self.knocks.take(self.clock.now()) {
             return Ok(());
         }
         let mut txn = self.db.begin().await?;
-        joins::upsert(&mut txn, &trace.row(state, refusal.code(), &message, None)).await?;
+        joins::upsert(&mut txn, &row).await?;
         txn.commit().await
     }
 }

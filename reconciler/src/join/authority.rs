@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use pki::{broker::RequestRefusal, issue::TlsIdentity, tls};
+use pki::{broker::RequestRefusal, keys::GatewayRefusal, tls::InternalServer};
 use proto::{
     agent::v1 as pb,
     internal::v1::{
@@ -10,8 +10,7 @@ use proto::{
         authority_server::{Authority, AuthorityServer},
     },
 };
-use rustls_pki_types::CertificateDer;
-use schema::{clock::SharedClock, id::NodeId};
+use schema::id::NodeId;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::mpsc,
@@ -24,7 +23,7 @@ use tonic::{Code, Request, Response, Status, metadata::MetadataValue};
 
 use super::{
     JoinRefusal, JoinService, RenewRefusal, admit::JoinError, refusal::Standing, renew::RenewError,
-    secrets::BrokerRefusal, wire,
+    gateways::FollowRefusal, secrets::BrokerRefusal, wire,
 };
 
 /// Where the stable word of a refusal travels.
@@ -40,6 +39,13 @@ const HANDSHAKES: usize = 64;
 impl Authority for JoinService {
     async fn get_anchor(&self, _: Request<pb::GetAnchorRequest>) -> Result<Response<pb::GetAnchorResponse>, Status> {
         Ok(Response::new(pb::GetAnchorResponse { anchor: self.anchor().to_bytes() }))
+    }
+
+    async fn join_challenge(
+        &self,
+        request: Request<pb::JoinChallengeRequest>,
+    ) -> Result<Response<pb::JoinChallengeResponse>, Status> {
+        self.join_challenge(request.into_inner()).map(Response::new).map_err(|refusal| join_status(&refusal))
     }
 
     async fn join(&self, request: Request<pb::JoinRequest>) -> Result<Response<pb::JoinResponse>, Status> {
@@ -98,6 +104,26 @@ impl Authority for JoinService {
             node_authorities: wire::chain(&keyring.node_authorities),
         }))
     }
+
+    async fn follow_keys(
+        &self,
+        request: Request<internal::FollowKeysRequest>,
+    ) -> Result<Response<internal::FollowKeysResponse>, Status> {
+        let shown = request.peer_certs();
+        let shown = shown.as_ref().and_then(|chain| chain.first());
+        let done = self.follow(shown, request.into_inner()).await;
+        done.map(Response::new).map_err(|refusal| follow_status(&refusal))
+    }
+}
+
+fn follow_status(refusal: &FollowRefusal) -> Status {
+    let code = match refusal {
+        FollowRefusal::Db(error) => return unavailable(error),
+        FollowRefusal::Keys(GatewayRefusal::Time) => Code::Aborted,
+        FollowRefusal::Keys(GatewayRefusal::Malformed | GatewayRefusal::Request(_)) => Code::InvalidArgument,
+        FollowRefusal::Keys(_) | FollowRefusal::Ended => Code::PermissionDenied,
+    };
+    refused(code, refusal.code(), refusal.to_string())
 }
 
 fn peer<T>(request: &Request<T>) -> Option<String> {
@@ -114,7 +140,9 @@ fn is_nonce(nonce: &[u8]) -> Result<(), Status> {
 
 fn join_status(refusal: &JoinRefusal) -> Status {
     let code = match (refusal, refusal.standing()) {
-        (JoinRefusal::Request(_) | JoinRefusal::Claims, _) => Code::InvalidArgument,
+        (JoinRefusal::Request(_) | JoinRefusal::Claims | JoinRefusal::Evidence, _) => Code::InvalidArgument,
+        // It asks again with a fresh challenge.
+        (JoinRefusal::Challenge(_), _) => Code::Aborted,
         (_, Standing::Refused) => Code::PermissionDenied,
         (_, Standing::Held | Standing::Waiting) => Code::FailedPrecondition,
     };
@@ -160,9 +188,6 @@ fn unavailable(error: &store::DbError) -> Status {
 /// Why the internal service does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Its certificate or the authority cannot be used.
-    #[error("the internal service has no usable TLS identity")]
-    Tls(#[from] tls::TlsError),
     /// The HTTP/2 server failed.
     #[error("the internal service failed")]
     Transport(#[from] tonic::transport::Error),
@@ -171,18 +196,15 @@ pub enum ServeError {
 /// Serves gateways that run apart, until cancelled: HTTP/2 over TLS 1.3, both sides certified by the internal authority.
 ///
 /// # Errors
-/// When the identity cannot be used or the server fails.
+/// When the server fails.
 pub async fn serve(
     service: Arc<JoinService>,
     listener: TcpListener,
-    identity: &TlsIdentity,
-    authority: &CertificateDer<'_>,
-    clock: SharedClock,
+    tls: Arc<InternalServer>,
     cancel: CancellationToken,
 ) -> Result<(), ServeError> {
-    let acceptor = TlsAcceptor::from(Arc::new(tls::internal_server(identity, authority, clock)?));
     let (sender, connections) = mpsc::channel(HANDSHAKES);
-    let accepting = accept(listener, acceptor, sender, cancel.clone());
+    let accepting = accept(listener, tls, sender, cancel.clone());
     let serving = tonic::transport::Server::builder()
         .add_service(AuthorityServer::from_arc(service))
         .serve_with_incoming_shutdown(ReceiverStream::new(connections), cancel.cancelled_owned());
@@ -194,7 +216,7 @@ type Connection = Result<TlsStream<TcpStream>, std::io::Error>;
 
 async fn accept(
     listener: TcpListener,
-    acceptor: TlsAcceptor,
+    tls: Arc<InternalServer>,
     sender: mpsc::Sender<Connection>,
     cancel: CancellationToken,
 ) {
@@ -210,7 +232,7 @@ async fn accept(
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let (acceptor, sender) = (acceptor.clone(), sender.clone());
+        let (acceptor, sender) = (TlsAcceptor::from(tls.config()), sender.clone());
         handshakes.spawn(async move {
             match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => {

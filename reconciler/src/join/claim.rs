@@ -6,6 +6,7 @@
 
 use pki::hardware::HardwareKey;
 use schema::{
+    attested::AttestKind,
     id::NodeId,
     name::Name,
     node::{Connectivity, ProvisionEvent, ProvisionState},
@@ -62,6 +63,8 @@ pub struct Residents {
     pub by_name: Option<Resident>,
     /// The node that a person said the machine is, and when.
     pub approved: Option<(Resident, Timestamp)>,
+    /// The nodes that were attested as what the machine proved, and by which kind.
+    pub attested_as: Vec<(Resident, AttestKind)>,
     /// When the machine asked first; `None` when it asks for the first time.
     pub asked: Option<Timestamp>,
 }
@@ -101,8 +104,18 @@ impl Ground {
 /// Decides. `reclaim` is what the token says.
 ///
 /// # Errors
-/// With the reason against the machine: what exists is never overwritten without a word of somebody.
+/// With the reason against the machine: what exists is never overwritten without a word of somebody, and what proved to be
+/// one node is no other.
 pub fn claim(place: &Place<'_>, key: &HardwareKey, reclaim: bool, residents: &Residents) -> Result<Claim, JoinRefusal> {
+    let claim = by_sight(place, key, reclaim, residents)?;
+    let is_it = |owner: &Resident| matches!(&claim, Claim::TakeOver(resident, _) if resident.id == owner.id);
+    match residents.attested_as.iter().find(|(owner, _)| !is_it(owner)) {
+        Some((owner, _)) => Err(JoinRefusal::AttestedElsewhere(owner.name.clone())),
+        None => Ok(claim),
+    }
+}
+
+fn by_sight(place: &Place<'_>, key: &HardwareKey, reclaim: bool, residents: &Residents) -> Result<Claim, JoinRefusal> {
     if let Some((resident, at)) = &residents.approved {
         return take(resident, Ground::Approval, Some(*at));
     }
@@ -125,7 +138,9 @@ pub fn claim(place: &Place<'_>, key: &HardwareKey, reclaim: bool, residents: &Re
             (named, Ground::Document, held)
         }
     };
-    if !reclaim {
+    // A machine that proves to be the node, and for this very request, needs nobody's word for it.
+    let proven = residents.attested_as.iter().any(|(owner, kind)| owner.id == resident.id && kind.is_fresh());
+    if !reclaim && !proven {
         return Err(held);
     }
     if resident.pool.as_ref() != Some(&place.pool) {

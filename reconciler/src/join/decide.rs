@@ -2,6 +2,7 @@
 
 use pki::hardware::{HardwareKey, IdentifierKind, JoinClaims, plain_serial};
 use schema::{
+    attested::Attested,
     digest::Digest,
     fleet::{Node as NodeDocument, kind::Admission},
     name::Name,
@@ -9,7 +10,7 @@ use schema::{
 
 use super::JoinRefusal;
 
-/// A machine at the door, with a good token.
+/// A machine at the door, for which somebody spoke.
 #[derive(Debug)]
 pub struct Knock<'a> {
     /// What it says about itself.
@@ -18,8 +19,12 @@ pub struct Knock<'a> {
     pub key: &'a HardwareKey,
     /// It is described by a file and not real.
     pub described: bool,
-    /// The pool of its token, or of what else vouches for it.
-    pub token_pool: &'a Name,
+    /// The pool that it gets when no document says otherwise, or why it gets none.
+    pub pool: Result<Name, JoinRefusal>,
+    /// It may come in whatever documents say; otherwise one has to name what it proved.
+    pub vouched: bool,
+    /// What it proved to be.
+    pub attested: &'a [Attested],
     /// The digest of its request, for the name of a machine that has nothing else.
     pub request: Digest,
     /// A person let it through although nothing describes it.
@@ -59,30 +64,44 @@ pub fn decide<'a>(knock: &Knock<'_>, house: &House<'a>) -> Result<Place<'a>, Joi
     if !knock.key.trusted && !knock.claims.unreadable.is_empty() {
         return Err(JoinRefusal::Unreadable(knock.claims.unreadable.clone()));
     }
-    let mut matching = house.documents.iter().filter(|document| describes(document, knock.claims, knock.key));
+    let mut matching = house.documents.iter().filter(|document| describes(document, knock));
     let document = matching.next();
     if let (Some(first), Some(second)) = (document, matching.next()) {
         let all = [first, second].into_iter().chain(matching);
         return Err(JoinRefusal::AmbiguousDocument(all.map(|document| document.name.clone()).collect()));
     }
     if let Some(document) = document {
-        let pool = document.pool.as_ref().map_or(knock.token_pool, |pool| &pool.value).clone();
+        if !knock.vouched && document.attested.is_empty() {
+            // Serial numbers are written on machines; whoever reads them is not let in for that.
+            return Err(JoinRefusal::AttestationUnknown(knock.attested.to_vec()));
+        }
+        let pool = document.pool.as_ref().map_or_else(|| knock.pool.clone(), |pool| Ok(pool.value.clone()))?;
         return Ok(Place { name: document.name.clone(), pool, document: Some(document) });
     }
+    let pool = knock.pool.clone()?;
     if house.admission == Admission::Strict && !knock.approved {
         return Err(JoinRefusal::NeedsDocument);
     }
-    if !knock.key.trusted && !knock.approved {
+    if !knock.key.trusted && !knock.approved && knock.attested.is_empty() {
         return Err(JoinRefusal::WeakHardware);
     }
     // Of machines with a weak key several may have the same one.
-    let short = knock.key.short().filter(|_| knock.key.trusted).unwrap_or_else(|| short_of(&knock.request));
-    Ok(Place { name: undeclared_name(knock.token_pool, &short), pool: knock.token_pool.clone(), document: None })
+    let other = || {
+        let attested = knock.attested.first().map(|attested| Digest::of(attested.to_string()));
+        short_of(&attested.unwrap_or(knock.request))
+    };
+    let short = knock.key.short().filter(|_| knock.key.trusted).unwrap_or_else(other);
+    Ok(Place { name: undeclared_name(&pool, &short), pool, document: None })
 }
 
-/// Whether a document means this machine. The strongest identifier that the document names decides alone: a machine
-/// with the right serial and a new network card is the same machine, one with only the right network card is not.
-fn describes(document: &NodeDocument, claims: &JoinClaims, key: &HardwareKey) -> bool {
+/// Whether a document means this machine. The strongest that the document names decides alone: what the machine proves, else
+/// the strongest of what it only says. So one with the right serial and a new network card is the same machine, and one with
+/// only the right network card is not.
+fn describes(document: &NodeDocument, knock: &Knock<'_>) -> bool {
+    let Knock { claims, key, attested, .. } = knock;
+    if !document.attested.is_empty() {
+        return document.attested.iter().any(|wanted| attested.contains(&wanted.value));
+    }
     let is = |wanted: &str, found: &Option<String>| {
         let wanted = plain_serial(wanted);
         wanted.is_some() && wanted == found.as_deref().and_then(plain_serial)

@@ -14,7 +14,9 @@ use schema::{
 };
 use serde_json::json;
 use store::{
-    DbError, Txn, audit,
+    DbError, Txn,
+    attestations::{self, RecordError},
+    audit,
     identities::{self, Hardware, TakeOverError},
     join_tokens::{self, ConsumeError},
     joins::{self, JoinState},
@@ -109,6 +111,7 @@ impl JoinService {
         joins::upsert(&mut txn, &trace.row(JoinState::Admitted, "admitted", &message, Some(id))).await?;
         let detail = json!({
             "name": name, "pool": entry.place.pool, "token": entry.voucher.token, "by": entry.voucher.by,
+            "attested": entry.voucher.attested(),
             "serial": signed.issued.serial, "peer": trace.peer, "identityGeneration": generation,
         });
         audit::append(&mut txn, "join", action, &id.to_string(), &detail).await?;
@@ -199,11 +202,23 @@ async fn take_over(
 
 async fn use_voucher(txn: &mut Txn, voucher: &Voucher, trace: &Trace<'_>, signed: &Signed) -> Result<(), Lost> {
     let answer = signed.answer.encode_to_vec();
-    match join_tokens::consume(txn, voucher.token, &trace.request, signed.id, &answer).await {
-        Ok(()) => Ok(()),
-        Err(ConsumeError::Db(error)) => Err(error.into()),
-        Err(_) => Err(Lost::Race),
+    match voucher.token {
+        Some(token) => match join_tokens::consume(txn, token, &trace.request, signed.id, &answer).await {
+            Ok(()) => {}
+            Err(ConsumeError::Db(error)) => return Err(error.into()),
+            Err(_) => return Err(Lost::Race),
+        },
+        None if join_tokens::answer(txn, &trace.request, signed.id, &answer).await? => {}
+        None => return Err(Lost::Race),
     }
+    for attested in voucher.attested() {
+        match attestations::record(txn, &attested, signed.id).await {
+            Ok(()) => {}
+            Err(RecordError::Db(error)) => return Err(error.into()),
+            Err(RecordError::Elsewhere) => return Err(Lost::Race),
+        }
+    }
+    Ok(())
 }
 
 async fn wake(txn: &mut Txn, id: NodeId) -> Result<(), DbError> {

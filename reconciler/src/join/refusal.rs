@@ -4,10 +4,11 @@
 //! *waiting* costs nothing yet: the machine asks again with the same request, and a commit or a command resolves it.
 
 use pki::{
+    attest::Refusal,
     challenge::ChallengeRefusal, csr::CsrRefusal, hardware::IdentifierKind, sealed::SealedTokenRefusal,
     verify::IdentityRefusal,
 };
-use schema::{name::Name, node::ProvisionState, time::Timestamp};
+use schema::{attested::{AttestKind, Attested}, name::Name, node::ProvisionState, time::Timestamp};
 
 /// What becomes of a join that is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,9 +69,46 @@ pub enum JoinRefusal {
     /// The token is for other machines.
     #[error("the join token is for another machine: it expects {}", .0.join(" and "))]
     TokenExpects(Vec<String>),
-    /// The request has no token.
-    #[error("the request brings no join token")]
+    /// The request has neither a token nor evidence.
+    #[error("the request brings neither a join token nor evidence (bcd join --attest)")]
     NoToken,
+    /// The evidence cannot be read.
+    #[error("the evidence is malformed")]
+    Evidence,
+    /// The evidence proves nothing.
+    #[error(transparent)]
+    Attestation(#[from] Refusal),
+    /// The evidence is not made for a challenge of ours, or for one that is too old.
+    #[error(transparent)]
+    Challenge(#[from] ChallengeRefusal),
+    /// What the machine proved is known to nobody here.
+    #[error(
+        "the machine is {}, and neither a pool nor a document names that; a node document that does admits it, which `joins show` \
+         prints, and so does a join token", identities(.0)
+    )]
+    AttestationUnknown(Vec<Attested>),
+    /// Token and pools say different things.
+    #[error("{}", disagreement(token.as_ref(), pools))]
+    Disagree {
+        /// The pool of the token.
+        token: Option<Name>,
+        /// The pools that let it in by what it proved.
+        pools: Vec<Name>,
+    },
+    /// The pool wants to see more.
+    #[error("pool {pool} takes only machines that show more: bcd join --attest {}", kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(","))]
+    AttestationRequired {
+        /// The pool.
+        pool: Name,
+        /// What is missing.
+        kinds: Vec<AttestKind>,
+    },
+    /// Another node is known by the same.
+    #[error(
+        "node {0} was attested as the same, and nothing was changed; if that node is this machine, say so with \
+         `node rebind {0} --join JOIN`; if it is gone, `node delete {0}`, and this join goes on"
+    )]
+    AttestedElsewhere(Name),
     /// The machine may take its node back, but not with this token.
     #[error(
         "this machine is node {node}, which is not in pool {pool}; a reclaiming token of its own pool takes it back"
@@ -122,8 +160,20 @@ impl JoinRefusal {
     /// Every word of [`JoinRefusal::code`].
     pub const CODES: &[&str] = &[
         "ambiguous-document",
+        "attestation-disagrees",
+        "attestation-expired",
+        "attestation-malformed",
+        "attestation-not-proven",
+        "attestation-other-request",
+        "attestation-required",
+        "attestation-unknown",
+        "attestation-unsupported",
+        "attestation-untrusted",
+        "attested-elsewhere",
         "bad-claims",
         "bad-request",
+        "challenge-not-ours",
+        "challenge-too-old",
         "described-hardware",
         "duplicate-hardware",
         "hardware-unreadable",
@@ -163,6 +213,18 @@ impl JoinRefusal {
             Self::TokenUsed => "token-used",
             Self::TokenExpects(_) => "token-expects-another",
             Self::NoToken => "no-token",
+            Self::Evidence | Self::Attestation(Refusal::Malformed(_)) => "attestation-malformed",
+            Self::Attestation(Refusal::Unsupported(_)) => "attestation-unsupported",
+            Self::Attestation(Refusal::OtherRequest(_)) => "attestation-other-request",
+            Self::Attestation(Refusal::NotProven(_)) => "attestation-not-proven",
+            Self::Attestation(Refusal::Untrusted(_)) => "attestation-untrusted",
+            Self::Attestation(Refusal::Expired(_)) => "attestation-expired",
+            Self::Challenge(ChallengeRefusal::NotOurs) => "challenge-not-ours",
+            Self::Challenge(ChallengeRefusal::Late) => "challenge-too-old",
+            Self::AttestationUnknown(_) => "attestation-unknown",
+            Self::Disagree { .. } => "attestation-disagrees",
+            Self::AttestationRequired { .. } => "attestation-required",
+            Self::AttestedElsewhere(_) => "attested-elsewhere",
             Self::ReclaimOtherPool { .. } => "reclaim-other-pool",
             Self::ReclaimConnected(_) => "reclaim-connected",
             Self::ReclaimNotLost(_) => "reclaim-not-lost",
@@ -186,11 +248,12 @@ impl JoinRefusal {
             | Self::WeakHardware
             | Self::AmbiguousDocument(_)
             | Self::NameTaken(_)
+            | Self::AttestedElsewhere(_)
             | Self::ReclaimOtherPool { .. }
             | Self::ReclaimConnected(_)
             | Self::ReclaimNotLost(_)
             | Self::ReclaimBusy { .. } => Standing::Held,
-            Self::NeedsDocument | Self::UnknownPool(_) => Standing::Waiting,
+            Self::NeedsDocument | Self::UnknownPool(_) | Self::AttestationUnknown(_) => Standing::Waiting,
             _ => Standing::Refused,
         }
     }
@@ -265,6 +328,20 @@ impl RenewRefusal {
 
 fn list(kinds: &[IdentifierKind]) -> String {
     kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn identities(identities: &[Attested]) -> String {
+    identities.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+}
+
+fn disagreement(token: Option<&Name>, pools: &[Name]) -> String {
+    match token {
+        Some(token) => format!(
+            "the join token is for pool {token}, and by what it proved the machine belongs to {}; a node document says which",
+            names(pools)
+        ),
+        None => format!("by what it proved the machine belongs to {}; a node document says which", names(pools)),
+    }
 }
 
 fn names(names: &[Name]) -> String {

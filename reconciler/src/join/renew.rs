@@ -5,6 +5,8 @@
 
 use pki::{
     csr::Csr,
+    hardware::JoinClaims,
+    report::RenewalAsked,
     verify::{NodeIdentity, Validity},
 };
 use proto::agent::v1 as pb;
@@ -64,14 +66,20 @@ impl JoinService {
         let csr = Csr::parse(&request.csr).map_err(RenewRefusal::from)?;
         let old = certificate(&keyring, &request.certificate)?;
         keyring.challenges.check(&request.challenge, &old.serial, now).map_err(RenewRefusal::from)?;
+        let asked = RenewalAsked {
+            csr: csr.hash(),
+            serial: &old.serial,
+            challenge: &request.challenge,
+            claims: &request.claims,
+        };
         old.public_key
-            .verify_possession(&self.realm, csr.hash(), &old.serial, &request.challenge, &request.possession)
+            .verify_possession(&self.realm, &asked, &request.possession)
             .map_err(|_| RenewRefusal::Possession)?;
+        let late = Late { old: &old, claims: JoinClaims::from_bytes(&request.claims).unwrap_or_default(), peer };
         let identity = self.identity(&old).await?;
-        let late = UNATTENDED.after(old.not_after) < now;
-        let key = late_key(&old);
-        if late && !joins::is_let_through(&self.db, &key).await? {
-            return Err(self.wait(&old, peer).await?.into());
+        let is_late = UNATTENDED.after(old.not_after) < now;
+        if is_late && !late.is_let_through(joins::let_through(&self.db, &late.key()).await?.as_ref()) {
+            return Err(self.wait(&late).await?.into());
         }
 
         let issued = keyring
@@ -83,21 +91,21 @@ impl JoinService {
         if node.identity_generation != identity || node.provision == ProvisionState::Retired {
             return Err(RenewRefusal::Revoked.into());
         }
-        if late && !joins::is_still_let_through(&mut txn, &key).await? {
+        if is_late && !late.is_let_through(joins::still_let_through(&mut txn, &late.key()).await?.as_ref()) {
             drop(txn);
-            return Err(self.wait(&old, peer).await?.into());
+            return Err(self.wait(&late).await?.into());
         }
         if !identities::use_challenge(&mut txn, &request.challenge, node.id).await? {
             return Err(RenewRefusal::ChallengeUsed.into());
         }
         node_certs::insert(&mut txn, &certificate_row(node.id, &issued, node.identity_generation)).await?;
-        if late {
-            let row = late_row(&old, &node, peer);
+        if is_late {
+            let row = late.row(&node);
             let row = NewJoin { state: JoinState::Admitted, reason: "renewed".to_owned(), ..row };
             joins::upsert(&mut txn, &row).await?;
         }
         txn.commit().await?;
-        tracing::info!(node = %old.node_id, serial = %issued.serial, until = %issued.not_after, late, "renewed a node certificate");
+        tracing::info!(node = %old.node_id, serial = %issued.serial, until = %issued.not_after, late = is_late, "renewed a node certificate");
         Ok(pb::RenewResponse {
             certificate_chain: wire::chain(&issued.chain),
             trust_bundle: Some(wire::bundle(keyring.newest())),
@@ -105,15 +113,15 @@ impl JoinService {
     }
 
     /// Stores that a renewal waits for somebody.
-    async fn wait(&self, old: &NodeIdentity, peer: Option<&str>) -> Result<RenewRefusal, RenewError> {
+    async fn wait(&self, late: &Late<'_>) -> Result<RenewRefusal, RenewError> {
         let mut txn = self.db.begin().await?;
-        let node = nodes::lock(&mut txn, old.node_id).await?.ok_or(RenewRefusal::Revoked)?;
+        let node = nodes::lock(&mut txn, late.old.node_id).await?.ok_or(RenewRefusal::Revoked)?;
         // Somebody may have let it through meanwhile; then the next try goes.
-        if !joins::is_still_let_through(&mut txn, &late_key(old)).await? {
-            joins::upsert(&mut txn, &late_row(old, &node, peer)).await?;
+        if !late.is_let_through(joins::still_let_through(&mut txn, &late.key()).await?.as_ref()) {
+            joins::upsert(&mut txn, &late.row(&node)).await?;
             txn.commit().await?;
         }
-        Ok(RenewRefusal::Late(old.not_after))
+        Ok(RenewRefusal::Late(late.old.not_after))
     }
 
     /// The identity that a certificate is of. One that is not recorded was issued after the backup that this database was
@@ -139,25 +147,48 @@ fn certificate(keyring: &Keyring, der: &[u8]) -> Result<NodeIdentity, RenewRefus
     Ok(keyring.renewals.identify(&old, Validity::Open)?)
 }
 
-/// The row of a late renewal is the certificate's: its requests differ from each other.
-fn late_key(old: &NodeIdentity) -> Digest {
-    Digest::of(["bc/late-renewal/v1", old.serial.as_str()].join("\0"))
+/// A renewal that needs somebody's word, as it is shown to them.
+struct Late<'r> {
+    old: &'r NodeIdentity,
+    /// What the machine is made of, signed with the key that renews.
+    claims: JoinClaims,
+    peer: Option<&'r str>,
 }
 
-fn late_row(old: &NodeIdentity, node: &nodes::Node, peer: Option<&str>) -> NewJoin {
-    let refusal = RenewRefusal::Late(old.not_after);
-    NewJoin {
-        kind: JoinKind::Renewal,
-        state: JoinState::Waiting,
-        reason: refusal.code().to_owned(),
-        message: format!("node {}: {refusal}", node.name),
-        pool: node.pool.as_ref().map(ToString::to_string),
-        token_id: None,
-        csr_hash: late_key(old),
-        hardware_key: node.hardware_key,
-        claims: serde_json::json!({}),
-        node_id: Some(node.id),
-        conflict_with: None,
-        peer: peer.map(str::to_owned),
+impl Late<'_> {
+    /// The row of a late renewal is the certificate's: its requests differ from each other.
+    fn key(&self) -> Digest {
+        Digest::of(["bc/late-renewal/v1", self.old.serial.as_str()].join("\0"))
+    }
+
+    /// Whether what was let through is this machine: a word holds for the hardware that was seen.
+    fn is_let_through(&self, seen: Option<&serde_json::Value>) -> bool {
+        let seen = seen.and_then(|claims| serde_json::from_value::<JoinClaims>(claims.clone()).ok());
+        seen.is_some_and(|seen| seen.is_same_machine(&self.claims))
+    }
+
+    fn row(&self, node: &nodes::Node) -> NewJoin {
+        let refusal = RenewRefusal::Late(self.old.not_after);
+        let shown = self.claims.hardware_key().digest;
+        let hardware = match (shown, node.hardware_key) {
+            (None, _) => "it shows no hardware",
+            (shown, known) if shown == known => "it shows the node's hardware",
+            (Some(_), _) => "it shows other hardware than the node's",
+        };
+        NewJoin {
+            kind: JoinKind::Renewal,
+            state: JoinState::Waiting,
+            reason: refusal.code().to_owned(),
+            message: format!("node {}: {refusal}; {hardware}", node.name),
+            pool: node.pool.as_ref().map(ToString::to_string),
+            token_id: None,
+            attested: Vec::new(),
+            csr_hash: self.key(),
+            hardware_key: shown,
+            claims: serde_json::to_value(&self.claims).expect("claims are JSON"),
+            node_id: Some(node.id),
+            conflict_with: None,
+            peer: self.peer.map(str::to_owned),
+        }
     }
 }

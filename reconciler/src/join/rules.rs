@@ -1,7 +1,7 @@
 //! What a token says about the machines that may use it, as it is stored and as people write it.
 
 use pki::hardware::{HardwareKey, JoinClaims, plain_serial};
-use schema::{digest::Digest, name::Name};
+use schema::{attested::Attested, digest::Digest, name::Name};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,9 @@ pub struct Expect {
     /// The name that it gets, from its document or its hardware.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub name: Vec<Name>,
+    /// What it proves to be, such as `tpm:sha256:…`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attested: Vec<Attested>,
 }
 
 /// The most values of one kind.
@@ -41,6 +44,7 @@ impl Expect {
             ("serial", self.serial.len()),
             ("mac", self.mac.len()),
             ("name", self.name.len()),
+            ("attested", self.attested.len()),
         ];
         if let Some((field, _)) = lengths.iter().find(|(_, length)| *length > MOST_VALUES) {
             return Some((field, format!("at most {MOST_VALUES} values")));
@@ -54,7 +58,7 @@ impl Expect {
 
     /// The kinds that do not fit this machine, each with what was expected.
     #[must_use]
-    pub fn unmet(&self, claims: &JoinClaims, key: &HardwareKey, name: &Name) -> Vec<String> {
+    pub fn unmet(&self, claims: &JoinClaims, key: &HardwareKey, name: &Name, attested: &[Attested]) -> Vec<String> {
         let mut unmet = Vec::new();
         let mut check = |word: &str, wanted: Vec<String>, fits: bool| {
             if !wanted.is_empty() && !fits {
@@ -71,6 +75,8 @@ impl Expect {
         let fits = self.mac.iter().any(|wanted| macs.iter().any(|mac| mac.eq_ignore_ascii_case(wanted)));
         check("MAC address", self.mac.clone(), fits);
         check("name", self.name.iter().map(ToString::to_string).collect(), self.name.contains(name));
+        let wanted = self.attested.iter().map(ToString::to_string).collect();
+        check("to be", wanted, self.attested.iter().any(|wanted| attested.contains(wanted)));
         unmet
     }
 }
@@ -103,7 +109,7 @@ mod tests {
 
     fn unmet(expect: &Expect) -> Vec<String> {
         let claims = machine();
-        expect.unmet(&claims, &claims.hardware_key(), &Name::new("h100-1").expect("a name"))
+        expect.unmet(&claims, &claims.hardware_key(), &Name::new("h100-1").expect("a name"), &[])
     }
 
     #[test]
@@ -114,6 +120,7 @@ mod tests {
             serial: vec!["other17".into(), " a5m2dg769504".into()],
             mac: vec!["0c:42:a1:00:00:01".into()],
             name: vec![Name::new("h100-1").expect("a name")],
+            attested: Vec::new(),
         };
         assert!(unmet(&good).is_empty());
         let bad = Expect { serial: vec!["OTHER17".into()], mac: vec!["0c:42:a1:00:00:02".into()], ..good };
@@ -126,7 +133,7 @@ mod tests {
         claims.dmi.board_serial = None;
         let key = claims.hardware_key();
         let expect = Expect { hardware_key: key.digest.into_iter().collect(), ..Expect::default() };
-        assert_eq!(expect.unmet(&claims, &key, &Name::new("a").expect("a name")).len(), 1);
+        assert_eq!(expect.unmet(&claims, &key, &Name::new("a").expect("a name"), &[]).len(), 1);
     }
 
     #[test]

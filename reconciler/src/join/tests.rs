@@ -40,9 +40,11 @@ use super::{JoinConfig, JoinService, Signer};
 
 mod admitting;
 mod apart;
+mod attesting;
 mod refusing;
 mod renewing;
 mod returning;
+mod secrets;
 
 pub(super) const DAY: Duration = Duration::from_secs(86_400);
 
@@ -181,6 +183,7 @@ impl House {
             version: "test".to_owned(),
             described: true,
             commands: true,
+            marks: None,
         };
         let mut txn = self.db.begin().await.expect("begin");
         let opened = sessions::open(&mut txn, &open).await.expect("a session");
@@ -234,6 +237,8 @@ impl Machine {
             claims: self.claims.to_bytes(),
             described: true,
             agent_version: "0.1.0".to_owned(),
+            evidence: None,
+            challenge: Vec::new(),
         }
     }
 }

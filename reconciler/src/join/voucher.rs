@@ -1,91 +1,103 @@
-//! What vouches for a machine: a join token. It says that the machine may come in and where to; who it becomes is decided
-//! afterwards and alike for all.
+//! What the attestors say of a machine, weighed: that it may come in, where to, and as whom it is known. Who it becomes is
+//! decided afterwards and alike for all.
 
-use pki::{csr::Csr, token::Token};
-use proto::agent::v1 as pb;
-use schema::{id::JoinTokenId, name::Name, time::Timestamp};
-use store::{DbError, join_tokens};
+use std::collections::BTreeSet;
 
-use super::{JoinRefusal, JoinService, Keyring, rules::Expect, wire};
+use schema::{attested::Attested, id::JoinTokenId, name::Name};
 
-/// A machine may come in.
+use super::{
+    JoinRefusal,
+    attest::{Rule, Stand, Testimony},
+    rules::Expect,
+};
+
+/// A machine for which somebody spoke.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Voucher {
-    /// The pool that it joins when no document says otherwise.
-    pub(super) pool: Name,
+    /// The token to use up.
+    pub(super) token: Option<JoinTokenId>,
     /// What it has to show besides.
     pub(super) expect: Expect,
     /// It may take back a node that has its hardware.
     pub(super) reclaim: bool,
-    /// The token to use up.
-    pub(super) token: JoinTokenId,
     /// Who vouches, for the audit.
     pub(super) by: String,
+    /// What it proved, and how that stands to the pools.
+    identities: Vec<(Attested, Vec<Stand>)>,
+    /// The pool of the token.
+    token_pool: Option<Name>,
+    /// The pools that let it in by what it proved.
+    pools: BTreeSet<Name>,
 }
 
-/// Why nothing vouches for a machine, with what is known by then.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum VouchError {
-    /// It was refused.
-    #[error("{refusal}")]
-    Refused {
-        /// Why.
-        refusal: JoinRefusal,
-        /// The token, once its secret was right.
-        token: Option<JoinTokenId>,
-        /// Its pool.
-        pool: Option<Name>,
-    },
-    /// The database did not do its part.
-    #[error(transparent)]
-    Db(#[from] DbError),
-}
-
-impl<R: Into<JoinRefusal>> From<R> for VouchError {
-    fn from(refusal: R) -> Self {
-        Self::Refused { refusal: refusal.into(), token: None, pool: None }
+impl Voucher {
+    /// Weighs what was heard.
+    ///
+    /// # Errors
+    /// When nothing was.
+    pub(super) fn weigh(heard: Vec<Testimony>) -> Result<Self, JoinRefusal> {
+        if heard.is_empty() {
+            return Err(JoinRefusal::NoToken);
+        }
+        let mut voucher = Self {
+            token: None,
+            expect: Expect::default(),
+            reclaim: false,
+            by: String::new(),
+            identities: Vec::new(),
+            token_pool: None,
+            pools: BTreeSet::new(),
+        };
+        let mut by = Vec::new();
+        for testimony in heard {
+            match testimony {
+                Testimony::Token { id, pool, expect, reclaim, by: whose } => {
+                    voucher = Self { token: Some(id), token_pool: Some(pool), expect, reclaim, ..voucher };
+                    by.push(whose);
+                }
+                Testimony::Identity { attested, stands } => {
+                    by.push(attested.to_string());
+                    let admitting = stands.iter().filter(|stand| stand.admits(attested.kind));
+                    voucher.pools.extend(admitting.map(|stand| stand.pool.clone()));
+                    voucher.identities.push((attested, stands));
+                }
+            }
+        }
+        Ok(Self { by: by.join(", "), ..voucher })
     }
-}
 
-impl JoinService {
-    /// Opens the token of a request and judges it.
-    pub(super) async fn voucher(
-        &self,
-        keyring: &Keyring,
-        request: &pb::JoinRequest,
-        csr: &Csr,
-    ) -> Result<Voucher, VouchError> {
-        let sealed = request.token.clone().ok_or(JoinRefusal::NoToken)?;
-        let token = keyring.open(&wire::sealed(sealed), csr, &self.realm).map_err(JoinRefusal::from)?;
-        self.good(&token, self.db.now().await?).await
+    /// Everything that the machine proved to be.
+    pub(super) fn attested(&self) -> Vec<Attested> {
+        self.identities.iter().map(|(attested, _)| attested.clone()).collect()
     }
 
-    async fn good(&self, token: &Token, now: Timestamp) -> Result<Voucher, VouchError> {
-        let id: JoinTokenId =
-            format!("{}{}", JoinTokenId::PREFIX, token.id()).parse().map_err(|_| JoinRefusal::TokenUnknown)?;
-        let row = join_tokens::find(&self.db, id).await?.ok_or(JoinRefusal::TokenUnknown)?;
-        if !token.matches(&row.token.hash) {
-            return Err(JoinRefusal::TokenWrong.into());
+    /// Whether it may come in whatever documents say: by a token, or by a pool's rule.
+    pub(super) fn is_enough(&self) -> bool {
+        self.token.is_some() || !self.pools.is_empty()
+    }
+
+    /// The pool that it joins when no document says otherwise.
+    ///
+    /// # Errors
+    /// When nobody says one, or not all the same.
+    pub(super) fn pool(&self) -> Result<Name, JoinRefusal> {
+        let disagree = |token: Option<&Name>| {
+            Err(JoinRefusal::Disagree { token: token.cloned(), pools: self.pools.iter().cloned().collect() })
+        };
+        match (&self.token_pool, self.pools.first()) {
+            (None, None) => Err(JoinRefusal::AttestationUnknown(self.attested())),
+            (None, Some(_)) if self.pools.len() > 1 => disagree(None),
+            (None, Some(pool)) => Ok(pool.clone()),
+            (Some(pool), Some(_)) if !self.pools.contains(pool) => disagree(Some(pool)),
+            (Some(pool), _) => Ok(pool.clone()),
         }
-        let refuse = |refusal| VouchError::Refused { refusal, token: Some(id), pool: Some(row.token.pool.clone()) };
-        if row.revoked_at.is_some() {
-            return Err(refuse(JoinRefusal::TokenRevoked));
-        }
-        if row.token.expires_at <= now {
-            return Err(refuse(JoinRefusal::TokenExpired(row.token.expires_at)));
-        }
-        if row.uses_left == 0 {
-            return Err(refuse(JoinRefusal::TokenUsed));
-        }
-        // Rules that another version wrote and this one cannot read admit nobody.
-        let expect = serde_json::from_value(row.token.expect.clone())
-            .map_err(|error| refuse(JoinRefusal::TokenExpects(vec![format!("what cannot be read here ({error})")])))?;
-        Ok(Voucher {
-            pool: row.token.pool.clone(),
-            expect,
-            reclaim: row.token.reclaim,
-            token: id,
-            by: format!("token of {}", row.token.created_by),
+    }
+
+    /// Whether it showed what a pool asks of everybody; `named` are the identities that its document names.
+    pub(super) fn satisfies(&self, rule: &Rule, named: &[Attested]) -> bool {
+        self.identities.iter().filter(|(attested, _)| attested.kind == rule.kind).any(|(attested, stands)| {
+            let mut stands = stands.iter().filter(|stand| stand.pool == rule.pool);
+            stands.any(|stand| stand.satisfies(named.contains(attested)))
         })
     }
 }

@@ -28,10 +28,22 @@ fn document(text: &str) -> NodeDocument {
 
 fn ask(claims: &JoinClaims, described: bool, house: &House<'_>) -> Result<(String, String, bool), JoinRefusal> {
     let key = claims.hardware_key();
-    let pool = name("h100");
-    let request = Digest::of("request");
-    let knock = Knock { claims, key: &key, described, token_pool: &pool, request, approved: false };
+    let knock = Knock { described, ..knock(claims, &key) };
     decide(&knock, house).map(|place| (place.name.to_string(), place.pool.to_string(), place.document.is_some()))
+}
+
+/// A machine with a token for the pool `h100`.
+fn knock<'a>(claims: &'a JoinClaims, key: &'a HardwareKey) -> Knock<'a> {
+    Knock {
+        claims,
+        key,
+        described: false,
+        pool: Ok(name("h100")),
+        vouched: true,
+        attested: &[],
+        request: Digest::of("request"),
+        approved: false,
+    }
 }
 
 fn house(documents: &[NodeDocument]) -> House<'_> {
@@ -120,12 +132,11 @@ fn a_long_pool_name_still_makes_a_name() {
 #[test]
 fn a_person_lets_weak_hardware_and_undocumented_machines_through() {
     let claims = JoinClaims::default();
-    let (key, pool) = (claims.hardware_key(), name("h100"));
-    let request = Digest::of("request");
-    let knock = Knock { claims: &claims, key: &key, described: false, token_pool: &pool, request, approved: true };
+    let key = claims.hardware_key();
+    let knock = Knock { approved: true, ..knock(&claims, &key) };
     let strict = House { admission: Admission::Strict, ..house(&[]) };
     let place = decide(&knock, &strict).expect("let through");
-    assert_eq!(place.name.as_str(), format!("h100-{}", short_of(&request)));
+    assert_eq!(place.name.as_str(), format!("h100-{}", short_of(&knock.request)));
 }
 
 #[test]
@@ -137,4 +148,35 @@ fn a_blade_is_not_described_by_its_enclosure() {
     assert!(matches!(ask(&claims, false, &house(&documents)), Ok((_, _, false))));
     claims.dmi.product = None;
     assert!(matches!(ask(&claims, false, &house(&documents)), Ok((_, _, true))));
+}
+
+#[test]
+fn what_a_machine_proves_goes_before_what_it_says() {
+    let ek: Attested = "gcp:acme-gpu/4815162342".parse().expect("an identity");
+    let documents = [
+        document(r#"{"name":"proven","pool":"a100","attested":["gcp:acme-gpu/4815162342"],"serial":"OTHER17"}"#),
+        document(r#"{"name":"other","pool":"a100","attested":["gcp:acme-gpu/42"],"serial":"A5M2DG769504"}"#),
+    ];
+    let claims = machine();
+    let key = claims.hardware_key();
+    let alone = || Err(JoinRefusal::AttestationUnknown(vec![ek.clone()]));
+    let proven = Knock { pool: alone(), vouched: false, attested: std::slice::from_ref(&ek), ..knock(&claims, &key) };
+    let place = decide(&proven, &house(&documents)).expect("a place");
+    assert_eq!((place.name.as_str(), place.pool.as_str()), ("proven", "a100"));
+    // With a token, and without having proven anything, it is not the one whose serial it has.
+    let place = decide(&knock(&claims, &key), &house(&documents)).expect("a place");
+    assert_eq!(place.document, None);
+}
+
+#[test]
+fn a_serial_alone_lets_nobody_in() {
+    let who: Attested = "gcp:acme-gpu/4815162342".parse().expect("an identity");
+    let documents = [document(r#"{"name":"fra1-r12","pool":"a100","serial":"A5M2DG769504"}"#)];
+    let claims = machine();
+    let key = claims.hardware_key();
+    let refused = JoinRefusal::AttestationUnknown(vec![who.clone()]);
+    let attested = std::slice::from_ref(&who);
+    let stranger = Knock { pool: Err(refused.clone()), vouched: false, attested, ..knock(&claims, &key) };
+    assert_eq!(decide(&stranger, &house(&documents)), Err(refused.clone()));
+    assert_eq!(decide(&stranger, &house(&[])), Err(refused));
 }

@@ -22,13 +22,11 @@ impl Apart {
         let address = listener.local_addr().expect("bound");
         let now = house.db.now().await.expect("time");
         let identity = house.keys.issue_internal("worker", now).expect("issued");
-        let (service, authority) = (Arc::clone(&house.service), house.keys.internal_authority());
+        let (service, authority) = (Arc::clone(&house.service), house.keys.internal_authorities());
         let (clock, cancel) = (Arc::new(house.clock.clone()), CancellationToken::new());
         let stop = cancel.clone();
-        let task =
-            tokio::spawn(
-                async move { super::super::serve(service, listener, &identity, &authority, clock, stop).await },
-            );
+        let tls = tls::InternalServer::new(&identity, &authority, clock).expect("usable");
+        let task = tokio::spawn(super::super::serve(service, listener, tls, stop));
         Self { house, address, cancel, task }
     }
 
@@ -37,7 +35,7 @@ impl Apart {
         identity: &TlsIdentity,
     ) -> Result<internal::authority_client::AuthorityClient<tonic::transport::Channel>, tonic::transport::Error> {
         let clock = Arc::new(self.house.clock.clone());
-        let config = tls::internal_client(identity, &self.house.keys.internal_authority(), clock).expect("client");
+        let config = tls::internal_client(identity, &self.house.keys.internal_authorities(), clock).expect("client");
         let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
         let address = self.address;
         let connect = tower::service_fn(move |_: http::Uri| {

@@ -1,6 +1,6 @@
 //! Renewals.
 
-use pki::issue::Serial;
+use pki::{issue::Serial, report::RenewalAsked};
 use schema::clock::Clock as _;
 use store::{node_certs, nodes};
 
@@ -34,11 +34,18 @@ impl Joined {
     }
 
     async fn renewal(&self, house: &House) -> pb::RenewRequest {
+        self.renewal_of(house, &self.machine.claims).await
+    }
+
+    /// A renewal that shows this hardware.
+    async fn renewal_of(&self, house: &House, claims: &JoinClaims) -> pb::RenewRequest {
         let challenge = self.challenge(house).await.expect("a challenge").challenge;
         let csr = self.machine.key.request();
         let realm = Realm::new("bc.local", "fleet_test");
-        let possession = self.machine.key.sign_possession(&realm, csr::hash(&csr), &self.serial(house), &challenge);
-        pb::RenewRequest { csr, certificate: self.certificate.clone(), possession, challenge }
+        let (serial, claims) = (self.serial(house), claims.to_bytes());
+        let asked = RenewalAsked { csr: csr::hash(&csr), serial: &serial, challenge: &challenge, claims: &claims };
+        let possession = self.machine.key.sign_possession(&realm, &asked);
+        pb::RenewRequest { csr, certificate: self.certificate.clone(), possession, challenge, claims }
     }
 }
 
@@ -119,6 +126,28 @@ async fn a_late_renewal_whose_answer_is_lost_is_let_through_again_until_its_mach
     assert_eq!(refusal(&house, node.renewal(&house).await).await, "renewal-too-late");
     approve(&house).await;
     renew(&house, node.renewal(&house).await).await.expect("a person may let it through again");
+}
+
+#[tokio::test]
+async fn a_late_renewal_is_let_through_on_the_hardware_that_was_seen_only() {
+    let house = House::new().await;
+    let node = Joined::new(&house, "SERIAL0001").await;
+    house.clock.advance(Duration::from_secs(40 * 86_400));
+    assert_eq!(refusal(&house, node.renewal(&house).await).await, "renewal-too-late");
+    let waiting = || async { joins::list(&house.db, Some(JoinState::Waiting), 10).await.expect("read").remove(0) };
+    let seen = waiting().await;
+    assert_eq!(seen.join.hardware_key, node.machine.claims.hardware_key().digest);
+    assert!(seen.join.message.ends_with("it shows the node's hardware"), "{}", seen.join.message);
+    approve(&house).await;
+
+    let other = Machine::new("SERIAL0002").claims;
+    assert_eq!(refusal(&house, node.renewal_of(&house, &other).await).await, "renewal-too-late");
+    let shown = waiting().await;
+    assert_eq!((shown.id, shown.approval), (seen.id, None), "the word was for other hardware");
+    assert!(shown.join.message.ends_with("it shows other hardware than the node's"), "{}", shown.join.message);
+    assert_eq!(refusal(&house, node.renewal(&house).await).await, "renewal-too-late");
+    approve(&house).await;
+    renew(&house, node.renewal(&house).await).await.expect("let through");
 }
 
 #[tokio::test]

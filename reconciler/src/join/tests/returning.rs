@@ -1,6 +1,6 @@
 //! Machines that come back: with a new disk, with a new board, after keys were rotated.
 
-use pki::{bundle::SignedBundle, hardware::Claims, keys::RotationKind};
+use pki::{bundle::SignedBundle, hardware::Claims, keys::RotationKind, report::RenewalAsked};
 use schema::clock::Clock as _;
 use schema::{
     generation::{Generation, IdentityGeneration},
@@ -34,9 +34,13 @@ impl House {
     }
 
     async fn approve_as(&self, request: &pb::JoinRequest, node: NodeId) {
+        self.approve(request, Some(node)).await;
+    }
+
+    async fn approve(&self, request: &pb::JoinRequest, node: Option<NodeId>) {
         let join = joins::find_by_csr(&self.db, &csr::hash(&request.csr)).await.expect("read").expect("stored");
         let mut txn = self.db.begin().await.expect("begin");
-        assert!(joins::approve(&mut txn, join.id, "ada", Some(node)).await.expect("approved"));
+        assert!(joins::approve(&mut txn, join.id, "ada", node).await.expect("approved"));
         txn.commit().await.expect("commit");
     }
 
@@ -214,16 +218,31 @@ async fn a_token_that_expects_something_lets_nobody_else_in() {
 }
 
 #[tokio::test]
+async fn a_word_for_one_machine_lets_no_other_one_in() {
+    let house = House::new().await;
+    let mut weak = Machine::new("SERIAL0001");
+    weak.claims.dmi.board_serial = None;
+    let token = house.token(1).await;
+    assert_eq!(house.held(&weak.request(&house, &token)).await, "weak-hardware-key");
+    house.approve(&weak.request(&house, &token), None).await;
+    weak.claims.dmi.serial = Some("SERIAL0002".to_owned());
+    assert_eq!(
+        house.held(&weak.request(&house, &token)).await,
+        "weak-hardware-key",
+        "the same request, another machine"
+    );
+    weak.claims.dmi.serial = Some("SERIAL0001".to_owned());
+    assert_eq!(house.held(&weak.request(&house, &token)).await, "weak-hardware-key", "the word is used up");
+}
+
+#[tokio::test]
 async fn a_person_lets_weak_hardware_in_once() {
     let house = House::new().await;
     let mut weak = Machine::new("SERIAL0001");
     weak.claims.dmi.board_serial = None;
     let request = weak.request(&house, &house.token(1).await);
     assert_eq!(house.held(&request).await, "weak-hardware-key");
-    let join = joins::find_by_csr(&house.db, &csr::hash(&request.csr)).await.expect("read").expect("stored");
-    let mut txn = house.db.begin().await.expect("begin");
-    assert!(joins::approve(&mut txn, join.id, "ada", None).await.expect("approved"));
-    txn.commit().await.expect("commit");
+    house.approve(&request, None).await;
     house.join(&request).await.expect("joins");
 
     let mut other = Machine::new("SERIAL0001");
@@ -306,8 +325,11 @@ async fn a_machine_that_was_away_over_two_rotations_renews_by_itself() {
     let leaf = [certificate.as_slice().into()];
     let serial = keys.renewal_verifier(time).identify(&leaf, Validity::Open).expect("recognised").serial;
     let csr = machine.key.request();
-    let possession = machine.key.sign_possession(&trust.realm(), csr::hash(&csr), &serial, &challenge.challenge);
-    let call = pb::RenewRequest { csr, certificate, possession, challenge: challenge.challenge };
+    let possession = machine.key.sign_possession(
+        &trust.realm(),
+        &RenewalAsked { csr: csr::hash(&csr), serial: &serial, challenge: &challenge.challenge, claims: &[] },
+    );
+    let call = pb::RenewRequest { csr, certificate, possession, challenge: challenge.challenge, claims: Vec::new() };
     let renewed = Authority::renew(&*house.service, Request::new(call)).await.expect("renews").into_inner();
     let chain: Vec<_> = renewed.certificate_chain.iter().map(|der| der.as_slice().into()).collect();
     let node = keys.node_verifier().identify(&chain, Validity::At(time)).expect("of the present authority");

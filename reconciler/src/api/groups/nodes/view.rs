@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use schema::{
+    attested::Attested,
     effect::EffectClass,
     node::{
         Condition, Facts, Hold,
@@ -14,7 +15,7 @@ use schema::{
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use store::{identities, node_certs, node_holds, node_inventory, node_sections, nodes, outcomes, sessions};
+use store::{attestations, identities, node_certs, node_holds, node_inventory, node_sections, nodes, outcomes, sessions};
 
 use super::drift;
 use crate::api::{
@@ -222,6 +223,9 @@ pub(in crate::api) struct IdentityView {
     hardware_key: Option<String>,
     /// Two independent identifiers stand behind the key.
     hardware_key_trusted: bool,
+    /// What it proved to be when it joined, such as `tpm:sha256:…`; empty when a token alone vouched for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attested: Vec<Attested>,
     /// When its newest certificate ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate_ends: Option<At>,
@@ -242,16 +246,19 @@ struct RevokedView {
     reason: String,
 }
 
-async fn identity(app: &App, node: &nodes::Node) -> Result<IdentityView, ApiError> {
+async fn identity(
+    app: &App,
+    node: &nodes::Node,
+    revoked: Option<&node_certs::Revocation>,
+) -> Result<IdentityView, ApiError> {
     Ok(IdentityView {
         generation: node.identity_generation.0,
         hardware_key: node.hardware_key.map(|key| key.to_string()),
         hardware_key_trusted: node.hardware_key_trusted,
         certificate_ends: node_certs::newest_end(&app.db, node.id).await?.map(At),
+        attested: attestations::of_node(&app.db, node.id).await?,
         trust_version: identities::trust_version(&app.db, node.id).await?,
-        revoked: node_certs::revocation(&app.db, node.id)
-            .await?
-            .map(|revocation| RevokedView { at: At(revocation.at), reason: revocation.reason }),
+        revoked: revoked.map(|revocation| RevokedView { at: At(revocation.at), reason: revocation.reason.clone() }),
     })
 }
 
@@ -264,6 +271,7 @@ pub(super) async fn detail(app: &App, node: &nodes::Node) -> Result<NodeDetail, 
     let inventory = node_inventory::list(&app.db, id).await?;
     let session = sessions::find(&app.db, id).await?;
     let outcomes = outcomes::of_key(&app.db, &id.to_string()).await?;
+    let revoked = node_certs::revocation(&app.db, id).await?;
     let document = |doc: &str| serde_json::from_str(doc).map_err(ApiError::internal);
     Ok(NodeDetail {
         node: NodeView::of(node),
@@ -294,8 +302,12 @@ pub(super) async fn detail(app: &App, node: &nodes::Node) -> Result<NodeDetail, 
             disconnected_at: session.disconnected_at.map(At),
             last_seen: At(session.last_seen),
         }),
-        identity: identity(app, node).await?,
-        waits: outcomes.iter().filter(|outcome| outcome.state != "done").map(Problem::of).collect(),
+        identity: identity(app, node, revoked.as_ref()).await?,
+        waits: outcomes
+            .iter()
+            .filter(|outcome| outcome.state != "done")
+            .map(|outcome| Problem::of_node(outcome, revoked.as_ref()))
+            .collect(),
         held: brakes::of_node(app, node).await?,
     })
 }
