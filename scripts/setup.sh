@@ -22,6 +22,7 @@ command -v make >/dev/null || missing+=(make)
 command -v ps >/dev/null || missing+=(procps)
 command -v curl >/dev/null || missing+=(curl)
 command -v jq >/dev/null || missing+=(jq)
+[ -n "$(find /usr/lib /usr/lib64 -name libfaketimeMT.so.1 2>/dev/null | head -1)" ] || missing+=(faketime)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] || missing+=(ca-certificates)
 
 if ! command -v cargo >/dev/null; then

@@ -224,3 +224,18 @@ impl Txn {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_who_stops_in_the_middle_keeps_its_locks_for_good() {
+        let test = crate::testing::TestDb::create().await;
+        let db = Db::connect(test.config()).await.expect("a pool");
+        let mut txn = db.begin().await.expect("a transaction");
+        let setting = sqlx::query_scalar::<_, String>("SHOW idle_in_transaction_session_timeout");
+        let after = setting.fetch_one(txn.conn()).await.expect("a setting");
+        assert_eq!(after, "15s");
+    }
+}

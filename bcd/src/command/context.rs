@@ -187,6 +187,10 @@ impl Context {
     /// When the action must not be taken.
     pub fn effect(&self, name: &str) -> Result<(), Stop> {
         self.go_on()?;
+        // A machine that slept, or a daemon that was frozen, between begin and effect is told so by nobody else in time.
+        if self.remaining().is_zero() || self.now() >= self.order.row().timeout.after(self.order.body.not_after) {
+            return Err(Stop::GivenUp);
+        }
         if self.order.row().destructive && !self.clock.is_proven() {
             return Err(Stop::TimeUnproven);
         }

@@ -15,6 +15,17 @@ use crate::{
 };
 
 #[test]
+fn a_daemon_that_was_frozen_beyond_its_time_does_nothing_when_it_goes_on() {
+    let lab = Lab::new();
+    lab.program("systemctl", "touch $LAB/rebooted");
+    let mut begun = body(CommandKind::NodeReboot, Value::Null);
+    begun.not_after -= CommandKind::NodeReboot.row().timeout.to_std();
+    let (context, handle) = Context::for_test(begun);
+    assert_eq!(failure(lab.machine().run(&context)).0, Reason::TIMEOUT);
+    assert!(handle.effects().is_empty() && !lab.dir.path().join("rebooted").exists());
+}
+
+#[test]
 fn a_reboot_is_begun_through_systemd_and_written_down_before() {
     let lab = Lab::new();
     lab.program("systemctl", "printf '%s|' \"$@\" > $LAB/said");
