@@ -1,6 +1,10 @@
 //! One pass over a spec, section by section. Runs off the loop, for it may wait for disks and programs.
 
-use std::{collections::BTreeMap, io, path::Path};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+};
 
 use schema::{
     digest::Digest,
@@ -14,6 +18,7 @@ use schema::{
 use crate::{
     converge::{self, Books, Host, Keep, Memory},
     drift::{Ledger, Moment},
+    hardware::boot,
     path::HostPath,
     process::{Live, Runner, Staged},
     session::Settled,
@@ -30,6 +35,8 @@ pub struct Converger {
     state: StateDir,
     state_dir: Option<HostPath>,
     boot: BootId,
+    /// The root of a machine that is described, and boots when it starts for the first time.
+    described: Option<PathBuf>,
     /// The host was looked at by this very daemon.
     looked: bool,
     /// None before there is a key.
@@ -79,7 +86,14 @@ impl Converger {
             format!("/{}", relative.to_str()?).parse().ok()
         });
         let vault = state.key().ok().flatten().map(|key| Vault::new(key.marks()));
-        Ok(Self { tree, runner, state: state.clone(), state_dir, boot, looked: false, vault })
+        Ok(Self { tree, runner, state: state.clone(), state_dir, boot, described: None, looked: false, vault })
+    }
+
+    /// The same for a machine that is described.
+    #[must_use]
+    pub fn of_described(mut self, root: &Path) -> Self {
+        self.described = Some(root.to_owned());
+        self
     }
 
     /// The host that is worked on.
@@ -168,6 +182,10 @@ impl Converger {
             let status = SectionStatus { digest, state: ended.state, reason: ended.reason };
             pass.settled.sections.insert(section, status);
         }
+        if !staged.is_empty() && self.boots_first() {
+            let standing = |section: &Section| converge::standing(self.host(), *section, &spec, now).staged;
+            staged = spec.section_digests().keys().flat_map(standing).collect();
+        }
         if other_boot && let Err(error) = self.state.keep_ledger(&ledger) {
             tracing::warn!("{error}");
         }
@@ -185,6 +203,15 @@ impl Converger {
             Some(_) => DriftCause::AfterBoot,
             None => DriftCause::Unknown,
         }
+    }
+
+    /// A described machine that starts for the first time boots with what it was just set up with.
+    fn boots_first(&self) -> bool {
+        let booted = self.described.as_deref().map_or(Ok(false), boot::first_kernel);
+        booted.unwrap_or_else(|error| {
+            tracing::warn!("the described machine does not boot: {error}");
+            false
+        })
     }
 
     /// What is staged needs a boot. Where no kernel can be seen, nobody can say what the next one will have.
@@ -284,6 +311,22 @@ mod tests {
         let condition = &pass.settled.conditions[0];
         assert_eq!((condition.kind.as_str(), condition.status), (REBOOT_REQUIRED, ConditionStatus::True));
         assert_eq!(std::fs::read_to_string(world.dir.path().join("etc/motd")).expect("there"), "hi");
+    }
+
+    #[test]
+    fn a_described_machine_starts_with_what_it_was_set_up_with_and_waits_for_a_boot_when_that_changes() {
+        let World { dir, converger } = world();
+        let mut converger = converger.of_described(dir.path());
+        let mut status = |spec: &str| {
+            let pass = converger.pass(&desired(1, spec), &BTreeMap::new(), true, now());
+            assert!(pass.settled.sections.values().all(|status| status.state == SectionState::Converged));
+            pass.settled.conditions.iter().map(|condition| condition.status).collect::<Vec<_>>()
+        };
+        assert_eq!(status(MOTD), []);
+        let cmdline = std::fs::read_to_string(dir.path().join("proc/cmdline")).expect("a kernel runs");
+        assert!(cmdline.contains("iommu=pt"), "{cmdline}");
+        assert_eq!(status(&MOTD.replace("iommu=pt", "quiet")), [ConditionStatus::True]);
+        assert_eq!(status(MOTD), [], "what runs is wanted again");
     }
 
     #[test]

@@ -24,6 +24,15 @@ pub fn boot_id(root: &Path, described: bool) -> BootId {
     described.then(own).flatten().unwrap_or_else(of_kernel)
 }
 
+/// A described machine that nobody has booted before runs a kernel from now on, which has what is staged until now: its first
+/// start is its first boot. `false`, and nothing is done, when a kernel runs there.
+///
+/// # Errors
+/// When its files cannot be written.
+pub fn first_kernel(root: &Path) -> io::Result<bool> {
+    super::described::first_kernel(root)
+}
+
 fn of_kernel() -> BootId {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .ok()
@@ -65,6 +74,18 @@ mod tests {
         assert_ne!(second, first);
         assert_eq!(boot_id(root.path(), true), second);
         assert_eq!(fs::read_to_string(file(root.path())).expect("read").lines().count(), 2);
+    }
+
+    #[test]
+    fn a_machine_has_one_first_kernel_and_the_real_one_is_not_its() {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        assert!(first_kernel(root.path()).expect("boots"));
+        let cmdline = root.path().join("proc/cmdline");
+        assert_eq!(fs::read_to_string(&cmdline).expect("a kernel runs"), "BOOT_IMAGE=described \n");
+        fs::write(&cmdline, "as it was").expect("written");
+        assert!(!first_kernel(root.path()).expect("nothing to do"));
+        assert_eq!(fs::read_to_string(&cmdline).expect("there"), "as it was");
+        assert!(!first_kernel(Path::new("/")).expect("nothing to do"));
     }
 
     #[test]

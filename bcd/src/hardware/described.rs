@@ -232,6 +232,14 @@ impl Hardware for Described {
     }
 }
 
+/// The kernel of a described machine's first boot, with what the machine was set up with until then; `false` when one runs.
+pub(super) fn first_kernel(root: &Path) -> std::io::Result<bool> {
+    if root == Path::new("/") || root.join("proc/cmdline").exists() {
+        return Ok(false);
+    }
+    boot::take_up(root).map(|()| true)
+}
+
 /// The described machine under a root boots: with what is staged there, and under another boot id from then on.
 pub(super) fn boots(root: &Path) -> std::io::Result<BootId> {
     // What stands under the real root is the real machine's.
