@@ -11,6 +11,15 @@ table api_tokens
     created_at timestamp with time zone not null default compute_now()
     constraint api_tokens_hash_check CHECK ((octet_length(hash) = 32))
     constraint api_tokens_pkey PRIMARY KEY (id)
+table attestation_uses
+    kind text not null
+    subject text not null
+    node_id uuid not null
+    first_used timestamp with time zone not null default compute_now()
+    last_used timestamp with time zone not null default compute_now()
+    constraint attestation_uses_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
+    constraint attestation_uses_pkey PRIMARY KEY (kind, subject)
+    CREATE INDEX attestation_uses_by_node ON attestation_uses USING btree (node_id)
 table audit
     id uuid not null
     seq bigint not null identity
@@ -76,6 +85,7 @@ table commands fillfactor=70
     acked_at timestamp with time zone
     started_at timestamp with time zone
     settled_at timestamp with time zone
+    busy_reason text
     constraint commands_check CHECK (((signature IS NULL) = (signed_at IS NULL)))
     constraint commands_check1 CHECK ((((evidence IS NULL) = (evidence_signature IS NULL)) AND ((evidence IS NULL) = (evidence_key IS NULL))))
     constraint commands_lane_check CHECK ((lane = ANY (ARRAY['control'::text, 'provision'::text, 'bulk'::text])))
@@ -87,9 +97,11 @@ table commands fillfactor=70
     CREATE INDEX commands_by_deadline ON commands USING btree (not_after) WHERE (settled_at IS NULL)
     CREATE INDEX commands_by_end ON commands USING btree (settled_at) WHERE (settled_at IS NOT NULL)
     CREATE INDEX commands_in_flight ON commands USING btree (node_id, seq) WHERE (state = ANY (ARRAY['dispatched'::text, 'acked'::text, 'running'::text]))
+    CREATE INDEX commands_in_journals ON commands USING btree (node_id, lane, seq) WHERE ((NOT retry_safe) AND (acked_at IS NOT NULL))
     CREATE INDEX commands_open ON commands USING btree (node_id, seq) WHERE (state = ANY (ARRAY['pending'::text, 'dispatched'::text, 'acked'::text, 'running'::text]))
     CREATE INDEX commands_pending ON commands USING btree (node_id, lane, seq) WHERE (state = 'pending'::text)
     CREATE INDEX commands_taken_back ON commands USING btree (id) WHERE ((state = 'pending'::text) AND (cancel_requested_at IS NOT NULL))
+    CREATE INDEX commands_to_cancel ON commands USING btree (node_id) WHERE ((state = ANY (ARRAY['dispatched'::text, 'acked'::text, 'running'::text])) AND (cancel_requested_at IS NOT NULL))
     CREATE TRIGGER commands_move BEFORE UPDATE OF state ON commands FOR EACH ROW EXECUTE FUNCTION commands_move()
 table control_plane
     only_one boolean not null default true
@@ -163,6 +175,7 @@ table joins
     approved_at timestamp with time zone
     approved_by text
     approved_as uuid
+    attested text[] not null default '{}'::text[]
     constraint joins_approved_as_fkey FOREIGN KEY (approved_as) REFERENCES nodes(id) ON DELETE CASCADE
     constraint joins_conflict_with_fkey FOREIGN KEY (conflict_with) REFERENCES nodes(id) ON DELETE SET NULL
     constraint joins_csr_hash_check CHECK ((octet_length(csr_hash) = 32))
@@ -173,6 +186,15 @@ table joins
     constraint joins_pkey PRIMARY KEY (id)
     constraint joins_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'held'::text, 'refused'::text, 'admitted'::text])))
     CREATE INDEX joins_by_state ON joins USING btree (state, updated_at DESC)
+table key_holders
+    name text not null
+    is_gateway boolean not null
+    revision bigint not null
+    seen_at timestamp with time zone not null default compute_now()
+    expires_at timestamp with time zone not null
+    ended_by text
+    constraint key_holders_pkey PRIMARY KEY (name)
+    constraint key_holders_revision_check CHECK ((revision >= 0))
 table leases fillfactor=50
     name text not null
     epoch bigint not null
@@ -206,6 +228,7 @@ table node_certs
     constraint node_certs_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint node_certs_pkey PRIMARY KEY (serial)
     CREATE INDEX node_certs_by_node ON node_certs USING btree (node_id, not_after DESC)
+    CREATE INDEX node_certs_by_revocation ON node_certs USING btree (revoked_at) WHERE (revoked_at IS NOT NULL)
 table node_drift
     node_id uuid not null
     path text not null
@@ -346,8 +369,10 @@ table nodes fillfactor=70
     constraint nodes_spec_from_digest_fkey FOREIGN KEY (spec_from_digest) REFERENCES targets(digest)
     constraint nodes_target_digest_fkey FOREIGN KEY (target_digest) REFERENCES targets(digest)
     constraint nodes_trust_check CHECK ((trust = ANY (ARRAY['platform'::text, 'tenant-owned'::text, 'tenant-controlled'::text])))
+    CREATE INDEX nodes_asked ON nodes USING btree (id) WHERE (inventory_wanted <> '{}'::text[])
     CREATE INDEX nodes_by_pool ON nodes USING btree (pool, name)
     CREATE INDEX nodes_by_shard ON nodes USING btree (shard)
+    CREATE INDEX nodes_by_signature ON nodes USING btree (spec_signed_at) WHERE (spec_signed_at IS NOT NULL)
     CREATE UNIQUE INDEX nodes_hardware_key ON nodes USING btree (hardware_key) WHERE (hardware_key_trusted AND (provision_state <> 'retired'::text))
 table objects
     kind text not null
@@ -579,7 +604,7 @@ table targets
     constraint targets_pkey PRIMARY KEY (digest)
 table token_uses
     csr_hash bytea not null
-    token_id uuid not null
+    token_id uuid
     node_id uuid not null
     answer bytea not null
     created_at timestamp with time zone not null default compute_now()

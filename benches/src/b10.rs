@@ -12,7 +12,7 @@ use store::{sessions, testing::probes};
 use crate::{
     Options,
     house::House,
-    measure::{Turns, median, sizes},
+    measure::{Line, Target, Turns, median, sizes, table},
 };
 
 const PER_STATEMENT: usize = 1_000;
@@ -46,17 +46,19 @@ async fn size(options: &Options, count: usize, out: &mut impl Write) -> Result<b
     }
     house.close().await;
     let rate = |seconds: &[f64]| (rounds * count) as f64 / median(seconds.iter().copied());
-    writeln!(out, "\n{count} nodes")?;
-    writeln!(
-        out,
-        "  beats    {:8.0} rows/s  (probe {:.0} rows/s, spread {:.2})",
-        rate(&beats.product),
-        rate(&beats.probe),
-        beats.spread()
-    )?;
-    writeln!(out, "  ratio    {:8.2}     (target: at least 0.5)", 1.0 / beats.ratio())?;
     // As if one core did nothing else while a statement ran.
     let share = 100.0 * 100_000.0 / 30.0 / rate(&beats.product);
-    writeln!(out, "  at most  {share:8.1} %  of a core for 100,000 nodes every 30 s (target: at most 5 %)")?;
+    let lines = [
+        Line {
+            what: "heartbeats written",
+            product: format!("{:.0} /s", rate(&beats.product)),
+            probe: format!("{:.0} /s", rate(&beats.probe)),
+            value: 1.0 / beats.ratio(),
+            target: Target::AtLeast(0.5),
+        },
+        Line::alone("of a core, 100,000 in 30 s", format!("{share:.1} %"), share, 5.0),
+    ];
+    table(out, &format!("{count} nodes"), &lines)?;
+    writeln!(out, "  (the limit spreads by {:.2})", beats.spread())?;
     beats.verdict(out)
 }

@@ -11,23 +11,14 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use prost::Message as _;
 use proto::agent::v1::{self as pb, node_frame::Frame as Up};
-use schema::{
-    clock::{Clock as _, SystemClock},
-    command::CommandKind,
-    id::CommandId,
-};
-use store::{
-    commands::{self, NewCommand},
-    testing::probes,
-};
+use store::testing::probes;
 use tokio::task::JoinSet;
 
 use crate::{
     Options,
-    house::{House, Kind, Served, wire},
-    measure::{Turns, median, percentile, sizes},
+    house::{House, Kind, Served},
+    measure::{Line, Target, Turns, enough_files, median, percentile, sizes, table},
     swarm::{Heard, Nodes},
 };
 
@@ -44,6 +35,7 @@ pub(crate) fn run(options: &Options, out: &mut impl Write) -> Result<bool> {
 }
 
 async fn size(options: &Options, count: usize, out: &mut impl Write) -> Result<bool> {
+    enough_files(count + 1_000)?;
     let house = House::with(count).await?;
     probes::raw_table(&house.db).await?;
     let (mut tail, mut middle, mut parts) = (Turns::default(), Vec::new(), Vec::new());
@@ -58,22 +50,23 @@ async fn size(options: &Options, count: usize, out: &mut impl Write) -> Result<b
         middle.push(1e3 * percentile(&dispatch, 50.0));
     }
     house.close().await;
-    writeln!(out, "\n{count} sessions")?;
+    let millis = |numbers: &[f64]| format!("{:.1} ms", median(numbers.iter().copied()));
+    let line = Line {
+        what: "commit to frame, p99",
+        product: millis(&tail.product),
+        probe: millis(&tail.probe),
+        value: tail.ratio(),
+        target: Target::AtMost(1.0),
+    };
+    table(out, &format!("{count} sessions"), &[line])?;
     writeln!(
         out,
-        "  dispatch {:8.1} ms at p99, {:.1} ms at p50",
-        median(tail.product.iter().copied()),
-        median(middle)
-    )?;
-    writeln!(
-        out,
-        "  probe    {:8.1} ms  (commit {:.1}, echo {:.1} at p99), spread {:.2}",
-        median(tail.probe.iter().copied()),
+        "  (half of them within {:.1} ms; the limit is a commit's {:.1} and twice an echo's {:.1} ms; it spreads by {:.2})",
+        median(middle),
         median(parts.iter().map(|part| part.0)),
         median(parts.iter().map(|part| part.1)),
         tail.spread()
     )?;
-    writeln!(out, "  ratio    {:8.2}     (target: at most 1)", tail.ratio())?;
     tail.verdict(out)
 }
 
@@ -119,38 +112,16 @@ async fn dispatches(house: &House, rate: usize) -> Result<Vec<f64>> {
     let (nodes, mut heard) = Nodes::of(house);
     let _open = nodes.open_all(&house.machines, &[served.address]).await?;
     // What is measured begins with the commit that makes it dispatchable, so everything before it is done before.
-    let mut ready = Vec::new();
-    for machine in house.machines.iter().cycle().take(rate * SECONDS) {
-        let new = NewCommand {
-            node_id: machine.id,
-            kind: CommandKind::InventoryRefresh,
-            payload: serde_json::json!({}),
-            idempotency_key: CommandId::generate().to_string(),
-            not_after: schema::time::Duration::from_secs(3_600).after(SystemClock.now()),
-            min_generation: None,
-            batch_id: None,
-            secrets: Vec::new(),
-            created_by: "bench".to_owned(),
-        };
-        let mut txn = house.db.begin().await?;
-        let queued = commands::enqueue(&mut txn, &new).await?;
-        txn.commit().await?;
-        let signature = wire(house.worker.sign_command(machine.id, &queued.body)).encode_to_vec();
-        ready.push((queued.command.id, signature));
-    }
+    let ready = house.queue(house.machines.iter().cycle().take(rate * SECONDS)).await?;
     let mut since = HashMap::new();
     let mut signing = JoinSet::new();
     for (at, (id, signature)) in moments(rate).zip(ready) {
         tokio::time::sleep_until(at).await;
         since.insert(id, at.into_std());
         let db = house.db.clone();
-        signing.spawn(async move {
-            let mut txn = db.begin().await?;
-            commands::sign(&mut txn, &[(id, signature)]).await?;
-            txn.commit().await
-        });
+        signing.spawn(async move { House::sign(&db, &[(id, signature)]).await });
     }
-    signing.join_all().await.into_iter().collect::<Result<Vec<()>, _>>()?;
+    signing.join_all().await.into_iter().collect::<Result<Vec<()>>>()?;
     let mut seconds = Vec::new();
     while seconds.len() < since.len() {
         if let Heard::Command(id, at) = next(&mut heard).await?
@@ -160,6 +131,7 @@ async fn dispatches(house: &House, rate: usize) -> Result<Vec<f64>> {
         }
     }
     served.kill()?;
+    probes::forget_commands(&house.db).await?;
     Ok(seconds)
 }
 

@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::{
     Options,
     house::{House, Kind, Served},
-    measure::{Turns, median, sizes},
+    measure::{Line, Target, Turns, enough_files, median, sizes, table},
     swarm::Nodes,
 };
 
@@ -30,6 +30,7 @@ pub(crate) fn run(options: &Options, out: &mut impl Write) -> Result<bool> {
 }
 
 async fn size(options: &Options, count: usize, out: &mut impl Write) -> Result<bool> {
+    enough_files(count + 1_000)?;
     let house = House::with(count).await?;
     let (mut opens, mut memory, mut lost) = (Turns::default(), Turns::default(), 0);
     for _ in 0..options.pairs.max(1) {
@@ -42,20 +43,29 @@ async fn size(options: &Options, count: usize, out: &mut impl Write) -> Result<b
         lost += product.lost;
     }
     house.close().await;
-    let rate = |seconds: &[f64]| count as f64 / median(seconds.iter().copied());
+    let rate = |seconds: &[f64]| format!("{:.0} /s", count as f64 / median(seconds.iter().copied()));
     let each = |kilobytes: &[f64]| median(kilobytes.iter().copied()) / count as f64;
-    writeln!(out, "\n{count} sessions")?;
-    writeln!(
-        out,
-        "  opens    {:8.0} /s  (probe {:.0} /s, spread {:.2})",
-        rate(&opens.product),
-        rate(&opens.probe),
-        opens.spread()
-    )?;
-    writeln!(out, "  ratio    {:8.2}     (target: at least 0.7)", 1.0 / opens.ratio())?;
-    writeln!(out, "  memory   {:8.1} kB a session  (probe {:.1} kB)", each(&memory.product), each(&memory.probe))?;
-    writeln!(out, "  ratio    {:8.2}     (target: at most 1.5)", memory.ratio())?;
-    writeln!(out, "  lost     {lost:8}     (target: 0)")?;
+    let (product, probe) = (each(&memory.product), each(&memory.probe));
+    let lines = [
+        Line {
+            what: "opens",
+            product: rate(&opens.product),
+            probe: rate(&opens.probe),
+            value: 1.0 / opens.ratio(),
+            target: Target::AtLeast(0.7),
+        },
+        Line {
+            what: "memory of a session",
+            product: format!("{product:.1} kB"),
+            probe: format!("{probe:.1} kB"),
+            value: memory.ratio(),
+            target: Target::AtMost(1.5),
+        },
+        Line::alone("memory of a session", format!("{product:.1} kB"), product, 64.0),
+        Line::alone("sessions lost in 3 s", lost.to_string(), lost as f64, 0.0),
+    ];
+    table(out, &format!("{count} sessions"), &lines)?;
+    writeln!(out, "  (the limit of opens spreads by {:.2})", opens.spread())?;
     opens.verdict(out)
 }
 

@@ -18,16 +18,19 @@ use pki::{
     node_key::NodeKey,
     worker::{Signature, WorkerKey},
 };
+use prost::Message as _;
 use proto::agent::v1 as pb;
 use schema::{
     clock::{Clock as _, SystemClock},
+    command::CommandKind,
     generation::IdentityGeneration,
-    id::{JournalId, NodeId},
+    id::{CommandId, JournalId, NodeId},
     node::{Role, Trust},
     time::Duration,
 };
 use store::{
     Db,
+    commands::{self, NewCommand},
     embedded::{Config, Embedded},
     migrate, node_certs, nodes,
 };
@@ -48,6 +51,9 @@ pub(crate) struct Machine {
     pub(crate) identity: TlsIdentity,
     pub(crate) journal: JournalId,
 }
+
+/// A command and its signature.
+pub(crate) type Signed = (CommandId, Vec<u8>);
 
 pub(crate) struct House {
     pub(crate) db: Db,
@@ -101,6 +107,40 @@ impl House {
             txn.commit().await?;
         }
         Ok(())
+    }
+
+    /// Queues a command for each machine and signs it, without putting the signature down: nothing can be sent yet.
+    pub(crate) async fn queue(&self, machines: impl Iterator<Item = &Arc<Machine>>) -> Result<Vec<Signed>> {
+        let machines: Vec<&Arc<Machine>> = machines.collect();
+        let mut all = Vec::with_capacity(machines.len());
+        for machines in machines.chunks(NODES_PER_COMMIT) {
+            let mut txn = self.db.begin().await?;
+            for machine in machines {
+                let new = NewCommand {
+                    node_id: machine.id,
+                    kind: CommandKind::InventoryRefresh,
+                    payload: serde_json::json!({}),
+                    idempotency_key: CommandId::generate().to_string(),
+                    not_after: Duration::from_secs(3_600).after(SystemClock.now()),
+                    min_generation: None,
+                    batch_id: None,
+                    secrets: Vec::new(),
+                    created_by: "bench".to_owned(),
+                };
+                let queued = commands::enqueue(&mut txn, &new).await?;
+                let signature = wire(self.worker.sign_command(machine.id, &queued.body)).encode_to_vec();
+                all.push((queued.command.id, signature));
+            }
+            txn.commit().await?;
+        }
+        Ok(all)
+    }
+
+    /// Puts signatures down: from here on the commands can be sent.
+    pub(crate) async fn sign(db: &Db, signed: &[Signed]) -> Result<()> {
+        let mut txn = db.begin().await?;
+        commands::sign(&mut txn, signed).await?;
+        Ok(txn.commit().await?)
     }
 
     pub(crate) fn dir(&self) -> &Path {

@@ -83,6 +83,59 @@ pub(crate) fn sizes<W: Write>(
     Ok(quiet)
 }
 
+/// What a figure has to be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// One figure of the product beside the limit's.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) what: &'static str,
+    pub(crate) product: String,
+    /// Empty when there is none.
+    pub(crate) probe: String,
+    /// What the target is about: the ratio of the two, or the figure itself.
+    pub(crate) value: f64,
+    pub(crate) target: Target,
+}
+
+impl Line {
+    /// A figure without a limit beside it: at most so much.
+    pub(crate) const fn alone(what: &'static str, product: String, value: f64, most: f64) -> Self {
+        Self { what, product, probe: String::new(), value, target: Target::AtMost(most) }
+    }
+}
+
+/// Prints a table of one size.
+pub(crate) fn table(out: &mut impl Write, title: &str, lines: &[Line]) -> Result<()> {
+    writeln!(out, "\n{title:<28} {:>14} {:>14} {:>8}   target", "product", "limit", "ratio")?;
+    for Line { what, product, probe, value, target } in lines {
+        let (sign, bound, met) = match target {
+            Target::AtLeast(bound) => ('≥', bound, value >= bound),
+            Target::AtMost(bound) => ('≤', bound, value <= bound),
+        };
+        let ratio = if probe.is_empty() { String::new() } else { format!("{value:.2}") };
+        let met = if met { "met" } else { "NOT met" };
+        writeln!(out, "  {what:<26} {product:>14} {probe:>14} {ratio:>8}   {sign} {bound:<5} {met}")?;
+    }
+    Ok(())
+}
+
+/// Fails when this process may not have so many files open, and says what to do.
+pub(crate) fn enough_files(wanted: usize) -> Result<()> {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap_or_default();
+    match line.split_whitespace().nth(3).and_then(|number| number.parse::<usize>().ok()) {
+        Some(most) if most < wanted => {
+            anyhow::bail!("{wanted} open files are needed and {most} are allowed: run `ulimit -n {wanted}` first")
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Does something and says how long it took.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let begin = Instant::now();

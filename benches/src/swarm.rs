@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Instant,
 };
@@ -52,10 +52,13 @@ pub(crate) struct Nodes {
     pub(crate) heard: mpsc::UnboundedSender<Heard>,
     /// Sessions that are open.
     pub(crate) alive: Arc<AtomicUsize>,
+    /// Nothing is said about commands.
+    pub(crate) silent: Arc<AtomicBool>,
 }
 
 /// An open session. Dropped, its connection closes.
 pub(crate) struct Open {
+    pub(crate) machine: Arc<Machine>,
     pub(crate) up: mpsc::Sender<pb::NodeFrame>,
     task: JoinHandle<()>,
 }
@@ -77,7 +80,7 @@ impl Nodes {
     pub(crate) fn of(house: &House) -> (Self, mpsc::UnboundedReceiver<Heard>) {
         let (heard, all) = mpsc::unbounded_channel();
         let roots = Arc::new(vec![house.keys.root_certificate()]);
-        (Self { roots, realm: house.realm.clone(), heard, alive: Arc::default() }, all)
+        (Self { roots, realm: house.realm.clone(), heard, alive: Arc::default(), silent: Arc::default() }, all)
     }
 
     /// Opens a session for each machine, many at a time. Machine by machine the gateways take turns.
@@ -127,7 +130,7 @@ impl Nodes {
             Some(Down::Welcome(_)) => {}
             other => bail!("no Welcome but {other:?}"),
         }
-        let (this, answers) = (self.clone(), up.clone());
+        let (this, answers, itself) = (self.clone(), up.clone(), Arc::clone(&machine));
         this.alive.fetch_add(1, Ordering::Relaxed);
         let task = tokio::spawn(async move {
             while let Ok(Some(frame)) = down.message().await {
@@ -136,6 +139,9 @@ impl Nodes {
                         let at = Instant::now();
                         let Ok(body) = CommandBody::read(&command.body) else { continue };
                         this.heard.send(Heard::Command(body.id, at)).ok();
+                        if this.silent.load(Ordering::Relaxed) {
+                            continue;
+                        }
                         let word = this.last_word(&machine, body.id);
                         answers.send(pb::NodeFrame { frame: Some(Up::CommandUpdate(word)) }).await.ok();
                     }
@@ -145,7 +151,7 @@ impl Nodes {
             }
             this.alive.fetch_sub(1, Ordering::Relaxed);
         });
-        Ok(Open { up, task })
+        Ok(Open { machine: itself, up, task })
     }
 
     fn last_word(&self, machine: &Machine, id: CommandId) -> pb::CommandUpdate {

@@ -3,15 +3,20 @@
 //! The control plane serves `bettercompute.internal.v1.Authority`. Under `up` it is in the same process ([`InProcess`]);
 //! a gateway apart reaches it over internal mutual TLS ([`AuthorityClient`]). Both give the same answers.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use hyper_util::rt::TokioIo;
+use pki::keys::{IssuedGateway, Renewing};
 use proto::{
     agent::v1 as pb,
     internal::v1::{self as internal, authority_client::AuthorityClient as Client, authority_server::Authority},
 };
-use rustls_pki_types::ServerName;
+use rustls_pki_types::{CertificateDer, ServerName};
 use schema::id::NodeId;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -33,6 +38,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub trait ControlPlane: Send + Sync + 'static {
     /// The public anchor that a join pin is the digest of.
     async fn anchor(&self) -> Result<pb::GetAnchorResponse, Status>;
+    /// What evidence of a machine that joins has to be made for.
+    async fn join_challenge(
+        &self,
+        request: pb::JoinChallengeRequest,
+        peer: SocketAddr,
+    ) -> Result<pb::JoinChallengeResponse, Status>;
     /// Makes a machine a node.
     async fn join(&self, request: pb::JoinRequest, peer: SocketAddr) -> Result<pb::JoinResponse, Status>;
     /// What a renewal has to be signed over.
@@ -70,6 +81,14 @@ impl<T: Authority> ControlPlane for InProcess<T> {
         self.0.get_anchor(Request::new(pb::GetAnchorRequest {})).await.map(tonic::Response::into_inner)
     }
 
+    async fn join_challenge(
+        &self,
+        request: pb::JoinChallengeRequest,
+        peer: SocketAddr,
+    ) -> Result<pb::JoinChallengeResponse, Status> {
+        self.0.join_challenge(from_peer(request, peer)).await.map(tonic::Response::into_inner)
+    }
+
     async fn join(&self, request: pb::JoinRequest, peer: SocketAddr) -> Result<pb::JoinResponse, Status> {
         self.0.join(from_peer(request, peer)).await.map(tonic::Response::into_inner)
     }
@@ -105,44 +124,104 @@ impl<T: Authority> ControlPlane for InProcess<T> {
     }
 }
 
+/// What the control plane said instead of an answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the control plane refused: {0}")]
+pub struct Refused(String);
+
 /// A control plane reached over internal mutual TLS.
 #[derive(Debug, Clone)]
-pub struct AuthorityClient(Client<Channel>);
+pub struct AuthorityClient {
+    address: Arc<str>,
+    client: Arc<RwLock<Client<Channel>>>,
+}
 
 impl AuthorityClient {
     /// A client of the service at `address` (host and port), with the configuration of `pki::tls::internal_client`. It
     /// connects when it is first used, and again whenever it must.
     #[must_use]
     pub fn new(address: String, tls: rustls::ClientConfig) -> Self {
-        let tls = TlsConnector::from(Arc::new(tls));
         let address: Arc<str> = address.into();
-        let connector = tower::service_fn(move |_: http::Uri| {
-            let (tls, address) = (tls.clone(), Arc::clone(&address));
-            async move {
-                let name = ServerName::try_from(pki::keys::INTERNAL_NAME).expect("the internal name is a DNS name");
-                let tcp = TcpStream::connect(&*address).await?;
-                tcp.set_nodelay(true)?;
-                tls.connect(name, tcp).await.map(TokioIo::new)
-            }
-        });
-        // The scheme is `http` because the connector, not the channel, speaks TLS.
-        let channel = Endpoint::from_static("http://authority.internal")
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(CALL_TIMEOUT)
-            .http2_keep_alive_interval(Duration::from_secs(20))
-            .connect_with_connector_lazy(connector);
-        Self(Client::new(channel).max_decoding_message_size(proto::MAX_FRAME_BYTES))
+        let client = Arc::new(RwLock::new(connecting(Arc::clone(&address), tls)));
+        Self { address, client }
     }
+
+    /// Shows and believes what this configuration says from the next call on. Calls under way end as they began.
+    pub fn use_tls(&self, tls: rustls::ClientConfig) {
+        let next = connecting(Arc::clone(&self.address), tls);
+        *self.client.write().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+
+    /// Says from which revision of the control plane's keys those are that this gateway has stored, and asks for the next
+    /// ones, if there is a request. The control plane's revision, and what it issued.
+    ///
+    /// # Errors
+    /// When the control plane refuses, or is not reachable.
+    pub async fn follow_keys(
+        &self,
+        revision: u64,
+        renewing: Option<&Renewing>,
+    ) -> Result<(u64, Option<IssuedGateway>), Refused> {
+        let renewal = renewing.map(|renewing| internal::GatewayRenewal {
+            request: renewing.request.clone(),
+            signature: renewing.signature.clone(),
+            serving_chain: renewing.serving_chain.iter().map(|der| der.to_vec()).collect(),
+        });
+        let call = internal::FollowKeysRequest { revision, renewal };
+        let answered = answer(self.client().follow_keys(call).await);
+        let answer = answered.map_err(|status| Refused(status.message().to_owned()))?;
+        let certificates = |chain: Vec<Vec<u8>>| chain.into_iter().map(CertificateDer::from).collect();
+        let issued = answer.issued.map(|issued| IssuedGateway {
+            serving: certificates(issued.serving),
+            internal: certificates(issued.internal),
+            node_authorities: certificates(issued.node_authorities),
+            internal_authorities: certificates(issued.internal_authorities),
+            revision: answer.revision,
+        });
+        Ok((answer.revision, issued))
+    }
+
+    fn client(&self) -> Client<Channel> {
+        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn connecting(address: Arc<str>, tls: rustls::ClientConfig) -> Client<Channel> {
+    let tls = TlsConnector::from(Arc::new(tls));
+    let connector = tower::service_fn(move |_: http::Uri| {
+        let (tls, address) = (tls.clone(), Arc::clone(&address));
+        async move {
+            let name = ServerName::try_from(pki::keys::INTERNAL_NAME).expect("the internal name is a DNS name");
+            let tcp = TcpStream::connect(&*address).await?;
+            tcp.set_nodelay(true)?;
+            tls.connect(name, tcp).await.map(TokioIo::new)
+        }
+    });
+    // The scheme is `http` because the connector, not the channel, speaks TLS.
+    let channel = Endpoint::from_static("http://authority.internal")
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(CALL_TIMEOUT)
+        .http2_keep_alive_interval(Duration::from_secs(20))
+        .connect_with_connector_lazy(connector);
+    Client::new(channel).max_decoding_message_size(proto::MAX_FRAME_BYTES)
 }
 
 #[async_trait]
 impl ControlPlane for AuthorityClient {
     async fn anchor(&self) -> Result<pb::GetAnchorResponse, Status> {
-        answer(self.0.clone().get_anchor(pb::GetAnchorRequest {}).await)
+        answer(self.client().get_anchor(pb::GetAnchorRequest {}).await)
+    }
+
+    async fn join_challenge(
+        &self,
+        request: pb::JoinChallengeRequest,
+        peer: SocketAddr,
+    ) -> Result<pb::JoinChallengeResponse, Status> {
+        answer(self.client().join_challenge(from_peer(request, peer)).await)
     }
 
     async fn join(&self, request: pb::JoinRequest, peer: SocketAddr) -> Result<pb::JoinResponse, Status> {
-        answer(self.0.clone().join(from_peer(request, peer)).await)
+        answer(self.client().join(from_peer(request, peer)).await)
     }
 
     async fn renew_challenge(
@@ -150,11 +229,11 @@ impl ControlPlane for AuthorityClient {
         request: pb::RenewChallengeRequest,
         peer: SocketAddr,
     ) -> Result<pb::RenewChallengeResponse, Status> {
-        answer(self.0.clone().renew_challenge(from_peer(request, peer)).await)
+        answer(self.client().renew_challenge(from_peer(request, peer)).await)
     }
 
     async fn renew(&self, request: pb::RenewRequest, peer: SocketAddr) -> Result<pb::RenewResponse, Status> {
-        answer(self.0.clone().renew(from_peer(request, peer)).await)
+        answer(self.client().renew(from_peer(request, peer)).await)
     }
 
     async fn request_secrets(
@@ -162,16 +241,16 @@ impl ControlPlane for AuthorityClient {
         request: pb::SecretRequest,
         peer: SocketAddr,
     ) -> Result<pb::SecretResponse, Status> {
-        answer(self.0.clone().request_secrets(from_peer(request, peer)).await)
+        answer(self.client().request_secrets(from_peer(request, peer)).await)
     }
 
     async fn server_time(&self, node: NodeId, nonce: Vec<u8>) -> Result<pb::SignedTime, Status> {
         let request = internal::ServerTimeRequest { node_id: node.to_string(), nonce };
-        time(answer(self.0.clone().server_time(request).await)?)
+        time(answer(self.client().server_time(request).await)?)
     }
 
     async fn trust(&self, since: u64) -> Result<internal::TrustBundleResponse, Status> {
-        answer(self.0.clone().trust_bundle(internal::TrustBundleRequest { since }).await)
+        answer(self.client().trust_bundle(internal::TrustBundleRequest { since }).await)
     }
 }
 

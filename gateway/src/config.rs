@@ -57,8 +57,8 @@ pub struct Limits {
     pub connections_per_node: usize,
     /// Session streams.
     pub sessions: usize,
-    /// Sessions whose row is being opened.
-    pub opens: usize,
+    /// Sessions that ask the control plane at the same time as they open.
+    pub asking: usize,
     /// Streams of one connection.
     pub streams_per_connection: u32,
     /// All headers of one call, in bytes.
@@ -73,7 +73,7 @@ impl Default for Limits {
             strangers_per_address: 512,
             connections_per_node: 6,
             sessions: 20_000,
-            opens: 12,
+            asking: 12,
             streams_per_connection: 16,
             header_bytes: 16 * 1024,
         }
@@ -95,8 +95,10 @@ pub struct Timing {
     pub heartbeat: Duration,
     /// How often heartbeats are written.
     pub liveness: Duration,
-    /// How often all sessions are compared with the database. Lost pokes, a revocation among them, cost at most this.
+    /// How often the database is asked what changed. Lost pokes, a revocation among them, cost at most this.
     pub check: Duration,
+    /// How often all sessions are compared with the database, whether anything changed or not.
+    pub check_all: Duration,
     /// Within which time nodes connect again when the gateway goes away.
     pub reconnect_within: Duration,
     /// How long a node that was told to go may still say something.
@@ -115,6 +117,7 @@ impl Default for Timing {
             heartbeat: Duration::from_secs(15),
             liveness: Duration::from_secs(5),
             check: Duration::from_secs(3),
+            check_all: Duration::from_secs(300),
             reconnect_within: Duration::from_secs(5),
             linger: Duration::from_secs(2),
             drain: Duration::from_secs(10),

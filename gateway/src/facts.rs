@@ -1,26 +1,34 @@
-//! What the database says about the nodes that have a session here: on a poke at once, and for all of them every few
-//! seconds, so that a lost poke costs time only.
+//! What the database says about the nodes that have a session here: on a poke at once, and every few seconds for those of
+//! which something changed, so that a lost poke costs time only.
 //!
-//! One statement asks for every node that is in question. What is news reaches the session, which decides.
+//! One statement asks for every node that is in question. What is news reaches the session, which decides. Asking what
+//! changed costs what changed: an idle fleet of any size costs nothing.
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use prost::Message as _;
 use proto::agent::v1 as pb;
-use schema::{cause::chain, id::NodeId};
+use schema::{
+    cause::chain,
+    id::NodeId,
+    time::{Duration, Timestamp},
+};
 use store::{
     Db, DbError, nodes,
     poke::{Heard, Listener, Poke},
     sessions,
 };
-use tokio::sync::Notify;
+use tokio::{
+    sync::Notify,
+    time::{Interval, MissedTickBehavior},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    config::Timing,
     refusal::Refusal,
     registry::{Registry, Seat},
     session::{Facts, Input},
@@ -84,27 +92,45 @@ impl Questions {
         }
     }
 
-    /// Answers questions until it is cancelled, and asks about everybody every `period`.
-    pub(crate) async fn answer_facts(&self, db: &Db, registry: &Registry, period: Duration, cancel: CancellationToken) {
-        let mut everybody = tokio::time::interval(period);
-        everybody.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    /// Answers questions until it is cancelled, asks every few moments what changed, and now and then about everybody.
+    pub(crate) async fn answer_facts(&self, db: &Db, registry: &Registry, timing: &Timing, cancel: CancellationToken) {
+        let (mut changes, mut everybody) = (every(timing.check), every(timing.check_all));
+        let mut since = None;
         loop {
-            let seats = tokio::select! {
+            let asked = tokio::select! {
                 () = cancel.cancelled() => return,
-                _ = everybody.tick() => {
-                    self.lock().facts.clear();
-                    registry.all()
-                }
-                () = self.wake_facts.notified() => {
-                    let asked = std::mem::take(&mut self.lock().facts);
-                    asked.into_iter().filter_map(|node_id| registry.find(node_id)).collect()
-                }
+                _ = everybody.tick() => Asked::Everybody,
+                _ = changes.tick() => Asked::Changes,
+                () = self.wake_facts.notified() => Asked::Some,
             };
-            // What is missed while PostgreSQL is away is seen by the next look at everybody.
-            if let Err(error) = look(db, registry, &seats).await {
-                tracing::warn!(sessions = seats.len(), error = %chain(&error), "sessions could not be checked");
+            // What is missed while PostgreSQL is away is seen by the next look.
+            if let Err(error) = self.answer_asked(db, registry, asked, &mut since).await {
+                tracing::warn!(error = %chain(&error), "sessions could not be checked");
             }
         }
+    }
+
+    async fn answer_asked(
+        &self,
+        db: &Db,
+        registry: &Registry,
+        asked: Asked,
+        since: &mut Option<Timestamp>,
+    ) -> Result<(), DbError> {
+        if registry.is_empty() {
+            return Ok(());
+        }
+        let nodes = match asked {
+            Asked::Everybody => return look(db, registry, &registry.all()).await,
+            Asked::Changes => {
+                let news = sessions::news(db, *since).await?;
+                *since = Some(news.at);
+                news.nodes
+            }
+            Asked::Some => std::mem::take(&mut self.lock().facts).into_iter().collect(),
+        };
+        let seats: Vec<_> = nodes.into_iter().filter_map(|node_id| registry.find(node_id)).collect();
+        look(db, registry, &seats).await
     }
 
     /// Fetches specs until it is cancelled, those of many sessions in one statement.
@@ -129,7 +155,21 @@ impl Questions {
     }
 }
 
-async fn look(db: &Db, registry: &Registry, seats: &[std::sync::Arc<Seat>]) -> Result<(), DbError> {
+/// Whose facts are asked for.
+#[derive(Debug, Clone, Copy)]
+enum Asked {
+    Some,
+    Changes,
+    Everybody,
+}
+
+fn every(period: Duration) -> Interval {
+    let mut ticks = tokio::time::interval(period.to_std());
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+async fn look(db: &Db, registry: &Registry, seats: &[Arc<Seat>]) -> Result<(), DbError> {
     if seats.is_empty() {
         return Ok(());
     }

@@ -65,6 +65,14 @@ impl Join for JoinForwarder {
         told("anchor", peer, self.control_plane.anchor().await)
     }
 
+    async fn join_challenge(
+        &self,
+        request: Request<pb::JoinChallengeRequest>,
+    ) -> Result<Response<pb::JoinChallengeResponse>, Status> {
+        let (peer, _permit) = self.enter(&request)?;
+        told("join-challenge", peer, self.control_plane.join_challenge(request.into_inner(), peer).await)
+    }
+
     async fn join(&self, request: Request<pb::JoinRequest>) -> Result<Response<pb::JoinResponse>, Status> {
         let (peer, _permit) = self.enter(&request)?;
         told("join", peer, self.control_plane.join(request.into_inner(), peer).await)

@@ -21,6 +21,7 @@ mod facts;
 mod join;
 mod last_words;
 mod liveness;
+mod opens;
 mod places;
 mod pokes;
 mod registry;

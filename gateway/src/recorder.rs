@@ -169,8 +169,10 @@ async fn write(db: &Db, rows: &HashMap<String, (Verdict, String)>) -> Result<(),
         rows.iter().map(|(key, (verdict, place))| Record { kind: OUTCOME_KIND, key, verdict, place }).collect();
     // The same order in every gateway, so that two of them do not wait for each other.
     records.sort_unstable_by_key(|record| record.key);
+    let (over, against): (Vec<_>, Vec<_>) = records.into_iter().partition(|record| *record.verdict == Verdict::Done);
     let mut txn = db.begin().await?;
-    outcomes::record(&mut txn, &records).await?;
+    outcomes::record(&mut txn, &against).await?;
+    outcomes::clear(&mut txn, &over).await?;
     txn.commit().await
 }
 

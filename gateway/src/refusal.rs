@@ -61,6 +61,9 @@ pub enum Refusal {
     /// Too many frames, or too many sessions in a short time.
     #[error("too many {0} in a short time")]
     RateLimited(&'static str),
+    /// The journal is an old copy.
+    #[error("the node's journal does not have what it took before: an old copy was put back, and it is another journal")]
+    JournalOld,
     /// A newer session of the same node.
     #[error("a newer session of this node is open")]
     Superseded,
@@ -112,6 +115,7 @@ impl Refusal {
         "FRAME_TOO_LARGE",
         "FRAME_UNKNOWN",
         "RATE_LIMITED",
+        "JOURNAL_OLD",
         "SUPERSEDED",
         "TOO_MANY_SESSIONS",
         "SLOW_READER",
@@ -143,6 +147,7 @@ impl Refusal {
             Self::FrameTooLarge => "FRAME_TOO_LARGE",
             Self::FrameUnknown => "FRAME_UNKNOWN",
             Self::RateLimited(_) => "RATE_LIMITED",
+            Self::JournalOld => "JOURNAL_OLD",
             Self::Superseded => "SUPERSEDED",
             Self::TooManySessions(_) => "TOO_MANY_SESSIONS",
             Self::SlowReader => "SLOW_READER",

@@ -168,6 +168,11 @@ impl Registry {
         self.lock().seats.get(&node_id).cloned()
     }
 
+    /// Whether nobody has a seat.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().seats.is_empty()
+    }
+
     /// All seats.
     pub(crate) fn all(&self) -> Vec<Arc<Seat>> {
         self.lock().seats.values().cloned().collect()

@@ -4,7 +4,7 @@
 //! listener ─▶ accept (TLS) ─▶ tonic ─▶ join ──────────────▶ control plane
 //!                                 ├──▶ secrets ───────────▶ control plane
 //!                                 └──▶ session ─▶ registry ◀── facts ◀── pokes
-//!                                        └──▶ claims, steps, last words, reports, liveness, recorder ──▶ PostgreSQL
+//!                                        └──▶ opens, claims, steps, last words, reports, liveness, recorder ──▶ PostgreSQL
 //! ```
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -30,6 +30,7 @@ use crate::{
     join::{JoinForwarder, MAX_REQUEST_BYTES},
     last_words::LastWords,
     liveness::Liveness,
+    opens::Opens,
     pokes::Pokes,
     recorder::Recorder,
     registry::Registry,
@@ -101,7 +102,8 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
         last_words: LastWords::default(),
         pokes: Pokes::default(),
         trust,
-        opens: Semaphore::new(limits.opens),
+        opens: Opens::default(),
+        asking: Semaphore::new(limits.asking),
         tasks: TaskTracker::new(),
         draining: cancel.child_token(),
         db,
@@ -190,9 +192,9 @@ fn spawn_writers(shared: &Arc<Shared>, stop: &CancellationToken) -> JoinSet<()> 
     let (this, stop) = part();
     writers.spawn(async move { this.questions.listen(&this.db, &this.registry, stop).await });
     let (this, stop) = part();
-    writers.spawn(async move {
-        this.questions.answer_facts(&this.db, &this.registry, this.timing.check.to_std(), stop).await
-    });
+    writers.spawn(async move { this.opens.run(&this.db, &this.pokes, stop).await });
+    let (this, stop) = part();
+    writers.spawn(async move { this.questions.answer_facts(&this.db, &this.registry, &this.timing, stop).await });
     let (this, stop) = part();
     writers.spawn(async move { this.questions.answer_specs(&this.db, &this.registry, stop).await });
     let (this, stop) = part();

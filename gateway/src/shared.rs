@@ -13,7 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     authority::ControlPlane, claims::Claims, config::Timing, facts::Questions, last_words::LastWords,
-    liveness::Liveness, pokes::Pokes, recorder::Recorder, registry::Registry, reports::Reports, session::Rules,
+    liveness::Liveness, opens::Opens, pokes::Pokes, recorder::Recorder, registry::Registry, reports::Reports, session::Rules,
     steps::Steps, trust::Trust,
 };
 
@@ -35,8 +35,9 @@ pub(crate) struct Shared {
     pub(crate) last_words: LastWords,
     pub(crate) pokes: Pokes,
     pub(crate) trust: Trust,
-    /// How many sessions open at the same time: fewer than there are connections to the database.
-    pub(crate) opens: Semaphore,
+    pub(crate) opens: Opens,
+    /// For sessions that ask the control plane as they open: few at the same time.
+    pub(crate) asking: Semaphore,
     pub(crate) tasks: TaskTracker,
     pub(crate) draining: CancellationToken,
 }

@@ -41,12 +41,12 @@ use crate::{DbError, convert};
 pub use dispatch::{Claim, Dispatch, Progress, Step, claim, in_flight, progress, release};
 pub use enqueue::{EnqueueError, Enqueued, NewCommand, enqueue, enqueue_to_sign, may_enqueue};
 pub use read::{Filter, ahead, count_open, evidence, find, find_by_key, find_many, list};
-pub use resume::{Proved, Resume, on_reconnect, proved, resume, witness};
+pub use resume::{Back, Proved, Resume, on_reconnect, proved, resume, resume_all, witness};
 pub use settle::{
     Ending, Evidence, Settled, Swept, cancel, cancel_pending_of, end_open_of, is_sweep_due, lock, prune, record_late,
     settle, sweep,
 };
-pub use sign::{Unsigned, sent, sign, unsigned};
+pub use sign::{Unsigned, complete, sent, sign, unsigned};
 pub use updates::{RawUpdate, StoredUpdate, UPDATES_AT_ONCE, remove_updates, store_updates, updates};
 
 /// One command.
@@ -88,6 +88,8 @@ pub struct Command {
     pub sent_in: Option<SentIn>,
     /// How often the node had no room for it.
     pub busy_count: u32,
+    /// Why, the last time; `None` when its lane was full.
+    pub busy_reason: Option<String>,
     /// What came out, canonical JSON.
     pub result: Option<String>,
     /// Whether the node's signature is kept with it.

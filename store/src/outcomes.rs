@@ -139,6 +139,37 @@ pub async fn record(txn: &mut Txn, records: &[Record<'_>]) -> Result<(), DbError
     Ok(())
 }
 
+/// Notes of keys that whatever stood against them is over. Where nothing did, nothing is written.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn clear(txn: &mut Txn, records: &[Record<'_>]) -> Result<(), DbError> {
+    if records.is_empty() {
+        return Ok(());
+    }
+    let column = |of: fn(&Record<'_>) -> String| records.iter().map(of).collect::<Vec<String>>();
+    sqlx::query!(
+        r#"WITH over AS MATERIALIZED (
+               SELECT o.kind, o.key, r.place
+               FROM UNNEST($1::text[], $2::text[], $3::text[]) AS r (kind, key, place)
+               JOIN outcomes o ON o.kind = r.kind AND o.key = r.key
+               WHERE o.state <> 'done'
+               ORDER BY o.kind, o.key
+               FOR NO KEY UPDATE OF o
+           )
+           UPDATE outcomes o
+           SET state = 'done', reason = '', message = '', place = over.place, since = compute_now()
+           FROM over
+           WHERE o.kind = over.kind AND o.key = over.key"#,
+        &column(|r| r.kind.to_owned()),
+        &column(|r| r.key.to_owned()),
+        &column(|r| r.place.to_owned()),
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
 /// The last outcome of one key.
 ///
 /// # Errors

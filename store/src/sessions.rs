@@ -3,176 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
-    digest::Digest,
-    generation::{Epoch, Generation, IdentityGeneration},
-    id::{BootId, CommandId, GatewayId, JournalId, NodeId},
-    inventory::InventorySection,
+    generation::Epoch,
+    id::{BootId, GatewayId, JournalId, NodeId},
     node::{Connectivity, connectivity::UNREACHABLE_AFTER},
     time::{Duration, Timestamp},
 };
 
 use crate::{Db, DbError, Txn, convert};
 
-/// What a gateway knows when a session opens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionOpen {
-    /// The node, as its certificate says.
-    pub node_id: NodeId,
-    /// The gateway.
-    pub gateway_id: GatewayId,
-    /// The boot, as Hello says.
-    pub boot_id: BootId,
-    /// The journal, as Hello says.
-    pub journal_id: JournalId,
-    /// The serial number of the certificate, big endian.
-    pub serial: Vec<u8>,
-    /// The daemon's version.
-    pub version: String,
-    /// The machine is described by a file.
-    pub described: bool,
-    /// The daemon runs commands.
-    pub commands: bool,
-}
+mod facts;
+mod open;
 
-/// An open session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Opened {
-    /// The epoch that every write of this session names.
-    pub epoch: Epoch,
-    /// The node's generation; when Hello is behind, the spec is sent.
-    pub generation: Generation,
-    /// The identity of the certificate.
-    pub identity_generation: IdentityGeneration,
-    /// The kinds of commands that the certificate's identity accepts; `None` for every kind.
-    pub allowed_kinds: Option<Vec<String>>,
-    /// Digests of the stored inventory.
-    pub inventory: BTreeMap<InventorySection, Digest>,
-    /// Another gateway had an open session of this node.
-    pub taken_over: bool,
-}
-
-/// Why a session was refused.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// No such node.
-    #[error("there is no node {0}")]
-    Unknown(NodeId),
-    /// The node is retired.
-    #[error("the node is retired")]
-    Retired,
-    /// There is no record of the certificate.
-    #[error("the certificate is not on record")]
-    Uncertified,
-    /// The certificate was revoked.
-    #[error("the certificate is revoked")]
-    CertificateRevoked,
-    /// The certificate belongs to an identity that was replaced.
-    #[error("the node's identity was replaced: the certificate is of generation {presented}, the node is at {current}")]
-    Replaced {
-        /// Of the certificate.
-        presented: IdentityGeneration,
-        /// Of the node.
-        current: IdentityGeneration,
-    },
-    /// The statement failed.
-    #[error(transparent)]
-    Db(#[from] DbError),
-}
-
-/// Opens a session in one statement: the certificate is judged, the epoch rises, the node is connected, and a session that
-/// was open elsewhere writes nothing more. What the session before had in flight is for [`crate::commands::resume`], in the
-/// same transaction.
-///
-/// # Errors
-/// [`OpenError`] says why the node may not have one.
-pub async fn open(txn: &mut Txn, session: &SessionOpen) -> Result<Opened, OpenError> {
-    let row = sqlx::query!(
-        r#"WITH node AS MATERIALIZED (
-               SELECT id, identity_generation, provision_state, generation
-               FROM nodes
-               WHERE id = $1
-               FOR NO KEY UPDATE
-           ), judged AS MATERIALIZED (
-               SELECT n.id, n.generation, n.identity_generation AS current, c.identity_generation AS presented, c.allowed_kinds,
-                      p.gateway_id <> $3 AND p.disconnected_at IS NULL AS taken_over,
-                      CASE WHEN n.provision_state = 'retired' THEN 'retired'
-                           WHEN c.serial IS NULL THEN 'uncertified'
-                           WHEN c.identity_generation <> n.identity_generation THEN 'replaced'
-                           WHEN c.revoked_at IS NOT NULL THEN 'revoked'
-                           ELSE 'open' END AS verdict
-               FROM node n
-               LEFT JOIN node_certs c ON c.serial = $2 AND c.node_id = n.id
-               LEFT JOIN sessions p ON p.node_id = n.id
-           ), opened AS (
-               INSERT INTO sessions AS s (node_id, epoch, gateway_id, boot_id, journal_id, identity_generation, version, described, commands)
-               SELECT id, 1, $3, $4, $5, current, $6, $7, $8
-               FROM judged
-               WHERE verdict = 'open'
-               ON CONFLICT (node_id) DO UPDATE
-               SET epoch = s.epoch + 1,
-                   gateway_id = EXCLUDED.gateway_id,
-                   boot_id = EXCLUDED.boot_id,
-                   journal_id = EXCLUDED.journal_id,
-                   identity_generation = EXCLUDED.identity_generation,
-                   version = EXCLUDED.version,
-                   described = EXCLUDED.described,
-                   commands = EXCLUDED.commands,
-                   connected_at = compute_now(),
-                   disconnected_at = NULL,
-                   last_seen = compute_now()
-               RETURNING node_id, epoch
-           ), connected AS (
-               UPDATE nodes n
-               SET connectivity = 'connected',
-                   connectivity_since = compute_now(),
-                   no_schedule_reasons = array_remove(no_schedule_reasons, 'unreachable')
-               FROM opened o
-               WHERE n.id = o.node_id AND n.connectivity <> 'connected'
-           )
-           SELECT j.verdict AS "verdict!", j.generation AS "generation!", j.current AS "current!", j.presented AS "presented?", j.allowed_kinds, j.taken_over,
-                  o.epoch AS "epoch?",
-                  ARRAY(SELECT i.section FROM node_inventory i WHERE i.node_id = $1 ORDER BY i.section) AS "sections!",
-                  ARRAY(SELECT i.digest FROM node_inventory i WHERE i.node_id = $1 ORDER BY i.section) AS "digests!"
-           FROM judged j
-           LEFT JOIN opened o ON true"#,
-        session.node_id.as_uuid(),
-        session.serial,
-        session.gateway_id.as_uuid(),
-        session.boot_id.as_uuid(),
-        session.journal_id.as_uuid(),
-        session.version,
-        session.described,
-        session.commands,
-    )
-    .fetch_optional(txn.conn())
-    .await
-    .map_err(DbError::from)?
-    .ok_or(OpenError::Unknown(session.node_id))?;
-    let current = IdentityGeneration::from_i64(row.current);
-    let epoch = match (row.verdict.as_str(), row.epoch) {
-        ("open", Some(epoch)) => Epoch::from_i64(epoch),
-        ("retired", _) => return Err(OpenError::Retired),
-        ("revoked", _) => return Err(OpenError::CertificateRevoked),
-        ("replaced", _) => {
-            let presented = row.presented.map_or(IdentityGeneration::NONE, IdentityGeneration::from_i64);
-            return Err(OpenError::Replaced { presented, current });
-        }
-        _ => return Err(OpenError::Uncertified),
-    };
-    let inventory = row
-        .sections
-        .iter()
-        .zip(&row.digests)
-        .map(|(section, digest)| Ok((convert::word("inventory section", section)?, convert::digest(digest)?)));
-    Ok(Opened {
-        epoch,
-        generation: Generation::from_i64(row.generation),
-        identity_generation: current,
-        allowed_kinds: row.allowed_kinds,
-        inventory: inventory.collect::<Result<_, DbError>>()?,
-        taken_over: row.taken_over.unwrap_or(false),
-    })
-}
+pub use facts::{News, SessionFacts, check, news};
+pub use open::{OpenError, Opened, SessionOpen, open, open_all};
 
 /// Closes sessions, each under its own epoch only, and answers those that were closed by this call.
 ///
@@ -247,79 +90,6 @@ pub async fn beat(db: &Db, sessions: &[(NodeId, Epoch)]) -> Result<Vec<NodeId>, 
     .await?;
     let others: BTreeSet<NodeId> = others.into_iter().map(NodeId::from_uuid).collect();
     Ok(sessions.iter().map(|(node, _)| *node).filter(|node| !others.contains(node)).collect())
-}
-
-/// What a gateway compares an open session with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionFacts {
-    /// The node.
-    pub node_id: NodeId,
-    /// The epoch of the node's present session.
-    pub epoch: Epoch,
-    /// The node's generation.
-    pub generation: Generation,
-    /// When its spec was last signed.
-    pub spec_signed_at: Option<Timestamp>,
-    /// The node's identity generation.
-    pub identity_generation: IdentityGeneration,
-    /// The session's certificate was revoked, or is of an identity that was replaced.
-    pub revoked: bool,
-    /// Inventory sections to ask for.
-    pub inventory_wanted: Vec<InventorySection>,
-    /// Commands wait to be claimed.
-    pub commands_waiting: bool,
-    /// Commands in flight that somebody wants to be cancelled.
-    pub cancels: Vec<CommandId>,
-}
-
-/// The facts of many sessions in one statement, by node and the serial of the session's certificate. A node that is
-/// missing in the answer is gone.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn check(db: &Db, sessions: &[(NodeId, Vec<u8>)]) -> Result<Vec<SessionFacts>, DbError> {
-    let ids: Vec<uuid::Uuid> = sessions.iter().map(|(id, _)| id.as_uuid()).collect();
-    let serials: Vec<Vec<u8>> = sessions.iter().map(|(_, serial)| serial.clone()).collect();
-    let rows = sqlx::query!(
-        r#"SELECT n.id, s.epoch, n.generation, n.spec_signed_at, n.identity_generation, n.inventory_wanted,
-                  (c.serial IS NULL OR c.revoked_at IS NOT NULL OR c.identity_generation <> n.identity_generation
-                   OR n.provision_state = 'retired') AS "revoked!",
-                  EXISTS (SELECT FROM commands p
-                          WHERE p.node_id = n.id AND p.state = 'pending' AND p.signature IS NOT NULL
-                            AND p.not_before <= compute_now() AND p.not_after > compute_now()
-                            AND p.cancel_requested_at IS NULL) AS "commands_waiting!",
-                  ARRAY(SELECT f.id FROM commands f
-                        WHERE f.node_id = n.id AND f.state IN ('dispatched', 'acked', 'running')
-                          AND f.cancel_requested_at IS NOT NULL
-                        ORDER BY f.seq) AS "cancels!"
-           FROM UNNEST($1::uuid[], $2::bytea[]) AS w (node_id, serial)
-           JOIN nodes n ON n.id = w.node_id
-           JOIN sessions s ON s.node_id = n.id
-           LEFT JOIN node_certs c ON c.serial = w.serial AND c.node_id = n.id"#,
-        &ids,
-        &serials,
-    )
-    .fetch_all(db.pool())
-    .await?;
-    rows.into_iter()
-        .map(|row| {
-            Ok(SessionFacts {
-                node_id: NodeId::from_uuid(row.id),
-                epoch: Epoch::from_i64(row.epoch),
-                generation: Generation::from_i64(row.generation),
-                spec_signed_at: convert::time(row.spec_signed_at),
-                identity_generation: IdentityGeneration::from_i64(row.identity_generation),
-                revoked: row.revoked,
-                inventory_wanted: row
-                    .inventory_wanted
-                    .iter()
-                    .map(|text| convert::word("inventory section", text))
-                    .collect::<Result<_, _>>()?,
-                commands_waiting: row.commands_waiting,
-                cancels: row.cancels.into_iter().map(CommandId::from_uuid).collect(),
-            })
-        })
-        .collect()
 }
 
 /// A stored session.

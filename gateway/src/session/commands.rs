@@ -6,11 +6,14 @@
 //! An update on a command that this session did not send is of no use unless it is a last word: that one is passed on,
 //! because only the control plane knows what it is worth.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, VecDeque},
+};
 
 use proto::agent::v1::{self as pb, gateway_frame::Frame as Down};
 use schema::{
-    command::{Lane, UpdateState, update::MAX_UPDATE},
+    command::{Lane, Reason, UpdateState, update::MAX_UPDATE},
     id::{CommandId, NodeId},
     time::{Duration, Timestamp},
 };
@@ -136,7 +139,8 @@ impl Commands {
 
     /// What the node says about a command.
     pub(super) fn update(&mut self, frame: pb::CommandUpdate, now: Timestamp) -> Result<Vec<Effect>, Refusal> {
-        let (id, state) = self.check(&frame)?;
+        let (id, state, reason) = self.check(&frame)?;
+        let is_full = reason.as_deref() == Some(Reason::JOURNAL_FULL.as_str());
         if !self.updates.take(now) {
             return Err(Refusal::RateLimited("updates of commands"));
         }
@@ -158,7 +162,7 @@ impl Commands {
                 (None, UpdateState::Busy) => {
                     self.out.remove(&id);
                     self.remember(id);
-                    effects.push(Effect::Progress(id, state));
+                    effects.push(if is_full { Effect::JournalFull(id) } else { Effect::Progress(id, state) });
                 }
                 (None, UpdateState::Acked) | (None | Some(UpdateState::Acked), UpdateState::Running) => {
                     out.said = Some(state);
@@ -253,7 +257,7 @@ impl Commands {
     }
 
     /// Whose update it is, on which command, and what it says. Everything else is the control plane's to judge.
-    fn check(&self, frame: &pb::CommandUpdate) -> Result<(CommandId, UpdateState), Refusal> {
+    fn check(&self, frame: &pb::CommandUpdate) -> Result<(CommandId, UpdateState, Option<String>), Refusal> {
         if frame.update.len() > MAX_UPDATE {
             return Err(Refusal::FrameTooLarge);
         }
@@ -267,7 +271,7 @@ impl Commands {
         if frame.signature.len() > MAX_SIGNATURE_BYTES || (head.state.is_terminal() && !signed) {
             return Err(Refusal::FrameMalformed("the signature on an update of a command has an impossible length"));
         }
-        Ok((head.command, head.state))
+        Ok((head.command, head.state, head.reason.map(Cow::into_owned)))
     }
 }
 
@@ -276,8 +280,10 @@ impl Commands {
 struct Head<'a> {
     command: CommandId,
     #[serde(borrow)]
-    node_id: std::borrow::Cow<'a, str>,
+    node_id: Cow<'a, str>,
     state: UpdateState,
+    #[serde(borrow, default)]
+    reason: Option<Cow<'a, str>>,
 }
 
 fn cancel(id: CommandId) -> Effect {

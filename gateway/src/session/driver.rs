@@ -138,6 +138,7 @@ impl Driver {
                     self.seat.iter().for_each(|seat| self.shared.claims.ask(seat.node_id, seat.epoch, room));
                 }
                 Effect::Progress(id, said) => self.progress(id, said),
+                Effect::JournalFull(id) => self.step(id, Step::JournalFull),
                 Effect::Settle(LastWord { id, payload, signature }) => {
                     let Some(seat) = &self.seat else { continue };
                     let word = RawUpdate { node: seat.node_id, epoch: seat.epoch, id, payload, signature };
@@ -159,13 +160,19 @@ impl Driver {
     }
 
     fn progress(&self, id: CommandId, said: UpdateState) {
+        self.step(
+            id,
+            match said {
+                UpdateState::Acked => Step::Acked,
+                UpdateState::Running => Step::Running,
+                UpdateState::Busy => Step::Busy,
+                UpdateState::Succeeded | UpdateState::Failed | UpdateState::Rejected | UpdateState::Cancelled => return,
+            },
+        );
+    }
+
+    fn step(&self, id: CommandId, step: Step) {
         let Some(seat) = &self.seat else { return };
-        let step = match said {
-            UpdateState::Acked => Step::Acked,
-            UpdateState::Running => Step::Running,
-            UpdateState::Busy => Step::Busy,
-            UpdateState::Succeeded | UpdateState::Failed | UpdateState::Rejected | UpdateState::Cancelled => return,
-        };
         self.shared.steps.put(Progress { id, node: seat.node_id, epoch: seat.epoch, step });
     }
 

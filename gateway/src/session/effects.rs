@@ -145,6 +145,8 @@ pub enum Effect {
     Claim(Room),
     /// Store what the node says about a command before its last word; busy makes it wait in the database again.
     Progress(CommandId, UpdateState),
+    /// The node's journal is full: the command waits in the database again, and why is stored.
+    JournalFull(CommandId),
     /// Store the node's last word on a command under the session's epoch.
     Settle(LastWord),
     /// These were claimed and not sent: they wait in the database again.
@@ -172,6 +174,8 @@ pub struct OpenRequest {
     pub trust_version: u64,
     /// The daemon runs commands.
     pub commands: bool,
+    /// What its journal took, by lane; `None` when Hello does not say.
+    pub marks: Option<[u64; Lane::ALL.len()]>,
 }
 
 /// Exact bytes that a node signed.

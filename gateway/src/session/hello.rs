@@ -1,9 +1,14 @@
 //! Hello, checked: the first frame of a session, from a peer that so far only proved that it holds a node's key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use proto::agent::v1 as pb;
-use schema::{command::COMMANDS_CAPABILITY, digest::Digest, generation::Generation, inventory::InventorySection};
+use schema::{
+    command::{COMMANDS_CAPABILITY, Lane},
+    digest::Digest,
+    generation::Generation,
+    inventory::InventorySection,
+};
 
 use super::{OpenRequest, Rules};
 use crate::refusal::{Refusal, shortened};
@@ -60,11 +65,26 @@ pub(super) fn check(hello: pb::Hello, rules: &Rules) -> Result<CheckedHello, Ref
             agent_version: hello.agent_version,
             described: hello.described,
             trust_version: hello.trust_version,
+            marks: marks(&hello.journal_marks)?,
             commands: hello.capabilities.iter().any(|word| word == COMMANDS_CAPABILITY),
         },
         applied: Generation(hello.applied_generation),
         inventory,
     })
+}
+
+/// What the journal took, by lane; `None` when nothing is said.
+fn marks(said: &HashMap<String, u64>) -> Result<Option<[u64; Lane::ALL.len()]>, Refusal> {
+    if said.is_empty() {
+        return Ok(None);
+    }
+    // A newer daemon may have lanes that this gateway does not know.
+    let mut marks = [0; Lane::ALL.len()];
+    for lane in Lane::ALL {
+        let unsaid = Refusal::HelloMalformed("journal_marks leaves a lane out");
+        marks[lane.index()] = *said.get(lane.as_str()).ok_or(unsaid)?;
+    }
+    Ok(Some(marks))
 }
 
 /// The sections to ask for after Welcome: `None` for nothing, an empty list for all of them.

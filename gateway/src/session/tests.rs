@@ -57,6 +57,7 @@ fn hello() -> pb::Hello {
         trust_version: 1,
         inventory: HashMap::new(),
         described: false,
+        journal_marks: HashMap::new(),
     }
 }
 
@@ -144,12 +145,13 @@ fn a_node_that_is_behind_gets_the_spec_after_welcome() {
 #[test]
 fn hello_is_refused_for_its_first_fault() {
     type Fault = fn(&mut pb::Hello);
-    let table: [(&str, Fault); 11] = [
+    let table: [(&str, Fault); 12] = [
         ("WRONG_NODE", |h| h.node_id = NodeId::generate().to_string()),
         ("WRONG_NODE", |h| h.node_id.clear()),
         ("DESCRIBED_HARDWARE", |h| h.described = true),
         ("HELLO_MALFORMED", |h| h.boot_id.clear()),
         ("HELLO_MALFORMED", |h| h.journal_id = NodeId::generate().to_string()),
+        ("HELLO_MALFORMED", |h| h.journal_marks = HashMap::from([("control".to_owned(), 7)])),
         ("HELLO_MALFORMED", |h| h.nonce.truncate(31)),
         ("HELLO_MALFORMED", |h| h.agent_version = "x".repeat(65)),
         ("HELLO_MALFORMED", |h| h.agent_version = "1\n2".to_owned()),
@@ -427,6 +429,7 @@ proptest! {
                     Effect::Store(_)
                     | Effect::Beat
                     | Effect::Progress(..)
+                    | Effect::JournalFull(_)
                     | Effect::Settle(_)
                     | Effect::Release(_) => prop_assert_eq!(welcomes, 1),
                     Effect::FetchSpec | Effect::Claim(_) => prop_assert!(welcomes == 1 && !goodbye),

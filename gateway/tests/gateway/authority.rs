@@ -58,7 +58,7 @@ async fn one_address_cannot_take_the_whole_join_service() {
 #[tokio::test]
 async fn a_gateway_apart_reaches_the_authority_over_internal_tls_and_says_when_it_cannot() {
     let world = World::new().await;
-    let authority = world.keys.internal_authority();
+    let authority = world.keys.internal_authorities();
     let served = world.keys.issue_internal("control-1", world.clock.now()).unwrap();
     let tls = internal_server(&served, &authority, Arc::clone(&world.clock)).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -353,6 +353,14 @@ impl Authority for TestAuthority {
         Ok(Response::new(pb::GetAnchorResponse { anchor: self.anchor.clone() }))
     }
 
+    async fn join_challenge(
+        &self,
+        request: Request<pb::JoinChallengeRequest>,
+    ) -> Result<Response<pb::JoinChallengeResponse>, Status> {
+        let challenge = request.into_inner().csr_hash;
+        Ok(Response::new(pb::JoinChallengeResponse { challenge, ..Default::default() }))
+    }
+
     async fn join(&self, request: Request<pb::JoinRequest>) -> Result<Response<pb::JoinResponse>, Status> {
         let peer = request.metadata().get(gateway::authority::PEER_METADATA).unwrap().to_str().unwrap();
         let mut status = Status::permission_denied(format!("the token of {peer} has expired"));
@@ -387,6 +395,13 @@ impl Authority for TestAuthority {
         let signed = signature(self.worker.sign_server_time(node_id.parse().unwrap(), &nonce, now));
         let time = pb::SignedTime { time: now.to_string(), nonce, signature: Some(signed) };
         Ok(Response::new(internal::ServerTimeResponse { time: Some(time) }))
+    }
+
+    async fn follow_keys(
+        &self,
+        request: Request<internal::FollowKeysRequest>,
+    ) -> Result<Response<internal::FollowKeysResponse>, Status> {
+        Ok(Response::new(internal::FollowKeysResponse { revision: request.into_inner().revision, issued: None }))
     }
 
     async fn trust_bundle(

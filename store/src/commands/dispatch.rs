@@ -65,7 +65,7 @@ impl DispatchRow {
 }
 
 /// By node, each list in the order of the numbers.
-fn by_node(mut rows: Vec<DispatchRow>) -> Result<Vec<(NodeId, Vec<Dispatch>)>, DbError> {
+pub(super) fn by_node(mut rows: Vec<DispatchRow>) -> Result<Vec<(NodeId, Vec<Dispatch>)>, DbError> {
     rows.sort_unstable_by_key(|row| (row.node_id, row.seq));
     let mut nodes: Vec<(NodeId, Vec<Dispatch>)> = Vec::new();
     for row in rows {
@@ -94,21 +94,22 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
     let room = |lane: Lane| claims.iter().map(|claim| convert::int(claim.room[lane.index()])).collect::<Vec<i32>>();
     let rows = sqlx::query_as!(
         DispatchRow,
+        // Each step looks up by node or by id what the one before found. Left to joins, the database would read all that waits in
+        // the fleet for each session, because it believes that nothing ever waits.
         r#"WITH session AS MATERIALIZED (
                SELECT s.node_id, s.epoch, s.boot_id, s.journal_id, w.control, w.provision, w.bulk
-               FROM sessions s
-               JOIN UNNEST($1::uuid[], $2::bigint[], $3::int[], $4::int[], $5::int[]) AS w (node_id, epoch, control, provision, bulk)
-                    ON w.node_id = s.node_id AND w.epoch = s.epoch
+               FROM UNNEST($1::uuid[], $2::bigint[], $3::int[], $4::int[], $5::int[]) AS w (node_id, epoch, control, provision, bulk)
+               CROSS JOIN LATERAL (SELECT FROM commands WHERE node_id = w.node_id AND state = 'pending' LIMIT 1) AS waits
+               JOIN sessions s ON s.node_id = w.node_id AND s.epoch = w.epoch
                WHERE s.disconnected_at IS NULL
-                 AND EXISTS (SELECT FROM commands c WHERE c.node_id = s.node_id AND c.state = 'pending')
                ORDER BY s.node_id
                FOR SHARE OF s
            ), lane AS MATERIALIZED (
-               SELECT s.node_id, s.epoch, s.boot_id, s.journal_id, l.name, l.room, node_allowed_kinds(s.node_id) AS allowed
+               SELECT s.node_id, s.epoch, s.boot_id, s.journal_id, l.name, l.room, a.allowed
                FROM session s
+               CROSS JOIN LATERAL (SELECT node_allowed_kinds(s.node_id) AS allowed OFFSET 0) AS a
                CROSS JOIN LATERAL (VALUES ('control', s.control), ('provision', s.provision), ('bulk', s.bulk)) AS l (name, room)
                WHERE l.room > 0
-                 AND EXISTS (SELECT FROM commands c WHERE c.node_id = s.node_id AND c.lane = l.name AND c.state = 'pending')
            ), picked AS MATERIALIZED (
                SELECT f.id, l.epoch, l.boot_id, l.journal_id
                FROM lane l
@@ -125,13 +126,14 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
                    ) AS p
                ) AS f
                WHERE f.clear
+               ORDER BY f.id
            ), locked AS MATERIALIZED (
                SELECT c.id, p.epoch, p.boot_id, p.journal_id
-               FROM commands c
-               JOIN picked p ON p.id = c.id
+               FROM picked p
+               CROSS JOIN LATERAL (
+                   SELECT id, state, not_after, cancel_requested_at FROM commands WHERE id = p.id LIMIT 1 FOR NO KEY UPDATE
+               ) AS c
                WHERE c.state = 'pending' AND c.not_after > compute_now() AND c.cancel_requested_at IS NULL
-               ORDER BY c.id
-               FOR NO KEY UPDATE OF c
            )
            UPDATE commands c
            SET state = 'dispatched',
@@ -185,6 +187,8 @@ pub enum Step {
     Running,
     /// The node has no room in the lane.
     Busy,
+    /// The node's journal has no room.
+    JournalFull,
 }
 
 /// A step of one command.
@@ -237,15 +241,16 @@ pub async fn progress(db: &Db, steps: &[Progress]) -> Result<(), DbError> {
                JOIN session s ON s.node_id = p.node_id AND s.epoch = p.epoch
                WHERE (p.word = 'acked' AND c.state = 'dispatched')
                   OR (p.word = 'running' AND c.state IN ('dispatched', 'acked'))
-                  OR (p.word = 'pending' AND c.state = 'dispatched' AND (c.acked_at IS NULL OR c.retry_safe))
+                  OR (p.word IN ('pending', 'journal-full') AND c.state = 'dispatched' AND (c.acked_at IS NULL OR c.retry_safe))
                ORDER BY c.id
                FOR NO KEY UPDATE OF c
            )
            UPDATE commands c
-           SET state = l.word,
-               not_before = CASE WHEN l.word = 'pending' THEN compute_now() + LEAST(30, 2 ^ LEAST(c.busy_count, 5)) * interval '1 second'
+           SET state = CASE WHEN l.word = 'journal-full' THEN 'pending' ELSE l.word END,
+               not_before = CASE WHEN l.word IN ('pending', 'journal-full') THEN compute_now() + LEAST(30, 2 ^ LEAST(c.busy_count, 5)) * interval '1 second'
                                  ELSE c.not_before END,
-               busy_count = CASE WHEN l.word = 'pending' THEN c.busy_count + 1 ELSE c.busy_count END
+               busy_count = CASE WHEN l.word IN ('pending', 'journal-full') THEN c.busy_count + 1 ELSE c.busy_count END,
+               busy_reason = CASE WHEN l.word = 'journal-full' THEN l.word END
            FROM locked l
            WHERE c.id = l.id"#,
         &ids,
@@ -260,7 +265,7 @@ pub async fn progress(db: &Db, steps: &[Progress]) -> Result<(), DbError> {
 
 const fn rank(step: Step) -> u8 {
     match step {
-        Step::Busy => 0,
+        Step::Busy | Step::JournalFull => 0,
         Step::Acked => 1,
         Step::Running => 2,
     }
@@ -269,6 +274,7 @@ const fn rank(step: Step) -> u8 {
 const fn word(step: Step) -> &'static str {
     match step {
         Step::Busy => "pending",
+        Step::JournalFull => "journal-full",
         Step::Acked => "acked",
         Step::Running => "running",
     }

@@ -208,6 +208,7 @@ async fn put(txn: &mut Txn, new: &NewCommand, signed_within: Duration) -> Result
         signed_at: None,
         sent_in: None,
         busy_count: 0,
+        busy_reason: None,
         result: None,
         has_evidence: false,
         late: None,

@@ -16,7 +16,7 @@ macro_rules! select {
             Row,
             r#"SELECT c.id, c.node_id, n.name AS "node?", c.seq, c.kind, c.lane, c.payload, c.idempotency_key, c.state, c.reason, c.message,
                       c.not_before, c.not_after, c.min_generation, c.batch_id, c.signed_at, c.epoch, c.boot_id, c.journal_id,
-                      c.busy_count, c.result, c.evidence IS NOT NULL AS "has_evidence!", c.late_state, c.late_reason, c.late_at,
+                      c.busy_count, c.busy_reason, c.result, c.evidence IS NOT NULL AS "has_evidence!", c.late_state, c.late_reason, c.late_at,
                       c.cancel_requested_at, c.owner, c.created_by, c.created_at, c.dispatched_at, c.acked_at, c.started_at, c.settled_at
                FROM commands c
                LEFT JOIN nodes n ON n.id = c.node_id "# + $tail
@@ -191,6 +191,7 @@ struct Row {
     boot_id: Option<uuid::Uuid>,
     journal_id: Option<uuid::Uuid>,
     busy_count: i32,
+    busy_reason: Option<String>,
     result: Option<String>,
     has_evidence: bool,
     late_state: Option<String>,
@@ -239,6 +240,7 @@ impl Row {
             signed_at: convert::time(self.signed_at),
             sent_in,
             busy_count: convert::count(self.busy_count),
+            busy_reason: self.busy_reason,
             result: self.result,
             has_evidence: self.has_evidence,
             late,

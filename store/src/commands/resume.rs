@@ -4,6 +4,8 @@
 //! journal where running twice would do harm) it leaves alone: that is settled by the `command` reconciler, once the node has
 //! named its boot and its journal in a status report of its own signature. A gateway's word ends no command.
 
+use std::collections::{BTreeSet, HashMap};
+
 use jiff_sqlx::ToSqlx;
 use schema::{
     command::{CommandState, KindRow},
@@ -12,7 +14,7 @@ use schema::{
     time::Timestamp,
 };
 
-use super::dispatch::{Dispatch, DispatchRow};
+use super::dispatch::{Dispatch, DispatchRow, by_node};
 use crate::{Db, DbError, Txn, convert, queue};
 
 /// What becomes of a command in flight when its node is back.
@@ -28,14 +30,15 @@ pub enum Resume {
 
 /// What becomes of a command of this kind (`None`: unknown here, so nothing is known to be safe); `None` when it is not in
 /// flight, and then a reconnect means nothing to it. A journal that is still there and has acknowledged the command knows
-/// best, even after a boot; one that never did might run it on the wrong boot.
+/// best, even after a boot; one that never did might run it on the wrong boot. What is safe to run twice is asked about again:
+/// a daemon that is back in another version says so itself.
 #[must_use]
 pub fn on_reconnect(state: CommandState, kind: Option<&KindRow>, new_boot: bool, new_journal: bool) -> Option<Resume> {
     if !state.is_in_flight() {
         return None;
     }
     let is_known = !new_journal && state != CommandState::Dispatched;
-    Some(if new_boot && !is_known && kind.is_some_and(|kind| kind.self_terminating) {
+    Some(if new_boot && !is_known && kind.is_some_and(|kind| kind.self_terminating && !kind.retry_safe) {
         Resume::Rebooted
     } else if new_journal && !kind.is_some_and(|kind| kind.retry_safe) {
         Resume::JournalLost
@@ -48,8 +51,20 @@ fn row_of(kind: &str) -> Option<&'static KindRow> {
     super::kind(kind).ok().map(|kind| kind.row())
 }
 
-/// What a session that has just opened sends again, in the order of the numbers, under its own epoch from now on. For the
-/// transaction of [`crate::sessions::open`].
+/// A session that has just opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Back {
+    /// The node.
+    pub node: NodeId,
+    /// The session's epoch.
+    pub epoch: Epoch,
+    /// The boot that it opened with.
+    pub boot: BootId,
+    /// The journal that it opened with.
+    pub journal: JournalId,
+}
+
+/// One session of [`resume_all`].
 ///
 /// # Errors
 /// When a statement fails.
@@ -60,53 +75,75 @@ pub async fn resume(
     boot: BootId,
     journal: JournalId,
 ) -> Result<Vec<Dispatch>, DbError> {
+    let mut all = resume_all(txn, &[Back { node, epoch, boot, journal }]).await?;
+    Ok(all.pop().map(|(_, again)| again).unwrap_or_default())
+}
+
+/// What sessions that have just opened send again, in the order of the numbers, each under its own epoch from now on. For the
+/// transaction of [`crate::sessions::open_all`]. Who has nothing in flight is not in the answer.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn resume_all(txn: &mut Txn, back: &[Back]) -> Result<Vec<(NodeId, Vec<Dispatch>)>, DbError> {
+    let back: HashMap<uuid::Uuid, &Back> = back.iter().map(|back| (back.node.as_uuid(), back)).collect();
+    let nodes: Vec<uuid::Uuid> = back.keys().copied().collect();
+    // Node by node and then row by row: however many are in flight, none but these are looked at.
     let rows = sqlx::query!(
-        r#"SELECT id, kind, state, boot_id, journal_id
-           FROM commands
-           WHERE node_id = $1 AND state IN ('dispatched', 'acked', 'running')
-           ORDER BY id
-           FOR NO KEY UPDATE"#,
-        node.as_uuid(),
+        r#"SELECT c.id AS "id!", c.node_id AS "node_id!", c.kind AS "kind!", c.state AS "state!", c.boot_id, c.journal_id
+           FROM (
+               SELECT f.id
+               FROM UNNEST($1::uuid[]) AS w (node_id)
+               CROSS JOIN LATERAL (
+                   SELECT id FROM commands WHERE node_id = w.node_id AND state IN ('dispatched', 'acked', 'running') OFFSET 0
+               ) AS f
+               ORDER BY f.id
+           ) AS f
+           CROSS JOIN LATERAL (
+               SELECT id, node_id, kind, state, boot_id, journal_id FROM commands WHERE id = f.id LIMIT 1 FOR NO KEY UPDATE
+           ) AS c
+           WHERE c.state IN ('dispatched', 'acked', 'running')"#,
+        &nodes,
     )
     .fetch_all(txn.conn())
     .await?;
-    let (mut again, mut proven) = (Vec::new(), false);
+    let (mut again, mut proven) = (Vec::new(), BTreeSet::new());
     for row in rows {
+        let Some(back) = back.get(&row.node_id) else { continue };
         let kind = row_of(&row.kind);
         let state = convert::word("command state", &row.state)?;
-        let (new_boot, new_journal) = (row.boot_id != Some(boot.as_uuid()), row.journal_id != Some(journal.as_uuid()));
+        let new_boot = row.boot_id != Some(back.boot.as_uuid());
+        let new_journal = row.journal_id != Some(back.journal.as_uuid());
         match on_reconnect(state, kind, new_boot, new_journal) {
-            Some(Resume::Replay) if kind.is_some() => again.push(row.id),
+            Some(Resume::Replay) if kind.is_some() => again.push((row.id, *back)),
             // A kind that is unknown here is left to its deadline.
             Some(Resume::Replay) | None => {}
-            Some(Resume::Rebooted | Resume::JournalLost) => proven = true,
+            Some(Resume::Rebooted | Resume::JournalLost) => _ = proven.insert(back.node),
         }
     }
-    if proven {
-        queue::enqueue(txn, &queue::COMMAND, [node]).await?;
-    }
+    queue::enqueue(txn, &queue::COMMAND, proven).await?;
     if again.is_empty() {
         return Ok(Vec::new());
     }
+    let column = |of: fn(&Back) -> uuid::Uuid| again.iter().map(|(_, back)| of(back)).collect::<Vec<_>>();
     // What a lost journal acknowledged is acknowledged no more.
-    let mut rows = sqlx::query_as!(
+    let rows = sqlx::query_as!(
         DispatchRow,
-        r#"UPDATE commands
-           SET epoch = $2,
-               boot_id = $3,
-               journal_id = $4,
-               state = CASE WHEN journal_id = $4 THEN state ELSE 'dispatched' END
-           WHERE id = ANY ($1) AND signature IS NOT NULL
-           RETURNING id, node_id, seq, lane, kind, body, signature AS "signature!""#,
-        &again,
-        epoch.to_i64(),
-        boot.as_uuid(),
-        journal.as_uuid(),
+        r#"UPDATE commands c
+           SET epoch = r.epoch,
+               boot_id = r.boot_id,
+               journal_id = r.journal_id,
+               state = CASE WHEN c.journal_id = r.journal_id THEN c.state ELSE 'dispatched' END
+           FROM UNNEST($1::uuid[], $2::bigint[], $3::uuid[], $4::uuid[]) AS r (id, epoch, boot_id, journal_id)
+           WHERE c.id = r.id AND c.signature IS NOT NULL
+           RETURNING c.id, c.node_id, c.seq, c.lane, c.kind, c.body, c.signature AS "signature!""#,
+        &again.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
+        &again.iter().map(|(_, back)| back.epoch.to_i64()).collect::<Vec<_>>(),
+        &column(|back| back.boot.as_uuid()),
+        &column(|back| back.journal.as_uuid()),
     )
     .fetch_all(txn.conn())
     .await?;
-    rows.sort_unstable_by_key(|row| row.seq);
-    rows.into_iter().map(DispatchRow::read).collect()
+    by_node(rows)
 }
 
 /// A command in flight whose fate the node's reconnect has settled.

@@ -42,6 +42,35 @@ pub async fn unsigned(db: &Db, node: NodeId, limit: u32) -> Result<Vec<Unsigned>
         .collect())
 }
 
+/// Puts down the bodies of commands that are about to be signed, with what only the signer knows. A command that was taken,
+/// settled or signed in the meantime keeps its own; the others are locked until the end of the transaction.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn complete(txn: &mut Txn, bodies: &[(CommandId, Vec<u8>)]) -> Result<(), DbError> {
+    let ids: Vec<uuid::Uuid> = bodies.iter().map(|(id, _)| id.as_uuid()).collect();
+    let bodies: Vec<Vec<u8>> = bodies.iter().map(|(_, body)| body.clone()).collect();
+    sqlx::query!(
+        r#"WITH b AS MATERIALIZED (
+               SELECT c.id, b.body
+               FROM commands c
+               JOIN UNNEST($1::uuid[], $2::bytea[]) AS b (id, body) ON b.id = c.id
+               WHERE c.state = 'pending' AND c.signature IS NULL
+               ORDER BY c.id
+               FOR UPDATE OF c
+           )
+           UPDATE commands c
+           SET body = b.body
+           FROM b
+           WHERE c.id = b.id"#,
+        &ids,
+        &bodies,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
 /// Puts signatures (encoded wire messages) down and pokes the gateways. A command that was taken, settled or signed in
 /// the meantime stays as it is. Answers those that are signed by this call.
 ///

@@ -45,3 +45,26 @@ pub async fn raw_commit(db: &Db) -> Result<(), DbError> {
     sqlx::query("INSERT INTO probe (text) VALUES ('probe')").execute(db.pool()).await?;
     Ok(())
 }
+
+/// How many commands are in flight under another session than their node's present one.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn commands_of_earlier_sessions(db: &Db) -> Result<usize, DbError> {
+    let count: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM commands c JOIN sessions s ON s.node_id = c.node_id \
+         WHERE c.state IN ('dispatched', 'acked', 'running') AND c.epoch <> s.epoch",
+    )
+    .fetch_one(db.pool())
+    .await?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// Removes every command, as if none had ever been queued.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn forget_commands(db: &Db) -> Result<(), DbError> {
+    sqlx::query("TRUNCATE commands, command_updates").execute(db.pool()).await?;
+    Ok(())
+}

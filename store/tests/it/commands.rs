@@ -2,6 +2,7 @@
 
 mod dispatch;
 mod ends;
+mod news;
 mod resume;
 mod rights;
 

@@ -92,6 +92,7 @@ fn session(id: NodeId) -> store::sessions::SessionOpen {
         version: "0.1.0".to_owned(),
         described: true,
         commands: true,
+        marks: None,
     }
 }
 

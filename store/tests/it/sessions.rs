@@ -77,6 +77,28 @@ async fn who_may_not_have_a_session_is_told_why() {
     assert!(matches!(open(test.db(), &new).await, Err(OpenError::CertificateRevoked)));
 }
 
+#[tokio::test]
+async fn sessions_that_open_together_are_judged_each_for_itself() {
+    let test = TestDb::create().await;
+    let mut sessions = Vec::new();
+    for name in ["a", "b", "c"] {
+        sessions.push(session(node(test.db(), name).await.id));
+    }
+    open(test.db(), &sessions[2]).await.expect("an earlier session");
+    let [first, second, third] = sessions.try_into().expect("three");
+    let uncertified = SessionOpen { serial: vec![9], ..second };
+    let stranger = session(NodeId::generate());
+    let asked = [third, stranger, uncertified, first];
+    let opened = commit!(test.db(), |txn| sessions::open_all(&mut txn, &asked).await.expect("open"));
+    let epochs: Vec<Option<Epoch>> = opened.iter().map(|opened| opened.as_ref().ok().map(|row| row.epoch)).collect();
+    assert_eq!(epochs, [Some(Epoch(2)), None, None, Some(Epoch(1))]);
+    assert!(matches!(opened[1], Err(OpenError::Unknown(_))));
+    assert!(matches!(opened[2], Err(OpenError::Uncertified)));
+    let stored = sessions::find(test.db(), asked[3].node_id).await.expect("find").expect("a session");
+    assert_eq!((stored.boot_id, stored.journal_id), (asked[3].boot_id, asked[3].journal_id));
+    assert!(sessions::find(test.db(), asked[2].node_id).await.expect("find").is_none());
+}
+
 async fn judge(db: &Db, graces: &BTreeMap<String, Duration>) -> Vec<(NodeId, Connectivity)> {
     commit!(db, |txn| sessions::judge(&mut txn, graces, Duration::from_secs(900)).await.expect("judge"))
 }
@@ -170,7 +192,7 @@ async fn a_gateway_needs_no_more_than_its_own_database_role() {
         store::DbConfig::from_url(&format!("{}&options=-c%20role=bc_gateway", test.config().url())).expect("a URL");
     let db = Db::connect(&narrow).await.expect("a pool");
     assert!(store::migrate::is_current(&narrow).await.expect("it may see whether the tables are up to date"));
-    assert!(!db.has_control_rights().await.expect("rights") && test.db().has_control_rights().await.expect("rights"));
+    assert!(!db.rights().await.expect("rights").control && test.db().rights().await.expect("rights").control);
 
     let session = open(&db, &session(id)).await.expect("open");
     let report = store::node_reports::NewReport {
@@ -187,9 +209,11 @@ async fn a_gateway_needs_no_more_than_its_own_database_role() {
         let verdict = store::queue::Verdict::Failed { reason: "x".to_owned(), message: String::new() };
         let record = store::outcomes::Record { kind: "session", key: "k", verdict: &verdict, place: "here:1" };
         store::outcomes::record(&mut txn, &[record]).await.expect("an outcome");
+        store::outcomes::clear(&mut txn, &[record]).await.expect("an outcome that is over");
     });
     assert_eq!(sessions::beat(&db, &[(id, session.epoch)]).await.expect("beat"), [id]);
     assert_eq!(sessions::check(&db, &[(id, vec![1])]).await.expect("check").len(), 1);
+    assert!(sessions::news(&db, None).await.expect("news").nodes.is_empty());
     assert_eq!(nodes::find_spec(&db, id).await.expect("spec"), None);
     assert!(nodes::find(&db, id).await.expect("find").is_some());
     assert!(store::node_inventory::digests(&db, id).await.expect("digests").is_empty());

@@ -149,6 +149,9 @@ impl World {
                     self.errands.push_back(Errand::Claim(room));
                 }
                 Effect::Progress(id, said) => self.errands.push_back(Errand::Step(self.epoch, id, said)),
+                Effect::JournalFull(id) => {
+                    self.errands.push_back(Errand::Step(self.epoch, id, UpdateState::Busy));
+                }
                 Effect::Settle(word) => self.errands.push_back(Errand::LastWord(self.epoch, word.id)),
                 Effect::Release(ids) => self.errands.push_back(Errand::Release(self.epoch, ids)),
                 Effect::Close(_) => assert!(self.core.is_closed()),

@@ -16,7 +16,7 @@ fn the_matrix_of_boot_journal_kind_and_state() {
                 let ends_itself = kind.is_some_and(|kind| kind.self_terminating);
                 let safe = kind.is_some_and(|kind| kind.retry_safe);
                 let known = !new_journal && matches!(state, CommandState::Acked | CommandState::Running);
-                let rebooted = new_boot && ends_itself && !known;
+                let rebooted = new_boot && ends_itself && !safe && !known;
                 let expected = match (state.is_in_flight(), rebooted, new_journal && !safe) {
                     (false, ..) => None,
                     (true, true, _) => Some(Resume::Rebooted),
@@ -31,6 +31,37 @@ fn the_matrix_of_boot_journal_kind_and_state() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_journal_without_what_it_once_took_and_may_not_run_twice_opens_nothing() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let hello = session(id);
+    let epoch = open(test.db(), &hello).await;
+    // Numbers 1 to 4: two that may run twice, then one of each lane that may not.
+    for kind in [CommandKind::InventoryRefresh, CommandKind::DiagNvml, CommandKind::NodeReboot, CommandKind::GpuReset] {
+        let command = ready(test.db(), id, kind, kind.as_str()).await;
+        assert_eq!(ids(&claim(test.db(), id, epoch).await), [command]);
+        said(test.db(), id, epoch, command, Step::Acked).await;
+    }
+    let seq = read(test.db(), enqueue(test.db(), id, CommandKind::NodeReboot, "unsent").await.id).await.seq;
+    let reset = seq - 1;
+    let opens = async |marks: Option<[u64; 3]>, hello: &SessionOpen| {
+        let mut txn = test.db().begin().await.expect("begin");
+        let hello = SessionOpen { marks, ..hello.clone() };
+        match sessions::open(&mut txn, &hello).await {
+            Ok(_) => true,
+            Err(sessions::OpenError::OldJournal) => false,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(opens(None, &hello).await, "a daemon that does not say");
+    assert!(opens(Some([reset - 1, reset, 0]), &hello).await, "what was never taken is no loss");
+    assert!(!opens(Some([reset - 2, reset, 0]), &hello).await, "the reboot is gone");
+    assert!(!opens(Some([reset - 1, 0, 0]), &hello).await, "the reset is gone");
+    let other = SessionOpen { journal_id: JournalId::generate(), ..hello };
+    assert!(opens(Some([0, 0, 0]), &other).await, "another journal took none of it");
 }
 
 /// A node with every kind in every state in flight, sent in its first session.
