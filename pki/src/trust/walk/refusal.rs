@@ -84,7 +84,9 @@ pub enum Refusal {
         expected: Option<Digest>,
     },
     /// The policy that it brings forgets a key, or that it was revoked.
-    #[error("the trust policy that it brings forgets something: {0}; a key stays listed under its principal, and revoked")]
+    #[error(
+        "the trust policy that it brings forgets something: {0}; a key stays listed under its principal, and revoked"
+    )]
     Forgets(String),
     /// Too few agree to a policy.
     #[error("{whose} trust policy takes {} to agree, and {} so", people(*.needed), say(.by))]

@@ -168,6 +168,17 @@ fn what_runs_as_root_needs_a_second_person_wherever_it_stands() {
 }
 
 #[test]
+fn a_forge_makes_no_second_person_of_one() {
+    let mut world = World::with("change { roles \"admin\"; threshold 1; }\n");
+    let base = world.tip();
+    world.push(Person::Forge, &[("sites/x.kdl", "profile \"p\" {\n  unit \"a.service\" enabled=#true\n}\n")]);
+    world.vouch(Person::Ada, base);
+    assert_eq!(codes(&world.walk()), ["anchor", "not-vouched"], "Ada's change, merged by a forge, is Ada's alone");
+    world.vouch(Person::Bob, base);
+    assert_eq!(codes(&world.walk()), ["anchor", "vouched"]);
+}
+
+#[test]
 fn a_policy_is_changed_by_the_old_threshold_and_the_new_one() {
     let mut world = World::new();
     let first = world.policy();
