@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need and what this machine lacks: PostgreSQL 15 or later (its server programs), git, a
-# C compiler, make and ps, and for the pull request's script curl and jq. Rust itself is expected; rust-toolchain.toml names the version. Does nothing when nothing is missing.
+# C compiler, make and ps, for the pull request's script curl and jq, for machines with a TPM swtpm and tpm2-tools,
+# and for clocks that are wrong libfaketime. Rust itself is expected; rust-toolchain.toml names the version. Does nothing when nothing is missing.
 set -euo pipefail
 
 say() { printf '%s\n' "$*" >&2; }
@@ -23,6 +24,9 @@ command -v ps >/dev/null || missing+=(procps)
 command -v curl >/dev/null || missing+=(curl)
 command -v jq >/dev/null || missing+=(jq)
 [ -n "$(find /usr/lib /usr/lib64 -name libfaketimeMT.so.1 2>/dev/null | head -1)" ] || missing+=(faketime)
+command -v swtpm >/dev/null || missing+=(swtpm libtss2-tcti-swtpm0)
+command -v tpm2_createek >/dev/null || missing+=(tpm2-tools)
+command -v openssl >/dev/null || missing+=(openssl)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] || missing+=(ca-certificates)
 
 if ! command -v cargo >/dev/null; then

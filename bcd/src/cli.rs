@@ -12,11 +12,12 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nvml_wrapper::error::NvmlError;
 use pki::token::{Token, TokenKind};
-use schema::{clock::SharedClock, digest::Digest, generation::Generation, spec::NodeSpec, time::Duration};
+use schema::{attested::AttestKind, clock::SharedClock, digest::Digest, generation::Generation, spec::NodeSpec, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::{self, AgentError, Converger},
+    attest::{Attest, Metadata},
     dial::Endpoint,
     diff::diff,
     hardware::{Described, Hardware, HostReader, boot_id, nvml},
@@ -47,11 +48,13 @@ pub struct Cli {
 enum Command {
     /// Make this machine a node of a fleet
     ///
-    /// Example:
+    /// Examples:
     ///   BCD_JOIN_TOKEN=bcjt_… bcd join https://gw.example.org:7444 --pin sha256:…
+    ///   bcd join https://gw.example.org:7444 --pin sha256:… --attest tpm
     ///
     /// The pin is the digest of what the control plane is recognised by. The token is read from
-    /// BCD_JOIN_TOKEN or --token-file, and leaves this machine only sealed. Running the same
+    /// BCD_JOIN_TOKEN or --token-file, and leaves this machine only sealed. With --attest the machine
+    /// proves what it is, and needs no token where its pool or a document names that. Running the same
     /// command again after an interruption goes on where it stopped. A machine that is held goes on
     /// asking until git or an operator lets it in: `better-compute joins list` says why.
     #[command(verbatim_doc_comment)]
@@ -143,6 +146,21 @@ struct JoinArgs {
     /// The join token. Prefer the environment or a file: arguments can be seen by every user.
     #[arg(long, env = "BCD_JOIN_TOKEN", hide_env_values = true, hide = true)]
     token: Option<String>,
+    /// What the machine proves about itself, besides the token that is given; several are divided by commas.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    attest: Vec<Show>,
+    /// The machine's certificate with those above it, in PEM, for --attest x509.
+    #[arg(long, value_name = "FILE")]
+    x509_certificate: Option<PathBuf>,
+    /// The certificate's private key, in PEM.
+    #[arg(long, value_name = "FILE")]
+    x509_key: Option<PathBuf>,
+    /// How to reach the TPM, as tpm2-tools take it [default: as they do, /dev/tpmrm0].
+    #[arg(long, value_name = "TCTI")]
+    tpm: Option<String>,
+    /// Ask this instead of the cloud's metadata service.
+    #[arg(long, value_name = "http://127.0.0.1:PORT", hide = true)]
+    metadata: Option<Metadata>,
     /// How long to go on while nobody answers; a machine that is held waits without end.
     #[arg(long, value_name = "TIME", default_value = "10m")]
     timeout: Duration,
@@ -153,6 +171,42 @@ struct JoinArgs {
     place: Place,
     #[command(flatten)]
     hardware: HardwareArgs,
+}
+
+/// What a machine can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Show {
+    /// A join token.
+    Token,
+    /// A certificate and its key.
+    X509,
+    /// The TPM.
+    Tpm,
+    /// That it is an instance of AWS.
+    Aws,
+    /// That it is an instance of Google Cloud.
+    Gcp,
+    /// That it is a machine of Azure.
+    Azure,
+}
+
+impl JoinArgs {
+    fn attest(&self) -> Attest {
+        let kinds = self.attest.iter().filter_map(|show| match show {
+            Show::Token => None,
+            Show::X509 => Some(AttestKind::X509),
+            Show::Tpm => Some(AttestKind::Tpm),
+            Show::Aws => Some(AttestKind::Aws),
+            Show::Gcp => Some(AttestKind::Gcp),
+            Show::Azure => Some(AttestKind::Azure),
+        });
+        Attest {
+            kinds: kinds.collect(),
+            x509: self.x509_certificate.clone().zip(self.x509_key.clone()),
+            tcti: self.tpm.clone(),
+            metadata: self.metadata.clone().unwrap_or_default(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -239,6 +293,7 @@ fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
         endpoints: args.endpoints.clone(),
         pin: args.pin,
         token: token(args)?,
+        attest: args.attest(),
         state: args.place.state(),
         hardware: args.hardware.open(None)?,
         patience: args.timeout.to_std(),
@@ -254,7 +309,8 @@ fn join(args: &JoinArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn token(args: &JoinArgs) -> anyhow::Result<Token> {
+/// The token that is given. Whoever shows nothing else has to have one.
+fn token(args: &JoinArgs) -> anyhow::Result<Option<Token>> {
     let text = match (&args.token_file, &args.token) {
         (Some(path), _) if path == Path::new("-") => {
             let mut text = String::new();
@@ -265,9 +321,10 @@ fn token(args: &JoinArgs) -> anyhow::Result<Token> {
             fs::read_to_string(path).with_context(|| format!("reading the token from {}", path.display()))?
         }
         (None, Some(text)) => text.clone(),
-        (None, None) => bail!("no join token: set BCD_JOIN_TOKEN, or use --token-file FILE"),
+        (None, None) if !args.attest.is_empty() && !args.attest.contains(&Show::Token) => return Ok(None),
+        (None, None) => bail!("no join token: set BCD_JOIN_TOKEN, or use --token-file FILE; or let the machine prove what it is: --attest"),
     };
-    Token::parse(TokenKind::Join, text.trim()).context("reading the token")
+    Token::parse(TokenKind::Join, text.trim()).map(Some).context("reading the token")
 }
 
 fn daemon(args: &RunArgs, clock: SharedClock) -> anyhow::Result<Exit> {
@@ -389,6 +446,6 @@ const fn join_exit(error: &JoinError) -> Exit {
         | JoinError::Answer(_)
         | JoinError::Certificate(_)
         | JoinError::Malformed(_) => Exit::Refused,
-        JoinError::State(_) => Exit::Failure,
+        JoinError::State(_) | JoinError::Attest(_) => Exit::Failure,
     }
 }

@@ -20,6 +20,7 @@
 //! | [`cli`] | arguments, exit codes, printing |
 
 pub mod agent;
+pub mod attest;
 pub mod cli;
 pub mod command;
 pub mod converge;

@@ -76,6 +76,12 @@ impl Serial {
     }
 }
 
+impl AsRef<[u8]> for Serial {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
 impl std::fmt::Display for Serial {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(&self.0)

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use crate::{
     Realm,
     anchor::Anchor,
-    challenge::ChallengeKey,
+    challenge::{ChallengeKey, Use},
     encoding::{Base64, Secret},
     issue::{Authority, AuthorityKind, IssueError, NodeIssuer, TlsIdentity},
     provider::random,
@@ -159,7 +159,13 @@ impl Keys {
     /// Makes and checks what renewals are signed over.
     #[must_use]
     pub fn challenge_key(&self) -> ChallengeKey {
-        ChallengeKey::derive(&self.checkpoint.0)
+        ChallengeKey::derive(&self.checkpoint.0, Use::Renew)
+    }
+
+    /// Makes and checks what machines prove themselves over when they join.
+    #[must_use]
+    pub fn join_challenge_key(&self) -> ChallengeKey {
+        ChallengeKey::derive(&self.checkpoint.0, Use::Join)
     }
 
     /// The command-signing root.

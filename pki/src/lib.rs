@@ -14,7 +14,8 @@
 //! | [`token`], [`sealed`] | join and API tokens, and how a join token travels |
 //! | [`secret`] | the values of secrets, sealed for their rows |
 //! | [`broker`] | how a value gets to the node that may have it, past whoever carries it |
-//! | [`challenge`] | what makes a renewal fresh |
+//! | [`attest`] | what a machine proves about itself when it joins: certificates, TPMs, cloud instances |
+//! | [`challenge`] | what makes a renewal or a join fresh |
 //! | [`keys`] | every key of a control plane as one sealed document, and what each role gets of it |
 //! | [`hardware`] | which machine this is, from identifiers that are often lies |
 //! | [`trust`] | whose signed commits count for what |
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod anchor;
+pub mod attest;
 pub mod broker;
 pub mod bundle;
 pub mod challenge;

@@ -33,11 +33,13 @@ pub enum Purpose {
     SecretRequest,
     /// A worker answers with sealed values.
     SecretResponse,
+    /// A machine proves what it is when it joins.
+    JoinAttestation,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::WorkerCertificate,
         Self::DesiredState,
         Self::ServerTime,
@@ -50,6 +52,7 @@ impl Purpose {
         Self::CommandUpdate,
         Self::SecretRequest,
         Self::SecretResponse,
+        Self::JoinAttestation,
     ];
 
     /// The word in the signed bytes.
@@ -68,6 +71,7 @@ impl Purpose {
             Self::CommandUpdate => "command-update",
             Self::SecretRequest => "secret-request",
             Self::SecretResponse => "secret-response",
+            Self::JoinAttestation => "join-attestation",
         }
     }
 }

@@ -47,8 +47,8 @@ pub struct JoinToken {
 /// What a certificate request was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenUse {
-    /// The token that was used.
-    pub token_id: JoinTokenId,
+    /// The token that was used; `None` when something else vouched.
+    pub token_id: Option<JoinTokenId>,
     /// The node that came of it.
     pub node_id: NodeId,
     /// The exact answer.
@@ -154,7 +154,7 @@ pub async fn find_use(db: &Db, csr_hash: &Digest) -> Result<Option<TokenUse>, Db
     .fetch_optional(db.pool())
     .await?;
     Ok(row.map(|row| TokenUse {
-        token_id: JoinTokenId::from_uuid(row.token_id),
+        token_id: row.token_id.map(JoinTokenId::from_uuid),
         node_id: NodeId::from_uuid(row.node_id),
         answer: row.answer,
     }))
@@ -207,6 +207,23 @@ pub async fn consume(
         Some(row) if row.expired => ConsumeError::Expired,
         Some(_) => ConsumeError::Exhausted,
     })
+}
+
+/// Records the answer to a certificate request for which no token vouched; `false` when it was answered before, or is being
+/// answered.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn answer(txn: &mut Txn, csr_hash: &Digest, node: NodeId, answer: &[u8]) -> Result<bool, DbError> {
+    let done = sqlx::query!(
+        "INSERT INTO token_uses (csr_hash, node_id, answer) VALUES ($1, $2, $3) ON CONFLICT (csr_hash) DO NOTHING",
+        convert::digest_column(csr_hash),
+        node.as_uuid(),
+        answer,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(done.rows_affected() == 1)
 }
 
 struct Row {

@@ -95,7 +95,7 @@ fn a_machine_with_a_certificate_of_the_pools_authority_needs_no_token() {
     up.wait_converged(&head, 1);
     let name = up.nodes()[0]["name"].as_str().expect("a name").to_owned();
     assert!(attested(&up, &name).starts_with("x509:sha256:"), "{}", up.node(&name));
-    assert!(up.cli().ok(&["get", &format!("node/{name}")]).contains("x509:sha256:"));
+    assert!(up.cli().ok(&["get", "nodes", &name]).contains("x509:sha256:"));
 
     // The same certificate on another machine, and one that the pool does not name, wait for a person.
     let (second, third) = (Node::new(&world, "copy"), Node::new(&world, "r13"));

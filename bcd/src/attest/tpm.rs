@@ -44,7 +44,7 @@ impl Tpm {
         let chain = match tools.run("tpm2_nvread", &["-C", "o", "-o", "ek.der", &index]) {
             Ok(()) => certificate(&tools.read("ek.der")?).into_iter().collect(),
             Err(error) => {
-                tracing::info!("the TPM holds no certificate of its endorsement key: {error}");
+                tracing::debug!("the TPM holds no certificate of its endorsement key: {error}");
                 Vec::new()
             }
         };

@@ -3,7 +3,7 @@
 mod ci;
 
 use clap::{Args, Subcommand};
-use schema::{clock::SharedClock, id::RequestId, name::Name, time::Duration};
+use schema::{attested::Attested, clock::SharedClock, id::RequestId, name::Name, time::Duration};
 use serde_json::{Value, json};
 
 use super::get::{self, Kind};
@@ -119,6 +119,9 @@ pub struct Create {
     /// Only a machine that gets this name; may be given several times
     #[arg(long = "expect-name", value_name = "NAME")]
     pub expected_names: Vec<Name>,
+    /// Only a machine that proves to be this, such as tpm:sha256:…; may be given several times
+    #[arg(long = "expect-attested", value_name = "IDENTITY")]
+    pub attested: Vec<Attested>,
     /// A machine that is known by its hardware or its document takes its old node back
     #[arg(long)]
     pub reclaim: bool,
@@ -203,6 +206,7 @@ impl Create {
             ("mac", json!(self.macs)),
             ("hardwareKey", json!(self.hardware_keys)),
             ("name", json!(self.expected_names)),
+            ("attested", json!(self.attested)),
         ] {
             if values.as_array().is_some_and(|values| !values.is_empty()) {
                 expect.insert(kind.to_owned(), values);

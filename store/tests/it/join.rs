@@ -9,6 +9,7 @@ use schema::{
 use serde_json::json;
 use store::{
     Db,
+    attestations::{self, RecordError},
     join_tokens::{self, ConsumeError, NewJoinToken},
     joins::{self, JoinKind, JoinState, NewJoin},
     node_certs::{self, NodeCert},
@@ -52,7 +53,7 @@ async fn a_token_admits_as_often_as_it_says_and_then_no_more() {
     assert!(matches!(join(test.db(), id, "c").await, Err(ConsumeError::Exhausted)));
     assert!(nodes::find_by_name(test.db(), "n-c").await.expect("find").is_none(), "nothing of a refused join stays");
     let used = join_tokens::find_use(test.db(), &Digest::of("a")).await.expect("find").expect("an answer");
-    assert_eq!((used.token_id, used.node_id, used.answer.as_slice()), (id, first, b"a".as_slice()));
+    assert_eq!((used.token_id.expect("a token"), used.node_id, used.answer.as_slice()), (id, first, b"a".as_slice()));
     assert_eq!(join_tokens::find(test.db(), id).await.expect("find").map(|token| token.uses_left), Some(0));
 }
 
@@ -109,6 +110,7 @@ async fn an_attempt_is_one_row_however_often_it_comes() {
         message: "it looks like other".to_owned(),
         pool: Some("h100".to_owned()),
         token_id: None,
+        attested: vec!["aws:123456789012/i-0abc".parse().unwrap()],
         csr_hash: Digest::of("csr"),
         hardware_key: Some(Digest::of("hw")),
         claims: json!({"serial": "x"}),
@@ -161,4 +163,40 @@ async fn only_keys_of_the_present_identity_count() {
     assert!(node_certs::find(test.db(), &[4]).await.expect("find").is_some_and(|cert| cert.revoked_at.is_some()));
     test.advance(std::time::Duration::from_secs(100 * 86_400)).await;
     assert_eq!(node_certs::prune(test.db()).await.expect("prune"), 4);
+}
+
+#[tokio::test]
+async fn a_proven_identity_is_one_nodes_until_that_node_is_gone() {
+    let test = TestDb::create().await;
+    let (one, two) = (node(test.db(), "one").await.id, node(test.db(), "two").await.id);
+    let attested = "aws:123456789012/i-0abc".parse().expect("an identity");
+    let record = async |node: NodeId| {
+        let mut txn = test.db().begin().await.expect("begin");
+        let recorded = attestations::record(&mut txn, &attested, node).await;
+        txn.commit().await.expect("commit");
+        recorded
+    };
+    assert_eq!(attestations::node_of(test.db(), &attested).await.expect("read"), None);
+    record(one).await.expect("the first");
+    record(one).await.expect("the same again");
+    assert!(matches!(record(two).await, Err(RecordError::Elsewhere)));
+    assert_eq!(attestations::node_of(test.db(), &attested).await.expect("read"), Some(one));
+    assert_eq!(attestations::of_node(test.db(), one).await.expect("read"), [attested.clone()]);
+    assert!(attestations::of_node(test.db(), two).await.expect("read").is_empty());
+    commit!(test.db(), |txn| nodes::delete(&mut txn, one).await.expect("gone"));
+    record(two).await.expect("it is free");
+}
+
+#[tokio::test]
+async fn an_answer_without_a_token_is_given_once() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "one").await.id;
+    let csr = Digest::of("csr");
+    let put = async |answer: &'static [u8]| {
+        commit!(test.db(), |txn| join_tokens::answer(&mut txn, &csr, id, answer).await.expect("stored"))
+    };
+    assert!(put(b"a").await);
+    assert!(!put(b"b").await);
+    let used = join_tokens::find_use(test.db(), &csr).await.expect("read").expect("an answer");
+    assert_eq!((used.token_id, used.node_id, used.answer.as_slice()), (None, id, b"a".as_slice()));
 }

@@ -48,6 +48,11 @@ rollout "now" { immediate }
   profil "below"
   class "metal"
   hardware { gpus model="x"; cpu "a" "b"; memory "2 TB" }
+  attest "tmp" { only "sha256:00" }
+  attest "aws" { roots "not PEM"; only "*" }
+  attest "gcp" { only; keys "{}" }
+  attest "tpm"
+  attest "x509" { keys "{\"keys\": [{}]}" }
   policy {
     acceptance "diag.nvlm" level=9
     acceptance "diag.nvml" level=1
@@ -111,6 +116,7 @@ rollout "z" { immediate #false; partial }
         "node",
         r#"node "x" pool="pp" {
   mac "$MAC"
+  attested "tpm:ABCD" "aws:123456789012"
   pin "x"
   taint "a b" "c"
   taint reason="x"
