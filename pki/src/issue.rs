@@ -198,14 +198,23 @@ impl Authority {
         now: Timestamp,
     ) -> Result<TlsIdentity, IssueError> {
         let key = generate_key();
-        let (mut params, _) = params(now, BACKDATE_OF_SERVERS, SERVING_LIFE);
-        params.subject_alt_names = names.iter().map(|name| alternative_name(name)).collect::<Result<_, _>>()?;
-        params.distinguished_name.push(DnType::CommonName, common_name);
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = usages;
-        let certificate = self.sign(&params, &key)?;
+        let certificate = self.sign(&named(common_name, names, usages, now)?, &key)?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         Ok(TlsIdentity::new(vec![certificate, self.certificate()], key))
+    }
+
+    /// The same for the key of a checked request; leaf first.
+    pub(crate) fn certify_named(
+        &self,
+        csr: &Csr,
+        common_name: &str,
+        names: &[String],
+        usages: Vec<ExtendedKeyUsagePurpose>,
+        now: Timestamp,
+    ) -> Result<Vec<CertificateDer<'static>>, IssueError> {
+        let key = SubjectPublicKeyInfo::from_der(&csr.spki).map_err(IssueError::Issue)?;
+        let certificate = self.sign(&named(common_name, names, usages, now)?, &key)?;
+        Ok(vec![certificate, self.certificate()])
     }
 
     fn sign(
@@ -377,6 +386,20 @@ fn params(now: Timestamp, back: Duration, life: Duration) -> (CertificateParams,
     params.not_before = to_offset(now.saturating_sub(back.to_std()).unwrap_or(Timestamp::UNIX_EPOCH));
     params.not_after = to_offset(life.after(now));
     (params, serial)
+}
+
+fn named(
+    common_name: &str,
+    names: &[String],
+    usages: Vec<ExtendedKeyUsagePurpose>,
+    now: Timestamp,
+) -> Result<CertificateParams, IssueError> {
+    let (mut params, _) = params(now, BACKDATE_OF_SERVERS, SERVING_LIFE);
+    params.subject_alt_names = names.iter().map(|name| alternative_name(name)).collect::<Result<_, _>>()?;
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = usages;
+    Ok(params)
 }
 
 fn alternative_name(name: &str) -> Result<SanType, IssueError> {

@@ -3,6 +3,8 @@
 //! One document, sealed under a deployment secret. This module makes, seals and opens bytes; where they lie is the
 //! composition root's business. A gateway gets [`GatewayKeys`] and nothing else: no authority can be derived from them.
 
+use std::collections::BTreeMap;
+
 use rustls_pki_types::CertificateDer;
 use schema::time::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -12,20 +14,22 @@ use crate::{
     Realm,
     anchor::Anchor,
     challenge::{ChallengeKey, Use},
-    encoding::{Base64, Secret},
+    encoding::Secret,
     issue::{Authority, AuthorityKind, IssueError, NodeIssuer, TlsIdentity},
     provider::random,
     realm::is_trust_domain,
     sealed::JoinKey,
     secret::SecretStore,
-    verify::{IdentityRefusal, NodeVerifier},
+    verify::NodeVerifier,
     worker::CommandRoot,
 };
 
 mod envelope;
+mod gateway;
 mod rotation;
 
 pub use envelope::OpenError;
+pub use gateway::{GatewayIssuer, GatewayKeys, GatewayRefusal, IssuedGateway, Renewing};
 pub use rotation::{Advanced, MAX_OFFLINE, Phase, Rotation, RotationKind, RotationStatus};
 
 use rotation::Rotations;
@@ -49,26 +53,63 @@ pub struct Keys {
     internal: Authority,
     command_root: CommandRoot,
     join: JoinKey,
-    /// Signs checkpoints, manifests and audit checkpoints (Ed25519 seed).
+    /// What challenges are made with.
     checkpoint: Secret,
     /// Encrypts the secret store (AES-256-GCM).
     secret_store: Secret,
+    /// How many steps of rotations these keys have behind them.
+    #[serde(default)]
+    revision: u64,
+    /// When the keys were made that are used.
+    #[serde(default)]
+    born: BTreeMap<RotationKind, Timestamp>,
     /// What is being replaced, and what is left of what was.
     #[serde(default, skip_serializing_if = "Rotations::is_empty")]
     rotations: Rotations,
 }
 
-/// What a gateway process holds: its certificates, and whom it believes.
+/// What a process holds that signs specs and commands and does nothing else.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct GatewayKeys {
+pub struct SigningKeys {
     trust_domain: String,
-    /// Shown to nodes.
-    pub serving: TlsIdentity,
-    /// Shown to the control plane's internal service.
-    pub internal: TlsIdentity,
-    node_authorities: Vec<Base64>,
-    internal_authority: Base64,
+    command_root: CommandRoot,
+    revision: u64,
+}
+
+impl SigningKeys {
+    /// The keys as bytes that only the deployment secret opens.
+    #[must_use]
+    pub fn seal(&self, secret: &[u8]) -> Vec<u8> {
+        seal(self, secret)
+    }
+
+    /// The keys in sealed bytes.
+    ///
+    /// # Errors
+    /// When the secret is another one, or the bytes were changed or are something else.
+    pub fn open(sealed: &[u8], secret: &[u8]) -> Result<Self, OpenError> {
+        let keys: Self = open(sealed, secret)?;
+        if keys.command_root.is_sound() { Ok(keys) } else { Err(OpenError::Malformed) }
+    }
+
+    /// The trust domain of all certificates.
+    #[must_use]
+    pub fn trust_domain(&self) -> &str {
+        &self.trust_domain
+    }
+
+    /// The command-signing root.
+    #[must_use]
+    pub const fn command_root(&self) -> &CommandRoot {
+        &self.command_root
+    }
+
+    /// The revision of the keys that these are of.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.revision
+    }
 }
 
 impl Keys {
@@ -91,6 +132,8 @@ impl Keys {
             join: JoinKey::generate(),
             checkpoint: Secret(random::<32>().to_vec()),
             secret_store: Secret(random::<32>().to_vec()),
+            revision: 0,
+            born: RotationKind::ALL.into_iter().map(|kind| (kind, now)).collect(),
             rotations: Rotations::default(),
         })
     }
@@ -116,6 +159,12 @@ impl Keys {
     #[must_use]
     pub fn trust_domain(&self) -> &str {
         &self.trust_domain
+    }
+
+    /// How many steps of rotations these keys have behind them: a process that works with another number is behind.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// What machines recognise this control plane by.
@@ -146,26 +195,36 @@ impl Keys {
     /// Seals and opens the values of secrets.
     #[must_use]
     pub fn secret_store(&self, fleet_id: &str) -> SecretStore {
-        SecretStore::new(&self.secret_store.0, fleet_id)
+        let keys = std::iter::once(&self.secret_store).chain(self.rotations.other_secret_store());
+        SecretStore::new(keys.map(|key| key.0.as_slice()), fleet_id)
     }
 
     /// These keys, with the key of the secret store of others: what was sealed before still opens.
     #[must_use]
     pub fn keeping_secrets_of(mut self, other: &Self) -> Self {
         self.secret_store = other.secret_store.clone();
+        self.rotations.secret_store.clone_from(&other.rotations.secret_store);
         self
     }
 
     /// Makes and checks what renewals are signed over.
     #[must_use]
     pub fn challenge_key(&self) -> ChallengeKey {
-        ChallengeKey::derive(&self.checkpoint.0, Use::Renew)
+        self.challenges(Use::Renew)
     }
 
     /// Makes and checks what machines prove themselves over when they join.
     #[must_use]
     pub fn join_challenge_key(&self) -> ChallengeKey {
-        ChallengeKey::derive(&self.checkpoint.0, Use::Join)
+        self.challenges(Use::Join)
+    }
+
+    fn challenges(&self, usage: Use) -> ChallengeKey {
+        let key = ChallengeKey::derive(&self.checkpoint.0, usage);
+        match self.rotations.other_checkpoint() {
+            Some(other) => key.or(ChallengeKey::derive(&other.0, usage)),
+            None => key,
+        }
     }
 
     /// The command-signing root.
@@ -201,61 +260,36 @@ impl Keys {
         self.internal.issue_named(process, &[INTERNAL_NAME.to_owned()], usages, now)
     }
 
-    /// The authority behind internal certificates.
+    /// What a process needs that signs specs and commands and does nothing else.
     #[must_use]
-    pub fn internal_authority(&self) -> CertificateDer<'static> {
-        self.internal.certificate()
+    pub fn signing(&self) -> SigningKeys {
+        SigningKeys {
+            trust_domain: self.trust_domain.clone(),
+            command_root: self.command_root.clone(),
+            revision: self.revision,
+        }
     }
 
-    /// What one gateway process is given.
+    /// What certifies gateways apart.
+    #[must_use]
+    pub fn gateway_issuer(&self, now: Timestamp) -> GatewayIssuer {
+        GatewayIssuer::of(self, now)
+    }
+
+    /// What one gateway process is given. Its name is the label with something of its own behind it.
     ///
     /// # Errors
     /// When a name cannot stand in a certificate.
-    pub fn issue_gateway(&self, gateway: &str, names: &[String], now: Timestamp) -> Result<GatewayKeys, IssueError> {
-        Ok(GatewayKeys {
-            trust_domain: self.trust_domain.clone(),
-            serving: self.issue_serving(names, now)?,
-            internal: self.internal.issue_named(
-                gateway,
-                &[format!("{gateway}.gateway.internal")],
-                vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth],
-                now,
-            )?,
-            node_authorities: self.node_authorities().iter().map(|der| Base64(der.to_vec())).collect(),
-            internal_authority: Base64(self.internal.certificate().to_vec()),
-        })
-    }
-}
-
-impl GatewayKeys {
-    /// The keys as bytes that only the deployment secret opens.
-    #[must_use]
-    pub fn seal(&self, secret: &[u8]) -> Vec<u8> {
-        seal(self, secret)
-    }
-
-    /// The keys in sealed bytes.
-    ///
-    /// # Errors
-    /// When the secret is another one, or the bytes were changed or are something else.
-    pub fn open(sealed: &[u8], secret: &[u8]) -> Result<Self, OpenError> {
-        open(sealed, secret)
-    }
-
-    /// Judges node certificates.
-    ///
-    /// # Errors
-    /// When a node authority in these keys is not a certificate.
-    pub fn node_verifier(&self) -> Result<NodeVerifier, IdentityRefusal> {
-        let authorities: Vec<_> =
-            self.node_authorities.iter().map(|Base64(der)| CertificateDer::from(der.clone())).collect();
-        NodeVerifier::new(&self.trust_domain, &authorities)
-    }
-
-    /// The authority behind the internal service's certificate.
-    #[must_use]
-    pub fn internal_authority(&self) -> CertificateDer<'static> {
-        CertificateDer::from(self.internal_authority.0.clone())
+    pub fn issue_gateway(&self, label: &str, names: &[String], now: Timestamp) -> Result<GatewayKeys, IssueError> {
+        let label: String = label.chars().take(40).collect();
+        let gateway = format!("{label}-{}", hex::encode(random::<3>()));
+        let internal = self.internal.issue_named(
+            &gateway,
+            &[gateway::internal_name(&gateway)],
+            vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth],
+            now,
+        )?;
+        Ok(GatewayKeys::new(self, gateway, self.issue_serving(names, now)?, internal))
     }
 }
 

@@ -35,11 +35,15 @@ pub enum Purpose {
     SecretResponse,
     /// A machine proves what it is when it joins.
     JoinAttestation,
+    /// A gateway asks for its next certificates.
+    GatewayRenewal,
+    /// Release keys vouch for a version of the daemon.
+    Release,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::WorkerCertificate,
         Self::DesiredState,
         Self::ServerTime,
@@ -53,6 +57,8 @@ impl Purpose {
         Self::SecretRequest,
         Self::SecretResponse,
         Self::JoinAttestation,
+        Self::GatewayRenewal,
+        Self::Release,
     ];
 
     /// The word in the signed bytes.
@@ -72,6 +78,8 @@ impl Purpose {
             Self::SecretRequest => "secret-request",
             Self::SecretResponse => "secret-response",
             Self::JoinAttestation => "join-attestation",
+            Self::GatewayRenewal => "gateway-renewal",
+            Self::Release => "release",
         }
     }
 }

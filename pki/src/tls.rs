@@ -164,10 +164,10 @@ pub fn api_server(serving: Arc<ServingCertificate>, clock: SharedClock) -> Serve
 /// When the identity or the authority cannot be used.
 pub fn internal_server(
     identity: &TlsIdentity,
-    internal_authority: &CertificateDer<'_>,
+    internal_authorities: &[CertificateDer<'_>],
     clock: SharedClock,
 ) -> Result<ServerConfig, TlsError> {
-    let roots = Arc::new(root_store(std::slice::from_ref(internal_authority))?);
+    let roots = Arc::new(root_store(internal_authorities)?);
     let verifier =
         WebPkiClientVerifier::builder_with_provider(roots, provider()).build().map_err(|_| TlsError::Root)?;
     let mut config = ServerConfig::builder_with_details(provider(), Arc::new(ClockTime(clock)))
@@ -179,16 +179,55 @@ pub fn internal_server(
     Ok(config)
 }
 
+/// The configuration of the internal service, which can be replaced while connections go on.
+#[derive(Debug)]
+pub struct InternalServer(RwLock<Arc<ServerConfig>>);
+
+impl InternalServer {
+    /// Shows this identity, and believes these authorities.
+    ///
+    /// # Errors
+    /// When the identity or an authority cannot be used.
+    pub fn new(
+        identity: &TlsIdentity,
+        internal_authorities: &[CertificateDer<'_>],
+        clock: SharedClock,
+    ) -> Result<Arc<Self>, TlsError> {
+        Ok(Arc::new(Self(RwLock::new(Arc::new(internal_server(identity, internal_authorities, clock)?)))))
+    }
+
+    /// Shows and believes others from the next handshake on.
+    ///
+    /// # Errors
+    /// When they cannot be used; what was before stays.
+    pub fn replace(
+        &self,
+        identity: &TlsIdentity,
+        internal_authorities: &[CertificateDer<'_>],
+        clock: SharedClock,
+    ) -> Result<(), TlsError> {
+        let next = Arc::new(internal_server(identity, internal_authorities, clock)?);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
+        Ok(())
+    }
+
+    /// For the next handshake.
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 /// A client of the internal service. It connects to the name [`crate::keys::INTERNAL_NAME`], wherever that is.
 ///
 /// # Errors
 /// When the identity or the authority cannot be used.
 pub fn internal_client(
     identity: &TlsIdentity,
-    internal_authority: &CertificateDer<'_>,
+    internal_authorities: &[CertificateDer<'_>],
     clock: SharedClock,
 ) -> Result<ClientConfig, TlsError> {
-    client(std::slice::from_ref(internal_authority), Some(identity), ServerTimes::Clock(clock))
+    client(internal_authorities, Some(identity), ServerTimes::Clock(clock))
 }
 
 /// A node: TLS 1.3, HTTP/2, believes these roots, shows its certificate when it has one.

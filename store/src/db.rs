@@ -19,6 +19,7 @@ pub struct DbConfig {
     pub(crate) options: PgConnectOptions,
     max_connections: u32,
     warm_connections: u32,
+    plans_once: bool,
 }
 
 impl DbConfig {
@@ -47,7 +48,7 @@ impl DbConfig {
     }
 
     pub(crate) fn from_options(options: PgConnectOptions) -> Self {
-        Self { options: options.application_name("better-compute"), max_connections: 20, warm_connections: 0 }
+        Self { options: options.application_name("better-compute"), max_connections: 20, warm_connections: 0, plans_once: false }
     }
 
     /// The same server with connections that are opened ahead and kept: a login costs more than most statements, and a burst
@@ -62,6 +63,15 @@ impl DbConfig {
     #[must_use]
     pub const fn with_max_connections(mut self, max_connections: u32) -> Self {
         self.max_connections = max_connections;
+        self
+    }
+
+    /// The same server, where each statement is planned once for a connection, whatever it is asked with. For whoever runs few
+    /// statements very often, each of which looks up what it is asked for: left to itself, the server sees how short a list is
+    /// and plans again each time, which costs more than the work.
+    #[must_use]
+    pub const fn planning_once(mut self) -> Self {
+        self.plans_once = true;
         self
     }
 
@@ -97,6 +107,8 @@ pub struct Db {
 /// for so long and no longer.
 const GIVEN_UP: &str = "SET idle_in_transaction_session_timeout = '15s'; SET tcp_user_timeout = '20s'";
 
+const PLANS_ONCE: &str = "SET plan_cache_mode = force_generic_plan";
+
 impl Db {
     /// Connects.
     ///
@@ -111,15 +123,28 @@ impl Db {
     /// A pool that connects at its first use.
     #[must_use]
     pub fn lazy(config: &DbConfig) -> Self {
+        let plans_once = config.plans_once;
         let pool = PgPoolOptions::new()
             .max_connections(config.max_connections)
             .min_connections(config.warm_connections)
             .acquire_timeout(Duration::from_secs(10))
-            .after_connect(|connection, _| {
-                Box::pin(async move { connection.execute(GIVEN_UP).await.map(drop) })
+            .after_connect(move |connection, _| {
+                Box::pin(async move {
+                    connection.execute(GIVEN_UP).await?;
+                    if plans_once {
+                        connection.execute(PLANS_ONCE).await?;
+                    }
+                    Ok(())
+                })
             })
             .connect_lazy_with(config.options.clone());
         Self { pool, config: config.clone() }
+    }
+
+    /// The same database over at most so many connections of its own, as [`DbConfig::planning_once`] says.
+    #[must_use]
+    pub fn planning_once(&self, connections: u32) -> Self {
+        Self::lazy(&self.config.clone().planning_once().with_max_connections(connections).with_warm_connections(0))
     }
 
     pub(crate) const fn pool(&self) -> &PgPool {
@@ -165,14 +190,18 @@ impl Db {
         Ok(now.to_jiff())
     }
 
-    /// Whether this connection's user may do more than a gateway needs: it can read join tokens. A process that is only a
-    /// gateway should not.
+    /// What this connection's user may do.
     ///
     /// # Errors
     /// When the server does not answer.
-    pub async fn has_control_rights(&self) -> Result<bool, DbError> {
-        let may = sqlx::query_scalar!(r#"SELECT has_table_privilege('join_tokens', 'SELECT') AS "may!""#);
-        Ok(may.fetch_one(&self.pool).await?)
+    pub async fn rights(&self) -> Result<Rights, DbError> {
+        let rights = sqlx::query!(
+            r#"SELECT has_table_privilege('join_tokens', 'SELECT') AS "control!",
+                      (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS "superuser!""#
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(Rights { control: rights.control, superuser: rights.superuser })
     }
 
     /// Sends pokes outside a transaction. A lost poke costs time only, so a failure is not an error.
@@ -184,6 +213,15 @@ impl Db {
     pub async fn close(&self) {
         self.pool.close().await;
     }
+}
+
+/// What a database user may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rights {
+    /// More than a gateway needs: it can read join tokens.
+    pub control: bool,
+    /// Everything.
+    pub superuser: bool,
 }
 
 /// A transaction. Dropped without [`Txn::commit`] it changes nothing.

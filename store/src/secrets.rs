@@ -128,6 +128,69 @@ pub async fn find_envelope(db: &Db, name: &SecretName, version: u64) -> Result<O
     Ok(envelope)
 }
 
+/// An envelope and where it lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed {
+    /// The secret.
+    pub name: SecretName,
+    /// Its version.
+    pub version: u64,
+    /// Its value, sealed.
+    pub envelope: Vec<u8>,
+}
+
+/// How many envelopes do not begin like this.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn count_other_heads(db: &Db, head: &[u8]) -> Result<u64, DbError> {
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM secret_versions WHERE substr(envelope, 1, length($1::bytea)) <> $1"#,
+        head,
+    )
+    .fetch_one(db.pool())
+    .await?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
+
+/// Some envelopes that do not begin like this, which nobody else replaces or deletes before this transaction's end.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn lock_other_heads(txn: &mut Txn, head: &[u8], limit: u32) -> Result<Vec<Sealed>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT name, version, envelope FROM secret_versions
+           WHERE substr(envelope, 1, length($1::bytea)) <> $1
+           ORDER BY name, version LIMIT $2 FOR UPDATE SKIP LOCKED"#,
+        head,
+        i64::from(limit),
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            let name = convert::word("secret name", &row.name)?;
+            Ok(Sealed { name, version: version(row.version)?, envelope: row.envelope })
+        })
+        .collect()
+}
+
+/// Puts another envelope of the same value in.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn replace_envelope(txn: &mut Txn, sealed: &Sealed) -> Result<(), DbError> {
+    sqlx::query!(
+        "UPDATE secret_versions SET envelope = $3 WHERE name = $1 AND version = $2",
+        sealed.name.as_str(),
+        column(sealed.version),
+        &sealed.envelope,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
 /// The newest versions of some secrets; one that is not kept is left out.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Replacing the keys that nodes believe, without a node that is left behind: a pure step from keys to keys.
+//! Replacing keys without anybody who is left behind: a pure step from keys to keys.
 //!
 //! ```text
 //!            begin                       switch                       finish
@@ -10,6 +10,9 @@
 //! root that signs at that moment and kept with the keys: a node that was away takes them one by one. A new root is
 //! cross-signed by the one before it, and servers send that certificate for [`MAX_OFFLINE`]. Private keys that are over
 //! are forgotten.
+//!
+//! Keys that nodes do not believe (the checkpoint key, the secret store's, the internal authority) step the same way; who has
+//! to follow are processes, which say which revision of the keys they work with.
 
 use rustls_pki_types::CertificateDer;
 use schema::time::{Duration, Timestamp};
@@ -18,8 +21,9 @@ use serde::{Deserialize, Serialize};
 use super::Keys;
 use crate::{
     bundle::{SignedBundle, TrustBundle},
-    encoding::Base64,
+    encoding::{Base64, Secret},
     issue::{Authority, AuthorityKind},
+    provider::random,
     sealed::JoinKey,
     verify::NodeVerifier,
     worker::{CommandRoot, CommandRootKey},
@@ -42,11 +46,24 @@ pub enum RotationKind {
     CommandRoot,
     /// The key to which join tokens are sealed.
     JoinKey,
+    /// The authority among the control plane's own processes and gateways.
+    InternalAuthority,
+    /// The key behind challenges.
+    Checkpoint,
+    /// The key that the values of secrets are sealed with.
+    SecretStore,
 }
 
 impl RotationKind {
     /// Every kind.
-    pub const ALL: [Self; 3] = [Self::NodeCa, Self::CommandRoot, Self::JoinKey];
+    pub const ALL: [Self; 6] =
+        [Self::NodeCa, Self::CommandRoot, Self::JoinKey, Self::InternalAuthority, Self::Checkpoint, Self::SecretStore];
+
+    /// Whether nodes believe it, and learn of the next one by a trust bundle.
+    #[must_use]
+    pub const fn is_believed_by_nodes(self) -> bool {
+        matches!(self, Self::NodeCa | Self::CommandRoot | Self::JoinKey)
+    }
 
     /// The word that people type.
     #[must_use]
@@ -55,6 +72,9 @@ impl RotationKind {
             Self::NodeCa => "node-ca",
             Self::CommandRoot => "command-root",
             Self::JoinKey => "join-key",
+            Self::InternalAuthority => "internal-authority",
+            Self::Checkpoint => "checkpoint",
+            Self::SecretStore => "secret-store",
         }
     }
 }
@@ -86,7 +106,8 @@ pub struct Rotation {
     /// When the new one began to sign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switched_at: Option<Timestamp>,
-    /// The first trust bundle that names the new one: who has it, or a later one, has stepped.
+    /// The first trust bundle that names the new one: who has it, or a later one, has stepped. For keys that no bundle
+    /// names, the one in force.
     pub version: u64,
 }
 
@@ -96,6 +117,8 @@ pub struct Rotation {
 pub struct RotationStatus {
     /// Which keys.
     pub kind: RotationKind,
+    /// When the one that is used was made, where that was noted.
+    pub made_at: Option<Timestamp>,
     /// The rotation, when one is under way.
     pub rotation: Option<Rotation>,
 }
@@ -122,7 +145,7 @@ struct Authorities {
 /// A rotation and the other key: the next one until the switch, the one before it afterwards.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Running<T> {
+pub(super) struct Running<T> {
     at: Rotation,
     other: T,
 }
@@ -159,6 +182,9 @@ pub(super) struct Rotations {
     node_ca: Option<Running<Authorities>>,
     command_root: Option<Running<CommandRoot>>,
     join_key: Option<Running<JoinKey>>,
+    internal_authority: Option<Running<Authority>>,
+    checkpoint: Option<Running<Secret>>,
+    pub(super) secret_store: Option<Running<Secret>>,
     /// Every bundle there ever was, oldest first; none while the first one is in force.
     bundles: Vec<StoredBundle>,
     /// Each root under the one before it.
@@ -170,16 +196,28 @@ pub(super) struct Rotations {
 impl Rotations {
     pub(super) const fn is_empty(&self) -> bool {
         self.bundles.is_empty()
+            && self.internal_authority.is_none()
+            && self.checkpoint.is_none()
+            && self.secret_store.is_none()
     }
 
     pub(super) fn is_sound(&self) -> bool {
         let sound = |set: &Authorities| [&set.root, &set.node, &set.serving].into_iter().all(Authority::is_sound);
         self.node_ca.as_ref().is_none_or(|running| sound(&running.other))
             && self.command_root.as_ref().is_none_or(|running| running.other.is_sound())
+            && self.internal_authority.as_ref().is_none_or(|running| running.other.is_sound())
     }
 
     pub(super) fn other_join_key(&self) -> Option<&JoinKey> {
         self.join_key.as_ref().map(|running| &running.other)
+    }
+
+    pub(super) fn other_secret_store(&self) -> Option<&Secret> {
+        self.secret_store.as_ref().map(|running| &running.other)
+    }
+
+    pub(super) fn other_checkpoint(&self) -> Option<&Secret> {
+        self.checkpoint.as_ref().map(|running| &running.other)
     }
 
     /// From the present root back, as long as somebody may need them.
@@ -207,6 +245,18 @@ impl Keys {
         std::iter::once(self.node.certificate()).chain(other).collect()
     }
 
+    /// The authorities whose internal certificates count, the present one first.
+    #[must_use]
+    pub fn internal_authorities(&self) -> Vec<CertificateDer<'static>> {
+        let other = self.rotations.internal_authority.as_ref().map(|running| running.other.certificate());
+        std::iter::once(self.internal.certificate()).chain(other).collect()
+    }
+
+    pub(super) fn serving_authorities(&self) -> Vec<CertificateDer<'static>> {
+        let other = self.rotations.node_ca.as_ref().map(|running| running.other.serving.certificate());
+        std::iter::once(self.serving.certificate()).chain(other).collect()
+    }
+
     /// Judges certificates that are being renewed: those of authorities that are over, too.
     #[must_use]
     pub fn renewal_verifier(&self, now: Timestamp) -> NodeVerifier {
@@ -217,8 +267,9 @@ impl Keys {
 
     /// Where each kind of key stands.
     #[must_use]
-    pub fn rotation_status(&self) -> [RotationStatus; 3] {
-        RotationKind::ALL.map(|kind| RotationStatus { kind, rotation: self.rotation(kind) })
+    pub fn rotation_status(&self) -> [RotationStatus; 6] {
+        let made_at = |kind| self.born.get(&kind).copied();
+        RotationKind::ALL.map(|kind| RotationStatus { kind, made_at: made_at(kind), rotation: self.rotation(kind) })
     }
 
     /// The rotation of this kind that is under way.
@@ -228,6 +279,9 @@ impl Keys {
             RotationKind::NodeCa => self.rotations.node_ca.as_ref().map(|running| running.at),
             RotationKind::CommandRoot => self.rotations.command_root.as_ref().map(|running| running.at),
             RotationKind::JoinKey => self.rotations.join_key.as_ref().map(|running| running.at),
+            RotationKind::InternalAuthority => self.rotations.internal_authority.as_ref().map(|running| running.at),
+            RotationKind::Checkpoint => self.rotations.checkpoint.as_ref().map(|running| running.at),
+            RotationKind::SecretStore => self.rotations.secret_store.as_ref().map(|running| running.at),
         }
     }
 
@@ -258,19 +312,21 @@ impl Keys {
             Some(Phase::Begun) => self.switch(kind, now),
             Some(Phase::Switched) => self.finish(kind, now),
         };
-        if done != Advanced::Switched {
+        if kind.is_believed_by_nodes() && done != Advanced::Switched {
             self.announce(fleet_id);
         }
+        self.revision += 1;
         done
     }
 
     fn begin(&mut self, kind: RotationKind, fleet_id: &str, now: Timestamp) -> Advanced {
-        if self.rotations.bundles.is_empty() {
+        if kind.is_believed_by_nodes() && self.rotations.bundles.is_empty() {
             // The step after the first bundle has to follow from it.
             let first = self.sign_next(fleet_id, FIRST_VERSION);
             self.keep(first);
         }
-        let at = Rotation { phase: Phase::Begun, begun_at: now, switched_at: None, version: self.trust_version() + 1 };
+        let version = self.trust_version() + u64::from(kind.is_believed_by_nodes());
+        let at = Rotation { phase: Phase::Begun, begun_at: now, switched_at: None, version };
         match kind {
             RotationKind::NodeCa => {
                 let root = Authority::root(&self.trust_domain, now);
@@ -286,7 +342,14 @@ impl Keys {
                 let at = Rotation { phase: Phase::Switched, switched_at: Some(now), ..at };
                 let old = std::mem::replace(&mut self.join, JoinKey::generate());
                 self.rotations.join_key = Some(Running { at, other: old });
+                self.born.insert(kind, now);
             }
+            RotationKind::InternalAuthority => {
+                let other = self.root.issuing(AuthorityKind::Internal, &self.trust_domain, now);
+                self.rotations.internal_authority = Some(Running { at, other });
+            }
+            RotationKind::Checkpoint => self.rotations.checkpoint = Some(Running { at, other: fresh() }),
+            RotationKind::SecretStore => self.rotations.secret_store = Some(Running { at, other: fresh() }),
         }
         Advanced::Begun
     }
@@ -308,6 +371,21 @@ impl Keys {
             switched(&mut running.at);
             std::mem::swap(&mut self.command_root, &mut running.other);
         }
+        if let (RotationKind::InternalAuthority, Some(running)) = (kind, &mut self.rotations.internal_authority) {
+            switched(&mut running.at);
+            std::mem::swap(&mut self.internal, &mut running.other);
+        }
+        if let (RotationKind::Checkpoint, Some(running)) = (kind, &mut self.rotations.checkpoint) {
+            switched(&mut running.at);
+            std::mem::swap(&mut self.checkpoint, &mut running.other);
+        }
+        if let (RotationKind::SecretStore, Some(running)) = (kind, &mut self.rotations.secret_store) {
+            switched(&mut running.at);
+            std::mem::swap(&mut self.secret_store, &mut running.other);
+        }
+        if let Some(rotation) = self.rotation(kind) {
+            self.born.insert(kind, rotation.begun_at);
+        }
         Advanced::Switched
     }
 
@@ -320,6 +398,9 @@ impl Keys {
             }
             RotationKind::CommandRoot => self.rotations.command_root = None,
             RotationKind::JoinKey => self.rotations.join_key = None,
+            RotationKind::InternalAuthority => self.rotations.internal_authority = None,
+            RotationKind::Checkpoint => self.rotations.checkpoint = None,
+            RotationKind::SecretStore => self.rotations.secret_store = None,
         }
         let over = |kept: &Kept| now < kept.until;
         self.rotations.former.retain(over);
@@ -341,6 +422,10 @@ impl Keys {
         let SignedBundle { bytes, signature } = bundle;
         self.rotations.bundles.push(StoredBundle { bytes: Base64(bytes), signature: Base64(signature) });
     }
+}
+
+fn fresh() -> Secret {
+    Secret(random::<32>().to_vec())
 }
 
 #[cfg(test)]

@@ -157,15 +157,15 @@ fn a_replaced_serving_certificate_is_served() {
 fn the_internal_service_admits_internal_certificates_only() {
     let keys = keys();
     let identity = keys.issue_internal("worker", now()).expect("issued");
-    let server = || internal_server(&identity, &keys.internal_authority(), clock(0)).expect("server");
+    let server = || internal_server(&identity, &keys.internal_authorities(), clock(0)).expect("server");
     let gateway = keys.issue_gateway("gw-one", &[NAME.to_owned()], now()).expect("issued");
-    let client = internal_client(&gateway.internal, &gateway.internal_authority(), clock(0)).expect("client");
+    let client = internal_client(&gateway.internal, &gateway.internal_authorities(), clock(0)).expect("client");
     assert!(handshake(client, server(), INTERNAL_NAME).1.is_ok());
 
     let node = Node::of(&keys).identity();
     for identity in [Some(&node), Some(&gateway.serving), None] {
         let client =
-            agent_client(&[keys.internal_authority()], identity, ServerTimes::Clock(clock(0))).expect("client");
+            agent_client(&keys.internal_authorities(), identity, ServerTimes::Clock(clock(0))).expect("client");
         let (client, server) = handshake(client, server(), INTERNAL_NAME);
         assert!(server.is_err());
         assert!(matches!(client, Err(Error::AlertReceived(_))), "{client:?}");
@@ -176,8 +176,8 @@ fn the_internal_service_admits_internal_certificates_only() {
 fn the_gateways_internal_certificate_serves_nothing() {
     let keys = keys();
     let gateway = keys.issue_gateway("gw-one", &[NAME.to_owned()], now()).expect("issued");
-    let server = internal_server(&gateway.internal, &keys.internal_authority(), clock(0)).expect("server");
+    let server = internal_server(&gateway.internal, &keys.internal_authorities(), clock(0)).expect("server");
     let own = keys.issue_internal("worker", now()).expect("issued");
-    let client = internal_client(&own, &keys.internal_authority(), clock(0)).expect("client");
+    let client = internal_client(&own, &keys.internal_authorities(), clock(0)).expect("client");
     assert!(handshake(client, server, INTERNAL_NAME).0.is_err());
 }

@@ -1,0 +1,117 @@
+//! Who works with which revision of the control plane's keys: its processes, and gateways apart.
+
+use std::time::Duration;
+
+use jiff_sqlx::ToSqlx as _;
+use schema::time::Timestamp;
+
+use crate::{Db, DbError, Txn, convert};
+
+/// A process or a gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Host and process, or the gateway's name.
+    pub name: String,
+    /// It is a gateway apart.
+    pub is_gateway: bool,
+    /// The revision that it works with.
+    pub revision: u64,
+    /// When it last said so.
+    pub seen_at: Timestamp,
+    /// When a gateway's certificates end.
+    pub expires_at: Timestamp,
+    /// Who said that this gateway gets no more certificates.
+    pub ended_by: Option<String>,
+}
+
+/// Notes that a process works with a revision, for `ttl`, and forgets those that are gone.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn process(db: &Db, name: &str, revision: u64, ttl: Duration) -> Result<(), DbError> {
+    sqlx::query!("DELETE FROM key_holders WHERE expires_at <= compute_now() AND ended_by IS NULL")
+        .execute(db.pool())
+        .await?;
+    sqlx::query!(
+        r#"INSERT INTO key_holders (name, is_gateway, revision, expires_at)
+           VALUES ($1, false, $2, compute_now() + $3 * interval '1 millisecond')
+           ON CONFLICT (name) DO UPDATE
+           SET revision = EXCLUDED.revision, seen_at = compute_now(), expires_at = EXCLUDED.expires_at"#,
+        name,
+        i64::try_from(revision).unwrap_or(i64::MAX),
+        convert::millis(ttl),
+    )
+    .execute(db.pool())
+    .await?;
+    Ok(())
+}
+
+/// Takes a process out, at a clean end.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn leave(db: &Db, name: &str) -> Result<(), DbError> {
+    sqlx::query!("DELETE FROM key_holders WHERE name = $1 AND NOT is_gateway", name).execute(db.pool()).await?;
+    Ok(())
+}
+
+/// Notes that a gateway works with a revision and until when its certificate counts. `false` when it was ended.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn gateway(db: &Db, name: &str, revision: u64, certificate_ends: Timestamp) -> Result<bool, DbError> {
+    let lives = sqlx::query_scalar!(
+        r#"INSERT INTO key_holders AS k (name, is_gateway, revision, expires_at) VALUES ($1, true, $2, $3)
+           ON CONFLICT (name) DO UPDATE
+           SET revision = EXCLUDED.revision, seen_at = compute_now(), expires_at = EXCLUDED.expires_at
+           RETURNING ended_by IS NULL AS "lives!""#,
+        name,
+        i64::try_from(revision).unwrap_or(i64::MAX),
+        certificate_ends.to_sqlx() as _,
+    )
+    .fetch_one(db.pool())
+    .await?;
+    Ok(lives)
+}
+
+/// A gateway gets no more certificates; `false` when none of this name was ever seen.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn end_gateway(txn: &mut Txn, name: &str, by: &str) -> Result<bool, DbError> {
+    let done = sqlx::query!(
+        "UPDATE key_holders SET ended_by = COALESCE(ended_by, $2) WHERE name = $1 AND is_gateway",
+        name,
+        by,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Everybody who lives or was ended, by name.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn list(db: &Db) -> Result<Vec<Holder>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT name, is_gateway, revision, seen_at, expires_at, ended_by
+           FROM key_holders
+           WHERE expires_at > compute_now() OR ended_by IS NOT NULL
+           ORDER BY is_gateway, name"#,
+    )
+    .fetch_all(db.pool())
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            Ok(Holder {
+                name: row.name,
+                is_gateway: row.is_gateway,
+                revision: u64::try_from(row.revision).map_err(|e| DbError::corrupt("revision", e))?,
+                seen_at: row.seen_at.to_jiff(),
+                expires_at: row.expires_at.to_jiff(),
+                ended_by: row.ended_by,
+            })
+        })
+        .collect()
+}
