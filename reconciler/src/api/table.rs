@@ -241,6 +241,27 @@ pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
             keys::progress,
         ),
         mutation(
+            "keys",
+            "endGateway",
+            "keys:write",
+            "A gateway apart gets no more certificates: for one that was lost.",
+            keys::end_gateway,
+        ),
+        query(
+            "keys",
+            "holders",
+            "keys:read",
+            "Processes and gateways apart, with the revision of the keys that each works with.",
+            keys::holders,
+        ),
+        mutation(
+            "keys",
+            "reseal",
+            "keys:write",
+            "Seals some values of secrets anew that another key sealed than the present one, until there are none.",
+            keys::reseal,
+        ),
+        mutation(
             "nodes",
             "adopt",
             "nodes:write",

@@ -7,6 +7,7 @@ use schema::{generation::Generation, id::NodeId, id::WorkerId, time::Timestamp};
 use store::{Db, Txn, leases, leases::Lease};
 
 use super::Failure;
+use crate::logs::LogStore;
 
 /// Signs specs and commands with a worker key that the command-signing root certified.
 pub trait SpecSigner: Send + Sync {
@@ -27,8 +28,10 @@ pub struct Shared {
     pub db: Db,
     /// Whom everything signed must name.
     pub realm: Realm,
-    /// Who signs specs and commands.
-    pub signer: Arc<dyn SpecSigner>,
+    /// Who signs specs and commands; `None` in a process without controllers.
+    pub signer: Option<Arc<dyn SpecSigner>>,
+    /// Where bundles of logs go; `None`: they stay on their machines.
+    pub logs: Option<Arc<LogStore>>,
 }
 
 impl fmt::Debug for Shared {
@@ -65,7 +68,13 @@ impl Context {
     /// Who signs specs and commands.
     #[must_use]
     pub fn signer(&self) -> &dyn SpecSigner {
-        &*self.shared.signer
+        self.shared.signer.as_deref().expect("a process that runs controllers has a signer")
+    }
+
+    /// Where bundles of logs go.
+    #[must_use]
+    pub fn logs(&self) -> Option<&LogStore> {
+        self.shared.logs.as_deref()
     }
 
     /// The database's time.

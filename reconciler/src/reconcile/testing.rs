@@ -61,7 +61,7 @@ impl House {
         let keys = Keys::generate("bc.local", now).expect("keys");
         let realm = Realm::new("bc.local", "fleet_test");
         let signer = Arc::new(Signer::new(keys.command_root().clone(), realm.clone(), now));
-        let shared = Shared { db: db.clone(), realm, signer };
+        let shared = Shared { db: db.clone(), realm, signer: Some(signer), logs: None };
         let jobs = Jobs::new(shared.clone(), Registry::standard());
         let house = Self { test, db, shared, jobs };
         house.apply(json!({ "name": "h100", "site": "fra1", "profile": "base" }), &[]).await;
@@ -185,6 +185,7 @@ impl House {
             version: "test".to_owned(),
             described: true,
             commands: true,
+            marks: None,
         };
         let mut txn = self.db.begin().await.expect("begin");
         let opened = sessions::open(&mut txn, &open).await.expect("a session");

@@ -1,11 +1,21 @@
-//! `keys`: how far the fleet followed a rotation of keys. Rotating is for whoever holds the key directory.
+//! `keys`: how far the fleet followed a rotation of keys, and what of a rotation is the database's. Rotating is for whoever
+//! holds the key directory.
 
+use pki::secret::Address;
 use schema::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::identities::{self, Stragglers};
+use serde_json::json;
+use store::{
+    identities::{self, Stragglers},
+    key_holders, secrets,
+};
 
-use crate::api::{ApiError, App};
+use super::{At, Nothing};
+use crate::api::{ApiError, App, Code, table::Mutation};
+
+/// Envelopes that one call seals anew.
+const RESEALED_AT_ONCE: u32 = 100;
 
 /// What is asked.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -44,4 +54,102 @@ pub(in crate::api) async fn progress(app: &App, input: Since) -> Result<Progress
     let found = identities::progress(&app.db, input.trust_version, input.issued_since).await?;
     let view = |stragglers: Stragglers| StragglersView { count: stragglers.count, names: stragglers.names };
     Ok(Progress { nodes: found.nodes, behind: view(found.behind), old_certificates: view(found.old_certificates) })
+}
+
+/// A process of the control plane, or a gateway apart.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct HolderView {
+    /// Its host and process, or the gateway's name.
+    name: String,
+    /// It is a gateway apart.
+    is_gateway: bool,
+    /// The revision of the keys that it works with.
+    revision: u64,
+    /// When it last said so.
+    seen_at: At,
+    /// When the certificate of a gateway ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate_ends_at: Option<At>,
+    /// Who ended this gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_by: Option<String>,
+}
+
+/// Who works with which keys.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct Holders {
+    /// Each of them.
+    holders: Vec<HolderView>,
+    /// Values of secrets that another key sealed than the one that this process seals with.
+    sealed_before: u64,
+}
+
+pub(in crate::api) async fn holders(app: &App, _: Nothing) -> Result<Holders, ApiError> {
+    let view = |holder: key_holders::Holder| HolderView {
+        name: holder.name,
+        is_gateway: holder.is_gateway,
+        revision: holder.revision,
+        seen_at: At(holder.seen_at),
+        certificate_ends_at: holder.is_gateway.then_some(At(holder.expires_at)),
+        ended_by: holder.ended_by,
+    };
+    let holders = key_holders::list(&app.db).await?.into_iter().map(view).collect();
+    Ok(Holders { holders, sealed_before: secrets::count_other_heads(&app.db, &app.secrets.head()).await? })
+}
+
+/// Nothing but the key of the call.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::api) struct Reseal {}
+
+/// What was sealed anew.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct Resealed {
+    /// How many values.
+    resealed: u64,
+}
+
+pub(in crate::api) async fn reseal(mutation: Mutation<'_>, _: Reseal) -> Result<Resealed, ApiError> {
+    let Mutation { app, txn, after, .. } = mutation;
+    let found = secrets::lock_other_heads(txn, &app.secrets.head(), RESEALED_AT_ONCE).await?;
+    let resealed = found.len() as u64;
+    for mut sealed in found {
+        let address = Address { name: &sealed.name, version: sealed.version, tenant: None };
+        sealed.envelope = app.secrets.reseal(address, &sealed.envelope).map_err(|refusal| {
+            let what = format!("version {} of {} does not open", sealed.version, sealed.name);
+            ApiError::new(Code::InvalidState, what).why(format!(
+                "{refusal}; put it again and delete what cannot be opened, and then go on with the rotation"
+            ))
+        })?;
+        secrets::replace_envelope(txn, &sealed).await?;
+    }
+    after.audit = Some(json!({ "resealed": resealed }));
+    Ok(Resealed { resealed })
+}
+
+/// Which gateway.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::api) struct EndGateway {
+    /// Its name, as `keys.holders` says it.
+    name: String,
+}
+
+/// The gateway that was ended.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct EndedGateway {
+    /// Its name.
+    name: String,
+}
+
+pub(in crate::api) async fn end_gateway(mutation: Mutation<'_>, input: EndGateway) -> Result<EndedGateway, ApiError> {
+    let Mutation { txn, caller, .. } = mutation;
+    if !key_holders::end_gateway(txn, &input.name, &caller.identity).await? {
+        return Err(ApiError::new(Code::NotFound, format!("no gateway {:?} was ever seen", input.name)));
+    }
+    Ok(EndedGateway { name: input.name })
 }
