@@ -8,9 +8,13 @@
 //! PostgreSQL is stopped last.
 
 pub mod banner;
+mod following;
+pub mod gateway_keys;
 pub mod identity;
+mod internal;
 pub mod keys;
 pub mod logging;
+pub mod logs;
 pub mod names;
 pub mod parts;
 pub mod trust;

@@ -6,15 +6,15 @@ use tests::{Node, Repo, Up, World, until};
 
 const FIRST: &str = "hunter2-hunter2-one";
 const SECOND: &str = "hunter2-hunter2-two";
-const PROFILE: &str = "\
+pub(crate) const PROFILE: &str = "\
 profile \"keyed\" {
   extends \"h100-host\"
   file \"/etc/ntp.key\" { secret \"secret://ntp/key\"; }
 }
 ";
 
-fn put(up: &Up, value: &str) {
-    let mut command = up.cli().command(&["secrets", "put", "ntp/key"]);
+pub(crate) fn put(up: &Up, name: &str, value: &str) {
+    let mut command = up.cli().command(&["secrets", "put", name]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("started");
     child.stdin.take().expect("piped").write_all(value.as_bytes()).expect("written");
     assert!(child.wait().expect("ended").success());
@@ -52,13 +52,13 @@ fn a_secret_gets_to_its_machine_and_nowhere_else() {
     let name = up.nodes()[0]["name"].as_str().expect("a name").to_owned();
     until("the spec waits for the secret", || up.node(&name).to_string().contains("secret-missing"));
 
-    put(&up, FIRST);
+    put(&up, "ntp/key", FIRST);
     up.wait_converged(&commit, 1);
     let file = one.root().join("etc/ntp.key");
     assert_eq!(one.file("/etc/ntp.key").as_deref(), Some(FIRST));
     assert_eq!(fs::metadata(&file).expect("there").mode() & 0o777, 0o600);
 
-    put(&up, SECOND);
+    put(&up, "ntp/key", SECOND);
     until("the next value is there", || one.file("/etc/ntp.key").as_deref() == Some(SECOND));
 
     // What something else wrote is put right, with a value that is asked for again.

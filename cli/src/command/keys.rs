@@ -6,11 +6,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use schema::clock::SharedClock;
+use serde_json::json;
 use store::{Db, DbConfig, migrate};
 
 use rotate::{Rotate, Status};
 
+use super::token::once;
 use crate::{
+    client::{Client, Target},
     exit::{During as _, Exit, Failure},
     output,
     up::{identity, keys::KeyDir, names},
@@ -64,6 +67,24 @@ pub enum Verb {
         #[arg(long, value_name = "URL", env = "DATABASE_URL", hide_env_values = true)]
         database: String,
     },
+    /// Make the keys of one process that runs controllers and has no other key
+    Signing {
+        /// Directory with the control plane's keys
+        #[arg(long, value_name = "DIR")]
+        keys: PathBuf,
+        /// Directory for the process's keys
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
+    /// End a gateway that was lost: it gets no more certificates
+    EndGateway {
+        /// Its name, as `keys status` shows it
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Which control plane
+        #[command(flatten)]
+        target: Target,
+    },
     /// Make the keys of one gateway
     Gateway {
         /// Directory with the control plane's keys
@@ -90,6 +111,8 @@ impl Keys {
             }
             Verb::Rotate(rotate) => rotate.run(clock).await?,
             Verb::Status(status) => status.run(clock).await?,
+            Verb::Signing { keys, out } => signing(&KeyDir::at(keys), &KeyDir::at(out))?,
+            Verb::EndGateway { name, target } => end_gateway(name, target).await?,
             Verb::Gateway { keys, out, names } => gateway(&KeyDir::at(keys), &KeyDir::at(out), names, clock)?,
         }
         Ok(Exit::Ok)
@@ -122,11 +145,31 @@ async fn init(
     ))
 }
 
-fn gateway(place: &KeyDir, out: &KeyDir, hosts: &[String], clock: &SharedClock) -> Result<(), Failure> {
-    let keys = place.control_plane()?.ok_or_else(|| {
+fn control_plane(place: &KeyDir) -> Result<pki::keys::Keys, Failure> {
+    place.control_plane()?.ok_or_else(|| {
         Failure::failed(format!("{} holds no keys of a control plane", place.path().display()))
             .hint("`better-compute keys init` makes them")
-    })?;
+    })
+}
+
+fn signing(place: &KeyDir, out: &KeyDir) -> Result<(), Failure> {
+    out.store_signing(&control_plane(place)?.signing())?;
+    output::plain(&format!("made the keys of a process that signs in {}", out.path().display()))
+}
+
+async fn end_gateway(name: &str, target: &Target) -> Result<(), Failure> {
+    let input = json!({ "name": name, "idempotencyKey": once() });
+    Client::new(target)?.call("keys.endGateway", &input).await?;
+    output::plain(&format!("{name} gets no more certificates"))?;
+    output::note(
+        "Take its database login away, and rotate internal-authority: then what it has opens nothing here. \
+         Nodes believe its serving certificate until that ends; rotate node-ca when that is too long.",
+    );
+    Ok(())
+}
+
+fn gateway(place: &KeyDir, out: &KeyDir, hosts: &[String], clock: &SharedClock) -> Result<(), Failure> {
+    let keys = control_plane(place)?;
     let first = hosts.first().map_or("gateway", String::as_str);
     let label: String =
         first.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
@@ -134,5 +177,5 @@ fn gateway(place: &KeyDir, out: &KeyDir, hosts: &[String], clock: &SharedClock) 
         .issue_gateway(label.trim_matches('-'), &names::for_certificate(hosts, &[]), clock.now())
         .during("cannot make the gateway's certificates")?;
     out.store_gateway(&issued)?;
-    output::plain(&format!("made the keys of the gateway {first} in {}", out.path().display()))
+    output::plain(&format!("made the keys of the gateway {} in {}", issued.name, out.path().display()))
 }

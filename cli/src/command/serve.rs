@@ -4,8 +4,8 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use gateway::{AuthorityClient, ControlPlane, InProcess};
-use pki::{tls, tls::ServingCertificate, verify::NodeVerifier};
-use reconciler::{api, source::SourceConfig};
+use pki::{Realm, tls, tls::ServingCertificate, verify::NodeVerifier};
+use reconciler::{api, join::Signer, source::SourceConfig};
 use schema::clock::SharedClock;
 use store::{
     Db, DbConfig, Role, control_plane,
@@ -18,9 +18,11 @@ use crate::{
     output,
     up::{
         Parts,
+        gateway_keys::GatewayHolder,
         identity::{self, Identity},
         keys::KeyDir,
         logging::LogArgs,
+        logs::LogStoreArgs,
         names, parts,
         parts::Authority,
         trust::FleetPlace,
@@ -47,9 +49,9 @@ pub struct Serve {
     /// The roles: api, source, controllers, scheduler, sinks, gateway
     #[arg(long, value_name = "LIST", value_delimiter = ',', required = true, value_parser = role)]
     pub roles: Vec<Role>,
-    /// Directory with the keys that these roles need
+    /// Directory with the keys that these roles need; source, scheduler and sinks need none
     #[arg(long, value_name = "DIR")]
-    pub keys: PathBuf,
+    pub keys: Option<PathBuf>,
     /// The database
     #[arg(long, value_name = "URL", env = "DATABASE_URL", hide_env_values = true)]
     pub database: String,
@@ -80,6 +82,9 @@ pub struct Serve {
     /// Write how to reach the API to this file, with a fresh token
     #[arg(long, value_name = "FILE")]
     pub client: Option<PathBuf>,
+    /// Bundles of logs, for the roles that sign commands: api and controllers
+    #[command(flatten)]
+    pub bundles: LogStoreArgs,
     /// Log
     #[command(flatten)]
     pub log: LogArgs,
@@ -87,6 +92,18 @@ pub struct Serve {
 
 fn role(text: &str) -> Result<Role, String> {
     text.parse().map_err(|error: store::role::UnknownRole| error.to_string())
+}
+
+/// What of a key directory a process reads.
+enum Needs {
+    /// All keys of the control plane: it certifies, opens and signs.
+    Everything(KeyDir),
+    /// What signs specs and commands.
+    Signing(KeyDir),
+    /// A gateway's certificates.
+    Gateway(KeyDir),
+    /// Nothing.
+    Nothing,
 }
 
 impl Serve {
@@ -99,16 +116,22 @@ impl Serve {
         self.log.start()?;
         let database = DbConfig::from_url(&self.database).map_err(|error| Failure::usage(error.to_string()))?;
         let (db, row) = identity::patiently(async || self.connect(&database).await).await?;
-        let parts = Parts::new(db.clone(), clock);
-        if self.needs_authority() {
-            let identity = identity::open(&KeyDir::at(&self.keys), &row)?;
-            self.with_authority(parts, &db, &identity).await?;
-        } else {
-            if !row.dev && db.has_control_rights().await.during("cannot look at the rights of the database role")? {
-                return Err(Failure::new(Exit::Refused, "the database role may do more than a gateway needs")
-                    .hint("connect as a member of bc_gateway; migrations create that role"));
+        let parts = Parts::new(db.clone(), clock).with_logs(self.bundles.open()?);
+        self.fits(&db, row.dev).await?;
+        match self.needs()? {
+            Needs::Everything(keys) => {
+                let identity = identity::open(&keys, &row)?;
+                self.with_authority(parts, &db, keys, identity).await?;
             }
-            self.gateway_apart(parts, row.dev).await?;
+            Needs::Signing(keys) => {
+                let (signing, realm) = identity::open_signing(&keys, &row)?;
+                let mut parts = parts;
+                let signer = parts.signer(&signing, realm.clone());
+                parts.follow_signing_keys(keys, &signing, &signer);
+                self.without_authority(parts, &realm, Some(&signer)).await?;
+            }
+            Needs::Nothing => self.without_authority(parts, &identity::named(&row)?, None).await?,
+            Needs::Gateway(keys) => self.gateway_apart(parts, keys, &row).await?,
         }
         Ok(Exit::Ok)
     }
@@ -134,15 +157,53 @@ impl Serve {
         self.roles.contains(&role)
     }
 
-    fn needs_authority(&self) -> bool {
-        self.roles.iter().any(|role| *role != Role::Gateway)
+    fn is_gateway_apart(&self) -> bool {
+        self.roles.iter().all(|role| *role == Role::Gateway)
+    }
+
+    /// Which keys these roles need: a process reads no others.
+    fn needs(&self) -> Result<Needs, Failure> {
+        let place = || {
+            let dir = self.keys.as_ref().ok_or_else(|| Failure::usage("these roles need --keys"))?;
+            Ok::<_, Failure>(KeyDir::at(dir))
+        };
+        if self.is_gateway_apart() {
+            Ok(Needs::Gateway(place()?))
+        } else if self.has(Role::Api) || self.has(Role::Gateway) {
+            Ok(Needs::Everything(place()?))
+        } else if self.has(Role::Controllers) {
+            Ok(Needs::Signing(place()?))
+        } else {
+            Ok(Needs::Nothing)
+        }
+    }
+
+    /// A process connects with no more rights than its roles need, unless everything is for development.
+    async fn fits(&self, db: &Db, dev: bool) -> Result<(), Failure> {
+        if dev {
+            return Ok(());
+        }
+        let what = "cannot look at the rights of the database role";
+        let rights = db.rights().await.during(what)?;
+        let (message, role) = if self.is_gateway_apart() && rights.control {
+            ("the database role may do more than a gateway needs", "bc_gateway")
+        } else if rights.superuser {
+            ("the database role is a superuser", "bc_control")
+        } else if !self.is_gateway_apart() && !rights.control {
+            ("the database role may do less than these roles need", "bc_control")
+        } else {
+            return Ok(());
+        };
+        Err(Failure::new(Exit::Refused, message).hint(format!(
+            "connect as a member of {role}, which migrations create: CREATE ROLE name LOGIN PASSWORD '…' IN ROLE {role}"
+        )))
     }
 
     fn check(&self) -> Result<(), Failure> {
         if self.has(Role::Source) && self.fleet.is_none() {
             return Err(Failure::usage("the source role needs --fleet"));
         }
-        if !self.needs_authority() && self.authority.is_none() {
+        if self.is_gateway_apart() && self.authority.is_none() {
             return Err(Failure::usage("a gateway apart needs --authority, where the api role is"));
         }
         if (self.listen_internal.is_some() || self.client.is_some()) && !self.has(Role::Api) {
@@ -151,28 +212,44 @@ impl Serve {
         Ok(())
     }
 
-    async fn with_authority(&self, mut parts: Parts, db: &Db, identity: &Identity) -> Result<(), Failure> {
-        let authority = parts.authority(identity);
+    async fn with_authority(&self, mut parts: Parts, db: &Db, keys: KeyDir, identity: Identity) -> Result<(), Failure> {
+        let authority = parts.authority(&identity);
         let pin = api::Pin::from(authority.joins.anchor().pin());
-        parts.follow_keys(KeyDir::at(&self.keys), &authority, pin.clone());
+        parts.follow_keys(keys, &identity, &authority, pin.clone());
+        self.work(&mut parts, &identity.realm, Some(&authority.signer))?;
+        let gateway_at = if self.has(Role::Gateway) {
+            Some(self.gateway_here(&mut parts, &identity, &authority).await?)
+        } else {
+            None
+        };
+        if self.has(Role::Api) {
+            self.api_here(&mut parts, db, &identity, &authority, (pin, gateway_at)).await?;
+        }
+        self.greet()?;
+        parts.run().await.map(drop)
+    }
+
+    async fn without_authority(
+        &self,
+        mut parts: Parts,
+        realm: &Realm,
+        signer: Option<&Arc<Signer>>,
+    ) -> Result<(), Failure> {
+        self.work(&mut parts, realm, signer)?;
+        self.greet()?;
+        parts.run().await.map(drop)
+    }
+
+    fn work(&self, parts: &mut Parts, realm: &Realm, signer: Option<&Arc<Signer>>) -> Result<(), Failure> {
         let workers = [Role::Controllers, Role::Scheduler, Role::Sinks];
         let workers: Vec<Role> = workers.into_iter().filter(|role| self.has(*role)).collect();
-        parts.workers(identity, &authority, &workers);
+        parts.workers(realm, signer, &workers);
         if let (true, Some(fleet)) = (self.has(Role::Source), &self.fleet) {
             let (config, access) = SourceConfig::parse(fleet).map_err(|error| Failure::usage(error.to_string()))?;
             let access = access.with_env().during("cannot read the certificates named by BETTER_COMPUTE_GIT_CA")?;
             parts.source(FleetPlace::new(config, access, &data_dir::locate(self.data.as_deref())));
         }
-        let gateway_at = if self.has(Role::Gateway) {
-            Some(self.gateway_here(&mut parts, identity, &authority).await?)
-        } else {
-            None
-        };
-        if self.has(Role::Api) {
-            self.api_here(&mut parts, db, identity, &authority, (pin, gateway_at)).await?;
-        }
-        self.greet()?;
-        parts.run().await.map(drop)
+        Ok(())
     }
 
     async fn api_here(
@@ -197,7 +274,7 @@ impl Serve {
             client.write(path)?;
         }
         let signer = Some(parts.fast_signer(authority));
-        let secrets = identity.keys.secret_store(&identity.realm.fleet_id);
+        let secrets = authority.joins.secrets();
         let app = api::App { db: db.clone(), gateways, pin, signer, secrets, webhook: parts::webhook() };
         parts.api(listener, serving, app);
         if let Some(address) = self.listen_internal {
@@ -220,15 +297,23 @@ impl Serve {
         Ok(names::url(&self.names, at))
     }
 
-    async fn gateway_apart(&self, mut parts: Parts, dev: bool) -> Result<(), Failure> {
-        let keys = KeyDir::at(&self.keys).gateway()?;
+    async fn gateway_apart(
+        &self,
+        mut parts: Parts,
+        place: KeyDir,
+        row: &control_plane::ControlPlane,
+    ) -> Result<(), Failure> {
+        let keys = place.gateway()?;
         let what = "cannot use the gateway's keys";
+        let realm = Realm::new(keys.trust_domain(), row.fleet_id.to_string());
         let serving: Arc<ServingCertificate> = ServingCertificate::new(&keys.serving).during(what)?;
         let verifier: NodeVerifier = keys.node_verifier().during(what)?;
-        let client = tls::internal_client(&keys.internal, &keys.internal_authority(), parts.clock()).during(what)?;
-        let authority = self.authority.clone().unwrap_or_default();
+        let client = tls::internal_client(&keys.internal, &keys.internal_authorities(), parts.clock()).during(what)?;
+        let authority = AuthorityClient::new(self.authority.clone().unwrap_or_default(), client);
         let (listener, _) = parts::bind(self.listen_gateway, "gateway").await?;
-        parts.gateway(listener, serving, verifier, dev, Arc::new(AuthorityClient::new(authority, client)))?;
+        parts.gateway(listener, Arc::clone(&serving), verifier, row.dev, Arc::new(authority.clone()))?;
+        let clock = parts.clock();
+        parts.follow_control_plane(GatewayHolder { place, keys, realm, serving, authority, clock });
         self.greet()?;
         parts.run().await.map(drop)
     }

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use clap::Args;
 use gateway::InProcess;
 use pki::keys::Keys;
-use reconciler::{api, source::SourceConfig};
+use reconciler::{api, logs::LogStore, source::SourceConfig};
 use schema::{clock::SharedClock, time::Timestamp};
 use store::{
     Db, DbConfig, Role,
@@ -23,6 +23,7 @@ use crate::{
         identity::{self, Identity},
         keys::KeyDir,
         logging::LogArgs,
+        logs::LogStoreArgs,
         names, parts,
         parts::Ended,
         trust::{self, FleetPlace},
@@ -69,6 +70,9 @@ pub struct Up {
     /// Trust domain of every identity, when fleet.kdl should not say it; fixed for good
     #[arg(long, value_name = "DOMAIN")]
     pub trust_domain: Option<String>,
+    /// Bundles of logs
+    #[command(flatten)]
+    pub bundles: LogStoreArgs,
     /// Log
     #[command(flatten)]
     pub log: LogArgs,
@@ -84,15 +88,18 @@ impl Up {
         let access = access.with_env().during("cannot read the certificates named by BETTER_COMPUTE_GIT_CA")?;
         let data = DataDir::take(&data_dir::locate(self.data.as_deref()))?;
         self.log.start()?;
+        let logs = self.bundles.open()?;
         let keys = KeyDir::at(data.path().join("keys"));
         let fleet = FleetPlace::new(config, access, data.path());
         let trust_domain = match keys.control_plane()? {
             Some(keys) => keys.trust_domain().to_owned(),
             None => trust::choose(self.trust_domain.as_deref(), self.dev, &fleet, &keys).await?,
         };
+        // A port that is taken is told before a database is made.
+        let sockets = Some(bound([self.listen_api, self.listen_gateway]).await?);
         let (database, server) = database(&data).await?;
         let mut round =
-            Round { data, keys, fleet, database, trust_domain, listen: [self.listen_api, self.listen_gateway] };
+            Round { data, keys, fleet, database, trust_domain, sockets, listen: [self.listen_api, self.listen_gateway], logs };
         let done = loop {
             match self.serve(Arc::clone(&clock), &mut round).await {
                 Ok(Ended::Stopped) => break Ok(Exit::Ok),
@@ -113,10 +120,13 @@ impl Up {
     async fn serve(&self, clock: SharedClock, round: &mut Round) -> Result<Ended, Failure> {
         let (db, identity, token) = self.prepare(round, &clock).await?;
         let (data, fleet) = (&round.data, &round.fleet);
-        let mut parts = Parts::new(db.clone(), clock);
+        let mut parts = Parts::new(db.clone(), clock).with_logs(round.logs.clone());
 
-        let (api, api_at) = parts::bind(round.listen[0], "api").await?;
-        let (gateway, gateway_at) = parts::bind(round.listen[1], "gateway").await?;
+        let sockets = match round.sockets.take() {
+            Some(sockets) => sockets,
+            None => bound(round.listen).await?,
+        };
+        let [(api, api_at), (gateway, gateway_at)] = sockets;
         round.listen = [api_at, gateway_at];
         let serving = parts.serving(&identity.keys, names::for_certificate(&self.names, &[api_at, gateway_at]))?;
         let client = ClientFile {
@@ -130,19 +140,19 @@ impl Up {
         // Before the API answers: whoever reads the file finds the server that it vouches for.
         client.write(&data.client_file())?;
         let authority = parts.authority(&identity);
-        parts.workers(&identity, &authority, &[Role::Controllers, Role::Scheduler, Role::Sinks]);
+        parts.workers(&identity.realm, Some(&authority.signer), &[Role::Controllers, Role::Scheduler, Role::Sinks]);
         parts.source(fleet.clone());
         if round.keys.is_provisional() {
             parts.guess(fleet.clone(), round.keys.clone());
         }
         let pin = api::Pin::from(authority.joins.anchor().pin());
-        parts.follow_keys(round.keys.clone(), &authority, pin.clone());
+        parts.follow_keys(round.keys.clone(), &identity, &authority, pin.clone());
         let app = api::App {
             db,
             gateways: vec![client.gateway.clone()],
             pin,
             signer: Some(parts.fast_signer(&authority)),
-            secrets: identity.keys.secret_store(&identity.realm.fleet_id),
+            secrets: authority.joins.secrets(),
             webhook: parts::webhook(),
         };
         parts.api(api, Arc::clone(&serving), app);
@@ -218,6 +228,9 @@ struct Round {
     trust_domain: String,
     /// The API and the gateway.
     listen: [SocketAddr; 2],
+    /// Their sockets, until a life takes them.
+    sockets: Option<Sockets>,
+    logs: Option<Arc<LogStore>>,
 }
 
 impl Round {
@@ -232,6 +245,13 @@ impl Round {
         };
         self.keys.store_control_plane(&keys)
     }
+}
+
+/// The sockets of the API and of the gateway, with where they are.
+type Sockets = [(TcpListener, SocketAddr); 2];
+
+async fn bound([api, gateway]: [SocketAddr; 2]) -> Result<Sockets, Failure> {
+    Ok([parts::bind(api, "api").await?, parts::bind(gateway, "gateway").await?])
 }
 
 /// The server that `DATABASE_URL` names, or a private one.

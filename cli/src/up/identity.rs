@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use pki::{Realm, keys::Keys};
+use pki::{
+    Realm,
+    keys::{Keys, SigningKeys},
+};
 use schema::time::Timestamp;
 use store::{
     Db, DbError,
@@ -113,13 +116,40 @@ pub fn open(place: &KeyDir, row: &ControlPlane) -> Result<Identity, Failure> {
     belong_together(keys, row)
 }
 
+/// What signs for a control plane that was made before.
+///
+/// # Errors
+/// When there is none, or it is another control plane's.
+pub fn open_signing(place: &KeyDir, row: &ControlPlane) -> Result<(SigningKeys, Realm), Failure> {
+    let keys = place.signing()?.ok_or_else(|| {
+        Failure::failed(format!("{} holds no keys that sign", place.path().display()))
+            .hint("make them where the control plane's keys are: better-compute keys signing --keys DIR --out DIR")
+    })?;
+    let realm = realm(keys.trust_domain(), row)?;
+    Ok((keys, realm))
+}
+
+/// Whom a process names that has no keys.
+///
+/// # Errors
+/// When the database belongs to nobody yet.
+pub fn named(row: &ControlPlane) -> Result<Realm, Failure> {
+    let trust_domain = row.trust_domain.as_deref().ok_or_else(|| {
+        Failure::failed("the database belongs to no control plane yet").hint("`better-compute keys init` makes one")
+    })?;
+    realm(trust_domain, row)
+}
+
 fn belong_together(keys: Keys, row: &ControlPlane) -> Result<Identity, Failure> {
-    let stored = row.trust_domain.as_deref().unwrap_or_else(|| keys.trust_domain());
-    if stored != keys.trust_domain() {
-        let message =
-            format!("the keys are for the trust domain {} and the database is for {stored}", keys.trust_domain());
+    let realm = realm(keys.trust_domain(), row)?;
+    Ok(Identity { keys, realm, dev: row.dev })
+}
+
+fn realm(trust_domain: &str, row: &ControlPlane) -> Result<Realm, Failure> {
+    let stored = row.trust_domain.as_deref().unwrap_or(trust_domain);
+    if stored != trust_domain {
+        let message = format!("the keys are for the trust domain {trust_domain} and the database is for {stored}");
         return Err(Failure::failed(message).hint("keys and database of one control plane belong together"));
     }
-    let realm = Realm::new(keys.trust_domain(), row.fleet_id.to_string());
-    Ok(Identity { keys, realm, dev: row.dev })
+    Ok(Realm::new(trust_domain, row.fleet_id.to_string()))
 }

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use pki::keys::{GatewayKeys, Keys, generate_secret};
+use pki::keys::{GatewayKeys, Keys, SigningKeys, generate_secret};
 
 use crate::{
     data_dir::write_private,
@@ -17,6 +17,7 @@ use crate::{
 
 const SECRET: &str = "secret";
 const CONTROL_PLANE: &str = "control-plane.sealed";
+const SIGNING: &str = "signing.sealed";
 const GATEWAY: &str = "gateway.sealed";
 const PROVISIONAL: &str = "provisional";
 
@@ -46,6 +47,17 @@ impl KeyDir {
         Keys::open(&sealed, &self.secret()?).map(Some).during(self.what(CONTROL_PLANE))
     }
 
+    /// What signs: the keys of a process that only runs controllers, else of the control plane's keys just those.
+    ///
+    /// # Errors
+    /// When there are none, they cannot be read, are readable by others, or do not open under the secret.
+    pub fn signing(&self) -> Result<Option<SigningKeys>, Failure> {
+        let Some(sealed) = self.read(SIGNING)? else {
+            return Ok(self.control_plane()?.map(|keys| keys.signing()));
+        };
+        SigningKeys::open(&sealed, &self.secret()?).map(Some).during(self.what(SIGNING))
+    }
+
     /// A gateway's keys.
     ///
     /// # Errors
@@ -58,11 +70,13 @@ impl KeyDir {
         GatewayKeys::open(&sealed, &self.secret()?).during(self.what(GATEWAY))
     }
 
-    /// Changes whenever the control plane's keys are stored.
+    /// Changes whenever the control plane's keys, or those that sign, are stored.
     #[must_use]
-    pub fn stamp(&self) -> Option<(i64, i64, u64)> {
-        let meta = fs::metadata(self.0.join(CONTROL_PLANE)).ok()?;
-        Some((meta.mtime(), meta.mtime_nsec(), meta.ino()))
+    pub fn stamp(&self) -> [Option<(i64, i64, u64)>; 2] {
+        [CONTROL_PLANE, SIGNING].map(|name| {
+            let meta = fs::metadata(self.0.join(name)).ok()?;
+            Some((meta.mtime(), meta.mtime_nsec(), meta.ino()))
+        })
     }
 
     /// Stores the control plane's keys, sealed.
@@ -72,6 +86,15 @@ impl KeyDir {
     pub fn store_control_plane(&self, keys: &Keys) -> Result<(), Failure> {
         let secret = self.make_secret()?;
         write_private(&self.0.join(CONTROL_PLANE), &keys.seal(&secret))
+    }
+
+    /// Stores what signs, sealed.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn store_signing(&self, keys: &SigningKeys) -> Result<(), Failure> {
+        let secret = self.make_secret()?;
+        write_private(&self.0.join(SIGNING), &keys.seal(&secret))
     }
 
     /// Stores a gateway's keys, sealed.

@@ -3,8 +3,9 @@
 use std::{convert::Infallible, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use pki::{
+    Realm,
     issue::TlsIdentity,
-    keys::Keys,
+    keys::{Keys, SigningKeys},
     tls::ServingCertificate,
     token::{Token, TokenKind},
     verify::NodeVerifier,
@@ -12,6 +13,7 @@ use pki::{
 use reconciler::{
     api,
     join::{self, JoinConfig, JoinService, Signer},
+    logs::LogStore,
     reconcile::{Registry, Shared, command::FastSigner, worker},
     source::{self, SourceRole},
 };
@@ -31,6 +33,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    following::Following,
+    gateway_keys::GatewayHolder,
     identity::{Identity, database},
     keys::KeyDir,
     trust::{self, FleetPlace},
@@ -42,8 +46,6 @@ use crate::{
 
 /// Connections that a process opens ahead: a burst of work finds them and need not log in first.
 pub const WARM_CONNECTIONS: u32 = 12;
-/// How often the key directory is looked at.
-const KEYS_LOOKED_AT: Duration = Duration::from_secs(2);
 /// How long the parts may take to end.
 const DRAIN: Duration = Duration::from_secs(20);
 
@@ -55,6 +57,8 @@ pub struct Parts {
     host: String,
     cancel: CancellationToken,
     tasks: JoinSet<(&'static str, Result<(), String>)>,
+    /// Where bundles of logs go.
+    logs: Option<Arc<LogStore>>,
     /// The control plane's keys as they are now, where this process has them.
     keys: watch::Sender<Option<Arc<Keys>>>,
 }
@@ -91,8 +95,16 @@ impl Parts {
             host,
             cancel: CancellationToken::new(),
             tasks: JoinSet::new(),
+            logs: None,
             keys: watch::Sender::new(None),
         }
+    }
+
+    /// Uploads bundles of logs to a store.
+    #[must_use]
+    pub fn with_logs(mut self, store: Option<Arc<LogStore>>) -> Self {
+        self.logs = store;
+        self
     }
 
     /// The clock of this process.
@@ -121,46 +133,61 @@ impl Parts {
         Authority { signer, joins: Arc::new(joins) }
     }
 
+    /// Prepares what signs, for a process that does nothing else with keys.
+    #[must_use]
+    pub fn signer(&self, keys: &SigningKeys, realm: Realm) -> Arc<Signer> {
+        Arc::new(Signer::new(keys.command_root().clone(), realm, self.now()))
+    }
+
     /// Takes over the steps of rotations that are made in the key directory, while everything runs.
-    pub fn follow_keys(&mut self, place: KeyDir, authority: &Authority, pin: api::Pin) {
-        let (joins, keys, cancel) = (Arc::clone(&authority.joins), self.keys.clone(), self.cancel.clone());
-        let mut seen = place.stamp();
+    pub fn follow_keys(&mut self, place: KeyDir, identity: &Identity, authority: &Authority, pin: api::Pin) {
+        let (joins, keys) = (Arc::clone(&authority.joins), self.keys.clone());
+        let wake = Some(Arc::clone(&authority.joins));
+        self.follow(place, identity.keys.revision(), wake, move |place| {
+            let Some(next) = place.control_plane()? else { return Ok(None) };
+            joins.use_keys(&next);
+            pin.replace(joins.anchor().pin());
+            let revision = next.revision();
+            keys.send_replace(Some(Arc::new(next)));
+            Ok(Some(revision))
+        });
+    }
+
+    /// The same for a process that only signs.
+    pub fn follow_signing_keys(&mut self, place: KeyDir, keys: &SigningKeys, signer: &Arc<Signer>) {
+        let (signer, clock) = (Arc::clone(signer), Arc::clone(&self.clock));
+        self.follow(place, keys.revision(), None, move |place| {
+            let Some(next) = place.signing()? else { return Ok(None) };
+            signer.use_root(next.command_root(), clock.now());
+            Ok(Some(next.revision()))
+        });
+    }
+
+    fn follow(
+        &mut self,
+        place: KeyDir,
+        revision: u64,
+        wake: Option<Arc<JoinService>>,
+        take_over: impl FnMut(&KeyDir) -> Result<Option<u64>, Failure> + Send + Sync + 'static,
+    ) {
+        let holder = format!("{}/{}", self.host, std::process::id());
+        let following = Following { db: self.db.clone(), place, holder, revision, wake, take_over };
+        let cancel = self.cancel.clone();
         self.spawn("keys", async move {
-            loop {
-                tokio::select! {
-                    () = cancel.cancelled() => return Ok::<_, Infallible>(()),
-                    () = tokio::time::sleep(KEYS_LOOKED_AT) => {}
-                }
-                let stamp = place.stamp();
-                if stamp == seen {
-                    continue;
-                }
-                match place.control_plane() {
-                    Ok(Some(next)) => {
-                        seen = stamp;
-                        joins.use_keys(&next);
-                        pin.replace(joins.anchor().pin());
-                        tracing::info!(trust_version = next.trust_version(), "the keys were changed, and are in use");
-                        keys.send_replace(Some(Arc::new(next)));
-                        if let Err(error) = joins.wake_nodes().await {
-                            tracing::warn!(error = chain(&error), "specs are signed again later");
-                        }
-                    }
-                    Ok(None) => {}
-                    Err(error) => tracing::error!(%error, "the changed keys cannot be used"),
-                }
-            }
+            following.run(cancel).await;
+            Ok::<_, Infallible>(())
         });
     }
 
     /// Runs the reconcilers of some roles.
-    pub fn workers(&mut self, identity: &Identity, authority: &Authority, roles: &[Role]) {
+    pub fn workers(&mut self, realm: &Realm, signer: Option<&Arc<Signer>>, roles: &[Role]) {
         let registry = Arc::new(Registry::standard());
         for role in roles {
             let shared = Shared {
                 db: self.db.clone(),
-                realm: identity.realm.clone(),
-                signer: Arc::clone(&authority.signer) as _,
+                realm: realm.clone(),
+                signer: signer.map(|signer| Arc::clone(signer) as _),
+                logs: self.logs.clone(),
             };
             let (registry, config, cancel) =
                 (Arc::clone(&registry), worker::WorkerConfig::new(*role, self.host.clone()), self.cancel.clone());
@@ -194,7 +221,8 @@ impl Parts {
 
     /// Signs commands as soon as the API has committed them.
     pub fn fast_signer(&mut self, authority: &Authority) -> FastSigner {
-        let (signer, run) = FastSigner::new(self.db.clone(), Arc::clone(&authority.signer) as _, self.cancel.clone());
+        let (db, logs, cancel) = (self.db.clone(), self.logs.clone(), self.cancel.clone());
+        let (signer, run) = FastSigner::new(db, Arc::clone(&authority.signer) as _, logs, cancel);
         self.spawn("command signer", async move {
             run.await;
             Ok::<_, Infallible>(())
@@ -219,14 +247,21 @@ impl Parts {
         identity: &Identity,
         authority: &Authority,
     ) -> Result<(), Failure> {
-        let certificate =
-            identity.keys.issue_internal("control-plane", self.now()).during("cannot make the internal certificate")?;
-        let internal = identity.keys.internal_authority();
-        let (service, clock, cancel) = (Arc::clone(&authority.joins), Arc::clone(&self.clock), self.cancel.clone());
-        self.spawn(
-            "internal",
-            async move { join::serve(service, listener, &certificate, &internal, clock, cancel).await },
+        let keys = Arc::new(identity.keys.clone());
+        let tls = super::internal::server(&keys, &self.clock)?;
+        let (service, cancel) = (Arc::clone(&authority.joins), self.cancel.clone());
+        let following = super::internal::follow(
+            Arc::clone(&tls),
+            keys,
+            self.keys.subscribe(),
+            Arc::clone(&self.clock),
+            self.cancel.clone(),
         );
+        self.spawn("internal certificates", async move {
+            following.await;
+            Ok::<_, Infallible>(())
+        });
+        self.spawn("internal", async move { join::serve(service, listener, tls, cancel).await });
         Ok(())
     }
 
@@ -276,6 +311,15 @@ impl Parts {
             Ok::<_, Infallible>(())
         });
         Ok(serving)
+    }
+
+    /// Keeps the keys of a gateway apart at what the control plane's are.
+    pub fn follow_control_plane(&mut self, held: GatewayHolder) {
+        let cancel = self.cancel.clone();
+        self.spawn("gateway keys", async move {
+            held.run(cancel).await;
+            Ok::<_, Infallible>(())
+        });
     }
 
     fn spawn<E: std::error::Error + 'static>(

@@ -1,7 +1,8 @@
 //! `keys rotate`: the next step of a rotation, once the fleet followed the one before.
 //!
 //! The step is made in the key directory, where only whoever runs the control plane can write; every process that has the
-//! directory takes it over within seconds. How far the nodes are is asked over the API.
+//! directory takes it over within seconds. How far nodes, processes and gateways are is asked over the API. What was sealed
+//! with the key of the secret store is sealed anew before that key goes; killed in the middle, it goes on where it was.
 
 use std::{
     collections::BTreeSet,
@@ -9,15 +10,20 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use pki::keys::{Advanced, Keys, Phase, Rotation, RotationKind};
-use schema::{clock::SharedClock, time::Duration};
+use pki::keys::{Advanced, Keys, Phase, Rotation, RotationKind, RotationStatus};
+use schema::{
+    clock::SharedClock,
+    time::{Duration, Timestamp},
+};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::super::token::once;
 use crate::{
     args::FormatArg,
     client::{Client, Target},
     data_dir,
-    exit::{Exit, Failure},
+    exit::{During as _, Exit, Failure},
     output::{Output, Table, note, text::count},
     up::keys::KeyDir,
 };
@@ -28,17 +34,37 @@ Examples:
   better-compute keys rotate node-ca             begin, then switch, then finish
   better-compute keys rotate command-root
   better-compute keys rotate join-key
+  better-compute keys rotate internal-authority  gateways apart follow by themselves
+  better-compute keys rotate secret-store        every value is sealed anew
 
 A rotation has three steps: begin (old and new are believed, the old one signs), switch (the new
-one signs), finish (the old one is over). Each waits for the nodes; machines that are switched off
-meanwhile catch up when they come back, even when it was finished without them (--force).";
+one signs), finish (the old one is over). Each waits for nodes, processes and gateways; machines
+that are switched off meanwhile catch up when they come back, even when it was finished without
+them (--force). A gateway that was away then needs new keys (`keys gateway`).";
 
-/// How long a command that was signed may wait for its node.
-const ON_THEIR_WAY: Duration = Duration::from_secs(3_600);
+/// What of the old key may be on its way when the new one is used, and for how long.
+const fn on_their_way(kind: RotationKind) -> Option<(Duration, &'static str)> {
+    match kind {
+        RotationKind::CommandRoot => Some((Duration::from_secs(3_600), "commands that the old root signed")),
+        RotationKind::Checkpoint => Some((Duration::from_secs(300), "challenges that the old key made")),
+        RotationKind::SecretStore => Some((Duration::from_secs(60), "values that were put before the switch")),
+        RotationKind::NodeCa | RotationKind::JoinKey | RotationKind::InternalAuthority => None,
+    }
+}
 
-/// Replace keys that nodes believe, a step at a time.
+/// Who has to follow.
+const fn followers(kind: RotationKind) -> &'static str {
+    match kind {
+        RotationKind::NodeCa | RotationKind::CommandRoot | RotationKind::JoinKey => "nodes, processes, gateways",
+        RotationKind::InternalAuthority => "processes, gateways",
+        RotationKind::Checkpoint => "processes",
+        RotationKind::SecretStore => "processes, sealed values",
+    }
+}
+
+/// Replace keys, a step at a time.
 ///
-/// Takes the next step of a rotation when every node followed the one before, and says what comes next. Without a kind it
+/// Takes the next step of a rotation when everybody followed the one before, and says what comes next. Without a kind it
 /// shows where each rotation stands.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -49,7 +75,7 @@ pub struct Rotate {
     /// Directory with the control plane's keys [default: keys in the data directory]
     #[arg(long, value_name = "DIR")]
     pub keys: Option<PathBuf>,
-    /// Take the step although nodes are behind; they catch up when they come back
+    /// Take the step although somebody is behind; nodes catch up when they come back
     #[arg(long)]
     pub force: bool,
     /// How results are written
@@ -62,7 +88,7 @@ pub struct Rotate {
 
 /// Show where each rotation stands.
 ///
-/// Which keys nodes believe, which step of a rotation comes next, and which nodes did not follow yet.
+/// Each key: where it is, when it was made, who has to follow it, which step of a rotation it is in, and who is behind.
 #[derive(Debug, Args)]
 pub struct Status {
     /// Directory with the control plane's keys [default: keys in the data directory]
@@ -85,6 +111,12 @@ pub enum Kind {
     CommandRoot,
     /// The key to which join tokens are sealed
     JoinKey,
+    /// The authority among processes and gateways
+    InternalAuthority,
+    /// The key behind challenges
+    Checkpoint,
+    /// The key that the values of secrets are sealed with
+    SecretStore,
 }
 
 impl From<Kind> for RotationKind {
@@ -93,30 +125,74 @@ impl From<Kind> for RotationKind {
             Kind::NodeCa => Self::NodeCa,
             Kind::CommandRoot => Self::CommandRoot,
             Kind::JoinKey => Self::JoinKey,
+            Kind::InternalAuthority => Self::InternalAuthority,
+            Kind::Checkpoint => Self::Checkpoint,
+            Kind::SecretStore => Self::SecretStore,
         }
     }
 }
 
-/// Nodes that a step waits for.
+/// Whom a step waits for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Behind {
-    /// They do not know the new key yet.
+    /// Nodes that do not know the new key yet.
     trust: Vec<String>,
-    /// Their certificates are the old authority's.
+    /// Nodes whose certificates are the old authority's.
     certificates: Vec<String>,
-    count: u64,
+    /// How many nodes.
+    nodes: u64,
+    /// Processes and gateways that work with keys of before.
+    holders: Vec<String>,
 }
 
 impl Behind {
+    fn count(&self) -> u64 {
+        self.nodes + self.holders.len() as u64
+    }
+
     /// Who they are, ten at most.
     fn names(&self) -> String {
         const MOST: usize = 10;
-        let names: BTreeSet<&str> = self.trust.iter().chain(&self.certificates).map(String::as_str).collect();
-        let shown: Vec<&str> = names.into_iter().take(MOST).collect();
-        match self.count.saturating_sub(shown.len() as u64) {
+        let nodes: BTreeSet<&str> = self.trust.iter().chain(&self.certificates).map(String::as_str).collect();
+        let shown: Vec<&str> = self.holders.iter().map(String::as_str).chain(nodes).take(MOST).collect();
+        match self.count().saturating_sub(shown.len() as u64) {
             0 => shown.join(", "),
             more => format!("{} and {more} more", shown.join(", ")),
         }
+    }
+}
+
+/// Who works with which keys, as the API says it.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Holder {
+    name: String,
+    is_gateway: bool,
+    revision: u64,
+    seen_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    certificate_ends_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended_by: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Held {
+    holders: Vec<Holder>,
+    sealed_before: u64,
+}
+
+impl Held {
+    async fn ask(client: &Client) -> Result<Self, Failure> {
+        let answer = client.call("keys.holders", &json!({})).await?;
+        serde_json::from_value(answer).during("the control plane's answer cannot be read")
+    }
+
+    /// Who works with keys of before. Who was ended is waited for by nobody.
+    fn behind(&self, revision: u64) -> Vec<String> {
+        let behind = self.holders.iter().filter(|holder| holder.revision < revision && holder.ended_by.is_none());
+        behind.map(|holder| holder.name.clone()).collect()
     }
 }
 
@@ -140,8 +216,8 @@ impl Status {
     /// # Errors
     /// When the keys are not there, or the control plane does not answer.
     pub async fn run(&self, clock: &SharedClock) -> Result<(), Failure> {
-        let (_, keys, client) = open(self.keys.as_deref(), &self.target)?;
-        show(&keys, &client, &Output::detect(self.format.format, clock.now())).await
+        let (place, keys, client) = open(self.keys.as_deref(), &self.target)?;
+        show(&place, &keys, &client, &Output::detect(self.format.format, clock.now())).await
     }
 }
 
@@ -154,7 +230,7 @@ impl Rotate {
         let output = Output::detect(self.format.format, clock.now());
         let (place, keys, client) = open(self.keys.as_deref(), &self.target)?;
         match self.kind {
-            None => show(&keys, &client, &output).await,
+            None => show(&place, &keys, &client, &output).await,
             Some(kind) => self.step(place, keys, kind.into(), &client, &output).await,
         }
     }
@@ -167,16 +243,24 @@ impl Rotate {
         client: &Client,
         output: &Output,
     ) -> Result<(), Failure> {
-        if let Some(rotation) = keys.rotation(kind) {
-            let behind = behind(kind, rotation, client).await?;
-            if behind.count > 0 && !self.force {
-                return Err(refuse(kind, rotation, &behind));
+        let held = Held::ask(client).await?;
+        let rotation = keys.rotation(kind);
+        let behind = behind(kind, &keys, &held, client).await?;
+        if behind.count() > 0 && !self.force {
+            return Err(refuse(kind, rotation, &behind));
+        }
+        if let Some(at) = rotation.and_then(|rotation| rotation.switched_at) {
+            if let Some((life, what)) = on_their_way(kind).filter(|_| !self.force) {
+                let settled = life.after(at);
+                if output.now < settled {
+                    let message = format!("{what} may be on their way until {settled}");
+                    return Err(
+                        Failure::new(Exit::Refused, message).hint("finish it then; --force does not wait for them")
+                    );
+                }
             }
-            let settled = rotation.switched_at.map(|at| ON_THEIR_WAY.after(at));
-            let settled = settled.filter(|at| kind == RotationKind::CommandRoot && output.now < *at && !self.force);
-            if let Some(settled) = settled {
-                let message = format!("commands that the old root signed may be on their way until {settled}");
-                return Err(Failure::new(Exit::Refused, message).hint("finish it then; --force does not wait for them"));
+            if kind == RotationKind::SecretStore {
+                seal_anew(client).await?;
             }
         }
         let status = client.call("fleet.status", &json!({})).await?;
@@ -201,8 +285,39 @@ const fn word(done: Advanced) -> &'static str {
     }
 }
 
+/// Seals every value with the present key, a hundred at a time. Whoever ends it in the middle loses nothing: each value is
+/// sealed with one of two keys that are both there.
+async fn seal_anew(client: &Client) -> Result<(), Failure> {
+    let mut sealed = 0;
+    loop {
+        let answer = client.call("keys.reseal", &json!({ "idempotencyKey": once() })).await?;
+        match answer.get("resealed").and_then(Value::as_u64) {
+            Some(some @ 1..) => sealed += some,
+            _ => break,
+        }
+    }
+    if sealed > 0 {
+        note(format!("sealed {} anew", count(sealed, "value")));
+    }
+    match Held::ask(client).await?.sealed_before {
+        0 => Ok(()),
+        left => {
+            Err(Failure::new(Exit::Refused, format!("{} wait for somebody who works on them", count(left, "value")))
+                .hint("run this again; the old key stays until nothing is sealed with it"))
+        }
+    }
+}
+
 fn said(kind: RotationKind, done: Advanced, keys: &Keys) -> String {
     let version = keys.trust_version();
+    if !kind.is_believed_by_nodes() {
+        return match done {
+            Advanced::Begun => "begun; both keys are taken, and the old one is used",
+            Advanced::Switched => "switched; the new key is used, and both are taken",
+            Advanced::Finished => "finished; the old key is gone",
+        }
+        .to_owned();
+    }
     match (kind, done) {
         (RotationKind::JoinKey, Advanced::Begun) => {
             format!(
@@ -220,31 +335,46 @@ fn said(kind: RotationKind, done: Advanced, keys: &Keys) -> String {
 fn next(kind: RotationKind, done: Advanced) -> String {
     let again = format!("`better-compute keys rotate {kind}`");
     match (kind, done) {
-        (RotationKind::NodeCa, Advanced::Begun) => format!(
-            "Give gateways apart new keys (`better-compute keys gateway`), then {again} once the nodes know the new root."
+        (RotationKind::NodeCa, Advanced::Switched) => {
+            format!("Next: {again}, once every node has a certificate of the new authority, which takes half a day.")
+        }
+        (RotationKind::SecretStore, Advanced::Switched) => format!(
+            "Next: {again}, in a minute: it seals every value anew, and then the old key goes. Backups of the database from \
+             before need a copy of the key directory from before."
         ),
-        (RotationKind::NodeCa, Advanced::Switched) => format!(
-            "Give gateways apart new keys again: their certificates come from the new authority now. Then {again} once every node \
-             has a certificate of it, which takes half a day."
-        ),
+        (_, Advanced::Finished) if !kind.is_believed_by_nodes() => {
+            "Copy the key directory to where its copies are.".to_owned()
+        }
         (_, Advanced::Finished) => "Join lines that were printed before carry an old pin; print new ones.".to_owned(),
-        _ => format!("Next: {again}, once the nodes followed; `better-compute keys status` shows who has not."),
+        _ => format!(
+            "Next: {again}, once its followers are there ({}); `better-compute keys status` shows who is not.",
+            followers(kind)
+        ),
     }
 }
 
-fn refuse(kind: RotationKind, rotation: Rotation, behind: &Behind) -> Failure {
-    let step = match rotation.phase {
-        Phase::Begun => "switched",
-        Phase::Switched => "finished",
+fn refuse(kind: RotationKind, rotation: Option<Rotation>, behind: &Behind) -> Failure {
+    let step = match rotation.map(|rotation| rotation.phase) {
+        None => "begun",
+        Some(Phase::Begun) => "switched",
+        Some(Phase::Switched) => "finished",
     };
-    let nodes = count(behind.count, "node");
-    let has = if behind.count == 1 { "has" } else { "have" };
-    let message = format!("{kind} cannot be {step} yet: {nodes} {has} not followed ({})", behind.names());
+    let who = match (behind.nodes, behind.holders.len() as u64) {
+        (nodes, 0) => count(nodes, "node"),
+        (0, holders) => count(holders, "follower"),
+        (nodes, holders) => format!("{} and {}", count(nodes, "node"), count(holders, "follower")),
+    };
+    let has = if behind.count() == 1 { "has" } else { "have" };
+    let message = format!("{kind} cannot be {step} yet: {who} {has} not followed ({})", behind.names());
     Failure::new(Exit::Refused, message)
-        .hint("wait for them; --force goes on without them, and they catch up when they come back")
+        .hint("wait for them; --force goes on without them, and nodes catch up when they come back")
 }
 
-async fn behind(kind: RotationKind, rotation: Rotation, client: &Client) -> Result<Behind, Failure> {
+async fn behind(kind: RotationKind, keys: &Keys, held: &Held, client: &Client) -> Result<Behind, Failure> {
+    let holders = held.behind(keys.revision());
+    let Some(rotation) = keys.rotation(kind).filter(|_| kind.is_believed_by_nodes()) else {
+        return Ok(Behind { holders, ..Behind::default() });
+    };
     let mut input = json!({ "trustVersion": rotation.version });
     let since = rotation.switched_at.filter(|_| kind == RotationKind::NodeCa);
     if let Some(since) = since {
@@ -259,52 +389,82 @@ async fn behind(kind: RotationKind, rotation: Rotation, client: &Client) -> Resu
     Ok(Behind {
         trust: names("/behind/names"),
         certificates: names("/oldCertificates/names"),
-        count: number("/behind/count").max(number("/oldCertificates/count")),
+        nodes: number("/behind/count").max(number("/oldCertificates/count")),
+        holders,
     })
 }
 
-async fn show(keys: &Keys, client: &Client, output: &Output) -> Result<(), Failure> {
+async fn show(place: &KeyDir, keys: &Keys, client: &Client, output: &Output) -> Result<(), Failure> {
+    let held = Held::ask(client).await?;
     let mut rows = Vec::new();
     for status in keys.rotation_status() {
-        let behind = match status.rotation {
-            Some(rotation) => Some(behind(status.kind, rotation, client).await?),
-            None => None,
-        };
-        rows.push((status, behind));
+        rows.push((status, behind(status.kind, keys, &held, client).await?));
     }
     if output.is_json() {
-        let all: Vec<Value> = rows
-            .iter()
-            .map(|(status, behind)| {
-                let mut row = json!({ "kind": status.kind, "rotation": status.rotation });
-                if let Some(behind) = behind {
-                    row["behind"] =
-                        json!({ "count": behind.count, "trust": behind.trust, "certificates": behind.certificates });
-                }
-                row
+        let row = |(status, behind): &(RotationStatus, Behind)| {
+            json!({
+                "kind": status.kind,
+                "madeAt": status.made_at,
+                "followedBy": followers(status.kind),
+                "rotation": status.rotation,
+                "behind": {
+                    "count": behind.count(),
+                    "trust": behind.trust,
+                    "certificates": behind.certificates,
+                    "holders": behind.holders,
+                },
             })
-            .collect();
-        return output.json(&json!({ "trustVersion": keys.trust_version(), "keys": all }));
+        };
+        return output.json(&json!({
+            "directory": place.path(),
+            "revision": keys.revision(),
+            "trustVersion": keys.trust_version(),
+            "sealedBefore": held.sealed_before,
+            "keys": rows.iter().map(row).collect::<Vec<_>>(),
+            "holders": held.holders,
+        }));
     }
-    let mut table = Table::new(&["keys", "rotation", "since", "behind"]).whole(&["keys"]);
+    let mut table = Table::new(&["keys", "made", "rotation", "since", "followed by", "behind"]).whole(&["keys"]);
     for (status, behind) in &rows {
         let (phase, since) = match status.rotation {
-            None => ("none".to_owned(), "-".to_owned()),
-            Some(Rotation { phase: Phase::Begun, begun_at, .. }) => ("begun".to_owned(), output.ago(begun_at)),
-            Some(Rotation { begun_at, switched_at, .. }) => {
-                ("switched".to_owned(), output.ago(switched_at.unwrap_or(begun_at)))
-            }
+            None => ("none", None),
+            Some(Rotation { phase: Phase::Begun, begun_at, .. }) => ("begun", Some(begun_at)),
+            Some(Rotation { begun_at, switched_at, .. }) => ("switched", Some(switched_at.unwrap_or(begun_at))),
         };
-        let behind = behind.as_ref().map_or_else(|| "-".to_owned(), |behind| behind.count.to_string());
-        table.row([status.kind.to_string().into(), phase.into(), since.into(), behind.into()]);
+        let ago = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| output.ago(at));
+        table.row([
+            status.kind.to_string().into(),
+            ago(status.made_at).into(),
+            phase.to_owned().into(),
+            ago(since).into(),
+            followers(status.kind).to_owned().into(),
+            behind.count().to_string().into(),
+        ]);
     }
     output.table(&table, "no keys")?;
-    for (status, behind) in &rows {
-        if let Some(behind) = behind.as_ref().filter(|behind| behind.count > 0) {
+    let mut holders = Table::new(&["process or gateway", "keys", "seen", "certificate ends", "ended by"])
+        .whole(&["process or gateway"]);
+    for holder in &held.holders {
+        let state = if holder.revision < keys.revision() { "behind" } else { "present" };
+        holders.row([
+            holder.name.clone().into(),
+            state.to_owned().into(),
+            output.ago(holder.seen_at).into(),
+            holder.certificate_ends_at.map_or_else(|| "-".to_owned(), |at| at.to_string()).into(),
+            holder.ended_by.clone().unwrap_or_else(|| "-".to_owned()).into(),
+        ]);
+    }
+    output.line("")?;
+    output.table(&holders, "nobody works with these keys")?;
+    for (status, behind) in rows.iter().filter(|(status, _)| status.rotation.is_some()) {
+        if behind.count() > 0 {
             output.line(format!("{}: not followed yet: {}", status.kind, behind.names()))?;
         }
     }
-    note(format!("trust bundle {}", keys.trust_version()));
+    if held.sealed_before > 0 {
+        output.line(format!("{} sealed with another key than the present one", count(held.sealed_before, "value")))?;
+    }
+    note(format!("{}, revision {}, trust bundle {}", place.path().display(), keys.revision(), keys.trust_version()));
     Ok(())
 }
 
@@ -315,9 +475,11 @@ mod tests {
     #[test]
     fn who_is_behind_is_named_once_and_the_rest_is_counted() {
         let name = |n: u32| format!("gpu-{n:02}");
-        let two = Behind { trust: vec![name(2), name(1)], certificates: vec![name(1)], count: 2 };
+        let two = Behind { trust: vec![name(2), name(1)], certificates: vec![name(1)], nodes: 2, holders: Vec::new() };
         assert_eq!(two.names(), "gpu-01, gpu-02");
-        let many = Behind { trust: (0..20).map(name).collect(), certificates: Vec::new(), count: 5_000 };
+        let many = Behind { trust: (0..20).map(name).collect(), nodes: 5_000, ..Behind::default() };
         assert!(many.names().ends_with("gpu-09 and 4990 more"), "{}", many.names());
+        let gateway = Behind { holders: vec!["gw-1".to_owned()], ..two };
+        assert_eq!((gateway.count(), gateway.names().as_str()), (3, "gw-1, gpu-01, gpu-02"));
     }
 }

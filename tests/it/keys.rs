@@ -1,0 +1,287 @@
+//! Keys: each is replaced while everything runs, a process reads only those that its roles need, and connects with no more
+//! rights than those need.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tests::{
+    Apart, Cli, Node, Repo, Up, World,
+    apart::free_ports,
+    process::{self, Process},
+    until, until_some,
+    up::{password, sql},
+};
+
+use crate::secrets::{PROFILE, put};
+
+/// Takes the next step as soon as everybody followed the one before.
+fn step(cli: &Cli, keys: &str, kind: &str, force: &[&str]) -> String {
+    until_some(&format!("{kind} takes a step"), || {
+        let said = cli.run(&[&["keys", "rotate", kind, "--keys", keys], force].concat());
+        assert!(said.code == 0 || said.err.contains("not followed"), "{}{}", said.out, said.err);
+        (said.code == 0).then_some(said.out)
+    })
+}
+
+fn status(cli: &Cli, keys: &str) -> Value {
+    cli.json(&["keys", "status", "--keys", keys, "--format", "json"])
+}
+
+/// Makes the machine ask for its value again.
+fn asks_again(node: &mut Node, value: &str) {
+    node.kill();
+    std::fs::write(node.root().join("etc/ntp.key"), "mine").expect("written");
+    node.run(&[]);
+    until("the value is there again", || node.file("/etc/ntp.key").as_deref() == Some(value));
+}
+
+#[test]
+fn values_are_sealed_anew_while_everything_runs_and_a_kill_in_the_middle_loses_none() {
+    let world = World::new();
+    let repo = Repo::of_examples(&world, "fleet");
+    repo.write("profiles/keyed.kdl", PROFILE);
+    repo.write("pools/h100.kdl", repo.read("pools/h100.kdl").replace("profile \"h100-host\"", "profile \"keyed\""));
+    let commit = repo.commit("keyed");
+    let mut up = Up::start(&world, "up", repo.dir());
+    let keys = up.data().join("keys").display().to_string();
+    put(&up, "ntp/key", "the value");
+    for number in 0..20 {
+        put(&up, &format!("other/{number}"), "another");
+    }
+    let mut one = Node::running(&world, "one", &up, "h100");
+    up.wait_converged(&commit, 1);
+    let head = "encode(substr(envelope, 1, 9), 'hex')";
+    let old = up.sql(&format!("SELECT DISTINCT {head} FROM secret_versions"));
+    let before = up.sql("SELECT encode(envelope, 'hex') FROM secret_versions WHERE name = 'ntp/key'");
+    let sealed_before = |up: &Up| up.sql(&format!("SELECT count(*) FROM secret_versions WHERE {head} = '{old}'"));
+
+    assert!(step(&up.cli(), &keys, "secret-store", &[]).contains("begun"));
+    assert!(step(&up.cli(), &keys, "secret-store", &[]).contains("switched"));
+    until("the control plane follows", || {
+        let status = status(&up.cli(), &keys);
+        status["holders"].as_array().expect("holders").iter().all(|holder| holder["revision"] == status["revision"])
+    });
+    let early = up.cli().run(&["keys", "rotate", "secret-store"]);
+    assert!(early.err.contains("put before the switch"), "{}", early.err);
+
+    // One value cannot be worked on: somebody else does. Both processes end in the middle.
+    let dir = up.data().join("postgres");
+    let mut psql = Command::new("psql");
+    psql.arg("-h").arg(&dir).args(["-U", "better_compute", "-d", "better_compute", "-Atqc"]);
+    psql.arg("BEGIN; SELECT 1 FROM secret_versions WHERE name = 'ntp/key' FOR UPDATE; SELECT pg_sleep(600)");
+    let mut holder = psql.env("PGPASSWORD", password(up.data())).stdout(Stdio::null()).spawn().expect("psql");
+    until("the row is held", || {
+        up.sql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)%'") == "2"
+    });
+    let refused = up.cli().run(&["keys", "rotate", "secret-store", "--force"]);
+    assert!(refused.err.contains("1 value wait"), "{}{}", refused.out, refused.err);
+    assert_eq!(sealed_before(&up), "1", "the others are sealed anew");
+    up.process.kill();
+    holder.kill().expect("killed");
+    holder.wait().expect("ended");
+    up.restart();
+    assert_eq!(sealed_before(&up), "1");
+    asks_again(&mut one, "the value");
+
+    assert!(step(&up.cli(), &keys, "secret-store", &["--force"]).contains("finished"));
+    assert_eq!(sealed_before(&up), "0");
+    asks_again(&mut one, "the value");
+    put(&up, "ntp/key", "the next value");
+    until("a new value comes", || one.file("/etc/ntp.key").as_deref() == Some("the next value"));
+
+    // The old key is gone: what it sealed opens nowhere, and a backup of then needs the keys of then.
+    up.sql(&format!("UPDATE secret_versions SET envelope = decode('{before}', 'hex') WHERE name = 'ntp/key'"));
+    one.kill();
+    std::fs::write(one.root().join("etc/ntp.key"), "mine").expect("written");
+    one.run(&[]);
+    until("it is told why", || one.log().contains("does not open"));
+}
+
+#[test]
+fn gateways_apart_follow_every_rotation_by_themselves() {
+    let world = World::new();
+    let repo = Repo::of_examples(&world, "fleet");
+    let mut apart = Apart::start(&world, &repo, 2);
+    let (cli, keys) = (apart.cli(), world.path("keys").display().to_string());
+    let join = |apart: &Apart, name: &str, gateway: usize| {
+        let url = format!("https://{}", apart.gateways[gateway].address);
+        let mut node = Node::new(&world, name);
+        let (code, words) = node.join(&url, &apart.pin(), &apart.token("h100", 1));
+        assert_eq!(code, 0, "{words}");
+        node.run(&[]);
+        node
+    };
+    let converged = |nodes: &str| {
+        let said = cli.run(&["status", "--wait", "converged", "--nodes", nodes, "--timeout", "90s"]);
+        assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    };
+    let mut one = join(&apart, "one", 0);
+    converged("1");
+    until("both gateways are known", || status(&cli, &keys)["holders"].as_array().is_some_and(|all| all.len() == 3));
+
+    for kind in ["internal-authority", "checkpoint", "node-ca"] {
+        assert!(step(&cli, &keys, kind, &[]).contains("begun"));
+        assert!(step(&cli, &keys, kind, &[]).contains("switched"));
+        // A certificate of a node is renewed in half a day; whatever else has to follow did.
+        let followed = |status: &Value| {
+            let holders = status["holders"].as_array().expect("holders");
+            holders.iter().all(|holder| holder["revision"] == status["revision"])
+        };
+        until("all follow", || followed(&status(&cli, &keys)));
+        assert!(step(&cli, &keys, kind, &["--force"]).contains("finished"));
+        until("all follow to the end", || followed(&status(&cli, &keys)));
+        assert!(one.daemon.as_mut().is_some_and(|daemon| daemon.ended().is_none()));
+    }
+
+    // What a gateway stored is enough to start with, and a machine that knows only the new root believes it.
+    apart.gateways[1].process.kill();
+    apart.gateways[1].restart();
+    let _ = apart.control.process.stop();
+    apart.control.restart();
+    until("the API is back", || cli.run(&["status", "--format", "json"]).code == 0);
+    let two = join(&apart, "two", 1);
+    converged("2");
+
+    let name = status(&cli, &keys)["holders"].as_array().expect("holders").iter().find_map(|holder| {
+        let is_gateway = holder["isGateway"] == true;
+        is_gateway.then(|| holder["name"].as_str().expect("a name").to_owned())
+    });
+    let name = name.expect("a gateway");
+    let _ = cli.ok(&["keys", "end-gateway", &name]);
+    assert!(step(&cli, &keys, "internal-authority", &[]).contains("begun"));
+    until("the ended one is refused", || {
+        apart.gateways.iter().any(|gateway| gateway.process.log().contains("this gateway was ended"))
+    });
+    assert!(step(&cli, &keys, "internal-authority", &[]).contains("switched"), "nobody waits for it");
+    drop((one, two));
+}
+
+/// A database on the PostgreSQL of a control plane, with a login for each kind of process.
+struct Database {
+    host: Up,
+    name: &'static str,
+}
+
+impl Database {
+    fn url(&self, user: &str) -> String {
+        let (password, dir) = match user {
+            "better_compute" => (password(self.host.data()), self.host.data().join("postgres")),
+            other => (other.to_owned(), self.host.data().join("postgres")),
+        };
+        format!("postgresql://{user}:{password}@localhost/{}?host={}", self.name, dir.display())
+    }
+
+    fn make(world: &World, name: &'static str, dev: &[&str]) -> Self {
+        let host = Up::start(world, "host", Repo::of_examples(world, "lender").dir());
+        let database = Self { host, name };
+        let data = database.host.data();
+        sql(data, "better_compute", &format!("CREATE DATABASE {name}"));
+        for (login, role) in [("control", "bc_control"), ("edge", "bc_gateway")] {
+            sql(data, "better_compute", &format!("CREATE ROLE {login} LOGIN PASSWORD '{login}' IN ROLE {role}"));
+        }
+        let (keys, url) = (world.path("keys").display().to_string(), database.url("better_compute"));
+        let words = ["keys", "init", "--keys", &keys, "--trust-domain", "acme.example", "--database", &url];
+        let _ = Cli::offline().ok(&[&words[..], dev].concat());
+        database
+    }
+}
+
+#[test]
+fn a_process_with_more_rights_than_its_roles_need_does_not_start() {
+    let world = World::new();
+    let database = Database::make(&world, "strict", &[]);
+    let path = |name: &str| world.path(name).display().to_string();
+    let (keys, edge) = (path("keys"), path("edge"));
+    let _ = Cli::offline().ok(&["keys", "gateway", "--keys", &keys, "--out", &edge, "--name", "127.0.0.1"]);
+    let refused = |roles: &str, keys: &str, user: &str| {
+        let mut command = process::command("better-compute");
+        command.args(["serve", "--roles", roles, "--keys", keys, "--database", &database.url(user)]);
+        let port = free_ports(1)[0].to_string();
+        command.args(["--authority", "127.0.0.1:9", "--listen-gateway", &port, "--listen-api", &port]);
+        let (code, out, err) = process::output(command);
+        assert_ne!(code, 0, "{out}");
+        err
+    };
+    for (roles, keys, user, why) in [
+        ("api", &keys, "better_compute", "the database role is a superuser"),
+        ("scheduler", &keys, "better_compute", "the database role is a superuser"),
+        ("api", &keys, "edge", "may do less than these roles need"),
+        ("gateway", &edge, "better_compute", "may do more than a gateway needs"),
+        ("gateway", &edge, "control", "may do more than a gateway needs"),
+        ("api", &edge, "control", "whose keys are not in"),
+        ("controllers", &edge, "control", "holds no keys that sign"),
+        ("gateway", &keys, "edge", "holds no keys of a gateway"),
+    ] {
+        let said = refused(roles, keys, user);
+        assert!(said.contains(why), "{roles} as {user}: {said}");
+    }
+    let said = refused("api", &keys, "better_compute");
+    assert!(said.contains("IN ROLE bc_control"), "{said}");
+}
+
+#[test]
+fn every_role_works_with_the_least_keys_and_rights() {
+    let world = World::new();
+    let database = Database::make(&world, "least", &["--dev"]);
+    let repo = Repo::of_examples(&world, "fleet");
+    let path = |name: &str| world.path(name).display().to_string();
+    let (keys, edge, signing) = (path("keys"), path("edge"), path("signing"));
+    let _ = Cli::offline().ok(&["keys", "gateway", "--keys", &keys, "--out", &edge, "--name", "127.0.0.1"]);
+    let _ = Cli::offline().ok(&["keys", "signing", "--keys", &keys, "--out", &signing]);
+    std::fs::create_dir_all(world.path("served")).expect("a directory");
+    let ports: Vec<String> = free_ports(3).iter().map(ToString::to_string).collect();
+    let start = |name: &str, user: &str, words: &[&str]| {
+        let mut command = process::command("better-compute");
+        command.args(["serve", "--roles", name, "--database", &database.url(user)]).args(words);
+        Process::start(name, command, &world.path(format!("{}.log", name.replace(',', "-"))))
+    };
+    let (fleet, gateway) = (repo.dir().display().to_string(), format!("https://{}", ports[2]));
+    let mut parts = [
+        start(
+            "api",
+            "control",
+            &[
+                "--keys",
+                &keys,
+                "--client",
+                &path("served/client.json"),
+                "--gateway",
+                &gateway,
+                "--listen-api",
+                &ports[0],
+                "--listen-internal",
+                &ports[1],
+            ],
+        ),
+        // These have no keys at all.
+        start("source,scheduler,sinks", "control", &["--fleet", &fleet, "--data", &path("source")]),
+        start("controllers", "control", &["--keys", &signing]),
+        start("gateway", "edge", &["--keys", &edge, "--listen-gateway", &ports[2], "--authority", &ports[1]]),
+    ];
+    let cli = Cli::of(&world.path("served"));
+    until("the API answers", || {
+        world.path("served/client.json").is_file() && cli.run(&["status", "--format", "json"]).code == 0
+    });
+    let said = cli.run(&["status", "--wait", "applied", "--commit", &repo.head(), "--timeout", "90s"]);
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    let client: Value =
+        serde_json::from_str(&std::fs::read_to_string(world.path("served/client.json")).expect("a file"))
+            .expect("JSON");
+    let token = cli.ok(&["token", "create", "--quiet", "--pool", "h100"]);
+    let mut node = Node::new(&world, "one");
+    until("the machine joins", || node.join(&gateway, client["pin"].as_str().expect("a pin"), token.trim()).0 == 0);
+    node.run(&[]);
+    let said = cli.run(&["status", "--wait", "converged", "--nodes", "1", "--timeout", "90s"]);
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+
+    // A command root that is rotated is taken over by whoever signs, once its keys are handed out anew.
+    assert!(step(&cli, &keys, "command-root", &[]).contains("begun"));
+    let behind = cli.run(&["keys", "rotate", "command-root", "--keys", &keys]);
+    assert!(behind.err.contains("not followed"), "{}", behind.err);
+    let _ = Cli::offline().ok(&["keys", "signing", "--keys", &keys, "--out", &signing]);
+    assert!(step(&cli, &keys, "command-root", &[]).contains("switched"));
+    drop(node);
+    for part in &mut parts {
+        assert!(part.stop().success(), "{}", part.log());
+    }
+}
