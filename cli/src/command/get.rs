@@ -161,10 +161,7 @@ pub async fn list(client: &Client, kind: Kind, pool: Option<&str>, limit: Option
 pub fn table(kind: Kind, items: &[Value], output: &Output) -> Table {
     let columns = columns::of(kind);
     let titles: Vec<&str> = columns.iter().map(|column| column.title).collect();
-    let mut table = Table::new(&titles).whole(&["id", "name"]);
-    if kind == Kind::Joins {
-        table = table.words();
-    }
+    let mut table = Table::new(&titles).whole(&["id", "name"]).words();
     for item in items {
         table.row(columns.iter().map(|column| (column.cell)(item, output)));
     }

@@ -12,6 +12,7 @@ use store::{
     embedded::{self, Embedded},
     migrate::{self, MigrateError},
 };
+use tokio::net::TcpListener;
 
 use crate::{
     data_dir::{self, ClientFile, DataDir},
@@ -98,8 +99,16 @@ impl Up {
         // A port that is taken is told before a database is made.
         let sockets = Some(bound([self.listen_api, self.listen_gateway]).await?);
         let (database, server) = database(&data).await?;
-        let mut round =
-            Round { data, keys, fleet, database, trust_domain, sockets, listen: [self.listen_api, self.listen_gateway], logs };
+        let mut round = Round {
+            data,
+            keys,
+            fleet,
+            database,
+            trust_domain,
+            sockets,
+            listen: [self.listen_api, self.listen_gateway],
+            logs,
+        };
         let done = loop {
             match self.serve(Arc::clone(&clock), &mut round).await {
                 Ok(Ended::Stopped) => break Ok(Exit::Ok),
@@ -119,13 +128,13 @@ impl Up {
     /// One life of all parts: from sockets to the end of all of them.
     async fn serve(&self, clock: SharedClock, round: &mut Round) -> Result<Ended, Failure> {
         let (db, identity, token) = self.prepare(round, &clock).await?;
-        let (data, fleet) = (&round.data, &round.fleet);
-        let mut parts = Parts::new(db.clone(), clock).with_logs(round.logs.clone());
-
         let sockets = match round.sockets.take() {
             Some(sockets) => sockets,
             None => bound(round.listen).await?,
         };
+        let (data, fleet) = (&round.data, &round.fleet);
+        let mut parts = Parts::new(db.clone(), clock).with_logs(round.logs.clone());
+
         let [(api, api_at), (gateway, gateway_at)] = sockets;
         round.listen = [api_at, gateway_at];
         let serving = parts.serving(&identity.keys, names::for_certificate(&self.names, &[api_at, gateway_at]))?;
@@ -179,6 +188,7 @@ impl Up {
         })?;
         let config = round.database.clone().with_warm_connections(parts::WARM_CONNECTIONS);
         let db = Db::connect(&config).await.map_err(identity::database("cannot connect to the database"))?;
+        identity::begin_life(&db).await?;
         let identity = self.identity(&db, round, clock.now()).await?;
         let token = parts::api_token(&db, &round.data.client_file(), "up").await?;
         Ok((db, identity, token))

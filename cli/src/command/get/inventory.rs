@@ -40,11 +40,19 @@ fn named(document: Value) -> Value {
     };
     let mut members: Vec<(String, Value)> = members.into_iter().map(|(key, value)| (word(key), value)).collect();
     if is_node {
+        members.iter_mut().filter(|(key, _)| key == "waits").for_each(|(_, waits)| told(waits));
         // What keeps it from something comes first, and what it is made of last.
         let place = |key: &str| ORDER.iter().position(|known| *known == key).unwrap_or(ORDER.len() - 1);
         members.sort_by_key(|(key, _)| place(key));
     }
     Value::Object(members.into_iter().collect())
+}
+
+/// Without the places in the program: `--format json` has them.
+fn told(waits: &mut Value) {
+    for wait in waits.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        wait.retain(|key, _| matches!(key.as_str(), "reason" | "message" | "since"));
+    }
 }
 
 fn on_one_line(device: &mut Value) {
@@ -63,6 +71,16 @@ fn on_one_line(device: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_node_waits_for_comes_first_and_without_places_in_the_program() {
+        let node = json!({ "node": { "name": "gpu-1" }, "inventory": {}, "sections": [],
+            "waits": [{ "reconciler": "node", "key": "node_1", "state": "wait", "reason": "no-pool", "message": "the node has no pool", "place": "a.rs:1" }] });
+        let shown = shortened(node);
+        let keys: Vec<&String> = shown.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["node", "waits", "sections", "inventory"]);
+        assert_eq!(shown["waits"], json!([{ "reason": "no-pool", "message": "the node has no pool" }]));
+    }
 
     #[test]
     fn a_device_takes_one_line_and_links_are_counted() {
