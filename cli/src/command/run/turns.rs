@@ -120,8 +120,9 @@ async fn back(
     }
 }
 
-fn is_connected(node: &Value) -> bool {
-    node.get("connectivity").and_then(Value::as_str) == Some("connected")
+/// Whether the answer of `nodes.get` is about a connected machine.
+fn is_connected(found: &Value) -> bool {
+    found["node"]["connectivity"] == "connected"
 }
 
 #[cfg(test)]
@@ -151,8 +152,10 @@ mod tests {
 
     #[test]
     fn only_a_connected_machine_is_back() {
-        assert!(is_connected(&json!({ "connectivity": "connected" })));
-        for away in [json!({ "connectivity": "disconnected" }), json!({})] {
+        assert!(is_connected(&json!({ "node": { "connectivity": "connected" } })));
+        for away in
+            [json!({ "node": { "connectivity": "disconnected" } }), json!({ "connectivity": "connected" }), json!({})]
+        {
             assert!(!is_connected(&away), "{away}");
         }
     }
