@@ -12,8 +12,7 @@ use std::{
 
 use pki::{
     attest::{Binding, azure, gcp, x509},
-    csr,
-    sealed,
+    csr, sealed,
 };
 use prost::Message as _;
 use proto::agent::v1 as pb;

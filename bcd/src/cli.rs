@@ -12,7 +12,9 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nvml_wrapper::error::NvmlError;
 use pki::token::{Token, TokenKind};
-use schema::{attested::AttestKind, clock::SharedClock, digest::Digest, generation::Generation, spec::NodeSpec, time::Duration};
+use schema::{
+    attested::AttestKind, clock::SharedClock, digest::Digest, generation::Generation, spec::NodeSpec, time::Duration,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -58,7 +60,7 @@ enum Command {
     /// command again after an interruption goes on where it stopped. A machine that is held goes on
     /// asking until git or an operator lets it in: `better-compute joins list` says why.
     #[command(verbatim_doc_comment)]
-    Join(JoinArgs),
+    Join(Box<JoinArgs>),
     /// Hold the session and converge, until stopped.
     Run(RunArgs),
     /// Show what would change now, and change nothing.
@@ -322,7 +324,9 @@ fn token(args: &JoinArgs) -> anyhow::Result<Option<Token>> {
         }
         (None, Some(text)) => text.clone(),
         (None, None) if !args.attest.is_empty() && !args.attest.contains(&Show::Token) => return Ok(None),
-        (None, None) => bail!("no join token: set BCD_JOIN_TOKEN, or use --token-file FILE; or let the machine prove what it is: --attest"),
+        (None, None) => bail!(
+            "no join token: set BCD_JOIN_TOKEN, or use --token-file FILE; or let the machine prove what it is: --attest"
+        ),
     };
     Token::parse(TokenKind::Join, text.trim()).map(Some).context("reading the token")
 }

@@ -141,7 +141,9 @@ impl Roots {
     pub fn from_pem(text: &str) -> Result<Self, NoCertificates> {
         let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
         let certificates = read.map_err(|_| NoCertificates)?;
-        let sound = certificates.iter().all(|der| x509_parser::parse_x509_certificate(der).is_ok_and(|(rest, _)| rest.is_empty()));
+        let sound = certificates
+            .iter()
+            .all(|der| x509_parser::parse_x509_certificate(der).is_ok_and(|(rest, _)| rest.is_empty()));
         if certificates.is_empty() || !sound { Err(NoCertificates) } else { Ok(Self(certificates)) }
     }
 

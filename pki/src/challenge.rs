@@ -77,31 +77,28 @@ impl ChallengeKey {
     ///
     /// # Errors
     /// When it is none of ours, for another subject, or too old.
-    pub fn check(
-        &self,
-        challenge: &[u8],
-        subject: impl AsRef<[u8]>,
-        now: Timestamp,
-    ) -> Result<(), ChallengeRefusal> {
-        let (head, tag) = challenge
-            .split_at_checked(NONCE + TIME)
-            .filter(|(_, tag)| tag.len() == TAG)
-            .ok_or(ChallengeRefusal::NotOurs)?;
-        let made = |key: &hmac::Key| hmac::verify(key, &tagged(head, subject.as_ref()), tag).is_ok();
-        if !std::iter::once(&self.0).chain(&self.1).any(made) {
-            return Err(ChallengeRefusal::NotOurs);
-        }
-        let made: [u8; TIME] = head[NONCE..].try_into().expect("the head has that many bytes");
+    pub fn check(&self, challenge: &[u8], subject: impl AsRef<[u8]>, now: Timestamp) -> Result<(), ChallengeRefusal> {
+        self.maker(challenge, subject.as_ref()).ok_or(ChallengeRefusal::NotOurs)?;
+        let made: [u8; TIME] = challenge[NONCE..NONCE + TIME].try_into().expect("a challenge has that many bytes");
         let age = now.as_second().saturating_sub(i64::from_be_bytes(made));
         let limit = i64::try_from(CHALLENGE_LIFE.as_secs()).unwrap_or(i64::MAX);
         // Another process of this control plane may be a little ahead.
         if (-limit..=limit).contains(&age) { Ok(()) } else { Err(ChallengeRefusal::Late) }
     }
 
-    /// A secret that goes with a challenge and whatever it is told: the same whenever it is asked for, and nobody else's.
+    /// The key that made a challenge for a subject.
+    fn maker(&self, challenge: &[u8], subject: &[u8]) -> Option<&hmac::Key> {
+        let (head, tag) = challenge.split_at_checked(NONCE + TIME).filter(|(_, tag)| tag.len() == TAG)?;
+        let made = |key: &&hmac::Key| hmac::verify(key, &tagged(head, subject), tag).is_ok();
+        std::iter::once(&self.0).chain(&self.1).find(made)
+    }
+
+    /// A secret that goes with a challenge for a subject and whatever it is told: the same whenever it is asked for, whichever
+    /// key is the present one by then, and nobody else's.
     #[must_use]
-    pub fn secret(&self, challenge: &[u8], label: &[u8]) -> [u8; TAG] {
-        let key = hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&self.0, b"secret\0").as_ref());
+    pub fn secret(&self, challenge: &[u8], subject: impl AsRef<[u8]>, label: &[u8]) -> [u8; TAG] {
+        let maker = self.maker(challenge, subject.as_ref()).unwrap_or(&self.0);
+        let key = hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(maker, b"secret\0").as_ref());
         hmac::sign(&key, &[challenge, label].concat()).as_ref().try_into().expect("HMAC-SHA256 has 32 bytes")
     }
 }
@@ -140,9 +137,12 @@ mod tests {
     fn a_secret_follows_from_challenge_and_label() {
         let key = ChallengeKey::derive(b"secret", Use::Join);
         let (one, two) = (key.give(b"request", now()), key.give(b"request", now()));
-        assert_eq!(key.secret(&one, b"tpm"), key.secret(&one, b"tpm"));
-        assert_ne!(key.secret(&one, b"tpm"), key.secret(&one, b"other"));
-        assert_ne!(key.secret(&one, b"tpm"), key.secret(&two, b"tpm"));
+        let of = |challenge: &[u8], label: &[u8]| key.secret(challenge, b"request", label);
+        assert_eq!(of(&one, b"tpm"), of(&one, b"tpm"));
+        assert_ne!(of(&one, b"tpm"), of(&one, b"other"));
+        assert_ne!(of(&one, b"tpm"), of(&two, b"tpm"));
+        let next = ChallengeKey::derive(b"next", Use::Join).or(key.clone());
+        assert_eq!(next.secret(&one, b"request", b"tpm"), of(&one, b"tpm"), "the key was replaced meanwhile");
     }
 
     #[test]

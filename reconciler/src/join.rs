@@ -138,10 +138,7 @@ impl Keyring {
     }
 
     /// Opens what is sealed to one of the join keys.
-    fn open<T>(
-        &self,
-        open: impl Fn(&JoinKey) -> Result<T, SealedTokenRefusal>,
-    ) -> Result<T, SealedTokenRefusal> {
+    fn open<T>(&self, open: impl Fn(&JoinKey) -> Result<T, SealedTokenRefusal>) -> Result<T, SealedTokenRefusal> {
         let mut refusal = SealedTokenRefusal::UnknownKey;
         for key in &self.join_keys {
             match open(key) {

@@ -54,7 +54,9 @@ impl Attested {
         let subject = subject.into();
         let word = |word: &str| {
             !word.is_empty()
-                && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.:".contains(&byte))
+                && word
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.:".contains(&byte))
         };
         let good = match kind {
             AttestKind::X509 | AttestKind::Tpm => subject.parse::<Digest>().is_ok(),
@@ -134,10 +136,11 @@ mod tests {
     #[test]
     fn other_texts_are_refused() {
         let upper = Digest::of("ek").to_string().to_uppercase();
-        for text in ["", "tpm", "tpm:", "tpm:sha256:00", "aws:123", "aws:/i-1", "aws:1/", "aws:1/i-*", "aws:1/i/2", "dmi:a/b"]
-            .into_iter()
-            .map(str::to_owned)
-            .chain([format!("tpm:{upper}")])
+        for text in
+            ["", "tpm", "tpm:", "tpm:sha256:00", "aws:123", "aws:/i-1", "aws:1/", "aws:1/i-*", "aws:1/i/2", "dmi:a/b"]
+                .into_iter()
+                .map(str::to_owned)
+                .chain([format!("tpm:{upper}")])
         {
             assert!(text.parse::<Attested>().is_err(), "{text}");
         }

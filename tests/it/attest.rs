@@ -175,6 +175,38 @@ fn a_pool_that_wants_real_tpms_believes_their_maker_and_nobody_else() {
     assert_eq!(code, 0, "{words}");
 }
 
+/// What a TPM reads from a credential, or that it does not.
+fn activated(tpm: &Tpm, credential: &pki::attest::tpm::Credential) -> Option<Vec<u8>> {
+    let file = [&[0xba, 0xdc, 0xc0, 0xde, 0, 0, 0, 1][..], &credential.blob, &credential.secret].concat();
+    std::fs::write(tpm.dir().join("credential"), file).expect("a file");
+    tpm.tool("tpm2_startauthsession", &["--policy-session", "-S", "session"]);
+    tpm.tool("tpm2_policysecret", &["-S", "session", "-c", "e"]);
+    let keys = ["-c", "ak.ctx", "-C", "ek.ctx", "-i", "credential", "-o", "secret", "-P", "session:session"];
+    let read = tpm.tries("tpm2_activatecredential", &keys);
+    tpm.tool("tpm2_flushcontext", &["session"]);
+    read.then(|| std::fs::read(tpm.dir().join("secret")).expect("a secret"))
+}
+
+#[test]
+fn a_tpm_reads_what_is_made_for_both_of_its_keys_and_nothing_else() {
+    let world = World::new();
+    let Some(tpm) = Tpm::start(&world, "tpm") else { return };
+    let public = |name: &str| std::fs::read(tpm.dir().join(name)).expect("a public area");
+    for algorithm in ["rsa", "ecc"] {
+        tpm.tool("tpm2_createek", &["-c", "ek.ctx", "-G", algorithm, "-u", "ek.pub"]);
+        let attestation = ["-C", "ek.ctx", "-G", "ecc", "-g", "sha256", "-s", "ecdsa"];
+        tpm.tool("tpm2_createak", &[&attestation[..], &["-c", "other.ctx", "-u", "other.pub"]].concat());
+        tpm.tool("tpm2_createak", &[&attestation[..], &["-c", "ak.ctx", "-u", "ak.pub"]].concat());
+        let secret = [0x5a; 32];
+        let made = |attestation: &str| {
+            let keys = pki::attest::tpm::Keys { endorsement: public("ek.pub"), attestation: public(attestation) };
+            pki::attest::tpm::credential(&keys, &secret).expect("made")
+        };
+        assert_eq!(activated(&tpm, &made("ak.pub")).as_deref(), Some(secret.as_slice()), "{algorithm}");
+        assert_eq!(activated(&tpm, &made("other.pub")), None, "{algorithm}");
+    }
+}
+
 /// A metadata service that answers each path with a document.
 fn metadata(document: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -24,7 +24,8 @@ async fn service(bodies: Vec<(u16, &'static str)>) -> (Metadata, Arc<Mutex<Vec<S
                 request.push(stream.read_u8().await.expect("a request"));
             }
             heard.lock().expect("whole").push(String::from_utf8(request).expect("a text").to_ascii_lowercase());
-            let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+            let answer =
+                format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
             stream.write_all(answer.as_bytes()).await.expect("answered");
         }
     });
@@ -46,7 +47,7 @@ async fn shown(keys: &Keys, attest: &Attest) -> Result<(Csr, pb::JoinEvidence, V
     assert_eq!(gathering.challenge(&request).csr_hash, csr.hash().as_bytes());
     let Shown { evidence, challenge } = gathering.show(&keys.anchor("fleet-one"), &request, challenge).await?;
     let pb::SealedToken { key_id, encapsulated_key, ciphertext } = evidence;
-    let sealed = pki::sealed::SealedToken { key_id, encapsulated_key, ciphertext };
+    let sealed = sealed::SealedToken { key_id, encapsulated_key, ciphertext };
     let opened = keys.join_keys()[0].open_evidence(&sealed, csr.hash(), "fleet-one").expect("sealed for it");
     Ok((csr, pb::JoinEvidence::decode(opened.as_slice()).expect("evidence"), challenge))
 }
@@ -96,7 +97,10 @@ async fn azure_is_asked_with_a_nonce_that_names_the_request() {
 async fn a_service_that_refuses_or_says_something_else_is_named() {
     let (metadata, _) = service(vec![(404, "no")]).await;
     let error = shown(&plane(), &of(AttestKind::Gcp, metadata)).await.expect_err("refused");
-    assert!(matches!(&error, AttestError::Metadata { kind: AttestKind::Gcp, why, .. } if why.contains("404")), "{error}");
+    assert!(
+        matches!(&error, AttestError::Metadata { kind: AttestKind::Gcp, why, .. } if why.contains("404")),
+        "{error}"
+    );
     let (metadata, _) = service(vec![(200, "<html>")]).await;
     let error = shown(&plane(), &of(AttestKind::Azure, metadata)).await.expect_err("refused");
     assert!(matches!(error, AttestError::Metadata { kind: AttestKind::Azure, .. }), "{error}");
@@ -104,7 +108,13 @@ async fn a_service_that_refuses_or_says_something_else_is_named() {
 
 #[test]
 fn nothing_but_this_machine_stands_for_a_metadata_service() {
-    for text in ["http://10.0.0.1:80", "https://127.0.0.1:80", "http://127.0.0.1", "http://127.0.0.1:80@example.com:80", "http://localhost:80"] {
+    for text in [
+        "http://10.0.0.1:80",
+        "https://127.0.0.1:80",
+        "http://127.0.0.1",
+        "http://127.0.0.1:80@example.com:80",
+        "http://localhost:80",
+    ] {
         assert!(text.parse::<Metadata>().is_err(), "{text}");
     }
 }

@@ -56,12 +56,17 @@ impl Tpm {
     }
 
     /// Reads the secret in a credential, and quotes a digest.
-    pub(super) fn answer(self, credential: &pb::TpmCredential, digest: &Digest) -> Result<pb::TpmEvidence, AttestError> {
+    pub(super) fn answer(
+        self,
+        credential: &pb::TpmCredential,
+        digest: &Digest,
+    ) -> Result<pb::TpmEvidence, AttestError> {
         let Self { tools, keys, chain } = self;
         tools.write("credential", &[&CREDENTIAL[..], &credential.blob, &credential.secret].concat())?;
         tools.run("tpm2_startauthsession", &["--policy-session", "-S", "session.ctx"])?;
         tools.run("tpm2_policysecret", &["-S", "session.ctx", "-c", "endorsement"])?;
-        let activate = ["-c", "ak.ctx", "-C", "ek.ctx", "-i", "credential", "-o", "secret", "-P", "session:session.ctx"];
+        let activate =
+            ["-c", "ak.ctx", "-C", "ek.ctx", "-i", "credential", "-o", "secret", "-P", "session:session.ctx"];
         tools.run("tpm2_activatecredential", &activate)?;
         tools.run("tpm2_flushcontext", &["session.ctx"]).ok();
         let digest = hex::encode(digest.as_bytes());

@@ -10,7 +10,10 @@ use schema::{
 };
 use serde::Deserialize;
 
-use super::{MAX_BYTES, Proof, Refusal, Roots, cms::{Bad, SignedData}};
+use super::{
+    MAX_BYTES, Proof, Refusal, Roots,
+    cms::{Bad, SignedData},
+};
 
 const KIND: AttestKind = AttestKind::Aws;
 
@@ -28,7 +31,8 @@ struct Document {
 /// When it cannot be read, or none of these certificates signed it.
 pub fn prove(text: &str, certificates: &Roots, now: Timestamp) -> Result<Proof, Refusal> {
     let signed = pkcs7(KIND, text)?;
-    let signer = certificates.0.iter().find(|certificate| signed.is_signed_by(certificate)).ok_or(Refusal::Untrusted(KIND))?;
+    let signer =
+        certificates.0.iter().find(|certificate| signed.is_signed_by(certificate)).ok_or(Refusal::Untrusted(KIND))?;
     let (_, signer) = x509_parser::parse_x509_certificate(signer).map_err(|_| Refusal::Malformed(KIND))?;
     let (validity, now) = (signer.validity(), now.as_second());
     if !(validity.not_before.timestamp()..=validity.not_after.timestamp()).contains(&now) {

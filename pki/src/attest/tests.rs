@@ -77,7 +77,8 @@ fn who_holds_the_key_of_a_certificate_is_known_by_its_digest_and_its_names() {
 fn a_proof_of_possession_is_for_one_request_in_one_fleet() {
     let (certificate, key) = Maker::new().machine(1_000);
     let here = realm();
-    let evidence = x509::sign(certificate.as_bytes(), key.as_bytes(), &binding(&here, "csr", b"challenge")).expect("signed");
+    let evidence =
+        x509::sign(certificate.as_bytes(), key.as_bytes(), &binding(&here, "csr", b"challenge")).expect("signed");
     for (realm, csr, challenge) in elsewhere() {
         let refused = x509::prove(&evidence, &binding(&realm, csr, challenge));
         assert_eq!(refused, Err(Refusal::NotProven(AttestKind::X509)), "{realm:?} {csr}");
@@ -199,7 +200,8 @@ fn a_token_does_not_say_how_it_is_checked() {
     let here = realm();
     let here = binding(&here, "csr", b"challenge");
     let (_, rest) = RS256.split_once('.').expect("three parts");
-    for header in [r#"{"alg":"none"}"#, r#"{"alg":"HS256","kid":"one"}"#, r#"{"alg":"RS256","kid":"one","crit":["x"]}"#] {
+    for header in [r#"{"alg":"none"}"#, r#"{"alg":"HS256","kid":"one"}"#, r#"{"alg":"RS256","kid":"one","crit":["x"]}"#]
+    {
         let token = format!("{}.{rest}", URL_SAFE_NO_PAD.encode(header));
         assert_eq!(gcp::prove(&token, &google(), &here, now()), Err(Refusal::Unsupported(AttestKind::Gcp)), "{header}");
     }

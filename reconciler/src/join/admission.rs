@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn what_was_proven_goes_before_what_is_said() {
-        let claims = JoinClaims { dmi: Dmi { serial: Some("PF3K0X91".into()), ..Dmi::default() }, ..JoinClaims::default() };
+        let claims =
+            JoinClaims { dmi: Dmi { serial: Some("PF3K0X91".into()), ..Dmi::default() }, ..JoinClaims::default() };
         let attested = ["aws:123456789012/i-0abc".parse().expect("an identity")];
         let text = document("n", "p", &attested, &claims).expect("a document");
         assert_eq!(text, "node \"n\" {\n  pool \"p\"\n  attested \"aws:123456789012/i-0abc\"\n}\n");

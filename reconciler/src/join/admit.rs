@@ -152,7 +152,8 @@ impl JoinService {
         trace.claims = Some(claims.clone());
         trace.key = Some(key.clone());
         trace.revision = revisions::latest(&self.db).await?.map_or(0, |revision| revision.seq);
-        let pools: Vec<PoolDocument> = documents::in_force(&self.db, Kind::Pool).await?.into_iter().map(|(pool, _)| pool).collect();
+        let pools: Vec<PoolDocument> =
+            documents::in_force(&self.db, Kind::Pool).await?.into_iter().map(|(pool, _)| pool).collect();
         let rules = attest::rules(&pools);
         let voucher = self.vouch(&keyring, request, &csr, &rules, trace).await?;
         let attested = voucher.attested();
@@ -182,8 +183,12 @@ impl JoinService {
         if !unmet.is_empty() {
             return Err(JoinRefusal::TokenExpects(unmet).into());
         }
-        let named: Vec<Attested> =
-            place.document.into_iter().flat_map(|document| &document.attested).map(|named| named.value.clone()).collect();
+        let named: Vec<Attested> = place
+            .document
+            .into_iter()
+            .flat_map(|document| &document.attested)
+            .map(|named| named.value.clone())
+            .collect();
         let missing = rules.iter().filter(|rule| rule.is_required() && rule.pool == place.pool);
         let missing: Vec<_> = missing.filter(|rule| !voucher.satisfies(rule, &named)).map(|rule| rule.kind).collect();
         if !missing.is_empty() {
@@ -234,16 +239,10 @@ impl JoinService {
     }
 
     /// The token of a request, with what is stored of it.
-    async fn shown(
-        &self,
-        keyring: &Keyring,
-        request: &pb::JoinRequest,
-        csr: &Csr,
-    ) -> Result<Option<Shown>, JoinError> {
+    async fn shown(&self, keyring: &Keyring, request: &pb::JoinRequest, csr: &Csr) -> Result<Option<Shown>, JoinError> {
         let Some(sealed) = request.token.clone().map(wire::sealed) else { return Ok(None) };
-        let token = keyring
-            .open(|key| key.open(&sealed, csr.hash(), &self.realm.fleet_id))
-            .map_err(JoinRefusal::from)?;
+        let token =
+            keyring.open(|key| key.open(&sealed, csr.hash(), &self.realm.fleet_id)).map_err(JoinRefusal::from)?;
         let stored = match Shown::id(&token) {
             Some(id) => join_tokens::find(&self.db, id).await?,
             None => None,
@@ -255,7 +254,7 @@ impl JoinService {
     fn evidence(&self, keyring: &Keyring, request: &pb::JoinRequest, csr: &Csr) -> Result<Evidence, JoinRefusal> {
         let Some(sealed) = request.evidence.clone().map(wire::sealed) else { return Ok(Evidence::default()) };
         let opened = keyring.open(|key| key.open_evidence(&sealed, csr.hash(), &self.realm.fleet_id))?;
-        let secret = |label: &[u8]| keyring.join_challenges.secret(&request.challenge, label);
+        let secret = |label: &[u8]| keyring.join_challenges.secret(&request.challenge, csr.hash().as_bytes(), label);
         let evidence = Evidence::read(&opened, secret)?;
         if evidence.needs_challenge() {
             keyring.join_challenges.check(&request.challenge, csr.hash().as_bytes(), self.clock.now())?;
@@ -273,7 +272,7 @@ impl JoinService {
         let challenge = keyring.join_challenges.give(csr, self.clock.now());
         let tpm = match request.tpm.map(attest::keys_of) {
             Some(keys) => {
-                let secret = keyring.join_challenges.secret(&challenge, &tpm::label(&keys)?);
+                let secret = keyring.join_challenges.secret(&challenge, csr, &tpm::label(&keys)?);
                 let tpm::Credential { blob, secret } = tpm::credential(&keys, &secret)?;
                 Some(pb::TpmCredential { blob, secret })
             }
@@ -292,7 +291,9 @@ impl JoinService {
     ) -> Result<Residents, DbError> {
         let by_hardware = match &key.digest {
             // A weak key is shared by many machines that have nothing else in common.
-            Some(digest) if key.trusted || (approval.is_none() && trace.attested.is_empty()) => nodes::find_by_hardware_key(&self.db, digest).await?,
+            Some(digest) if key.trusted || (approval.is_none() && trace.attested.is_empty()) => {
+                nodes::find_by_hardware_key(&self.db, digest).await?
+            }
             _ => None,
         };
         let by_name = nodes::find_by_name(&self.db, &place.name).await?;

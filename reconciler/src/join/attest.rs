@@ -21,8 +21,8 @@ use super::{JoinRefusal, rules::Expect};
 mod cloud;
 mod evidence;
 mod rule;
-mod tpm;
 mod token;
+mod tpm;
 mod x509;
 
 #[cfg(test)]
@@ -105,8 +105,7 @@ pub(super) trait Attestor: Sync {
 }
 
 /// Every attestor.
-const ATTESTORS: [&dyn Attestor; 6] =
-    [&token::Token, &x509::X509, &tpm::Tpm, &cloud::Aws, &cloud::Gcp, &cloud::Azure];
+const ATTESTORS: [&dyn Attestor; 6] = [&token::Token, &x509::X509, &tpm::Tpm, &cloud::Aws, &cloud::Gcp, &cloud::Azure];
 
 /// Hears them all.
 ///

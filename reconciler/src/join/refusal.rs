@@ -4,11 +4,15 @@
 //! *waiting* costs nothing yet: the machine asks again with the same request, and a commit or a command resolves it.
 
 use pki::{
-    attest::Refusal,
-    challenge::ChallengeRefusal, csr::CsrRefusal, hardware::IdentifierKind, sealed::SealedTokenRefusal,
-    verify::IdentityRefusal,
+    attest::Refusal, challenge::ChallengeRefusal, csr::CsrRefusal, hardware::IdentifierKind,
+    sealed::SealedTokenRefusal, verify::IdentityRefusal,
 };
-use schema::{attested::{AttestKind, Attested}, name::Name, node::ProvisionState, time::Timestamp};
+use schema::{
+    attested::{AttestKind, Attested},
+    name::Name,
+    node::ProvisionState,
+    time::Timestamp,
+};
 
 /// What becomes of a join that is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -79,7 +79,8 @@ pub(super) fn decode(kind: &str, fields: &mut Fields<'_>, findings: &mut Finding
     if matches!(kind, AttestKind::Aws | AttestKind::Gcp | AttestKind::Azure) {
         need(!fields.has("only"), "`only`", "anybody can have an account there: name yours, as only=\"ACCOUNT/*\"");
         // Whose account it is has to be said.
-        for open in rule.only.iter().filter(|pattern| pattern.split_once('/').is_none_or(|(own, _)| own.contains('*'))) {
+        for open in rule.only.iter().filter(|pattern| pattern.split_once('/').is_none_or(|(own, _)| own.contains('*')))
+        {
             form::refuse(codes::BAD_VALUE, open, "an account, a slash, and an instance or *", findings);
         }
     }
@@ -111,7 +112,9 @@ fn is_pem(text: &str) -> bool {
 
 fn is_key_set(text: &str) -> bool {
     let read = serde_json::from_str::<serde_json::Value>(text);
-    read.is_ok_and(|set| set["keys"].as_array().is_some_and(|keys| !keys.is_empty() && keys.iter().all(|key| key.is_object())))
+    read.is_ok_and(|set| {
+        set["keys"].as_array().is_some_and(|keys| !keys.is_empty() && keys.iter().all(|key| key.is_object()))
+    })
 }
 
 #[cfg(test)]
