@@ -114,6 +114,8 @@ enum Ended {
     Stopped,
     /// A described machine has another boot.
     Booted,
+    /// The journal of commands has another id.
+    Renamed,
 }
 
 struct Agent {
@@ -172,6 +174,10 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AgentE
                 Hands::let_go(&mut hands).await;
                 continue;
             }
+            Ok(Ended::Renamed) => {
+                Hands::let_go(&mut hands).await;
+                continue;
+            }
             Err(AgentError::State(error @ StateError::Io { .. })) if begun => error,
             ended => {
                 Hands::let_go(&mut hands).await;
@@ -217,6 +223,10 @@ async fn live(
         match step {
             Ok(()) if agent.hands.booted => {
                 ended = Ok(Ended::Booted);
+                break;
+            }
+            Ok(()) if agent.hands.renamed => {
+                ended = Ok(Ended::Renamed);
                 break;
             }
             Ok(()) => {}
@@ -270,6 +280,8 @@ impl Agent {
             .map_err(|error| AgentError::Identity(error.to_string()))?;
         let converger = Converger::open(&config.root, &state, boot_id)
             .map_err(|source| AgentError::Root { path: config.root.clone(), source })?;
+        let converger =
+            if config.hardware.is_described() { converger.of_described(&config.root) } else { converger };
         let me = Me {
             node_id: identity.identity.node_id,
             realm: trust.realm(),
@@ -278,7 +290,7 @@ impl Agent {
             described: identity.described,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        tracing::info!("this is {} ({}), pool {}", identity.identity.node_name, me.node_id, pool(&identity));
+        tracing::info!("this is {} ({})", identity.identity.node_name, me.node_id);
         let mut hands = match hands.take() {
             Some(hands) => hands,
             None => Hands::open(&config, &state, &me, &kept)?,
@@ -289,9 +301,10 @@ impl Agent {
         }
         let clock = Arc::clone(&hands.clerk.clock);
         let desk = hands.desk();
+        let marks = hands.clerk.journal.marks();
         let now = Instant::now();
         let mut agent = Self {
-            core: Core::new(me, trust, desired.as_ref(), progress, desk),
+            core: Core::new(me, trust, desired.as_ref(), progress, desk).saying(marks),
             hands,
             config,
             state,
@@ -468,6 +481,7 @@ impl Agent {
                 self.plan_renewal();
             }
             Effect::Apply => self.want_pass(false),
+            Effect::RenameJournal => self.hands.rename_journal(),
             Effect::Collect => self.read_hardware(),
             Effect::Opened => {
                 self.opened_at = Some(Instant::now());
@@ -485,10 +499,6 @@ impl Agent {
 
 #[cfg(test)]
 mod tests;
-
-fn pool(identity: &Identity) -> &str {
-    identity.identity.pool.as_deref().unwrap_or("none yet")
-}
 
 fn chance(from: f64, to: f64) -> f64 {
     rand::random_range(from..to)

@@ -30,7 +30,7 @@ use schema::{
 use serde_json::Value;
 
 use crate::{
-    command::{Desk, Do, desk},
+    command::{Desk, Do, desk, journal::Marks},
     state::{Desired, Progress},
 };
 
@@ -171,6 +171,8 @@ pub enum Effect {
     Collect,
     /// The session is open.
     Opened,
+    /// The journal is an old copy: go on with another id.
+    RenameJournal,
     /// End the connection.
     Close(Again),
     /// Do something about a command.
@@ -206,6 +208,8 @@ pub struct Core {
     /// It reads which trust bundle this node believes.
     reads_trust: bool,
     desk: Desk,
+    /// What the journal took before this life, for Hello; nothing once a session was open.
+    marks: Option<Marks>,
     phase: Phase,
 }
 
@@ -227,8 +231,16 @@ impl Core {
             reads_drift: false,
             reads_trust: false,
             desk,
+            marks: None,
             phase: Phase::Closed,
         }
+    }
+
+    /// Says in Hello what the journal took, until a session was open: nobody puts an old copy back under a daemon that runs.
+    #[must_use]
+    pub const fn saying(mut self, marks: Marks) -> Self {
+        self.marks = Some(marks);
+        self
     }
 
     /// Takes an event and says what to do.

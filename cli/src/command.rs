@@ -22,6 +22,7 @@ pub mod node;
 mod owner;
 pub mod plan;
 pub mod quarantine;
+pub mod release;
 pub mod rollback;
 pub mod run;
 pub mod schema;
@@ -72,6 +73,7 @@ pub async fn run(command: Command, clock: SharedClock) -> Result<Exit, Failure> 
         Command::Uncordon(uncordon) => uncordon.run(&output(uncordon.format.format)).await,
         Command::Suspend(suspend) => suspend.run(&output(suspend.format.format)).await,
         Command::Resume(resume) => resume.run(&output(resume.format.format)).await,
+        Command::Release(release) => release.run(&output(release.format.format)),
         Command::Rollback(rollback) => rollback.run(&output(rollback.format.format)).await,
         Command::Quarantine(quarantine) => quarantine.run(&output(quarantine.format.format)).await,
         Command::Run(run) => run.run(&output(run.format.format)).await,

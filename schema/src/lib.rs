@@ -20,6 +20,7 @@ pub mod inventory;
 pub mod name;
 pub mod node;
 pub mod object;
+pub mod release;
 pub mod report;
 pub mod secret;
 pub mod shard;

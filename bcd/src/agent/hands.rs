@@ -29,6 +29,8 @@ pub(super) struct Hands {
     tray: Tray,
     /// A described machine has another boot.
     pub(super) booted: bool,
+    /// The journal has another id.
+    pub(super) renamed: bool,
     desk: Option<Desk>,
     fresh: bool,
     told: UnboundedReceiver<Told>,
@@ -65,11 +67,25 @@ impl Hands {
         let clerk = Clerk { pen, journal, lanes, clock };
         let no_thread = |source| JournalError::File { doing: "begin a thread for it", source };
         let tray = clerk.clone().begin(tell).map_err(no_thread)?;
-        Ok(Self { clerk, tray, booted: false, desk, fresh: true, told })
+        Ok(Self { clerk, tray, booted: false, renamed: false, desk, fresh: true, told })
     }
 
     pub(super) const fn journal_id(&self) -> JournalId {
         self.clerk.journal.id()
+    }
+
+    /// An old copy of the journal was put back. What it does not know is lost; what it knows, it still does.
+    pub(super) fn rename_journal(&mut self) {
+        match self.clerk.journal.rename() {
+            Ok(id) => {
+                tracing::error!(
+                    "the state directory was put back from an old copy: the journal of commands goes on as {id}, and what \
+                     was in flight and is not safe to run again ends as journal-lost"
+                );
+                self.renamed = true;
+            }
+            Err(error) => tracing::error!("an old copy of the journal of commands cannot be told apart: {error}"),
+        }
     }
 
     /// The desk, for the loop that begins.

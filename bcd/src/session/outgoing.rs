@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 
 use proto::agent::v1::{self as pb, node_frame};
 use schema::{
-    command::COMMANDS_CAPABILITY,
+    command::{COMMANDS_CAPABILITY, Lane},
     inventory::InventorySection,
     report::{InventoryReport, ReportKind, StatusReport},
 };
 
 use super::{Core, Effect, Now, Phase, SEQ_BLOCK};
+
+fn said((lane, mark): (&Lane, &u64)) -> (String, u64) {
+    (lane.to_string(), *mark)
+}
 
 impl Core {
     pub(super) fn hello(&self, nonce: [u8; 32]) -> pb::Hello {
@@ -26,6 +30,7 @@ impl Core {
             trust_version: self.trust.version,
             inventory: digests.iter().map(|(section, digest)| (section.to_string(), digest.to_string())).collect(),
             described: self.me.described,
+            journal_marks: self.marks.iter().flat_map(|marks| Lane::ALL.iter().zip(marks)).map(said).collect(),
         }
     }
 

@@ -59,6 +59,9 @@ pub(in crate::api) struct CommandView {
     /// How often its node had no room for it.
     #[serde(skip_serializing_if = "is_zero")]
     busy_count: u32,
+    /// Why, the last time: `journal-full`; absent when its lane was full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    busy_reason: Option<String>,
     /// The node's signature is kept with the result.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     attested: bool,
@@ -132,6 +135,7 @@ impl CommandView {
             min_generation: command.min_generation,
             batch: command.batch_id.map(|id| id.to_string()),
             busy_count: command.busy_count,
+            busy_reason: command.busy_reason.clone(),
             attested: command.has_evidence,
             cancel_requested_at: command.cancel_requested_at.map(At),
             late: command.late.as_ref().map(|late| LateView {
