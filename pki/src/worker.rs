@@ -246,11 +246,11 @@ impl CommandVerifier {
     }
 }
 
-fn verify_ed25519(key: &[u8; 32], message: &[u8], signature: &[u8]) -> Result<(), SignatureRefusal> {
+pub(crate) fn verify_ed25519(key: &[u8; 32], message: &[u8], signature: &[u8]) -> Result<(), SignatureRefusal> {
     UnparsedPublicKey::new(&ED25519, key).verify(message, signature).map_err(|_| SignatureRefusal::BadSignature)
 }
 
-fn public_of(pair: &Ed25519KeyPair) -> [u8; 32] {
+pub(crate) fn public_of(pair: &Ed25519KeyPair) -> [u8; 32] {
     pair.public_key().as_ref().try_into().expect("an Ed25519 public key has 32 bytes")
 }
 

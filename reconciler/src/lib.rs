@@ -15,6 +15,7 @@
 //! - [`reconcile`] wakes for keys, not for events: a run reads what is, moves it one step towards what should be, and says
 //!   `Done`, `Again` or `Wait` with a stored reason. Losing a wake-up costs time, never truth.
 //! - [`join`] lets machines in: the only part that issues certificates.
+//! - [`logs`] says where bundles of logs go, and gives each one its place there.
 //! - [`why`] says what something waits for, since when, and who can lift it.
 //! - [`api`] is the HTTP edge: one table of handlers, one place that decides who may.
 //!
@@ -24,6 +25,7 @@
 pub mod api;
 pub mod apply;
 pub mod join;
+pub mod logs;
 pub mod plan;
 pub mod reconcile;
 pub mod source;
