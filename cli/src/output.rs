@@ -47,7 +47,8 @@ impl Output {
         let terminal = io::stdout().is_terminal();
         let quiet = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-        let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
+        let asked =
+            std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
         let width = terminal_size::terminal_size().filter(|_| terminal).map(|(width, _)| usize::from(width.0));
         let width = width.or(asked).or(terminal.then_some(80));
         Self { format, colour: terminal && !quiet, width, now }

@@ -4,7 +4,7 @@
 use std::{fmt::Write as _, path::Path};
 
 use pki::statement::JoinIdentity;
-use schema::generation::Generation;
+use schema::{generation::Generation, time::Moment};
 use serde::Serialize;
 
 use super::commands::{self, Commands};
@@ -64,7 +64,10 @@ impl Status {
         let mut text = String::new();
         let mut row = |name: &str, value: &str| writeln!(text, "{name:<16}{value}").expect("a string takes text");
         row("node", &format!("{} ({})", self.identity.node_name, self.identity.node_id));
-        row("pool", self.identity.pool.as_deref().unwrap_or("none yet"));
+        row(
+            "pool",
+            &self.identity.pool.as_ref().map_or_else(|| "none yet".to_owned(), |pool| format!("{pool} when it joined")),
+        );
         row("fleet", &format!("{} in {}", self.identity.fleet_id, self.identity.trust_domain));
         row("gateways", &self.endpoints.join(" "));
         if self.described {
@@ -86,13 +89,19 @@ impl Status {
             row(section.as_str(), &format!("{}{reason}", status.state));
         }
         for condition in &progress.conditions {
-            row(&condition.kind, &format!("{} since {}", condition.message, condition.since));
+            row(&condition.kind, &format!("{} since {}", condition.message, Moment(condition.since)));
         }
         for entry in &progress.drift {
             let done = if entry.corrected { "put right" } else { "left alone" };
             row(
                 "drift",
-                &format!("{} ({}), {done}, {}x since {}", entry.path, entry.kind, entry.times, entry.first_seen),
+                &format!(
+                    "{} ({}), {done}, {}x since {}",
+                    entry.path,
+                    entry.kind,
+                    entry.times,
+                    Moment(entry.first_seen)
+                ),
             );
         }
         text

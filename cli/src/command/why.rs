@@ -158,7 +158,7 @@ impl Answer {
             _ if ended => "\nit is over".to_owned(),
             0 => format!("\n{}", Style::Good.paint("nothing stands in its way", output.colour)),
             1 => "\none thing stands in its way".to_owned(),
-            many => format!("\n{} stand in its way, the first first", count(many as u64, "thing")),
+            many => format!("\n{} stand in its way, the one in front first", count(many as u64, "thing")),
         });
         for wait in &self.waits {
             text.push_str("\n\n");
@@ -195,7 +195,10 @@ impl Wait {
         facts.extend(self.owner.as_deref().map(printable));
         facts.extend(self.place.as_deref().map(printable));
         if !facts.is_empty() {
-            text.push_str(&format!("\n{}", Style::Dim.paint(&output.indented(&facts.join(" · "), "  "), output.colour)));
+            text.push_str(&format!(
+                "\n{}",
+                Style::Dim.paint(&output.indented(&facts.join(" · "), "  "), output.colour)
+            ));
         }
         let remedy = format!("→ {}: {}", lifter_in_words(&self.lifted_by), printable(&self.remedy));
         text.push_str(&format!("\n{}", output.hanging(&remedy, "  ")));

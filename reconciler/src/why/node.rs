@@ -7,7 +7,7 @@ use schema::{
         condition::{ConditionStatus, REBOOT_REQUIRED, SECTION_FAILED},
     },
     report::SectionState,
-    time::{Duration, Timestamp},
+    time::Timestamp,
 };
 use store::{node_certs::Revocation, node_holds::NodeHold, node_sections::NodeSection, nodes::Node, outcomes::Outcome};
 
@@ -47,12 +47,7 @@ pub struct NodeFacts<'a> {
     pub certificate_ends: Option<Timestamp>,
     /// How its last identity ended, when it has none.
     pub revoked: Option<Revocation>,
-    /// When it was heard last in its present session.
-    pub last_heard: Option<Timestamp>,
 }
-
-/// A machine says something every fifteen seconds: after this it is late.
-const SILENT: Duration = Duration::from_secs(40);
 
 /// What only follows from another thing that is told: the cause, and its echoes.
 const ECHOES: [(&str, &[&str]); 3] = [
@@ -112,7 +107,7 @@ fn contact(facts: &NodeFacts<'_>, now: Timestamp) -> Option<Wait> {
     }
     let refused = facts.outcomes.iter().any(|outcome| outcome.kind == "session" && outcome.state != "done");
     let code = match node.connectivity {
-        Connectivity::Connected => return silent(facts, now),
+        Connectivity::Connected => return None,
         _ if facts.certificate_ends.is_some_and(|ends| ends <= now) => "certificate-ended",
         Connectivity::Disconnected => "disconnected",
         Connectivity::Unreachable => "unreachable",
@@ -124,13 +119,6 @@ fn contact(facts: &NodeFacts<'_>, now: Timestamp) -> Option<Wait> {
         (_, false) => format!("the machine is {}: it has no session", node.connectivity),
     };
     Some(Wait::new(Area::Session, code, Keeps::Contact, says).since(node.connectivity_since))
-}
-
-/// It has a session, and says nothing in it.
-fn silent(facts: &NodeFacts<'_>, now: Timestamp) -> Option<Wait> {
-    let heard = facts.last_heard.filter(|heard| SILENT.after(*heard) <= now)?;
-    let says = format!("nothing was heard from it for {}", Duration::between(heard, now));
-    Some(Wait::new(Area::Session, "silent", Keeps::Contact, says).since(heard))
 }
 
 /// What a reconciler or the gateway waits for, or what broke.

@@ -148,7 +148,12 @@ fn a_command_says_what_it_waits_for_and_how_it_ended() {
     look("unsigned", &Command { signed_at: None, ..pending.clone() }, &[], false);
     look("held for a batch", &Command { not_before: None, signed_at: None, ..pending.clone() }, &[], false);
     let ahead: Vec<CommandId> = (10..15).map(|n| CommandId::from_uuid(uuid::Uuid::from_u128(n))).collect();
-    let full = Command { busy_count: 1, busy_reason: Some("journal-full".to_owned()), not_before: Some(at(2)), ..pending.clone() };
+    let full = Command {
+        busy_count: 1,
+        busy_reason: Some("journal-full".to_owned()),
+        not_before: Some(at(2)),
+        ..pending.clone()
+    };
     look("no place in the journal", &full, &[], false);
     look("busy, and others go first", &Command { busy_count: 2, not_before: Some(at(2)), ..pending }, &ahead, false);
     let sent = Command { dispatched_at: Some(at(1)), ..a_reboot(CommandState::Dispatched) };

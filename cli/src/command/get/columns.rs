@@ -130,7 +130,11 @@ fn schedulable(item: &Value) -> Cell {
     match plain(item, "/noScheduleReasons") {
         Some(reasons) => Cell::from(reasons).style(Style::Attention),
         None if item.get("schedulable").and_then(Value::as_bool) == Some(false) => {
-            Cell::from(plain(item, "/bucket").unwrap_or_else(|| "no".to_owned())).style(Style::Attention)
+            // A cordon is counted with maintenance, and is not called so anywhere else.
+            let cordoned = item.get("cordoned").and_then(Value::as_bool) == Some(true);
+            let bucket = plain(item, "/bucket").filter(|bucket| !(cordoned && bucket == "maintenance"));
+            let bucket = bucket.or_else(|| cordoned.then(|| "cordoned".to_owned()));
+            Cell::from(bucket.unwrap_or_else(|| "no".to_owned())).style(Style::Attention)
         }
         None => Cell::from("yes").style(Style::Good),
     }

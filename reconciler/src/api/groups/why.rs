@@ -64,7 +64,6 @@ async fn of_node(app: &App, named: &str) -> Result<Why, ApiError> {
             open_commands: commands::count_open(&app.db, node.id).await?,
             certificate_ends: node_certs::newest_end(&app.db, node.id).await?,
             revoked: node_certs::revocation(&app.db, node.id).await?,
-            last_heard: sessions::find(&app.db, node.id).await?.map(|session| session.last_seen),
         },
         now,
     );

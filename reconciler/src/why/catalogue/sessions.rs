@@ -18,13 +18,6 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Session,
-        "silent",
-        "The machine has a session and says nothing in it. After 90 seconds it is called unreachable.",
-        Machine,
-        "see the load of the machine and its network, then `systemctl status bcd` and `journalctl -u bcd`",
-    ),
-    entry(
-        Session,
         "unreachable",
         "Nothing was heard from the machine for 90 seconds.",
         Machine,

@@ -113,7 +113,6 @@ fn quiet(node: &Node) -> NodeFacts<'_> {
         open_commands: 0,
         certificate_ends: Some(at(600)),
         revoked: None,
-        last_heard: Some(at(0)),
     }
 }
 
@@ -124,7 +123,6 @@ fn each_situation_of_a_machine_has_its_words() {
 
     let fine = a_machine();
     look("nothing in its way", &quiet(&fine));
-    look("a daemon that is stopped", &NodeFacts { last_heard: Some(at(-1)), ..quiet(&fine) });
     let busy = NodeFacts { open_commands: 2, ..quiet(&fine) };
     look("commands under way", &busy);
 
