@@ -36,7 +36,7 @@ use store::{
 };
 use tempfile::TempDir;
 
-use crate::measure::memory_of;
+use crate::measure::{children_of, memory_of, seconds_of};
 
 /// The trust domain and the fleet of every bench.
 pub(crate) const FLEET: (&str, &str) = ("bench.local", "fleet_bench");
@@ -143,6 +143,11 @@ impl House {
         Ok(txn.commit().await?)
     }
 
+    /// The processor time of PostgreSQL, of the processes that it has at the moment.
+    pub(crate) fn database_seconds(&self) -> f64 {
+        self.server.pid().into_iter().flat_map(children_of).map(seconds_of).sum()
+    }
+
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -208,6 +213,11 @@ impl Served {
     /// What it has in memory, in kB.
     pub(crate) fn resident(&self) -> f64 {
         memory_of(self.child.id(), "VmRSS:")
+    }
+
+    /// The processor time that it has used.
+    pub(crate) fn seconds(&self) -> f64 {
+        seconds_of(self.child.id())
     }
 
     /// As `kill -9` does.

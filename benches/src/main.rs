@@ -3,11 +3,12 @@
 //!
 //! ```text
 //! benches b11 [--nodes 1000,10000] [--pairs 5] [--yaml PERCENT]
-//! benches b7|b8|b9|b10 [--nodes 1000] [--pairs 5] [--rate PER_SECOND]
+//! benches b7|b8|b9|b10|b14 [--nodes 1000] [--pairs 5] [--rate PER_SECOND]
 //! ```
 
 mod b10;
 mod b11;
+mod b14;
 mod b7;
 mod b8;
 mod b9;
@@ -68,11 +69,12 @@ fn run() -> Result<bool> {
         "b8" => b8::run(&options(words)?, &mut out),
         "b9" => b9::run(&options(words)?, &mut out),
         "b10" => b10::run(&options(words)?, &mut out),
+        "b14" => b14::run(&options(words)?, &mut out),
         // A gateway, or the limit of one, in a process of its own: the others start it.
         "serve" => serve::run(words, &mut out).map(|()| true),
         // What a process of its own needs for one fleet: b11 starts it.
         "b11-memory" => b11::memory(&words.next().context("a repository")?, &mut out).map(|()| true),
-        other => bail!("there is no bench {other:?}; there are: b7, b8, b9, b10, b11"),
+        other => bail!("there is no bench {other:?}; there are: b7, b8, b9, b10, b11, b14"),
     }
 }
 

@@ -124,13 +124,14 @@ impl Questions {
             Asked::Everybody => return look(db, registry, &registry.all()).await,
             Asked::Changes => {
                 let news = sessions::news(db, *since).await?;
+                look_at(db, registry, news.nodes).await?;
+                // What was not looked at is news again.
                 *since = Some(news.at);
-                news.nodes
+                return Ok(());
             }
-            Asked::Some => std::mem::take(&mut self.lock().facts).into_iter().collect(),
+            Asked::Some => std::mem::take(&mut self.lock().facts),
         };
-        let seats: Vec<_> = nodes.into_iter().filter_map(|node_id| registry.find(node_id)).collect();
-        look(db, registry, &seats).await
+        look_at(db, registry, nodes).await
     }
 
     /// Fetches specs until it is cancelled, those of many sessions in one statement.
@@ -167,6 +168,11 @@ fn every(period: Duration) -> Interval {
     let mut ticks = tokio::time::interval(period.to_std());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
+}
+
+async fn look_at(db: &Db, registry: &Registry, nodes: impl IntoIterator<Item = NodeId>) -> Result<(), DbError> {
+    let seats: Vec<_> = nodes.into_iter().filter_map(|node_id| registry.find(node_id)).collect();
+    look(db, registry, &seats).await
 }
 
 async fn look(db: &Db, registry: &Registry, seats: &[Arc<Seat>]) -> Result<(), DbError> {

@@ -1,11 +1,13 @@
 //! Rows of sessions that begin: one transaction opens those of all that wait.
 //!
 //! While it runs others come, and they go with the next, so that a storm of reconnects costs few transactions and one
-//! connection to the database.
+//! connection to the database. A row that somebody holds, or a wire that says nothing any more, costs its own session only: what
+//! does not end soon is tried one by one.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use schema::{cause::chain, id::NodeId};
@@ -24,6 +26,8 @@ use crate::{
 };
 
 const PER_TRANSACTION: usize = 64;
+/// How long one transaction may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) const NO_DATABASE: Refusal = Refusal::Unavailable("the database is not reachable");
 
 /// A row that is open, and what its node had in flight.
@@ -59,27 +63,31 @@ impl Opens {
 
     /// Opens what comes until it is cancelled.
     pub(crate) async fn run(&self, db: &Db, pokes: &Pokes, cancel: CancellationToken) {
-        writer::run(PER_TRANSACTION, &self.wake, cancel, |most| self.answer(db, pokes, most)).await;
+        writer::run(PER_TRANSACTION, &self.wake, cancel, |most| self.answer(db, pokes, PATIENCE, most)).await;
     }
 
-    async fn answer(&self, db: &Db, pokes: &Pokes, most: usize) -> Result<usize, Failure> {
+    async fn answer(&self, db: &Db, pokes: &Pokes, patience: Duration, most: usize) -> Result<usize, Failure> {
         let asked = self.take(most);
         if asked.is_empty() {
             return Ok(0);
         }
         let sessions: Vec<SessionOpen> = asked.iter().map(|asked| asked.session.clone()).collect();
-        let mut rows = match open_rows(db, &sessions).await {
-            Ok(rows) => rows,
-            Err(error) => {
+        let (mut rows, one_by_one) = match tokio::time::timeout(patience, open_rows(db, &sessions)).await {
+            Ok(Ok(rows)) => (rows, false),
+            Ok(Err(error)) => {
                 tracing::warn!(sessions = asked.len(), error = %chain(&error), "sessions could not be opened");
-                if let Some(failure @ Failure::Refused) = Failure::of(&error, most) {
-                    let mut waiting = self.lock();
-                    asked.into_iter().rev().for_each(|asked| waiting.push_front(asked));
-                    return Err(failure);
-                }
-                Vec::new()
+                (Vec::new(), Failure::of(&error, most) == Some(Failure::Refused))
+            }
+            Err(_) => {
+                tracing::warn!(sessions = asked.len(), "sessions could not be opened in time");
+                (Vec::new(), most > 1)
             }
         };
+        if one_by_one {
+            let mut waiting = self.lock();
+            asked.into_iter().rev().for_each(|asked| waiting.push_front(asked));
+            return Err(Failure::Refused);
+        }
         rows.resize_with(asked.len(), || Err(NO_DATABASE));
         let count = asked.len();
         for (asked, row) in asked.into_iter().zip(rows) {
@@ -143,7 +151,13 @@ fn refusal(error: OpenError) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use schema::id::{BootId, GatewayId, JournalId};
+    use std::collections::BTreeMap;
+
+    use schema::{
+        id::{BootId, GatewayId, JournalId},
+        node::{Role, Trust},
+    };
+    use store::nodes;
 
     use super::*;
 
@@ -173,5 +187,42 @@ mod tests {
         assert_eq!(nodes(8), [one, two]);
         assert_eq!(nodes(8), [one]);
         assert!(nodes(8).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_row_that_somebody_holds_costs_its_own_session_only() {
+        let test = store::testing::TestDb::create().await;
+        let (db, held, free) = (test.db(), NodeId::generate(), NodeId::generate());
+        let mut txn = db.begin().await.expect("begin");
+        for (id, name) in [(held, "held"), (free, "free")] {
+            let row = nodes::NewNode {
+                id,
+                name: name.parse().expect("a name"),
+                site: None,
+                pool: None,
+                owner_tenant: None,
+                role: Role::Host,
+                trust: Trust::Platform,
+                labels: BTreeMap::new(),
+                declared: false,
+                hardware_key: None,
+                hardware_key_trusted: false,
+                target: None,
+                overlay: "{}".to_owned(),
+            };
+            nodes::insert(&mut txn, &row).await.expect("inserted");
+        }
+        txn.commit().await.expect("commit");
+        let mut txn = db.begin().await.expect("begin");
+        nodes::lock(&mut txn, held).await.expect("locked");
+
+        let (opens, pokes) = (Opens::default(), Pokes::default());
+        let [(_held, of_held), (_free, of_free)] = [held, free].map(|node| ask(&opens, node));
+        let (short, long) = (Duration::from_millis(50), Duration::from_secs(60));
+        assert_eq!(opens.answer(db, &pokes, short, PER_TRANSACTION).await, Err(Failure::Refused));
+        assert_eq!(opens.answer(db, &pokes, short, 1).await, Ok(1));
+        assert_eq!(of_held.await.expect("answered").expect_err("refused"), NO_DATABASE);
+        assert_eq!(opens.answer(db, &pokes, long, 1).await, Ok(1));
+        assert_eq!(of_free.await.expect("answered").expect_err("refused"), Refusal::UnknownCertificate);
     }
 }

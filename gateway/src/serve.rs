@@ -50,6 +50,8 @@ const WINDOW: u32 = 64 * 1024;
 const RESETS: usize = 32;
 /// A handshake that takes longer than this makes room when all places are taken.
 const FAIR_TIME: Duration = Duration::from_millis(500);
+/// Connections to PostgreSQL: one for each task that writes or asks.
+const CONNECTIONS: u32 = 12;
 /// How long connections may take to close by themselves at the end.
 const LAST_FRAMES: Duration = Duration::from_secs(2);
 
@@ -71,6 +73,7 @@ pub enum GatewayError {
 /// When it cannot listen, or stops by itself.
 pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), GatewayError> {
     let Config { gateway_id, listener, serving, verifier, dev, db, control_plane, clock, limits, timing } = config;
+    let db = db.planning_once(CONNECTIONS);
     listener.set_nonblocking(true).map_err(GatewayError::Listen)?;
     let address: SocketAddr = listener.local_addr().map_err(GatewayError::Listen)?;
     let listener = TcpListener::from_std(listener).map_err(GatewayError::Listen)?;
@@ -143,7 +146,8 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
     if timeout(shared.timing.drain.to_std(), flush).await.is_err() {
         tracing::warn!("PostgreSQL did not take the last reports and heartbeats in time");
     }
-    writers.abort_all();
+    writers.shutdown().await;
+    timeout(LAST_FRAMES, shared.db.close()).await.ok();
     tracing::info!(%gateway_id, "the gateway has ended");
     let ended = match ended {
         Some(ended) => ended,

@@ -53,11 +53,9 @@ pub async fn complete(txn: &mut Txn, bodies: &[(CommandId, Vec<u8>)]) -> Result<
     sqlx::query!(
         r#"WITH b AS MATERIALIZED (
                SELECT c.id, b.body
-               FROM commands c
-               JOIN UNNEST($1::uuid[], $2::bytea[]) AS b (id, body) ON b.id = c.id
+               FROM (SELECT * FROM UNNEST($1::uuid[], $2::bytea[]) AS b (id, body) ORDER BY id) AS b
+               CROSS JOIN LATERAL (SELECT id, state, signature FROM commands WHERE id = b.id LIMIT 1 FOR UPDATE) AS c
                WHERE c.state = 'pending' AND c.signature IS NULL
-               ORDER BY c.id
-               FOR UPDATE OF c
            )
            UPDATE commands c
            SET body = b.body
@@ -79,17 +77,19 @@ pub async fn complete(txn: &mut Txn, bodies: &[(CommandId, Vec<u8>)]) -> Result<
 pub async fn sign(txn: &mut Txn, signed: &[(CommandId, Vec<u8>)]) -> Result<Vec<CommandId>, DbError> {
     let ids: Vec<uuid::Uuid> = signed.iter().map(|(id, _)| id.as_uuid()).collect();
     let signatures: Vec<Vec<u8>> = signed.iter().map(|(_, signature)| signature.clone()).collect();
-    // The commit does not wait for the disk: a signature that a crash takes back is made again.
+    // The commit does not wait for the disk: a signature that a crash takes back is made again. Behind a SELECT the planner does
+    // not see how short the lists are, and so plans once for a connection.
     let rows = sqlx::query!(
         r#"WITH quick AS MATERIALIZED (
                SELECT set_config('synchronous_commit', 'off', true)
            ), s AS MATERIALIZED (
                SELECT c.id, s.signature
-               FROM quick, commands c
-               JOIN UNNEST($1::uuid[], $2::bytea[]) AS s (id, signature) ON s.id = c.id
+               FROM quick
+               CROSS JOIN (
+                   SELECT * FROM UNNEST((SELECT $1::uuid[]), (SELECT $2::bytea[])) AS s (id, signature) ORDER BY id
+               ) AS s
+               CROSS JOIN LATERAL (SELECT id, state, signature FROM commands WHERE id = s.id LIMIT 1 FOR UPDATE) AS c
                WHERE c.state = 'pending' AND c.signature IS NULL
-               ORDER BY c.id
-               FOR UPDATE OF c
            )
            UPDATE commands c
            SET signature = s.signature, signed_at = compute_now()

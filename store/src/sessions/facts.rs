@@ -103,6 +103,7 @@ const LATE_COMMIT: f64 = 10_000.0;
 /// When the statement fails.
 pub async fn news(db: &Db, since: Option<Timestamp>) -> Result<News, DbError> {
     let since = since.unwrap_or(Timestamp::UNIX_EPOCH);
+    // With an end on both sides the planner takes it for a few rows, which it is.
     let row = sqlx::query!(
         r#"SELECT compute_now() AS "at!",
                   ARRAY(SELECT node_id FROM commands
@@ -114,9 +115,11 @@ pub async fn news(db: &Db, since: Option<Timestamp>) -> Result<News, DbError> {
                         UNION
                         SELECT id FROM nodes WHERE inventory_wanted <> '{}'
                         UNION
-                        SELECT id FROM nodes WHERE spec_signed_at > $1::timestamptz - $2 * interval '1 millisecond'
+                        SELECT id FROM nodes
+                        WHERE spec_signed_at > $1::timestamptz - $2 * interval '1 millisecond' AND spec_signed_at < 'infinity'
                         UNION
-                        SELECT node_id FROM node_certs WHERE revoked_at > $1::timestamptz - $2 * interval '1 millisecond') AS "nodes!""#,
+                        SELECT node_id FROM node_certs
+                        WHERE revoked_at > $1::timestamptz - $2 * interval '1 millisecond' AND revoked_at < 'infinity') AS "nodes!""#,
         since.to_sqlx() as _,
         LATE_COMMIT,
     )

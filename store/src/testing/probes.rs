@@ -68,3 +68,43 @@ pub async fn forget_commands(db: &Db) -> Result<(), DbError> {
     sqlx::query("TRUNCATE commands, command_updates").execute(db.pool()).await?;
     Ok(())
 }
+
+/// What a database has written since it began.
+#[derive(Debug, Clone, Copy)]
+pub struct Written {
+    /// Rows of sessions.
+    pub heartbeats: i64,
+    /// Rows of every other table.
+    pub others: i64,
+    /// Transactions, those that only read among them.
+    pub transactions: i64,
+    /// The write-ahead log, in bytes.
+    pub log_bytes: i64,
+}
+
+/// What the database has written, as its statistics say.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn written(db: &Db) -> Result<Written, DbError> {
+    let (heartbeats, others, transactions, log_bytes) = sqlx::query_as(
+        "SELECT COALESCE(sum(n_tup_ins + n_tup_upd + n_tup_del) FILTER (WHERE relname = 'sessions'), 0)::bigint, \
+                COALESCE(sum(n_tup_ins + n_tup_upd + n_tup_del) FILTER (WHERE relname <> 'sessions'), 0)::bigint, \
+                (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()), \
+                (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint \
+         FROM pg_stat_user_tables",
+    )
+    .fetch_one(db.pool())
+    .await?;
+    Ok(Written { heartbeats, others, transactions, log_bytes })
+}
+
+/// Makes the database one that was restored from another server, where transactions had gone further.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn restored(db: &Db) -> Result<(), DbError> {
+    sqlx::query("UPDATE outbox_lives SET server = 'another/1'").execute(db.pool()).await?;
+    sqlx::query("UPDATE outbox SET xid = (xid::text::bigint + 1000000)::text::xid8").execute(db.pool()).await?;
+    Ok(())
+}
