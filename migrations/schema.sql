@@ -393,8 +393,14 @@ table outbox
     subject text not null
     doc text not null
     at timestamp with time zone not null default compute_now()
-    constraint outbox_pkey PRIMARY KEY (xid, id)
+    life integer not null default outbox_life()
+    constraint outbox_pkey PRIMARY KEY (life, xid, id)
     CREATE INDEX outbox_by_age ON outbox USING btree (at)
+table outbox_lives
+    life integer not null
+    server text
+    began_at timestamp with time zone not null default compute_now()
+    constraint outbox_lives_pkey PRIMARY KEY (life)
 table outcomes
     kind text not null
     key text not null
@@ -639,3 +645,4 @@ function commands_move()  BEGIN IF NEW.state = 'pending' AND OLD.state <> 'pendi
 function compute_now()  SELECT statement_timestamp() + COALESCE(NULLIF(current_setting('compute.clock_offset', true), ''), '0')::interval
 function node_allowed_kinds(uuid)  SELECT c.allowed_kinds FROM node_certs c JOIN nodes n ON n.id = c.node_id AND n.identity_generation = c.identity_generation WHERE c.node_id = node AND c.revoked_at IS NULL ORDER BY c.issued_at DESC, c.not_after DESC LIMIT 1
 function node_bucket(nodes)  SELECT CASE WHEN n.role <> 'host' THEN 'excluded' -- IS NOT TRUE: a pool or an owner that is missing makes the comparison null, and null is not ours. WHEN (n.trust = 'platform' OR (n.trust = 'tenant-owned' AND n.owner_tenant = (SELECT p.owner_tenant FROM pools p WHERE p.name = n.pool))) IS NOT TRUE THEN 'excluded' WHEN n.maintenance OR n.cordoned THEN 'maintenance' WHEN n.provision_state NOT IN ('adopted', 'deployed') THEN 'provisioning' WHEN n.observed_generation < 1 THEN 'provisioning' WHEN n.connectivity <> 'connected' THEN 'unreachable' WHEN cardinality(n.no_schedule_reasons) > 0 THEN 'unhealthy' ELSE 'schedulable' END
+function outbox_life() SELECT max(life) FROM outbox_lives

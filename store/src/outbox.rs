@@ -1,14 +1,15 @@
 //! The outbox: what happened, for whoever follows, written in the transaction of the cause.
 //!
-//! Rows are read in the order of (transaction, row), and only those that no transaction that still runs can precede: a
-//! reader that continues after the last row it saw misses nothing, however long another transaction took to commit.
+//! Rows are read in the order of (life, transaction, row), and only those that no transaction that still runs can precede: a
+//! reader that continues after the last row it saw misses nothing, however long another transaction took to commit. A
+//! database that was restored counts its transactions anew, and begins another life ([`begin_life`]).
 
 use std::{fmt, str::FromStr};
 
 use schema::time::Timestamp;
 use serde_json::Value;
 
-use crate::{Db, DbError, Txn};
+use crate::{Db, DbError, Txn, secrets};
 
 /// A command was queued.
 pub const COMMAND_QUEUED: &str = "node.command.queued";
@@ -41,6 +42,7 @@ impl NewEvent {
 /// The place of an event in the order of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Cursor {
+    life: i32,
     xid: u64,
     id: i64,
 }
@@ -52,7 +54,7 @@ pub struct ParseCursorError(String);
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.xid, self.id)
+        write!(f, "{}-{}-{}", self.life, self.xid, self.id)
     }
 }
 
@@ -61,8 +63,10 @@ impl FromStr for Cursor {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let refuse = || ParseCursorError(text.chars().take(80).collect());
-        let (xid, id) = text.split_once('-').ok_or_else(refuse)?;
-        Ok(Self { xid: xid.parse().map_err(|_| refuse())?, id: id.parse().map_err(|_| refuse())? })
+        let parts: Vec<&str> = text.split('-').collect();
+        let [life, xid, id] = parts.as_slice() else { return Err(refuse()) };
+        let read = || Some(Self { life: life.parse().ok()?, xid: xid.parse().ok()?, id: id.parse().ok()? });
+        read().ok_or_else(refuse)
     }
 }
 
@@ -109,24 +113,25 @@ pub async fn append(txn: &mut Txn, events: &[NewEvent]) -> Result<(), DbError> {
 /// When the statement fails.
 pub async fn list(db: &Db, after: Cursor, kinds: &[String], limit: u32) -> Result<Vec<Event>, DbError> {
     let rows = sqlx::query!(
-        r#"SELECT xid::text AS "xid!", id, kind, subject, doc, at
+        r#"SELECT life, xid::text AS "xid!", id, kind, subject, doc, at
            FROM outbox
-           WHERE (xid, id) > ($1::text::xid8, $2)
-             AND xid < pg_snapshot_xmin(pg_current_snapshot())
+           WHERE (life, xid, id) > ($5, $1::text::xid8, $2)
+             AND (xid < pg_snapshot_xmin(pg_current_snapshot()) OR life < (SELECT outbox_life()))
              AND (cardinality($3::text[]) = 0 OR kind = ANY ($3))
-           ORDER BY xid, id
+           ORDER BY life, xid, id
            LIMIT $4"#,
         after.xid.to_string(),
         after.id,
         kinds,
         i64::from(limit),
+        after.life,
     )
     .fetch_all(db.pool())
     .await?;
     rows.into_iter()
         .map(|row| {
             Ok(Event {
-                cursor: Cursor { xid: row.xid.parse().map_err(|e| DbError::corrupt("event", e))?, id: row.id },
+                cursor: cursor(row.life, &row.xid, row.id)?,
                 kind: row.kind,
                 subject: row.subject,
                 doc: serde_json::from_str(&row.doc).map_err(|e| DbError::corrupt("event", e))?,
@@ -142,16 +147,51 @@ pub async fn list(db: &Db, after: Cursor, kinds: &[String], limit: u32) -> Resul
 /// When the statement fails.
 pub async fn newest(db: &Db) -> Result<Cursor, DbError> {
     let row = sqlx::query!(
-        r#"SELECT xid::text AS "xid!", id
+        r#"SELECT life, xid::text AS "xid!", id
            FROM outbox
-           WHERE xid < pg_snapshot_xmin(pg_current_snapshot())
-           ORDER BY xid DESC, id DESC
+           WHERE xid < pg_snapshot_xmin(pg_current_snapshot()) OR life < (SELECT outbox_life())
+           ORDER BY life DESC, xid DESC, id DESC
            LIMIT 1"#
     )
     .fetch_optional(db.pool())
     .await?;
     let Some(row) = row else { return Ok(Cursor::default()) };
-    Ok(Cursor { xid: row.xid.parse().map_err(|e| DbError::corrupt("event", e))?, id: row.id })
+    cursor(row.life, &row.xid, row.id)
+}
+
+fn cursor(life: i32, xid: &str, id: i64) -> Result<Cursor, DbError> {
+    Ok(Cursor { life, xid: xid.parse().map_err(|e| DbError::corrupt("event", e))?, id })
+}
+
+/// Notes which server this database is on, and begins another life when that is not the one of before: it was restored, and
+/// counts its transactions anew. Whether it did. Called once at the start of a process, before anything is written.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn begin_life(db: &Db) -> Result<bool, DbError> {
+    let mut txn = db.begin().await?;
+    let server = sqlx::query_scalar!(
+        r#"SELECT s.system_identifier::text || '/' || c.timeline_id AS "server!"
+           FROM pg_control_system() s, pg_control_checkpoint() c"#
+    )
+    .fetch_one(txn.conn())
+    .await?;
+    let last = sqlx::query!("SELECT life, server FROM outbox_lives ORDER BY life DESC LIMIT 1 FOR UPDATE")
+        .fetch_one(txn.conn())
+        .await?;
+    let begins = last.server.as_ref().is_some_and(|before| *before != server);
+    if begins {
+        sqlx::query!("INSERT INTO outbox_lives (life, server) VALUES ($1, $2)", last.life + 1, server)
+            .execute(txn.conn())
+            .await?;
+        secrets::skip_versions(&mut txn).await?;
+    } else if last.server.is_none() {
+        sqlx::query!("UPDATE outbox_lives SET server = $2 WHERE life = $1", last.life, server)
+            .execute(txn.conn())
+            .await?;
+    }
+    txn.commit().await?;
+    Ok(begins)
 }
 
 /// Forgets events that are a week old.
@@ -170,9 +210,9 @@ mod tests {
 
     #[test]
     fn a_cursor_is_read_back_from_its_text() {
-        let cursor = Cursor { xid: 12, id: 7 };
+        let cursor = Cursor { life: 1, xid: 12, id: 7 };
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
-        for text in ["", "12", "a-1", "1-", "-1-1", "1-2-3"] {
+        for text in ["", "12", "0-1", "0-a-1", "0-1-", "0--1-1", "0-1-2-3"] {
             assert!(text.parse::<Cursor>().is_err(), "{text}");
         }
     }

@@ -40,6 +40,16 @@ pub async fn next_version(txn: &mut Txn, name: &SecretName) -> Result<u64, DbErr
     version(counter)
 }
 
+/// Goes on with the versions of the next ten thousand: this database was restored, and what was put since its backup has
+/// versions that must not come back with another value.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn skip_versions(txn: &mut Txn) -> Result<(), DbError> {
+    sqlx::query!("UPDATE secrets SET counter = (counter / 10000 + 1) * 10000").execute(txn.conn()).await?;
+    Ok(())
+}
+
 /// Stores the envelope of a version that was taken in this transaction, and forgets the oldest ones.
 ///
 /// # Errors

@@ -118,6 +118,9 @@ impl Serve {
         let (db, row) = identity::patiently(async || self.connect(&database).await).await?;
         let parts = Parts::new(db.clone(), clock).with_logs(self.bundles.open()?);
         self.fits(&db, row.dev).await?;
+        if !self.is_gateway_apart() {
+            identity::begin_life(&db).await?;
+        }
         match self.needs()? {
             Needs::Everything(keys) => {
                 let identity = identity::open(&keys, &row)?;

@@ -76,6 +76,17 @@ pub async fn rename(db: &Db, place: &KeyDir) -> Result<(), Failure> {
     if renamed { place.settle() } else { Ok(()) }
 }
 
+/// Notices a database that was restored: what happened before then comes before what happens from now on.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn begin_life(db: &Db) -> Result<(), Failure> {
+    if store::outbox::begin_life(db).await.map_err(database("cannot note which server this is"))? {
+        tracing::warn!("this database is on another server than before: it was restored");
+    }
+    Ok(())
+}
+
 /// Tries again for a while what failed because the database is away, as it is while everything starts at once.
 ///
 /// # Errors

@@ -11,6 +11,7 @@ mod join;
 mod leases;
 mod migrate;
 mod nodes;
+mod outbox;
 mod poke;
 mod queue;
 mod renames;

@@ -1,0 +1,58 @@
+//! Facts about events, in a database that was restored too.
+
+use serde_json::json;
+use store::{
+    Db,
+    outbox::{self, Cursor, Event, NewEvent},
+    secrets,
+    testing::{TestDb, probes},
+};
+
+async fn write(db: &Db, subject: &str) {
+    let mut txn = db.begin().await.expect("begin");
+    let event = NewEvent::new(outbox::COMMAND_QUEUED, subject, json!({}));
+    outbox::append(&mut txn, &[event]).await.expect("written");
+    txn.commit().await.expect("commit");
+}
+
+async fn after(db: &Db, cursor: Cursor) -> Vec<Event> {
+    outbox::list(db, cursor, &[], 100).await.expect("listed")
+}
+
+fn subjects(events: &[Event]) -> Vec<&str> {
+    events.iter().map(|event| event.subject.as_str()).collect()
+}
+
+async fn put(db: &Db) -> u64 {
+    let name = "ntp/key".parse().expect("a name");
+    let mut txn = db.begin().await.expect("begin");
+    let version = secrets::next_version(&mut txn, &name).await.expect("a version");
+    secrets::put(&mut txn, &name, version, b"sealed", "test").await.expect("put");
+    txn.commit().await.expect("commit");
+    version
+}
+
+#[tokio::test]
+async fn a_restored_database_shows_what_was_before_and_then_what_is_new() {
+    let test = TestDb::create().await;
+    let db = test.db();
+    assert!(!outbox::begin_life(db).await.expect("a first start"));
+    write(db, "one").await;
+    write(db, "two").await;
+    assert!(!outbox::begin_life(db).await.expect("another start"), "the same server goes on with the same life");
+    assert_eq!(put(db).await, 1);
+
+    probes::restored(db).await.expect("restored");
+    assert!(subjects(&after(db, Cursor::default()).await).is_empty(), "transactions of the other server lie ahead");
+    assert!(outbox::begin_life(db).await.expect("a start elsewhere"));
+    assert!(!outbox::begin_life(db).await.expect("once"));
+    write(db, "three").await;
+
+    let all = after(db, Cursor::default()).await;
+    assert_eq!(subjects(&all), ["one", "two", "three"]);
+    assert_eq!(subjects(&after(db, all[1].cursor).await), ["three"], "who had followed goes on");
+    assert_eq!(outbox::newest(db).await.expect("newest"), all[2].cursor);
+    let written = all[1].cursor.to_string();
+    assert_eq!(written.parse::<Cursor>().expect("a cursor"), all[1].cursor);
+    assert_eq!(put(db).await, 10_001, "a version that was put after the backup does not come back");
+}
