@@ -95,9 +95,11 @@ fn block(keys: &[Key], also: &[&str]) -> Value {
     if !required.is_empty() {
         schema["required"] = json!(required);
     }
-    let either = keys.iter().filter_map(|key| Some((key.key, key.or.as_deref()?)));
-    let either: Vec<Value> =
-        either.map(|(key, or)| json!({ "anyOf": [{ "required": [key] }, { "required": [or] }] })).collect();
+    let either = |key: &Key| {
+        let keys = std::iter::once(key.key).chain(key.or.iter().map(String::as_str));
+        json!({ "anyOf": keys.map(|key| json!({ "required": [key] })).collect::<Vec<_>>() })
+    };
+    let either: Vec<Value> = keys.iter().filter(|key| !key.or.is_empty()).map(either).collect();
     if !either.is_empty() {
         schema["allOf"] = json!(either);
     }

@@ -53,8 +53,8 @@ pub struct Key {
     pub takes: Takes,
     /// Whether it must be there.
     pub required: bool,
-    /// The key that may be there in its place.
-    pub or: Option<String>,
+    /// The keys of which one may be there in its place.
+    pub or: Vec<String>,
     /// What it says.
     pub doc: String,
     /// The form of its texts, as a regular expression.
@@ -129,7 +129,7 @@ impl Ord for Key {
 
 impl Key {
     pub(super) const fn new(key: &'static str, takes: Takes) -> Self {
-        Self { key, takes, required: false, or: None, doc: String::new(), pattern: None, named: None }
+        Self { key, takes, required: false, or: Vec::new(), doc: String::new(), pattern: None, named: None }
     }
 
     /// The keys below this one.

@@ -391,13 +391,16 @@ impl<'o> Fields<'o> {
     }
 
     /// Reports a key that is missing where another could stand for it.
-    pub(in crate::fleet) fn require_either<T>(&mut self, key: &str, or: &str, value: Option<T>) {
+    pub(in crate::fleet) fn require_either<T>(&mut self, key: &str, or: &[&str], value: Option<T>) {
         if let Some(sheet) = &self.sheet {
             let mut sheet = sheet.borrow_mut();
-            sheet.iter_mut().filter(|asked| asked.key == key).for_each(|asked| asked.or = Some(or.to_owned()));
+            sheet.iter_mut().filter(|asked| asked.key == key).for_each(|asked| {
+                asked.or = or.iter().map(|or| (*or).to_owned()).collect();
+            });
             return;
         }
-        self.miss(key, &format!("`{key}` or `{or}`"), value.is_none());
+        let all: Vec<String> = std::iter::once(&key).chain(or).map(|key| format!("`{key}`")).collect();
+        self.miss(key, &all.join(" or "), value.is_none());
     }
 
     /// Reports every key that nobody asked for, and those that are not there. A key that was misspelt is not missed as

@@ -360,7 +360,7 @@ fn file(path: &str, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Opt
     if let Some(secret) = &entry.secret {
         alone(secret, &entry, findings);
     } else if entry.template.is_none() && !fields.has("template") && !fields.has("secret") {
-        fields.require_either("content", "template", entry.content.as_ref());
+        fields.require_either("content", &["template", "secret"], entry.content.as_ref());
     }
     Some(entry)
 }

@@ -48,7 +48,8 @@ fn table(keys: &[Key], page: &mut String) {
     page.push_str("| key | takes | it says |\n|---|---|---|\n");
     for key in keys.iter().filter(|key| key.takes != Takes::Later) {
         let star = if key.required { "*" } else { "" };
-        let or = key.or.as_ref().map(|or| format!(" This or `{or}` must be there.")).unwrap_or_default();
+        let or: String = key.or.iter().map(|or| format!(" or `{or}`")).collect();
+        let or = if or.is_empty() { or } else { format!(" This{or} must be there.") };
         writeln!(page, "| `{}`{star} | {} | {}{or} |", key.key, takes(&key.takes), key.doc.replace('|', "\\|")).ok();
     }
     let later: Vec<String> =

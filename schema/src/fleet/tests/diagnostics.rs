@@ -64,6 +64,10 @@ fn table() -> Vec<(Code, Vec<(&'static str, &'static str)>)> {
         (codes::NO_IDENTITY, one("s.yaml", "replicas: 3\n")),
         (codes::NO_IDENTITY, one("s.yaml", "- kind: site\n")),
         (codes::NO_IDENTITY, one("s.yaml", "kind: site\nname: [fra1]\n")),
+        (codes::CONFLICT, host("profile \"p\" {\n  file \"/a\" content=\"x\" { secret \"secret://ntp/key\"; }\n}\n")),
+        (codes::BAD_VALUE, host("profile \"p\" {\n  file \"/a\" { secret \"hunter2\"; }\n}\n")),
+        (codes::BAD_VALUE, host("profile \"p\" {\n  file \"/a\" mode=\"0644\" { secret \"secret://ntp/key\"; }\n}\n")),
+        (codes::BAD_VALUE, host("profile \"p\" {\n  file \"/a\" { secret \"secret://ntp//key\"; }\n}\n")),
         (codes::UNKNOWN_KEY, host("profile \"p\" {\n  sysctls { vm.swappiness 1 }\n}\n")),
         (
             codes::UNKNOWN_KEY,

@@ -129,7 +129,7 @@ fn principal(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<Pri
     });
     fields.filled("key", keys.is_empty(), findings);
     if !fields.has("key") && !fields.has("openpgp") && !fields.unclear() {
-        fields.require_either("key", "openpgp", None::<()>);
+        fields.require_either("key", &["openpgp"], None::<()>);
     }
     Some(PrincipalDocument { kind: kind?, roles, groups, keys, openpgp })
 }
