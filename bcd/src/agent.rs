@@ -165,16 +165,18 @@ struct Agent {
 /// When it cannot begin.
 pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AgentError> {
     let mut backoff = Backoff::default();
-    let mut begun = false;
+    let (mut begun, mut may_be_old) = (false, true);
     let mut hands = None;
     loop {
-        let error = match live(config.clone(), &cancel, &mut begun, &mut hands).await {
+        let error = match live(config.clone(), &cancel, &mut begun, &mut may_be_old, &mut hands).await {
             Ok(Ended::Booted) => {
                 tracing::info!("the machine has another boot; beginning anew");
                 Hands::let_go(&mut hands).await;
                 continue;
             }
             Ok(Ended::Renamed) => {
+                // Whoever says it again lies.
+                may_be_old = false;
                 Hands::let_go(&mut hands).await;
                 continue;
             }
@@ -201,11 +203,12 @@ async fn live(
     config: Config,
     cancel: &CancellationToken,
     begun: &mut bool,
+    may_be_old: &mut bool,
     hands: &mut Option<Hands>,
 ) -> Result<Ended, AgentError> {
     let (link_events, mut from_link) = mpsc::channel(64);
     let (sides, mut from_sides) = mpsc::channel(8);
-    let mut agent = Agent::begin(config, hands, link_events, sides)?;
+    let mut agent = Agent::begin(config, *may_be_old, hands, link_events, sides)?;
     *begun = true;
     agent.want_pass(true);
     agent.read_hardware();
@@ -248,6 +251,7 @@ async fn live(
             None => break,
         }
     }
+    *may_be_old &= agent.core.is_maybe_old();
     *hands = Some(agent.hands.rest(agent.core));
     ended
 }
@@ -255,6 +259,7 @@ async fn live(
 impl Agent {
     fn begin(
         config: Config,
+        may_be_old: bool,
         hands: &mut Option<Hands>,
         link_events: mpsc::Sender<LinkEvent>,
         sides: mpsc::Sender<Side>,
@@ -280,8 +285,7 @@ impl Agent {
             .map_err(|error| AgentError::Identity(error.to_string()))?;
         let converger = Converger::open(&config.root, &state, boot_id)
             .map_err(|source| AgentError::Root { path: config.root.clone(), source })?;
-        let converger =
-            if config.hardware.is_described() { converger.of_described(&config.root) } else { converger };
+        let converger = if config.hardware.is_described() { converger.of_described(&config.root) } else { converger };
         let me = Me {
             node_id: identity.identity.node_id,
             realm: trust.realm(),
@@ -301,10 +305,9 @@ impl Agent {
         }
         let clock = Arc::clone(&hands.clerk.clock);
         let desk = hands.desk();
-        let marks = hands.clerk.journal.marks();
         let now = Instant::now();
         let mut agent = Self {
-            core: Core::new(me, trust, desired.as_ref(), progress, desk).saying(marks),
+            core: Core::new(me, trust, desired.as_ref(), progress, desk).may_be_old(may_be_old),
             hands,
             config,
             state,

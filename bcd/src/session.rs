@@ -208,8 +208,10 @@ pub struct Core {
     /// It reads which trust bundle this node believes.
     reads_trust: bool,
     desk: Desk,
-    /// What the journal took before this life, for Hello; nothing once a session was open.
+    /// What the journal took, for Hello.
     marks: Option<Marks>,
+    /// The journal may be an old copy.
+    may_be_old: bool,
     phase: Phase,
 }
 
@@ -232,15 +234,29 @@ impl Core {
             reads_trust: false,
             desk,
             marks: None,
+            may_be_old: false,
             phase: Phase::Closed,
         }
     }
 
-    /// Says in Hello what the journal took, until a session was open: nobody puts an old copy back under a daemon that runs.
+    /// The journal may be an old copy that was put back, until a session was open: nobody puts one back under a daemon that
+    /// runs.
     #[must_use]
-    pub const fn saying(mut self, marks: Marks) -> Self {
-        self.marks = Some(marks);
+    pub const fn may_be_old(mut self, may_be_old: bool) -> Self {
+        self.may_be_old = may_be_old;
         self
+    }
+
+    /// Whether it still may.
+    #[must_use]
+    pub const fn is_maybe_old(&self) -> bool {
+        self.may_be_old
+    }
+
+    /// Says in Hello from now on what the journal took: where a copy of this daemon's state runs elsewhere, what the other one
+    /// took is not sent to this one.
+    pub const fn say(&mut self, marks: Marks) {
+        self.marks = Some(marks);
     }
 
     /// Takes an event and says what to do.

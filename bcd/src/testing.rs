@@ -63,6 +63,8 @@ pub(crate) struct Plane {
     pub(crate) lose: AtomicU32,
     /// Instead of an answer.
     pub(crate) refuse: Mutex<Option<Status>>,
+    /// So many sessions are refused because of an old journal.
+    pub(crate) old: AtomicU32,
     /// The spec that sessions get.
     pub(crate) spec: Mutex<(u64, String)>,
     /// What nodes said in their sessions.
@@ -88,6 +90,7 @@ impl Plane {
             requests: Mutex::default(),
             lose: AtomicU32::new(0),
             refuse: Mutex::default(),
+            old: AtomicU32::new(0),
             spec: Mutex::new((1, "{}".to_owned())),
             frames,
             worker,
@@ -250,6 +253,13 @@ impl Session for Plane {
             return Err(Status::invalid_argument("no hello"));
         };
         let (down, stream) = mpsc::channel(16);
+        if self.old.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+            let refused = pb::Refused { code: "JOURNAL_OLD".into(), message: String::new() };
+            let frame = Some(gateway_frame::Frame::Refused(refused));
+            down.send(Ok(pb::GatewayFrame { frame })).await.expect("room");
+            self.frames.send(node_frame::Frame::Hello(hello)).ok();
+            return Ok(Response::new(Box::pin(ReceiverStream::new(stream))));
+        }
         let signature = self.worker.sign_server_time(self.node, &hello.nonce, now());
         let time =
             pb::SignedTime { time: now().to_string(), nonce: hello.nonce.clone(), signature: Some(message(signature)) };

@@ -38,6 +38,7 @@ impl Agent {
             .map_err(|error| AgentError::Identity(error.to_string()))?;
         let link = Link::open(&mut self.tasks, self.links, endpoint, tls, self.link_events.clone());
         self.link = Some(link);
+        self.core.say(self.hands.clerk.journal.marks());
         self.handle(Event::Opening { nonce: rand::random() })
     }
 

@@ -70,6 +70,26 @@ async fn a_spec_becomes_a_file_and_a_signed_status() {
 }
 
 #[tokio::test]
+async fn a_gateway_that_calls_the_journal_old_again_and_again_renames_it_once() {
+    let (endpoint, plane, mut said) = Plane::start().await;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    join::join(&plane.request(&endpoint, &dir.path().join("var/lib/bcd"))).await.expect("admitted");
+    plane.old.store(2, std::sync::atomic::Ordering::Relaxed);
+    let cancel = CancellationToken::new();
+    let daemon = tokio::spawn(run(config(dir.path()), cancel.clone()));
+    let mut journals = Vec::new();
+    while journals.len() < 3 {
+        if let Frame::Hello(hello) = said.recv().await.expect("the plane lives") {
+            journals.push(hello.journal_id);
+        }
+    }
+    assert_ne!(journals[0], journals[1]);
+    assert_eq!(journals[1], journals[2], "whoever says it again lies");
+    cancel.cancel();
+    daemon.await.expect("no panic").expect("a clean end");
+}
+
+#[tokio::test]
 async fn the_first_session_brings_the_whole_inventory() {
     let (endpoint, plane, mut said) = Plane::start().await;
     let dir = tempfile::tempdir().expect("a temporary directory");

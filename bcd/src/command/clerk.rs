@@ -184,7 +184,7 @@ impl Clerk {
     fn kept(&self, id: CommandId, kept: Result<(), JournalError>, event: fn(CommandId, bool) -> Event) -> Carried {
         let Err(error) = &kept else { return Carried::event(event(id, true)) };
         tracing::warn!("{id}: {error}");
-        let full = matches!(error, JournalError::Full).then_some(Event::Full);
+        let full = matches!(error, JournalError::Full).then_some(Event::Full(id));
         Carried { update: None, events: full.into_iter().chain([event(id, false)]).collect() }
     }
 

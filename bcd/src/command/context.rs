@@ -186,20 +186,24 @@ impl Context {
     /// # Errors
     /// When the action must not be taken.
     pub fn effect(&self, name: &str) -> Result<(), Stop> {
-        self.go_on()?;
-        // A machine that slept, or a daemon that was frozen, between begin and effect is told so by nobody else in time.
-        if self.remaining().is_zero() || self.now() >= self.order.row().timeout.after(self.order.body.not_after) {
-            return Err(Stop::GivenUp);
-        }
+        self.in_time()?;
         if self.order.row().destructive && !self.clock.is_proven() {
             return Err(Stop::TimeUnproven);
         }
         match self.journal.effect(self.order.body.id, name, self.now()) {
-            Ok(()) => self.go_on(),
+            // Writing it down may have taken long, too.
+            Ok(()) => self.in_time(),
             Err(JournalError::Over(_)) => Err(Stop::GivenUp),
             Err(JournalError::Closed) => Err(Stop::Ending),
             Err(error) => Err(Stop::Unkept(error.to_string())),
         }
+    }
+
+    /// A machine that slept, or a daemon that was frozen, between begin and effect is told so by nobody else in time.
+    fn in_time(&self) -> Result<(), Stop> {
+        self.go_on()?;
+        let late = self.now() >= self.order.row().timeout.after(self.order.body.not_after);
+        if late || self.remaining().is_zero() { Err(Stop::GivenUp) } else { Ok(()) }
     }
 
     /// The effects that earlier runs of this very command were about to have.
@@ -288,5 +292,36 @@ mod testing {
             };
             (context, handle)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use schema::{clock::Clock, command::CommandKind, id::JournalId};
+
+    use super::*;
+
+    /// Twenty minutes pass each time that somebody looks.
+    #[derive(Debug, Default)]
+    struct Hasty(AtomicU64);
+
+    impl Clock for Hasty {
+        fn now(&self) -> Timestamp {
+            let looks = self.0.fetch_add(1, Ordering::Relaxed);
+            crate::testing::now().checked_add(Duration::from_secs(looks * 20 * 60)).expect("a time")
+        }
+    }
+
+    #[test]
+    fn what_is_late_once_it_is_written_down_is_not_done() {
+        let pen = crate::testing::pen(JournalId::generate());
+        let mut body = crate::testing::command(&pen, CommandKind::LogsCollect, 1);
+        body.not_after = crate::testing::now();
+        let (mut context, handle) = Context::for_test(body);
+        context.clock = Arc::new(NodeClock::new(Arc::new(Hasty::default())));
+        assert!(matches!(context.effect("upload"), Err(Stop::GivenUp)));
+        assert_eq!(handle.effects(), ["upload"], "it was in time before");
     }
 }

@@ -99,8 +99,8 @@ pub struct Desk {
     allowed: Option<Vec<CommandKind>>,
     known: BTreeMap<CommandId, Known>,
     forget_at: Option<Instant>,
-    /// The journal said so of the command that it speaks of next.
-    full: bool,
+    /// For what the journal had no room, until that is known not to be kept.
+    full: Option<CommandId>,
 }
 
 impl Desk {
@@ -111,7 +111,7 @@ impl Desk {
             let standing = if entry.ended.is_some() { Standing::Over } else { Standing::Left { ask: None } };
             (entry.id, Known { entry, standing })
         });
-        Self { pen, role: None, allowed: None, known: known.collect(), forget_at: None, full: false }
+        Self { pen, role: None, allowed: None, known: known.collect(), forget_at: None, full: None }
     }
 
     /// What an earlier life left behind and is certain without anybody's asking.
@@ -218,8 +218,8 @@ impl Desk {
         match event {
             Event::Kept(id, kept) => self.kept(id, kept),
             Event::Closed(id, closed) => self.closed(id, closed, moment),
-            Event::Full => {
-                self.full = true;
+            Event::Full(id) => {
+                self.full = Some(id);
                 self.make_room(moment)
             }
             Event::Began(id) => {
@@ -274,7 +274,7 @@ impl Desk {
 
     fn not_kept(&mut self, id: CommandId) -> Do {
         let update = self.pen.update(id, UpdateState::Busy);
-        Do::Say(if std::mem::take(&mut self.full) {
+        Do::Say(if self.full.take() == Some(id) {
             let why = "the node's journal is full; it takes this one when it has forgotten what is over";
             update.because(Reason::JOURNAL_FULL, why)
         } else {

@@ -99,6 +99,7 @@ pub type Marks = [u64; Lane::ALL.len()];
 #[derive(Debug, Clone)]
 pub struct Journal {
     id: JournalId,
+    marks: Arc<Mutex<Marks>>,
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -109,7 +110,7 @@ struct Inner {
     closed: bool,
     count: usize,
     bytes: u64,
-    marks: Marks,
+    marks: Arc<Mutex<Marks>>,
 }
 
 impl Journal {
@@ -124,8 +125,16 @@ impl Journal {
     fn new(state: &StateDir, id: JournalId, database: Database, entries: &[Entry], marks: Marks) -> Self {
         let bytes = entries.iter().map(|entry| entry.bytes).sum();
         let count = entries.len();
-        let inner = Inner { state: state.clone(), database: Some(database), closed: false, count, bytes, marks };
-        Self { id, inner: Arc::new(Mutex::new(inner)) }
+        let marks = Arc::new(Mutex::new(marks));
+        let inner = Inner {
+            state: state.clone(),
+            database: Some(database),
+            closed: false,
+            count,
+            bytes,
+            marks: Arc::clone(&marks),
+        };
+        Self { id, marks, inner: Arc::new(Mutex::new(inner)) }
     }
 
     /// What is in the journal of a state directory, while a daemon runs with it or not; `None` when there is none.
@@ -142,10 +151,11 @@ impl Journal {
         self.id
     }
 
-    /// What it took, for Hello: a copy that was put back says less than the control plane heard.
+    /// What it took, for Hello: a copy that was put back says less than the control plane heard. A disk that does not answer
+    /// keeps nobody from asking.
     #[must_use]
     pub fn marks(&self) -> Marks {
-        self.lock().marks
+        *self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes it another journal that knows the same: what it does not know is lost, and whoever opens it next has a new id.
@@ -201,7 +211,7 @@ impl Journal {
         if inner.count >= places || inner.bytes + entry.bytes > bytes {
             return Err(JournalError::Full);
         }
-        let mark = lane.filter(|lane| said.is_none() && entry.seq > inner.marks[lane.index()]);
+        let mark = lane.filter(|lane| said.is_none() && entry.seq > inner.marks()[lane.index()]);
         inner.write(step, |write| {
             let id = entry.id.as_uuid().into_bytes();
             put(write, &entry)?;
@@ -221,7 +231,7 @@ impl Journal {
         inner.count += 1;
         inner.bytes += entry.bytes;
         if let Some(lane) = mark {
-            inner.marks[lane.index()] = entry.seq;
+            inner.marks()[lane.index()] = entry.seq;
         }
         Ok(())
     }
@@ -372,6 +382,10 @@ impl Journal {
 }
 
 impl Inner {
+    fn marks(&self) -> MutexGuard<'_, Marks> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The open store. After a write that failed it is opened anew: what was committed is there, and nothing else.
     fn database(&mut self) -> Result<&Database, JournalError> {
         if self.closed {
@@ -381,7 +395,7 @@ impl Inner {
             let database = file::reopen(&self.state)?;
             let read = database.begin_read()?;
             let entries = all(&read)?;
-            self.marks = marks(&read, &entries)?;
+            *self.marks() = marks(&read, &entries)?;
             self.count = entries.len();
             self.bytes = entries.iter().map(|entry| entry.bytes).sum();
             self.database = Some(database);

@@ -66,8 +66,8 @@ impl Core {
         let message: String = refused.message.chars().filter(|c| !c.is_control()).take(500).collect();
         let code: String = refused.code.chars().filter(char::is_ascii_graphic).take(60).collect();
         let warned = say(Level::Warn, format!("the control plane refuses this session: {code}: {message}"));
-        // Said to a daemon that was open before it is a lie.
-        let renamed = (refused.code == "JOURNAL_OLD" && self.marks.is_some()).then_some(Effect::RenameJournal);
+        // Said to a daemon that was open before it is a lie, or about a copy of it that runs elsewhere.
+        let renamed = (refused.code == "JOURNAL_OLD" && self.may_be_old).then_some(Effect::RenameJournal);
         [warned].into_iter().chain(renamed).chain([Effect::Close(again)]).collect()
     }
 
@@ -98,7 +98,7 @@ impl Core {
         self.phase = Phase::Open { every, next_beat: now.mono + every, beat: 0, heard: now.mono };
         effects.push(say(Level::Info, format!("session {epoch} is open with gateway {}", welcome.gateway_id)));
         effects.push(Effect::Opened);
-        self.marks = None;
+        self.may_be_old = false;
         effects.extend(self.report_status(now));
         effects.extend(self.report_changed_inventory(&[], now));
         effects

@@ -92,7 +92,7 @@ fn a_full_journal_is_named_before_what_it_did_not_take() {
     let (entry, body) = world.command(1);
     let id = entry.id;
     let _ = world.tray.put(Do::Accept { entry, body: body.to_bytes() });
-    assert_eq!(world.carried().events, [Event::Full, Event::Kept(id, false)]);
+    assert_eq!(world.carried().events, [Event::Full(id), Event::Kept(id, false)]);
 }
 
 #[test]

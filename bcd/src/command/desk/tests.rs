@@ -389,8 +389,8 @@ fn a_crowded_journal_forgets_what_is_over_and_could_not_begin_any_more() {
     assert_eq!(words(&world.desk.tick(world.moment(over))), [""; 0]);
     assert_eq!(words(&world.desk.tick(world.moment(over + 1))), [format!("forget {ROOM}")]);
     let moment = world.moment(over + 1);
-    assert_eq!(words(&world.desk.handle(Event::Full, moment)), [format!("forget {ROOM}")]);
-    assert_eq!(words(&world.tell(Event::Full)), [""; 0], "not what may still be asked for");
+    assert_eq!(words(&world.desk.handle(Event::Full(entry.id), moment)), [format!("forget {ROOM}")]);
+    assert_eq!(words(&world.tell(Event::Full(entry.id))), [""; 0], "not what may still be asked for");
 }
 
 #[test]
@@ -399,8 +399,9 @@ fn a_journal_that_is_full_says_so_of_the_command_that_it_did_not_take() {
     let (one, two) = (world.body(CommandKind::LogsCollect), world.body(CommandKind::LogsCollect));
     world.offer(&one);
     world.offer(&two);
-    world.tell(Event::Full);
+    world.tell(Event::Full(one.id));
     assert_eq!(words(&world.tell(Event::Kept(one.id, false))), ["say: busy journal-full"]);
+    world.tell(Event::Full(CommandId::generate()));
     assert_eq!(
         words(&world.tell(Event::Kept(two.id, false))),
         ["say: busy BUSY"],

@@ -24,8 +24,8 @@ pub enum Event {
     Kept(CommandId, bool),
     /// The end of a command is in the journal, or could not be.
     Closed(CommandId, bool),
-    /// The journal takes no more.
-    Full,
+    /// The journal has no room for this one.
+    Full(CommandId),
     /// A command runs.
     Began(CommandId),
     /// A lane has ended a command, and the journal knows.

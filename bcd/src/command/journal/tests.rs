@@ -317,6 +317,7 @@ fn what_it_took_stays_counted_and_a_refusal_is_not() {
     assert_eq!(world.killed().open().journal.marks(), [7, 0, 6]);
     journal.lock().database = None;
     journal.accept(&entry(8), b"body").expect("kept");
+    let _hang = journal.hang();
     assert_eq!(journal.marks(), [8, 0, 6]);
 }
 

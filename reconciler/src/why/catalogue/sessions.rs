@@ -188,10 +188,12 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         Session,
         "JOURNAL_OLD",
-        "The machine's state directory was put back from an old copy: its journal lacks commands that it once took. It goes on \
-         as another journal, and what was in flight and may not run twice ends as journal-lost.",
+        "The machine's journal lacks commands that it once took: its state directory was put back from an old copy, or a copy of \
+         it runs elsewhere. A daemon that begins goes on as another journal, and what was in flight and may not run twice ends as \
+         journal-lost.",
         Machine,
-        "it passes by itself; if it comes again, see why the state directory of bcd does not keep what is written",
+        "it passes by itself when bcd begins anew; if it stays or comes again, look for a second machine with a copy of this \
+         state directory",
     ),
     entry(
         Session,
