@@ -172,7 +172,7 @@ impl JoinService {
             key: &key,
             described: request.described,
             pool: voucher.pool(),
-            vouched: voucher.is_enough(),
+            vouched: voucher.vouched(),
             attested: &attested,
             request: csr.hash(),
             approved: approval.is_some(),
@@ -189,6 +189,7 @@ impl JoinService {
             .flat_map(|document| &document.attested)
             .map(|named| named.value.clone())
             .collect();
+        voucher.believed(&named, &place.pool)?;
         let missing = rules.iter().filter(|rule| rule.is_required() && rule.pool == place.pool);
         let missing: Vec<_> = missing.filter(|rule| !voucher.satisfies(rule, &named)).map(|rule| rule.kind).collect();
         if !missing.is_empty() {

@@ -81,7 +81,7 @@ pub(super) struct Stand {
     pub(super) endorsed: bool,
     /// The rule names it.
     pub(super) named: bool,
-    /// The rule names nobody.
+    /// The rule takes everybody whom somebody believed there stands behind.
     pub(super) open: bool,
 }
 

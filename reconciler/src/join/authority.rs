@@ -179,7 +179,7 @@ fn refused(code: Code, word: &'static str, message: String) -> Status {
 }
 
 fn unavailable(error: &store::DbError) -> Status {
-    tracing::error!(error = error as &dyn std::error::Error, "a join or a renewal could not be stored");
+    tracing::error!(error = error as &dyn std::error::Error, "the join service cannot reach its database");
     let mut status = Status::unavailable("the control plane cannot reach its database; try again");
     status.metadata_mut().insert(CODE, MetadataValue::from_static("unavailable"));
     status

@@ -138,8 +138,10 @@ fn by_sight(place: &Place<'_>, key: &HardwareKey, reclaim: bool, residents: &Res
             (named, Ground::Document, held)
         }
     };
-    // A machine that proves to be the node, and for this very request, needs nobody's word for it.
-    let proven = residents.attested_as.iter().any(|(owner, kind)| owner.id == resident.id && kind.is_fresh());
+    // A machine that proves to be the node, and for this very request, needs nobody's word for it, until somebody said that
+    // the node's machine does not come back.
+    let proves = |(owner, kind): &(Resident, AttestKind)| owner.id == resident.id && kind.is_fresh();
+    let proven = !resident.presence.vacant && residents.attested_as.iter().any(proves);
     if !reclaim && !proven {
         return Err(held);
     }

@@ -1,5 +1,7 @@
 //! Who a machine becomes, or why not: a pure function of what it claims and what the documents say.
 
+use std::collections::BTreeSet;
+
 use pki::hardware::{HardwareKey, IdentifierKind, JoinClaims, plain_serial};
 use schema::{
     attested::Attested,
@@ -21,14 +23,23 @@ pub struct Knock<'a> {
     pub described: bool,
     /// The pool that it gets when no document says otherwise, or why it gets none.
     pub pool: Result<Name, JoinRefusal>,
-    /// It may come in whatever documents say; otherwise one has to name what it proved.
-    pub vouched: bool,
+    /// What lets it in whatever documents say.
+    pub vouched: Vouched<'a>,
     /// What it proved to be.
     pub attested: &'a [Attested],
     /// The digest of its request, for the name of a machine that has nothing else.
     pub request: Digest,
     /// A person let it through although nothing describes it.
     pub approved: bool,
+}
+
+/// What lets a machine in whatever documents say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vouched<'a> {
+    /// A token.
+    Token,
+    /// The rules of these pools, by what it proved. When there are none, a document has to name that.
+    Pools(&'a BTreeSet<Name>),
 }
 
 /// What the house says.
@@ -71,12 +82,13 @@ pub fn decide<'a>(knock: &Knock<'_>, house: &House<'a>) -> Result<Place<'a>, Joi
         return Err(JoinRefusal::AmbiguousDocument(all.map(|document| document.name.clone()).collect()));
     }
     if let Some(document) = document {
-        if !knock.vouched && document.attested.is_empty() {
-            // Serial numbers are written on machines; whoever reads them is not let in for that.
-            return Err(JoinRefusal::AttestationUnknown(knock.attested.to_vec()));
-        }
         let pool = document.pool.as_ref().map_or_else(|| knock.pool.clone(), |pool| Ok(pool.value.clone()))?;
-        return Ok(Place { name: document.name.clone(), pool, document: Some(document) });
+        return match knock.vouched {
+            Vouched::Pools(pools) if document.attested.is_empty() && !pools.contains(&pool) => {
+                Err(JoinRefusal::Disagree { token: None, document: Some(pool), pools: pools.iter().cloned().collect() })
+            }
+            _ => Ok(Place { name: document.name.clone(), pool, document: Some(document) }),
+        };
     }
     let pool = knock.pool.clone()?;
     if house.admission == Admission::Strict && !knock.approved {
@@ -101,6 +113,10 @@ fn describes(document: &NodeDocument, knock: &Knock<'_>) -> bool {
     let Knock { claims, key, attested, .. } = knock;
     if !document.attested.is_empty() {
         return document.attested.iter().any(|wanted| attested.contains(&wanted.value));
+    }
+    // Serial numbers are written on machines: whoever reads them is nobody for that.
+    if matches!(knock.vouched, Vouched::Pools(pools) if pools.is_empty()) {
+        return false;
     }
     let is = |wanted: &str, found: &Option<String>| {
         let wanted = plain_serial(wanted);

@@ -92,10 +92,12 @@ pub enum JoinRefusal {
     )]
     AttestationUnknown(Vec<Attested>),
     /// Token and pools say different things.
-    #[error("{}", disagreement(token.as_ref(), pools))]
+    #[error("{}", disagreement(token.as_ref(), document.as_ref(), pools))]
     Disagree {
         /// The pool of the token.
         token: Option<Name>,
+        /// The pool of a document that does not name what it proved.
+        document: Option<Name>,
         /// The pools that let it in by what it proved.
         pools: Vec<Name>,
     },
@@ -338,13 +340,19 @@ fn identities(identities: &[Attested]) -> String {
     identities.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 
-fn disagreement(token: Option<&Name>, pools: &[Name]) -> String {
-    match token {
-        Some(token) => format!(
-            "the join token is for pool {token}, and by what it proved the machine belongs to {}; a node document says which",
-            names(pools)
+fn disagreement(token: Option<&Name>, document: Option<&Name>, pools: &[Name]) -> String {
+    let proved = format!("by what it proved the machine belongs to {}", names(pools));
+    match (token, document) {
+        (Some(token), _) => {
+            format!(
+                "the join token is for pool {token}, and {proved}; a node document that names what it proved says which"
+            )
+        }
+        (None, Some(document)) => format!(
+            "a document with its serial number or address is for pool {document}, and {proved}; one that names what it proved \
+             says which"
         ),
-        None => format!("by what it proved the machine belongs to {}; a node document says which", names(pools)),
+        (None, None) => format!("{proved}; a node document that names what it proved says which"),
     }
 }
 

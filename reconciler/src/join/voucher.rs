@@ -3,11 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use schema::{attested::Attested, id::JoinTokenId, name::Name};
+use pki::attest::Refusal;
+use schema::{
+    attested::{AttestKind, Attested},
+    id::JoinTokenId,
+    name::Name,
+};
 
 use super::{
     JoinRefusal,
     attest::{Rule, Stand, Testimony},
+    decide::Vouched,
     rules::Expect,
 };
 
@@ -71,9 +77,9 @@ impl Voucher {
         self.identities.iter().map(|(attested, _)| attested.clone()).collect()
     }
 
-    /// Whether it may come in whatever documents say: by a token, or by a pool's rule.
-    pub(super) fn is_enough(&self) -> bool {
-        self.token.is_some() || !self.pools.is_empty()
+    /// What lets it in whatever documents say.
+    pub(super) const fn vouched(&self) -> Vouched<'_> {
+        if self.token.is_some() { Vouched::Token } else { Vouched::Pools(&self.pools) }
     }
 
     /// The pool that it joins when no document says otherwise.
@@ -82,7 +88,11 @@ impl Voucher {
     /// When nobody says one, or not all the same.
     pub(super) fn pool(&self) -> Result<Name, JoinRefusal> {
         let disagree = |token: Option<&Name>| {
-            Err(JoinRefusal::Disagree { token: token.cloned(), pools: self.pools.iter().cloned().collect() })
+            Err(JoinRefusal::Disagree {
+                token: token.cloned(),
+                document: None,
+                pools: self.pools.iter().cloned().collect(),
+            })
         };
         match (&self.token_pool, self.pools.first()) {
             (None, None) => Err(JoinRefusal::AttestationUnknown(self.attested())),
@@ -91,6 +101,23 @@ impl Voucher {
             (Some(pool), Some(_)) if !self.pools.contains(pool) => disagree(Some(pool)),
             (Some(pool), _) => Ok(pool.clone()),
         }
+    }
+
+    /// Whether one of these identities, which its document names, is proven in a way that counts in the document's pool. A key
+    /// is its own name; what a cloud says counts by the keys of that pool and of no other.
+    ///
+    /// # Errors
+    /// When none of them is.
+    pub(super) fn believed(&self, named: &[Attested], pool: &Name) -> Result<(), JoinRefusal> {
+        let mut refusal = Ok(());
+        for (attested, stands) in self.identities.iter().filter(|(attested, _)| named.contains(attested)) {
+            let is_key = matches!(attested.kind, AttestKind::X509 | AttestKind::Tpm);
+            if is_key || stands.iter().any(|stand| stand.endorsed && stand.pool == *pool) {
+                return Ok(());
+            }
+            refusal = Err(Refusal::Untrusted(attested.kind).into());
+        }
+        refusal
     }
 
     /// Whether it showed what a pool asks of everybody; `named` are the identities that its document names.

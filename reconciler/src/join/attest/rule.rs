@@ -46,17 +46,19 @@ impl Rule {
         self.document.is_required()
     }
 
-    /// Whether the rule asks who stands behind an identity.
-    const fn asks_for_roots(&self) -> bool {
-        self.document.roots.is_some()
+    /// Whether the rule says who has to stand behind an identity.
+    const fn asks_for_endorsement(&self) -> bool {
+        self.document.roots.is_some() || self.document.keys.is_some()
     }
 
-    fn stand(&self, proof: &Proof, endorsed: bool) -> Stand {
+    /// How somebody with these names stands to the rule.
+    pub(super) fn stand<'n>(&self, names: impl IntoIterator<Item = &'n str>, endorsed: bool) -> Stand {
         Stand {
             pool: self.pool.clone(),
             endorsed,
-            named: self.document.names(proof.all_names()),
-            open: self.document.only.is_empty(),
+            named: self.document.names(names),
+            // Who asks nobody and names nobody is content with a document that does.
+            open: self.document.only.is_empty() && self.asks_for_endorsement(),
         }
     }
 }
@@ -69,13 +71,14 @@ pub(super) fn stands(proof: &Proof, rules: &[Rule], now: Timestamp) -> Result<Te
     let stands = rules.iter().filter(|rule| rule.kind == kind).map(|rule| {
         let endorsed = match &rule.roots {
             Some(roots) => proof.endorsed(roots, now),
-            None if rule.asks_for_roots() => Err(Refusal::Untrusted(kind)),
+            // A certificate says itself what its names are.
+            None if rule.asks_for_endorsement() || kind == AttestKind::X509 => Err(Refusal::Untrusted(kind)),
             None => Ok(()),
         };
         if endorsed == Err(Refusal::Expired(kind)) {
             expired = Some(Refusal::Expired(kind));
         }
-        rule.stand(proof, endorsed.is_ok())
+        rule.stand(proof.all_names(), endorsed.is_ok())
     });
     let stands: Vec<Stand> = stands.collect();
     match expired {
@@ -98,6 +101,6 @@ pub(super) fn by_rules(
         let telling = refusals.into_iter().find(|refusal| *refusal != Refusal::Untrusted(kind));
         return Err(telling.unwrap_or(Refusal::Untrusted(kind)));
     };
-    let stands = tried.iter().map(|(rule, tried)| rule.stand(proof, tried.is_ok())).collect();
+    let stands = tried.iter().map(|(rule, tried)| rule.stand(proof.all_names(), tried.is_ok())).collect();
     Ok(Testimony::Identity { attested: proof.attested.clone(), stands })
 }

@@ -63,3 +63,56 @@ fn a_rule_that_cannot_be_read_believes_nobody() {
     assert_eq!(rules.iter().map(|rule| rule.kind).collect::<Vec<_>>(), [AttestKind::Gcp, AttestKind::X509]);
     assert!(rules.iter().all(|rule| rule.roots.is_none() && rule.keys.is_none()));
 }
+
+#[test]
+fn what_is_asked_of_everybody_is_not_met_by_a_key_that_anybody_makes() {
+    let of = |attest: serde_json::Value| {
+        let document = serde_json::json!({ "name": "h100", "site": "fra1", "profile": "base", "attest": attest });
+        rules(&[serde_json::from_value(document).expect("a pool")])
+    };
+    let voucher = |rule: &Rule| {
+        let subject = Digest::of("key").to_string();
+        let stands = vec![rule.stand([subject.as_str()], true)];
+        Voucher::weigh(vec![token("h100"), identity(AttestKind::Tpm, stands)]).expect("weighed")
+    };
+    let required = &of(serde_json::json!({ "tpm": { "required": true } }))[0];
+    let shown = voucher(required);
+    assert!(!shown.satisfies(required, &[]));
+    assert!(shown.satisfies(required, &shown.attested()), "its document names it");
+    let named = &of(serde_json::json!({ "tpm": { "required": true, "only": [Digest::of("key").to_string()] } }))[0];
+    assert!(voucher(named).satisfies(named, &[]));
+    let roots = include_str!("../tests/evidence/racks.pem");
+    let made = &of(serde_json::json!({ "tpm": { "required": true, "roots": roots } }))[0];
+    assert!(voucher(made).satisfies(made, &[]), "its maker stands behind it");
+}
+
+#[test]
+fn a_certificate_is_believed_by_nobody_who_names_no_authority() {
+    let document = serde_json::json!({
+        "name": "h100", "site": "fra1", "profile": "base", "attest": { "x509": { "only": ["*"] } },
+    });
+    let rules = rules(&[serde_json::from_value(document).expect("a pool")]);
+    let realm = pki::Realm::new("bc.local", "fleet_test");
+    let binding = Binding { realm: &realm, csr: Digest::of("csr"), challenge: b"challenge" };
+    let (certificate, key) =
+        (include_bytes!("../tests/evidence/r12.pem"), include_bytes!("../tests/evidence/r12-key.pem"));
+    let evidence = pki::attest::x509::sign(certificate, key, &binding).expect("signed");
+    let proof = pki::attest::x509::prove(&evidence, &binding).expect("proven");
+    let heard = rule::stands(&proof, &rules, Timestamp::UNIX_EPOCH).expect("heard");
+    assert_eq!(pool(vec![heard]), Err("attestation-unknown"));
+}
+
+#[test]
+fn what_a_cloud_says_of_a_document_counts_by_the_keys_of_its_own_pool() {
+    let heard = identity(AttestKind::Aws, vec![stand("a", false, false, false), stand("b", true, false, false)]);
+    let voucher = Voucher::weigh(vec![heard]).expect("weighed");
+    let named = voucher.attested();
+    assert_eq!(voucher.believed(&named, &name("b")), Ok(()));
+    for pool in ["a", "c"] {
+        let refusal = voucher.believed(&named, &name(pool)).map_err(|refusal| refusal.code());
+        assert_eq!(refusal, Err("attestation-untrusted"), "{pool}");
+    }
+    assert_eq!(voucher.believed(&[], &name("a")), Ok(()), "the document names nothing");
+    let key = Voucher::weigh(vec![identity(AttestKind::Tpm, Vec::new())]).expect("weighed");
+    assert_eq!(key.believed(&key.attested(), &name("a")), Ok(()), "a key is its own name");
+}

@@ -157,3 +157,16 @@ fn a_person_may_say_which_node_a_machine_is() {
     let residents = Residents { approved: Some((old.clone(), at(2_000))), ..by_hardware(&other) };
     assert_eq!(claim(&place(None), &weak(), false, &residents), Ok(Claim::TakeOver(old, Ground::Approval)));
 }
+
+#[test]
+fn proof_takes_back_what_is_lost_and_never_what_was_revoked() {
+    let lost = resident("h100-1");
+    let proven = |old: &Resident, kind| Residents { attested_as: vec![(old.clone(), kind)], ..by_hardware(old) };
+    let taken = claim(&place(None), &trusted(), false, &proven(&lost, AttestKind::Tpm));
+    assert_eq!(taken, Ok(Claim::TakeOver(lost.clone(), Ground::Hardware)));
+    let held = Err(JoinRefusal::DuplicateHardware(name("h100-1")));
+    assert_eq!(claim(&place(None), &trusted(), false, &proven(&lost, AttestKind::Aws)), held);
+    let revoked = Resident { presence: Presence { vacant: true, ..lost.presence }, ..lost };
+    assert_eq!(claim(&place(None), &trusted(), false, &proven(&revoked, AttestKind::Tpm)), held);
+    assert!(claim(&place(None), &trusted(), true, &proven(&revoked, AttestKind::Tpm)).is_ok());
+}

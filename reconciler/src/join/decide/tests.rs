@@ -39,12 +39,14 @@ fn knock<'a>(claims: &'a JoinClaims, key: &'a HardwareKey) -> Knock<'a> {
         key,
         described: false,
         pool: Ok(name("h100")),
-        vouched: true,
+        vouched: Vouched::Token,
         attested: &[],
         request: Digest::of("request"),
         approved: false,
     }
 }
+
+const NOBODY: Vouched<'_> = Vouched::Pools(&BTreeSet::new());
 
 fn house(documents: &[NodeDocument]) -> House<'_> {
     House { dev: false, admission: Admission::Token, documents }
@@ -160,7 +162,7 @@ fn what_a_machine_proves_goes_before_what_it_says() {
     let claims = machine();
     let key = claims.hardware_key();
     let alone = || Err(JoinRefusal::AttestationUnknown(vec![ek.clone()]));
-    let proven = Knock { pool: alone(), vouched: false, attested: std::slice::from_ref(&ek), ..knock(&claims, &key) };
+    let proven = Knock { pool: alone(), vouched: NOBODY, attested: std::slice::from_ref(&ek), ..knock(&claims, &key) };
     let place = decide(&proven, &house(&documents)).expect("a place");
     assert_eq!((place.name.as_str(), place.pool.as_str()), ("proven", "a100"));
     // With a token, and without having proven anything, it is not the one whose serial it has.
@@ -176,7 +178,35 @@ fn a_serial_alone_lets_nobody_in() {
     let key = claims.hardware_key();
     let refused = JoinRefusal::AttestationUnknown(vec![who.clone()]);
     let attested = std::slice::from_ref(&who);
-    let stranger = Knock { pool: Err(refused.clone()), vouched: false, attested, ..knock(&claims, &key) };
+    let stranger = Knock { pool: Err(refused.clone()), vouched: NOBODY, attested, ..knock(&claims, &key) };
     assert_eq!(decide(&stranger, &house(&documents)), Err(refused.clone()));
     assert_eq!(decide(&stranger, &house(&[])), Err(refused));
+}
+
+#[test]
+fn a_pool_lets_nobody_into_another_pool_for_a_serial() {
+    let who: Attested = "gcp:acme-gpu/4815162342".parse().expect("an identity");
+    let of = |pool: &str| [document(&format!(r#"{{"name":"fra1-r12","pool":"{pool}","serial":"A5M2DG769504"}}"#))];
+    let (claims, lab) = (machine(), BTreeSet::from([name("lab")]));
+    let key = claims.hardware_key();
+    let attested = std::slice::from_ref(&who);
+    let certified = Knock { pool: Ok(name("lab")), vouched: Vouched::Pools(&lab), attested, ..knock(&claims, &key) };
+    let refusal = decide(&certified, &house(&of("prod"))).expect_err("refused");
+    assert_eq!(refusal.code(), "attestation-disagrees");
+    assert!(refusal.to_string().contains("is for pool prod"), "{refusal}");
+    assert_eq!(decide(&certified, &house(&of("lab"))).expect("a place").name.as_str(), "fra1-r12");
+}
+
+#[test]
+fn a_stranger_learns_of_no_document_by_what_it_says() {
+    let documents = [
+        document(r#"{"name":"one","serial":"A5M2DG769504"}"#),
+        document(r#"{"name":"two","board-serial":"279397357009883"}"#),
+    ];
+    let who: Attested = "gcp:acme-gpu/4815162342".parse().expect("an identity");
+    let claims = machine();
+    let key = claims.hardware_key();
+    let refused = JoinRefusal::AttestationUnknown(vec![who]);
+    let stranger = Knock { pool: Err(refused.clone()), vouched: NOBODY, ..knock(&claims, &key) };
+    assert_eq!(decide(&stranger, &house(&documents)), Err(refused));
 }
