@@ -78,12 +78,17 @@ impl<'a> Statements<'a> {
         signed.any(|by| by == key)
     }
 
-    /// The keys that people who may have revoked, each under the policy that the statement names.
+    /// The keys that people who may have revoked, each under the policy that the statement names. A key that the newest policy
+    /// calls compromised says nothing of others any more: who has it would revoke them all.
     pub(super) fn revocations<'p>(
         &'p self,
         policies: &'p BTreeMap<u64, Policy>,
     ) -> impl Iterator<Item = (String, Option<ObjectId>)> + 'p {
-        self.0.iter().filter_map(|spoken| {
+        let newest = policies.values().next_back();
+        let lost = move |key: &TrustKey| {
+            newest.is_some_and(|newest| matches!(newest.state(key), KeyState::Compromised { .. }))
+        };
+        self.0.iter().filter_map(move |spoken| {
             let Body::Revoke { key, last_good, trust_epoch, .. } = &spoken.statement.body else { return None };
             let policy = policies.get(trust_epoch)?;
             let by = spoken.key(policy)?;
@@ -92,7 +97,8 @@ impl<'a> Statements<'a> {
                 policy.revoke().is_some_and(|rule| rule.names(principal)) && principal.kind == PrincipalKind::Human;
             // Whoever holds a key may always give it up.
             let own = principal.keys.iter().any(|held| held.name() == *key);
-            (may || own).then(|| (key.clone(), Some(*last_good)))
+            let counts = if lost(by) { by.name() == *key } else { may || own };
+            counts.then(|| (key.clone(), Some(*last_good)))
         })
     }
 }

@@ -390,6 +390,24 @@ fn one_person_revokes_a_key_and_its_votes_go_with_it() {
 }
 
 #[test]
+fn a_key_that_was_found_out_revokes_nobody() {
+    let rule = "revoke { roles \"admin\"; }\n";
+    let mut world = World::with(rule);
+    let good = world.tip();
+    world.push(Person::Ada, &[("sites/a.kdl", "site \"a\"")]);
+    world.revoke(Person::Bob, &Person::Ada.key().name(), good);
+    assert_eq!(codes(&world.walk()), ["anchor", "key-compromised"], "before anybody knows");
+    let gone = format!("{rule}revoked \"{}\" {{ as \"compromised\"; }}\n", Person::Bob.key().name());
+    let mut world = World::with(rule);
+    let good = world.tip();
+    world.push(Person::Ada, &[("sites/a.kdl", "site \"a\"")]);
+    let next = policy(2, Some(world.policy().digest()), &gone);
+    world.agreeing(Person::Ada, &next);
+    world.revoke(Person::Bob, &Person::Ada.key().name(), good);
+    assert_eq!(codes(&world.walk()), ["anchor", "granted", "trust-change"]);
+}
+
+#[test]
 fn a_statement_is_for_one_fleet_and_signed_by_whom_it_names() {
     let next = |world: &World| policy(2, Some(world.policy().digest()), "reseal { roles \"admin\"; threshold 1; }\n");
     let mut world = World::new();
