@@ -80,6 +80,10 @@ impl From<sqlx::Error> for DbError {
     }
 }
 
+/// No connection, no room, going away, no use of its disk; a server that only reads, and one that gave up a transaction in whose
+/// middle nothing was said for too long.
+const AWAY: [&str; 6] = ["08", "53", "57P", "58", "25006", "25P03"];
+
 fn kind(error: &sqlx::Error) -> DbErrorKind {
     match error {
         // What is no answer of PostgreSQL's, as when a connection ends before it is one, says nothing about the statement.
@@ -91,9 +95,7 @@ fn kind(error: &sqlx::Error) -> DbErrorKind {
         | sqlx::Error::WorkerCrashed => DbErrorKind::Unavailable,
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => DbErrorKind::Corrupt,
         sqlx::Error::Database(error) => match error.code().as_deref() {
-            Some(code) if code == "25006" || ["08", "53", "57P", "58"].iter().any(|class| code.starts_with(class)) => {
-                DbErrorKind::Unavailable
-            }
+            Some(code) if AWAY.iter().any(|class| code.starts_with(class)) => DbErrorKind::Unavailable,
             Some("40001" | "40P01" | "55P03" | "57014") => DbErrorKind::Contention,
             Some(code) if code.starts_with("23") => DbErrorKind::Constraint,
             _ => DbErrorKind::Other,
@@ -105,6 +107,15 @@ fn kind(error: &sqlx::Error) -> DbErrorKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_transaction_that_the_server_gave_up_may_be_begun_again() {
+        let test = crate::testing::TestDb::create().await;
+        let db = crate::Db::connect(test.config()).await.expect("a pool");
+        let given_up = "DO $$ BEGIN RAISE EXCEPTION 'terminating' USING ERRCODE = '25P03'; END $$";
+        let error = sqlx::query(given_up).execute(db.pool()).await.expect_err("given up");
+        assert_eq!(DbError::from(error).kind(), DbErrorKind::Unavailable);
+    }
 
     #[tokio::test]
     async fn a_server_that_hangs_up_before_it_says_anything_is_away_and_refused_nothing() {
