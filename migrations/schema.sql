@@ -569,6 +569,7 @@ table sessions fillfactor=50
     disconnected_at timestamp with time zone
     last_seen timestamp with time zone not null default compute_now()
     commands boolean not null default false
+    claims_void bigint not null default 0
     constraint sessions_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint sessions_pkey PRIMARY KEY (node_id)
 table sources

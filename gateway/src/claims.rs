@@ -1,11 +1,15 @@
 //! Claims: sessions with room ask for commands, and one statement takes them for many sessions.
 //!
 //! While a statement runs, others ask; what has asked by then goes with the next. A claim whose answer was lost may have
-//! taken something, so what those sessions have in flight is read before they claim again.
+//! taken something, so what those sessions have in flight is read before they claim again. It may also still be on its way:
+//! claims are numbered, and whoever reads what is in flight makes those before it void.
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use prost::Message as _;
@@ -29,6 +33,8 @@ const SESSIONS_PER_STATEMENT: usize = 256;
 pub(crate) struct Claims {
     asked: Mutex<HashMap<NodeId, Asked>>,
     wake: Notify,
+    /// Of the claim that was made last.
+    number: AtomicU64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +70,8 @@ impl Claims {
         if asked.is_empty() {
             return Ok(0);
         }
-        let taken = match take(db, &asked).await {
+        let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
+        let taken = match take(db, &asked, number).await {
             Ok(taken) => taken,
             Err(error) => {
                 tracing::warn!(sessions = asked.len(), error = %chain(&error), "commands wait for PostgreSQL");
@@ -98,16 +105,17 @@ impl Claims {
     }
 }
 
-async fn take(db: &Db, asked: &HashMap<NodeId, Asked>) -> Result<Taken, DbError> {
+async fn take(db: &Db, asked: &HashMap<NodeId, Asked>, number: u64) -> Result<Taken, DbError> {
     if asked.values().any(|asked| asked.in_doubt) {
         let sessions: Vec<(NodeId, Epoch)> = asked.iter().map(|(node_id, asked)| (*node_id, asked.epoch)).collect();
-        return commands::in_flight(db, &sessions).await;
+        return commands::in_flight(db, &sessions, number).await;
     }
     let mut claims: Vec<commands::Claim> = asked
         .iter()
         .map(|(node_id, asked)| commands::Claim {
             node: *node_id,
             epoch: asked.epoch,
+            number,
             room: asked.room.map(|room| u32::try_from(room).unwrap_or(u32::MAX)),
         })
         .collect();

@@ -20,6 +20,8 @@ pub struct Claim {
     pub node: NodeId,
     /// The session's epoch.
     pub epoch: Epoch,
+    /// Counts the claims of its gateway. One that [`in_flight`] has made void takes nothing.
+    pub number: u64,
     /// Room per lane, in the order of [`Lane::ALL`].
     pub room: [u32; Lane::ALL.len()],
 }
@@ -84,13 +86,14 @@ pub(super) fn by_node(mut rows: Vec<DispatchRow>) -> Result<Vec<(NodeId, Vec<Dis
 /// approvals, was taken back, is past its deadline or is not for the node's identity holds nothing and is not taken.
 ///
 /// # Errors
-/// When the statement fails. When its answer is lost, [`in_flight`] has what it took.
+/// When the statement fails. When its answer is lost, [`in_flight`] has what it took, and it takes nothing later.
 pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatch>)>, DbError> {
     if claims.is_empty() {
         return Ok(Vec::new());
     }
     let ids: Vec<uuid::Uuid> = claims.iter().map(|claim| claim.node.as_uuid()).collect();
     let epochs: Vec<i64> = claims.iter().map(|claim| claim.epoch.to_i64()).collect();
+    let numbers: Vec<i64> = claims.iter().map(|claim| number(claim.number)).collect();
     let room = |lane: Lane| claims.iter().map(|claim| convert::int(claim.room[lane.index()])).collect::<Vec<i32>>();
     let rows = sqlx::query_as!(
         DispatchRow,
@@ -98,10 +101,11 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
         // the fleet for each session, because it believes that nothing ever waits.
         r#"WITH session AS MATERIALIZED (
                SELECT s.node_id, s.epoch, s.boot_id, s.journal_id, w.control, w.provision, w.bulk
-               FROM UNNEST($1::uuid[], $2::bigint[], $3::int[], $4::int[], $5::int[]) AS w (node_id, epoch, control, provision, bulk)
+               FROM UNNEST($1::uuid[], $2::bigint[], $3::int[], $4::int[], $5::int[], $7::bigint[])
+                    AS w (node_id, epoch, control, provision, bulk, number)
                CROSS JOIN LATERAL (SELECT FROM commands WHERE node_id = w.node_id AND state = 'pending' LIMIT 1) AS waits
                JOIN sessions s ON s.node_id = w.node_id AND s.epoch = w.epoch
-               WHERE s.disconnected_at IS NULL
+               WHERE s.disconnected_at IS NULL AND s.claims_void < w.number
                ORDER BY s.node_id
                FOR SHARE OF s
            ), lane AS MATERIALIZED (
@@ -149,19 +153,41 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
         &room(Lane::Provision),
         &room(Lane::Bulk),
         &known_kinds(),
+        &numbers,
     )
     .fetch_all(db.pool())
     .await?;
     by_node(rows)
 }
 
-/// What these sessions have in flight by their own epoch and have said no last word about.
+/// What these sessions have in flight by their own epoch and have said no last word about. Claims of theirs up to `number` that
+/// are still on their way are void, and one that runs is waited for: what it takes is in the answer.
 ///
 /// # Errors
-/// When the statement fails.
-pub async fn in_flight(db: &Db, sessions: &[(NodeId, Epoch)]) -> Result<Vec<(NodeId, Vec<Dispatch>)>, DbError> {
+/// When a statement fails.
+pub async fn in_flight(
+    db: &Db,
+    sessions: &[(NodeId, Epoch)],
+    number: u64,
+) -> Result<Vec<(NodeId, Vec<Dispatch>)>, DbError> {
     let (ids, epochs): (Vec<uuid::Uuid>, Vec<i64>) =
         sessions.iter().map(|(id, epoch)| (id.as_uuid(), epoch.to_i64())).unzip();
+    let mut txn = db.begin().await?;
+    sqlx::query!(
+        r#"WITH held AS MATERIALIZED (
+               SELECT s.node_id
+               FROM UNNEST($1::uuid[], $2::bigint[]) AS w (node_id, epoch)
+               JOIN sessions s ON s.node_id = w.node_id AND s.epoch = w.epoch
+               ORDER BY s.node_id
+               FOR NO KEY UPDATE OF s
+           )
+           UPDATE sessions s SET claims_void = $3 FROM held WHERE s.node_id = held.node_id AND s.claims_void < $3"#,
+        &ids,
+        &epochs,
+        self::number(number),
+    )
+    .execute(txn.conn())
+    .await?;
     let rows = sqlx::query_as!(
         DispatchRow,
         r#"SELECT c.id, c.node_id, c.seq, c.lane, c.kind, c.body, c.signature AS "signature!"
@@ -173,9 +199,14 @@ pub async fn in_flight(db: &Db, sessions: &[(NodeId, Epoch)]) -> Result<Vec<(Nod
         &epochs,
         &known_kinds(),
     )
-    .fetch_all(db.pool())
+    .fetch_all(txn.conn())
     .await?;
+    txn.commit().await?;
     by_node(rows)
+}
+
+fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// What a node said in between.

@@ -156,6 +156,7 @@ pub async fn open_all(txn: &mut Txn, sessions: &[SessionOpen]) -> Result<Vec<Res
                    commands = EXCLUDED.commands,
                    connected_at = compute_now(),
                    disconnected_at = NULL,
+                   claims_void = 0,
                    last_seen = compute_now()
                RETURNING node_id, epoch
            ), connected AS (

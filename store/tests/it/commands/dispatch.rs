@@ -44,7 +44,7 @@ async fn many_sessions_are_served_by_one_claim_and_two_claims_share_nothing() {
         let epoch = open(test.db(), &session(id)).await;
         ready(test.db(), id, CommandKind::InventoryRefresh, "k").await;
         ready(test.db(), id, CommandKind::DiagNvml, "d").await;
-        claims.push(Claim { node: id, epoch, room: [8, 4, 2] });
+        claims.push(Claim { node: id, epoch, number: 1, room: [8, 4, 2] });
     }
     let (one, two) = tokio::join!(commands::claim(test.db(), &claims), commands::claim(test.db(), &claims));
     let taken: Vec<Dispatch> =
@@ -110,6 +110,24 @@ async fn a_claim_and_a_session_that_begins_beside_it_lose_nothing_between_them()
         let ending = commands::Ending::because(schema::command::CommandEvent::Fail, Reason::FAILED);
         commit!(test.db(), |txn| commands::settle(&mut txn, id, command, &ending).await.expect("settle"));
     }
+}
+
+#[tokio::test]
+async fn a_claim_that_arrives_after_its_session_was_asked_what_it_has_takes_nothing() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let epoch = open(test.db(), &session(id)).await;
+    let command = ready(test.db(), id, CommandKind::InventoryRefresh, "k").await;
+    let numbered = async |number| {
+        let claim = Claim { node: id, epoch, number, room: [8, 4, 2] };
+        commands::claim(test.db(), &[claim]).await.expect("claim").pop().map(|(_, list)| ids(&list))
+    };
+    assert!(commands::in_flight(test.db(), &[(id, epoch)], 2).await.expect("in flight").is_empty());
+    assert_eq!((numbered(1).await, numbered(2).await), (None, None), "both were made before");
+    assert_eq!(numbered(3).await, Some(vec![command]));
+    let again = open(test.db(), &session(id)).await;
+    ready(test.db(), id, CommandKind::InventoryRefresh, "l").await;
+    assert_eq!(claim(test.db(), id, again).await.len(), 1, "another session's gateway counts for itself");
 }
 
 #[tokio::test]
@@ -213,7 +231,7 @@ async fn what_was_taken_and_never_sent_is_given_back_or_found_again() {
     commands::release(test.db(), &[(one, id, epoch)]).await.expect("release");
     assert_eq!(read(test.db(), one).await.busy_count, 0);
     let in_flight = async || {
-        let found = commands::in_flight(test.db(), &[(id, epoch)]).await.expect("in flight");
+        let found = commands::in_flight(test.db(), &[(id, epoch)], 0).await.expect("in flight");
         found.iter().flat_map(|(_, list)| ids(list)).collect::<Vec<_>>()
     };
     assert_eq!(in_flight().await, [two]);

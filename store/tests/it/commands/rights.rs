@@ -23,7 +23,7 @@ async fn a_gateways_own_role_is_enough_for_a_session_with_commands() {
     commands::release(&gateway, &[(two, id, epoch)]).await.expect("release");
     let facts = sessions::check(&gateway, &[(id, session(id).serial)]).await.expect("check");
     assert!(facts[0].cancels.is_empty());
-    assert_eq!(commands::in_flight(&gateway, &[(id, epoch)]).await.expect("in flight").len(), 1);
+    assert_eq!(commands::in_flight(&gateway, &[(id, epoch)], 0).await.expect("in flight").len(), 1);
     let update = RawUpdate { node: id, epoch, id: one, payload: vec![1], signature: vec![2] };
     commands::store_updates(&gateway, &[update]).await.expect("a last word");
     let other_boot =
