@@ -98,7 +98,7 @@ fn rows(keys: &[Key], depth: usize, table: &mut Table) {
     for key in keys.iter().filter(|key| key.takes != Takes::Later) {
         let star = if key.required { "*" } else { "" };
         let word = format!("{}{}{star}", "  ".repeat(depth), key.key);
-        let or = key.or.as_ref().map(|or| format!(" (this or {or})")).unwrap_or_default();
+        let or = if key.or.is_empty() { String::new() } else { format!(" (this or {})", key.or.join(" or ")) };
         let says = crate::output::table::Cell::from(format!("{}{or}", key.doc)).style(Style::Dim);
         table.row([word.into(), key.takes.in_words().into(), says]);
         rows(key.keys(), depth + 1, table);
@@ -127,8 +127,8 @@ fn keys_in_json(keys: &[Key]) -> Vec<Value> {
         if let Takes::Words(words) = key.lone().1 {
             one["words"] = json!(words);
         }
-        if let Some(or) = &key.or {
-            one["or"] = json!(or);
+        if !key.or.is_empty() {
+            one["or"] = json!(key.or);
         }
         if !key.keys().is_empty() {
             one["keys"] = json!(keys_in_json(key.keys()));
