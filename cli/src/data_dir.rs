@@ -133,12 +133,13 @@ impl ClientFile {
 /// When it cannot be written.
 pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let what = || format!("cannot write {}", path.display());
-    let directory = path.parent().unwrap_or_else(|| Path::new("."));
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(directory).during(what())?;
     file.as_file().set_permissions(fs::Permissions::from_mode(0o600)).during(what())?;
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).during(what())?;
     file.persist(path).map_err(|error| error.error).during(what())?;
-    Ok(())
+    // Until the directory is written, too, a crash brings the file of before back.
+    File::open(directory).and_then(|directory| directory.sync_all()).during(what())
 }
 
 #[cfg(test)]

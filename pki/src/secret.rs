@@ -95,6 +95,12 @@ impl SecretStore {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
     }
 
+    /// What the key is called that seals. Says nothing about it.
+    #[must_use]
+    pub fn key_name(&self) -> String {
+        hex::encode(self.inner().present().id)
+    }
+
     /// How envelopes begin that the present key sealed.
     #[must_use]
     pub fn head(&self) -> [u8; 1 + ID] {
@@ -232,6 +238,8 @@ mod tests {
         let copy = before.clone();
         before.follow(&SecretStore::new([&[8; 32][..], &[7; 32][..]], "fleet-one"));
         assert_eq!(copy.open(at, &old).expect("opens").as_slice(), b"value");
+        assert_eq!(copy.key_name(), after.key_name());
+        assert_ne!(copy.key_name(), store().key_name());
         assert!(!old.starts_with(&copy.head()));
         let new = copy.reseal(at, &old).expect("opens");
         assert!(new.starts_with(&copy.head()));

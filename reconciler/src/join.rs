@@ -171,23 +171,6 @@ impl JoinService {
         *self.keyring.write().unwrap_or_else(PoisonError::into_inner) = next;
     }
 
-    /// Has every spec looked at: what a root of before signed is signed again.
-    ///
-    /// # Errors
-    /// When the database does not answer; specs are looked at from time to time anyway.
-    pub async fn wake_nodes(&self) -> Result<(), store::DbError> {
-        let shards: Vec<u16> = (0..shard::COUNT).collect();
-        let mut after = None;
-        loop {
-            let some = store::nodes::ids_in_shards(&self.db, &shards, after, 1_000).await?;
-            let Some(last) = some.last().copied() else { return Ok(()) };
-            let mut txn = self.db.begin().await?;
-            store::queue::enqueue(&mut txn, &store::queue::NODESPEC, some).await?;
-            txn.commit().await?;
-            after = Some(last);
-        }
-    }
-
     /// Seals and opens the values of secrets, with whatever keys this service works with.
     #[must_use]
     pub fn secrets(&self) -> SecretStore {
@@ -215,6 +198,23 @@ impl JoinService {
     pub fn server_time(&self, node: NodeId, nonce: &[u8]) -> (schema::time::Timestamp, pki::worker::Signature) {
         let now = self.clock.now();
         (now, self.signer.worker(now).sign_server_time(node, nonce, now))
+    }
+}
+
+/// Has every spec looked at: what a root of before signed is signed again.
+///
+/// # Errors
+/// When the database does not answer; specs are looked at from time to time anyway.
+pub async fn wake_nodes(db: &Db) -> Result<(), store::DbError> {
+    let shards: Vec<u16> = (0..shard::COUNT).collect();
+    let mut after = None;
+    loop {
+        let some = store::nodes::ids_in_shards(db, &shards, after, 1_000).await?;
+        let Some(last) = some.last().copied() else { return Ok(()) };
+        let mut txn = db.begin().await?;
+        store::queue::enqueue(&mut txn, &store::queue::NODESPEC, some).await?;
+        txn.commit().await?;
+        after = Some(last);
     }
 }
 

@@ -1,11 +1,8 @@
 //! A process and the key directory: what changes there is taken over, and noted where everybody sees who is behind.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use reconciler::join::JoinService;
+use reconciler::join;
 use schema::cause::chain;
 use store::{Db, key_holders};
 use tokio_util::sync::CancellationToken;
@@ -27,8 +24,6 @@ pub(super) struct Following<F> {
     /// What this process is called.
     pub(super) holder: String,
     pub(super) revision: u64,
-    /// Has the specs of nodes looked at, where that is this process's business.
-    pub(super) wake: Option<Arc<JoinService>>,
     /// Works with what is there from then on, and says its revision.
     pub(super) take_over: F,
 }
@@ -76,9 +71,9 @@ where
         }
     }
 
+    /// Whoever signs does so with another key from now on: specs that the one before signed are looked at.
     async fn wake_nodes(&self) {
-        let Some(joins) = &self.wake else { return };
-        if let Err(error) = joins.wake_nodes().await {
+        if let Err(error) = join::wake_nodes(&self.db).await {
             tracing::warn!(error = chain(&error), "specs are signed again later");
         }
     }

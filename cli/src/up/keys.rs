@@ -3,16 +3,17 @@
 //! `up` makes them in its data directory; `better-compute keys` makes and hands them out for `serve`.
 
 use std::{
-    fs::{self, DirBuilder},
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
+    fs::{self, DirBuilder, File, OpenOptions},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
+use nix::fcntl::{Flock, FlockArg};
 use pki::keys::{GatewayKeys, Keys, SigningKeys, generate_secret};
 
 use crate::{
     data_dir::write_private,
-    exit::{During as _, Failure},
+    exit::{During as _, Exit, Failure},
 };
 
 const SECRET: &str = "secret";
@@ -20,6 +21,7 @@ const CONTROL_PLANE: &str = "control-plane.sealed";
 const SIGNING: &str = "signing.sealed";
 const GATEWAY: &str = "gateway.sealed";
 const PROVISIONAL: &str = "provisional";
+const LOCK: &str = "lock";
 
 /// A directory of keys.
 #[derive(Debug, Clone)]
@@ -68,6 +70,23 @@ impl KeyDir {
                 .hint("make them where the control plane's keys are: better-compute keys gateway --keys DIR --out DIR --name HOST")
         })?;
         GatewayKeys::open(&sealed, &self.secret()?).during(self.what(GATEWAY))
+    }
+
+    /// Keeps others from changing the control plane's keys, for as long as the answer lives: of two who read, step and store at
+    /// once, the later one would forget what the earlier one made.
+    ///
+    /// # Errors
+    /// When somebody else is at it, or the directory cannot be written.
+    pub fn hold(&self) -> Result<Flock<File>, Failure> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.0.join(LOCK));
+        let file = file.during(format!("cannot change the keys in {}", self.0.display()))?;
+        Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| {
+            Failure::new(
+                Exit::Refused,
+                format!("somebody else changes the keys in {} at this moment", self.0.display()),
+            )
+            .hint("wait until they are through; `keys status` shows which step they took")
+        })
     }
 
     /// Changes whenever the control plane's keys, or those that sign, are stored.
@@ -194,6 +213,16 @@ mod tests {
             assert_eq!(fs::metadata(place.path().join(name)).unwrap().mode() & 0o777, 0o600);
         }
         assert_eq!(fs::metadata(place.path()).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn one_changes_the_keys_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, two) = (KeyDir::at(dir.path()), KeyDir::at(dir.path()));
+        let held = one.hold().unwrap();
+        assert_eq!(two.hold().unwrap_err().exit, Exit::Refused);
+        drop(held);
+        two.hold().unwrap();
     }
 
     #[test]

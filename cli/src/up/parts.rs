@@ -142,8 +142,7 @@ impl Parts {
     /// Takes over the steps of rotations that are made in the key directory, while everything runs.
     pub fn follow_keys(&mut self, place: KeyDir, identity: &Identity, authority: &Authority, pin: api::Pin) {
         let (joins, keys) = (Arc::clone(&authority.joins), self.keys.clone());
-        let wake = Some(Arc::clone(&authority.joins));
-        self.follow(place, identity.keys.revision(), wake, move |place| {
+        self.follow(place, identity.keys.revision(), move |place| {
             let Some(next) = place.control_plane()? else { return Ok(None) };
             joins.use_keys(&next);
             pin.replace(joins.anchor().pin());
@@ -156,7 +155,7 @@ impl Parts {
     /// The same for a process that only signs.
     pub fn follow_signing_keys(&mut self, place: KeyDir, keys: &SigningKeys, signer: &Arc<Signer>) {
         let (signer, clock) = (Arc::clone(signer), Arc::clone(&self.clock));
-        self.follow(place, keys.revision(), None, move |place| {
+        self.follow(place, keys.revision(), move |place| {
             let Some(next) = place.signing()? else { return Ok(None) };
             signer.use_root(next.command_root(), clock.now());
             Ok(Some(next.revision()))
@@ -167,11 +166,10 @@ impl Parts {
         &mut self,
         place: KeyDir,
         revision: u64,
-        wake: Option<Arc<JoinService>>,
         take_over: impl FnMut(&KeyDir) -> Result<Option<u64>, Failure> + Send + Sync + 'static,
     ) {
         let holder = format!("{}/{}", self.host, std::process::id());
-        let following = Following { db: self.db.clone(), place, holder, revision, wake, take_over };
+        let following = Following { db: self.db.clone(), place, holder, revision, take_over };
         let cancel = self.cancel.clone();
         self.spawn("keys", async move {
             following.run(cancel).await;

@@ -52,6 +52,16 @@ const fn on_their_way(kind: RotationKind) -> Option<(Duration, &'static str)> {
     }
 }
 
+/// Whether gateways apart have to follow: those hold nothing of the others.
+const fn is_followed_by_gateways(kind: RotationKind) -> bool {
+    !matches!(kind, RotationKind::Checkpoint | RotationKind::SecretStore)
+}
+
+/// Whether the next step may leave somebody behind. Whoever seals with a key that goes seals values that nobody opens.
+fn may_leave_behind(kind: RotationKind, rotation: Option<Rotation>) -> bool {
+    kind != RotationKind::SecretStore || rotation.is_none_or(|rotation| rotation.phase != Phase::Switched)
+}
+
 /// Who has to follow.
 const fn followers(kind: RotationKind) -> &'static str {
     match kind {
@@ -179,6 +189,7 @@ struct Holder {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Held {
+    pin: String,
     holders: Vec<Holder>,
     sealed_before: u64,
 }
@@ -190,9 +201,28 @@ impl Held {
     }
 
     /// Who works with keys of before. Who was ended is waited for by nobody.
-    fn behind(&self, revision: u64) -> Vec<String> {
-        let behind = self.holders.iter().filter(|holder| holder.revision < revision && holder.ended_by.is_none());
+    fn behind(&self, kind: RotationKind, revision: u64) -> Vec<String> {
+        let follows =
+            |holder: &&Holder| holder.ended_by.is_none() && (!holder.is_gateway || is_followed_by_gateways(kind));
+        let behind = self.holders.iter().filter(follows).filter(|holder| holder.revision < revision);
         behind.map(|holder| holder.name.clone()).collect()
+    }
+
+    /// Refuses keys that are not those of the control plane that answered: a copy from before, or another one's.
+    fn check(&self, place: &KeyDir, keys: &Keys, pin: &str) -> Result<(), Failure> {
+        let dir = place.path().display();
+        let processes = || self.holders.iter().filter(|holder| !holder.is_gateway);
+        if let Some(ahead) = processes().find(|holder| holder.revision > keys.revision()) {
+            let message = format!("{dir} is a copy from before: {} works with later keys", ahead.name);
+            return Err(Failure::new(Exit::Refused, message).hint("rotate where the latest keys are"));
+        }
+        let follow = processes().all(|holder| holder.revision == keys.revision());
+        if follow && self.pin != pin {
+            let message = format!("the control plane that answers works with other keys than those in {dir}");
+            return Err(Failure::new(Exit::Refused, message)
+                .hint("--keys and --url have to be of one control plane; `keys status` shows both"));
+        }
+        Ok(())
     }
 }
 
@@ -202,12 +232,16 @@ fn open(keys: Option<&Path>, target: &Target) -> Result<(KeyDir, Keys, Client), 
         Some(dir) => KeyDir::at(dir),
         None => KeyDir::at(data_dir::locate(target.data.as_deref()).join("keys")),
     };
-    let keys = place.control_plane()?.ok_or_else(|| {
-        Failure::failed(format!("{} holds no keys of a control plane", place.path().display()))
-            .hint("rotating is done where the control plane's keys are; --keys says where")
-    })?;
+    let keys = control_plane(&place)?;
     let client = Client::new(target)?;
     Ok((place, keys, client))
+}
+
+fn control_plane(place: &KeyDir) -> Result<Keys, Failure> {
+    place.control_plane()?.ok_or_else(|| {
+        Failure::failed(format!("{} holds no keys of a control plane", place.path().display()))
+            .hint("rotating is done where the control plane's keys are; --keys says where")
+    })
 }
 
 impl Status {
@@ -231,22 +265,21 @@ impl Rotate {
         let (place, keys, client) = open(self.keys.as_deref(), &self.target)?;
         match self.kind {
             None => show(&place, &keys, &client, &output).await,
-            Some(kind) => self.step(place, keys, kind.into(), &client, &output).await,
+            Some(kind) => self.step(&place, kind.into(), &client, &output).await,
         }
     }
 
-    async fn step(
-        &self,
-        place: KeyDir,
-        mut keys: Keys,
-        kind: RotationKind,
-        client: &Client,
-        output: &Output,
-    ) -> Result<(), Failure> {
+    async fn step(&self, place: &KeyDir, kind: RotationKind, client: &Client, output: &Output) -> Result<(), Failure> {
+        let _held = place.hold()?;
+        let mut keys = control_plane(place)?;
         let held = Held::ask(client).await?;
+        let status = client.call("fleet.status", &json!({})).await?;
+        let fleet = status.get("fleetId").and_then(Value::as_str);
+        let fleet = fleet.ok_or_else(|| Failure::failed("the control plane does not say which fleet it is"))?;
+        held.check(place, &keys, &keys.anchor(fleet).pin().to_string())?;
         let rotation = keys.rotation(kind);
         let behind = behind(kind, &keys, &held, client).await?;
-        if behind.count() > 0 && !self.force {
+        if behind.count() > 0 && !(self.force && may_leave_behind(kind, rotation)) {
             return Err(refuse(kind, rotation, &behind));
         }
         if let Some(at) = rotation.and_then(|rotation| rotation.switched_at) {
@@ -260,12 +293,9 @@ impl Rotate {
                 }
             }
             if kind == RotationKind::SecretStore {
-                seal_anew(client).await?;
+                seal_anew(client, &keys.secret_store(fleet).key_name()).await?;
             }
         }
-        let status = client.call("fleet.status", &json!({})).await?;
-        let fleet = status.get("fleetId").and_then(Value::as_str);
-        let fleet = fleet.ok_or_else(|| Failure::failed("the control plane does not say which fleet it is"))?;
         let done = keys.advance(kind, fleet, output.now);
         place.store_control_plane(&keys)?;
         if output.is_json() {
@@ -285,21 +315,25 @@ const fn word(done: Advanced) -> &'static str {
     }
 }
 
-/// Seals every value with the present key, a hundred at a time. Whoever ends it in the middle loses nothing: each value is
+/// Seals every value with the key of this name, a hundred at a time. Whoever ends it in the middle loses nothing: each value is
 /// sealed with one of two keys that are both there.
-async fn seal_anew(client: &Client) -> Result<(), Failure> {
+async fn seal_anew(client: &Client, key: &str) -> Result<(), Failure> {
     let mut sealed = 0;
-    loop {
-        let answer = client.call("keys.reseal", &json!({ "idempotencyKey": once() })).await?;
-        match answer.get("resealed").and_then(Value::as_u64) {
-            Some(some @ 1..) => sealed += some,
-            _ => break,
+    let left = loop {
+        let answer = client.call("keys.reseal", &json!({ "key": key, "idempotencyKey": once() })).await?;
+        let number = |name: &str| {
+            let number = answer.get(name).and_then(Value::as_u64);
+            number.ok_or_else(|| Failure::failed(format!("the control plane does not say how many are {name}")))
+        };
+        match number("resealed")? {
+            0 => break number("left")?,
+            some => sealed += some,
         }
-    }
+    };
     if sealed > 0 {
         note(format!("sealed {} anew", count(sealed, "value")));
     }
-    match Held::ask(client).await?.sealed_before {
+    match left {
         0 => Ok(()),
         left => {
             Err(Failure::new(Exit::Refused, format!("{} wait for somebody who works on them", count(left, "value")))
@@ -366,12 +400,15 @@ fn refuse(kind: RotationKind, rotation: Option<Rotation>, behind: &Behind) -> Fa
     };
     let has = if behind.count() == 1 { "has" } else { "have" };
     let message = format!("{kind} cannot be {step} yet: {who} {has} not followed ({})", behind.names());
-    Failure::new(Exit::Refused, message)
-        .hint("wait for them; --force goes on without them, and nodes catch up when they come back")
+    Failure::new(Exit::Refused, message).hint(if may_leave_behind(kind, rotation) {
+        "wait for them; --force goes on without them, and nodes catch up when they come back"
+    } else {
+        "wait for them, with --force too: what they seal with the old key would be lost; one that ended is forgotten in two minutes"
+    })
 }
 
 async fn behind(kind: RotationKind, keys: &Keys, held: &Held, client: &Client) -> Result<Behind, Failure> {
-    let holders = held.behind(keys.revision());
+    let holders = held.behind(kind, keys.revision());
     let Some(rotation) = keys.rotation(kind).filter(|_| kind.is_believed_by_nodes()) else {
         return Ok(Behind { holders, ..Behind::default() });
     };
@@ -471,6 +508,52 @@ async fn show(place: &KeyDir, keys: &Keys, client: &Client, output: &Output) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn keys() -> Keys {
+        pki::install_provider();
+        Keys::generate("bc.local", "2026-11-29T12:00:00Z".parse().unwrap()).unwrap()
+    }
+
+    fn held(pin: &str, holders: &[(&str, bool, u64)]) -> Held {
+        let holder = |(name, is_gateway, revision): &(&str, bool, u64)| Holder {
+            name: (*name).to_owned(),
+            is_gateway: *is_gateway,
+            revision: *revision,
+            seen_at: Timestamp::UNIX_EPOCH,
+            certificate_ends_at: None,
+            ended_by: None,
+        };
+        Held { pin: pin.to_owned(), holders: holders.iter().map(holder).collect(), sealed_before: 0 }
+    }
+
+    #[test]
+    fn keys_of_before_and_keys_of_another_control_plane_are_not_rotated() {
+        let (place, mut keys) = (KeyDir::at("keys"), keys());
+        let pin = keys.anchor("fleet").pin().to_string();
+        held(&pin, &[("one/1", false, 0)]).check(&place, &keys, &pin).unwrap();
+        let other = held("sha256:00", &[("one/1", false, 0)]).check(&place, &keys, &pin).unwrap_err();
+        assert!(other.message.contains("works with other keys"), "{other}");
+        let later = held(&pin, &[("one/1", false, 1)]).check(&place, &keys, &pin).unwrap_err();
+        assert!(later.message.contains("keys is a copy from before: one/1"), "{later}");
+        // What a gateway says of itself stops nobody, and who is still at the step before has another pin.
+        held(&pin, &[("gw", true, 9)]).check(&place, &keys, &pin).unwrap();
+        keys.advance(RotationKind::NodeCa, "fleet", Timestamp::UNIX_EPOCH);
+        let next = keys.anchor("fleet").pin().to_string();
+        held(&pin, &[("one/1", false, 0)]).check(&place, &keys, &next).unwrap();
+    }
+
+    #[test]
+    fn no_value_is_left_to_a_process_that_seals_with_a_key_that_goes() {
+        let mut keys = keys();
+        let kind = RotationKind::SecretStore;
+        for may in [true, true, false] {
+            assert_eq!(may_leave_behind(kind, keys.rotation(kind)), may);
+            keys.advance(kind, "fleet", Timestamp::UNIX_EPOCH);
+        }
+        let some = held("", &[("one/1", false, 2), ("gw", true, 2)]);
+        assert_eq!(some.behind(kind, keys.revision()), ["one/1"]);
+        assert_eq!(some.behind(RotationKind::InternalAuthority, keys.revision()), ["one/1", "gw"]);
+    }
 
     #[test]
     fn who_is_behind_is_named_once_and_the_rest_is_counted() {

@@ -80,6 +80,8 @@ pub(in crate::api) struct HolderView {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::api) struct Holders {
+    /// The pin of the keys that this process works with.
+    pin: String,
     /// Each of them.
     holders: Vec<HolderView>,
     /// Values of secrets that another key sealed than the one that this process seals with.
@@ -96,13 +98,17 @@ pub(in crate::api) async fn holders(app: &App, _: Nothing) -> Result<Holders, Ap
         ended_by: holder.ended_by,
     };
     let holders = key_holders::list(&app.db).await?.into_iter().map(view).collect();
-    Ok(Holders { holders, sealed_before: secrets::count_other_heads(&app.db, &app.secrets.head()).await? })
+    let sealed_before = secrets::count_other_heads(&app.db, &app.secrets.head()).await?;
+    Ok(Holders { pin: app.pin.to_string(), holders, sealed_before })
 }
 
-/// Nothing but the key of the call.
+/// With which key.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(in crate::api) struct Reseal {}
+pub(in crate::api) struct Reseal {
+    /// The name of the key that is to seal: a process that seals with another one has no part in this.
+    key: String,
+}
 
 /// What was sealed anew.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -110,11 +116,21 @@ pub(in crate::api) struct Reseal {}
 pub(in crate::api) struct Resealed {
     /// How many values.
     resealed: u64,
+    /// How many are left that another key sealed.
+    left: u64,
 }
 
-pub(in crate::api) async fn reseal(mutation: Mutation<'_>, _: Reseal) -> Result<Resealed, ApiError> {
+pub(in crate::api) async fn reseal(mutation: Mutation<'_>, input: Reseal) -> Result<Resealed, ApiError> {
     let Mutation { app, txn, after, .. } = mutation;
-    let found = secrets::lock_other_heads(txn, &app.secrets.head(), RESEALED_AT_ONCE).await?;
+    let head = app.secrets.head();
+    if app.secrets.key_name() != input.key {
+        let error = ApiError::new(Code::InvalidState, "this process seals with another key than the one that is named");
+        return Err(error.why(
+            "a process takes a step over within seconds; where it has a copy of the key directory, copy the files anew",
+        ));
+    }
+    let others = secrets::count_other_heads(&app.db, &head).await?;
+    let found = secrets::lock_other_heads(txn, &head, RESEALED_AT_ONCE).await?;
     let resealed = found.len() as u64;
     for mut sealed in found {
         let address = Address { name: &sealed.name, version: sealed.version, tenant: None };
@@ -127,7 +143,7 @@ pub(in crate::api) async fn reseal(mutation: Mutation<'_>, _: Reseal) -> Result<
         secrets::replace_envelope(txn, &sealed).await?;
     }
     after.audit = Some(json!({ "resealed": resealed }));
-    Ok(Resealed { resealed })
+    Ok(Resealed { resealed, left: others.saturating_sub(resealed) })
 }
 
 /// Which gateway.

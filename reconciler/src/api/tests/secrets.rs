@@ -81,6 +81,18 @@ async fn rows_hold_neither_a_value_nor_its_digest() {
 }
 
 #[tokio::test]
+async fn a_process_seals_anew_with_the_key_that_is_named_and_with_no_other() {
+    let desk = Desk::new().await;
+    desk.ok("secrets.put", put(ENCODED, "1")).await;
+    let now = "2026-11-29T12:00:00Z".parse().expect("a time");
+    let next = Keys::generate("bc.local", now).expect("keys").secret_store("fleet-one");
+    let call = |store: &SecretStore, key: &str| json!({ "key": store.key_name(), "idempotencyKey": key });
+    let refused = desk.refused("keys.reseal", call(&next, "2")).await;
+    assert_eq!(refused["code"], "INVALID_STATE");
+    assert_eq!(desk.ok("keys.reseal", call(&store(), "3")).await, json!({ "resealed": 0, "left": 0 }));
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_value_is_said_without_it() {
     let desk = Desk::new().await;
     let too_long = "QUFB".repeat(22_000);
