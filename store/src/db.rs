@@ -141,10 +141,12 @@ impl Db {
         Self { pool, config: config.clone() }
     }
 
-    /// The same database over at most so many connections of its own, as [`DbConfig::planning_once`] says.
+    /// The same database over at most so many connections of its own, as [`DbConfig::planning_once`] says. Half of them are
+    /// opened ahead.
     #[must_use]
     pub fn planning_once(&self, connections: u32) -> Self {
-        Self::lazy(&self.config.clone().planning_once().with_max_connections(connections).with_warm_connections(0))
+        let config = self.config.clone().planning_once().with_max_connections(connections);
+        Self::lazy(&config.with_warm_connections(connections / 2))
     }
 
     pub(crate) const fn pool(&self) -> &PgPool {
@@ -270,7 +272,7 @@ mod tests {
     #[tokio::test]
     async fn nobody_who_stops_in_the_middle_keeps_its_locks_for_good() {
         let test = crate::testing::TestDb::create().await;
-        let db = Db::connect(test.config()).await.expect("a pool");
+        let db = Db::connect(&test.config()).await.expect("a pool");
         let mut txn = db.begin().await.expect("a transaction");
         let setting = sqlx::query_scalar::<_, String>("SHOW idle_in_transaction_session_timeout");
         let after = setting.fetch_one(txn.conn()).await.expect("a setting");

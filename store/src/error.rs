@@ -111,7 +111,7 @@ mod tests {
     #[tokio::test]
     async fn a_transaction_that_the_server_gave_up_may_be_begun_again() {
         let test = crate::testing::TestDb::create().await;
-        let db = crate::Db::connect(test.config()).await.expect("a pool");
+        let db = crate::Db::connect(&test.config()).await.expect("a pool");
         let given_up = "DO $$ BEGIN RAISE EXCEPTION 'terminating' USING ERRCODE = '25P03'; END $$";
         let error = sqlx::query(given_up).execute(db.pool()).await.expect_err("given up");
         assert_eq!(DbError::from(error).kind(), DbErrorKind::Unavailable);
