@@ -1,6 +1,6 @@
 //! One machine after the other: the next one begins when the one before has ended well and is connected.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -17,6 +17,7 @@ use crate::{
 
 /// How often a machine that is away is looked for.
 const LOOK: Duration = Duration::from_secs(1);
+const BY_CTRL_C: &str = "by Ctrl-C";
 
 /// How far the turns came.
 pub(super) struct Turns {
@@ -62,25 +63,31 @@ pub(super) async fn take(
     let mut turns = Turns { rows: Vec::new(), stopped: None, untouched: Vec::new() };
     let mut nodes = nodes.into_iter();
     let key = run.key();
-    while let Some(node) = nodes.next() {
+    // One for all turns: whoever presses while the next command is being queued is heard, too.
+    let interrupt = tokio::signal::ctrl_c();
+    tokio::pin!(interrupt);
+    while turns.stopped.is_none() && nodes.len() > 0 {
+        if is_over(interrupt.as_mut()).await {
+            turns.stopped = Some(BY_CTRL_C.to_owned());
+            break;
+        }
+        let Some(node) = nodes.next() else { break };
         let place = format!("{} of {all}  ", turns.rows.len() + 1);
         let mut row = run.queue(client, vec![node.clone()], payload, &key).await;
-        let watched = Watch::new(client, output).beginning(&place).follow(&mut row).await?;
+        let watched =
+            !is_over(interrupt.as_mut()).await && Watch::new(client, output).beginning(&place).follow(&mut row).await?;
         let ended_well = row.iter().all(Row::has_succeeded);
         if !watched {
             show::interrupted(&row);
         }
         turns.rows.append(&mut row);
         turns.stopped = match (watched, ended_well) {
-            (false, _) => Some("by Ctrl-C".to_owned()),
+            (false, _) => Some(BY_CTRL_C.to_owned()),
             (true, false) => Some(format!("{} did not end well", node.name)),
             // The last one has nobody behind it.
             (true, true) if nodes.len() == 0 => None,
-            (true, true) => back(run, client, &node, output, &place).await?,
+            (true, true) => back(run, client, &node, output, &place, interrupt.as_mut()).await?,
         };
-        if turns.stopped.is_some() {
-            break;
-        }
     }
     turns.untouched = nodes.map(|node| node.name).collect();
     Ok(turns)
@@ -93,9 +100,8 @@ async fn back(
     node: &Machine,
     output: &Output,
     place: &str,
+    mut interrupt: Pin<&mut impl Future>,
 ) -> Result<Option<String>, Failure> {
-    let interrupt = tokio::signal::ctrl_c();
-    tokio::pin!(interrupt);
     let patience = tokio::time::sleep(run.kind.row().timeout.to_std());
     tokio::pin!(patience);
     let mut said = false;
@@ -113,10 +119,19 @@ async fn back(
             said = true;
         }
         tokio::select! {
-            _ = &mut interrupt => return Ok(Some("by Ctrl-C".to_owned())),
+            _ = &mut interrupt => return Ok(Some(BY_CTRL_C.to_owned())),
             () = &mut patience => return Ok(Some(format!("{} did not come back", node.name))),
             () = tokio::time::sleep(LOOK) => {}
         }
+    }
+}
+
+/// Whether something has come by now. It is waited for from the first question on.
+async fn is_over(what: Pin<&mut impl Future>) -> bool {
+    tokio::select! {
+        biased;
+        _ = what => true,
+        () = std::future::ready(()) => false,
     }
 }
 
@@ -148,6 +163,18 @@ mod tests {
         assert_eq!(said, "stopped: gpu-2 did not end well; not begun on gpu-3, gpu-4");
         assert_eq!(stopped.in_json()["notBegun"], json!(["gpu-3", "gpu-4"]));
         assert!(turns(None, &[]).farewell().is_none() && turns(None, &[]).in_json().get("stopped").is_none());
+    }
+
+    #[tokio::test]
+    async fn ctrl_c_is_heard_whenever_it_was_pressed() {
+        let interrupt = tokio::signal::ctrl_c();
+        tokio::pin!(interrupt);
+        assert!(!is_over(interrupt.as_mut()).await);
+        nix::sys::signal::raise(nix::sys::signal::Signal::SIGINT).expect("sent");
+        // Nobody listens in the meantime, as while a command is being queued.
+        while !is_over(interrupt.as_mut()).await {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[test]
