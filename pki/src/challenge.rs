@@ -128,7 +128,7 @@ mod tests {
         let join = ChallengeKey::derive(b"secret", Use::Join);
         assert_eq!(join.check(&challenge, &mine, now()), Err(ChallengeRefusal::NotOurs));
         let elsewhere = ChallengeKey::derive(b"other", Use::Renew);
-        let both = elsewhere.clone().or(key.clone());
+        let both = elsewhere.clone().or(key);
         assert_eq!(both.check(&challenge, &mine, now()), Ok(()));
         assert_eq!(elsewhere.check(&challenge, &mine, now()), Err(ChallengeRefusal::NotOurs));
     }

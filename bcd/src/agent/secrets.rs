@@ -100,12 +100,20 @@ impl Errand {
         for wanted in self.wanted.chunks(MOST_WANTED) {
             let asking = Asking::new(&realm, self.node, &self.key, wanted.to_vec(), self.now);
             let call = pb::SecretRequest { request: asking.bytes.clone(), signature: asking.signature.clone() };
-            let answer = client.request(call).await.map_err(|status| status.message().to_owned())?.into_inner();
+            let answer = client.request(call).await.map_err(|status| told(&status))?.into_inner();
             let signature = wire::signature(answer.signature);
             let sealed = SealedValues { encapsulated_key: answer.encapsulated_key, ciphertext: answer.ciphertext };
             let opened = asking.open(&sealed, &signature, &verifier, Validity::At(self.now));
             values.extend(opened.map_err(|error| error.to_string())?);
         }
         Ok(values)
+    }
+}
+
+/// What the broker said, with its word in front, as the guide lists them.
+fn told(status: &tonic::Status) -> String {
+    match status.metadata().get("bc-code").and_then(|code| code.to_str().ok()) {
+        Some(code) => format!("{code}: {}", status.message()),
+        None => status.message().to_owned(),
     }
 }
