@@ -89,6 +89,12 @@ fn values_are_sealed_anew_while_everything_runs_and_a_kill_in_the_middle_loses_n
     put(&up, "ntp/key", "the next value");
     until("a new value comes", || one.file("/etc/ntp.key").as_deref() == Some("the next value"));
 
+    // Three steps in one breath, whoever follows: the last one waits for who still seals with the key that goes.
+    for said in ["begun", "switched", "finished"] {
+        assert!(step(&up.cli(), &keys, "secret-store", &["--force"]).contains(said));
+    }
+    asks_again(&mut one, "the next value");
+
     // The old key is gone: what it sealed opens nowhere, and a backup of then needs the keys of then.
     up.sql(&format!("UPDATE secret_versions SET envelope = decode('{before}', 'hex') WHERE name = 'ntp/key'"));
     one.kill();
