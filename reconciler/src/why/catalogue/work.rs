@@ -81,6 +81,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Work,
+        "secret-moved",
+        "A secret got another version while the spec was made.",
+        Itself,
+        "wait: the spec is made again at once",
+    ),
+    entry(
+        Work,
         "nothing-assigned",
         "No target was assigned to the machine.",
         Author,
