@@ -43,9 +43,9 @@ mod template;
 
 pub use cursor::{Cursor, Outlined, Place, cursor, outline};
 pub use explain::{Provenance, Read};
-pub use glob::covers as pattern_covers;
 pub use fleet_object::{Fleet, ObjectEntry, Strategy};
 pub use format::{FormatError, Ignored, format};
+pub use glob::covers as pattern_covers;
 pub use host::{
     AccessKeyTemplate, ComposeError, Composed, Content, FileTemplate, HostTemplate, NodeOverlay, UnitTemplate, compose,
     compose_all,
@@ -63,6 +63,7 @@ pub use refers::{refers, rename_references};
 pub use resolve::{Layer, ResolvedProfile};
 pub use sources::{Blob, SourceBlob, Sources};
 pub use stop::{Stop, Stopped};
+pub use suggest::similar;
 
 pub use crate::diagnostic::{Diagnostic, SourceMap, SourceRef};
 

@@ -34,7 +34,9 @@ pub use desired::{
     resign_spec, set_spec, set_targets,
 };
 pub use insert::{InsertError, NewNode, insert};
-pub use read::{Filter, bucket, find, find_by_hardware_key, find_by_name, get, ids_in_shards, list, lock, names, of_pool};
+pub use read::{
+    Filter, bucket, find, find_by_hardware_key, find_by_name, get, ids_in_shards, list, lock, names, of_pool,
+};
 
 /// One machine.
 #[derive(Debug, Clone, PartialEq)]

@@ -72,6 +72,7 @@ fn postgresql_is_away_for_a_while_and_what_was_on_its_way_arrives() {
 struct Disk(std::path::PathBuf);
 
 impl Disk {
+    #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
     fn of(path: &Path, mib: u32) -> Option<Self> {
         fs::create_dir_all(path).expect("a directory");
         let size = format!("size={mib}m");

@@ -126,10 +126,9 @@ fn address(text: &str) -> Result<ObjectRef, Failure> {
 }
 
 fn table(items: &[Value], output: &Output) -> Table {
-    let mut table =
-        Table::new(&["revision", "commit", "in force", "author", "changes", "subject"])
-            .whole(&["revision", "commit", "in force"])
-            .words();
+    let mut table = Table::new(&["revision", "commit", "in force", "author", "changes", "subject"])
+        .whole(&["revision", "commit", "in force"])
+        .words();
     for (index, item) in items.iter().enumerate() {
         let text = |key: &str| item.get(key).and_then(Value::as_str).unwrap_or("-");
         let quarantined = item.get("quarantined").and_then(Value::as_bool) == Some(true);

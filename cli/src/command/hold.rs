@@ -69,10 +69,8 @@ impl Hold {
             return Ok(Exit::Ok);
         }
         let name = printable(subject.name);
-        let end = until.map_or_else(
-            || format!("until `better-compute {lifted_by} {name}`"),
-            |until| output.until(until),
-        );
+        let end =
+            until.map_or_else(|| format!("until `better-compute {lifted_by} {name}`"), |until| output.until(until));
         output.line(format!("{name} {} {end}", subject.says))?;
         if let Some(line) = done.get("replaced").and_then(|replaced| replacing(replaced, output)) {
             output.line(line)?;

@@ -118,7 +118,10 @@ pub(super) fn same(one: &[Object], other: &[Object]) -> bool {
 fn same_entries(one: &[Entry], other: &[Entry]) -> bool {
     let entry = |(one, other): (&Entry, &Entry)| {
         let args = one.args.iter().map(|arg| &arg.value).eq(other.args.iter().map(|arg| &arg.value));
-        one.key == other.key && discriminant(&one.form) == discriminant(&other.form) && args && same_entries(&one.fields, &other.fields)
+        one.key == other.key
+            && discriminant(&one.form) == discriminant(&other.form)
+            && args
+            && same_entries(&one.fields, &other.fields)
     };
     one.len() == other.len() && one.iter().zip(other).all(entry)
 }

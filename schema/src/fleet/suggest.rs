@@ -1,7 +1,7 @@
 //! "Did you mean": the most similar word.
 
 /// The most similar candidate, when one is similar enough to be meant.
-pub(super) fn similar<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+pub fn similar<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let word: String = word.chars().take(64).collect::<String>().to_lowercase();
     let allowed = ((word.chars().count() + 1) / 3).clamp(1, 3);
     let length = word.chars().count();

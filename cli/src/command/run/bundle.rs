@@ -10,7 +10,9 @@ pub(super) fn text(who: &str, bundle: &LogBundle) -> String {
     let mut lines = vec![format!("{} in {} parts{cut}, {}", size(bundle.bytes), bundle.parts.len(), bundle.digest)];
     lines.extend(match (&bundle.object, &bundle.path) {
         // What becomes part of a command line is held against its form.
-        (Some(object), _) if bundle.uploaded && is_object(object) => Some(format!("fetch it with: aws s3 cp {object} .")),
+        (Some(object), _) if bundle.uploaded && is_object(object) => {
+            Some(format!("fetch it with: aws s3 cp {object} ."))
+        }
         (None, Some(path)) => {
             let path = printable(path);
             Some(format!("it is on the machine: scp '{}:{path}' .", printable(who)))

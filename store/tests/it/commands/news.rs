@@ -58,5 +58,9 @@ async fn news_name_the_nodes_of_which_something_changed_and_no_others() {
     assert_eq!(news(begin.at).await, [spec, wanted, revoked, waits, taken_back].into());
     test.advance(StdDuration::from_secs(60)).await;
     let later = db.now().await.expect("now");
-    assert_eq!(news(later).await, [wanted, waits, taken_back].into(), "what was done is old, what is to be done is not");
+    assert_eq!(
+        news(later).await,
+        [wanted, waits, taken_back].into(),
+        "what was done is old, what is to be done is not"
+    );
 }
