@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Response, Status, metadata::MetadataValue};
 
 use super::{
-    JoinRefusal, JoinService, RenewRefusal, admit::JoinError, refusal::Standing, renew::RenewError,
-    gateways::FollowRefusal, secrets::BrokerRefusal, wire,
+    JoinRefusal, JoinService, RenewRefusal, admit::JoinError, gateways::FollowRefusal, refusal::Standing,
+    renew::RenewError, secrets::BrokerRefusal, wire,
 };
 
 /// Where the stable word of a refusal travels.
