@@ -141,11 +141,11 @@ fn answer(registry: &Registry, steps: &Steps, asked: &HashMap<NodeId, Asked>, ta
 
 /// A stored command as the core has it; `None`, and a line in the log, when its signature is not readable.
 pub(crate) fn dispatch(stored: commands::Dispatch) -> Option<Dispatch> {
-    let commands::Dispatch { id, seq, lane, kind, body, signature } = stored;
+    let commands::Dispatch { id, seq, lane, kind, body, signature, cancel } = stored;
     match pb::Signature::decode(signature.as_slice()) {
         Ok(signature) => {
             let frame = pb::Command { body, signature: Some(signature), approval: Vec::new() };
-            Some(Dispatch { id, seq, lane, kind, frame, cancel: false })
+            Some(Dispatch { id, seq, lane, kind, frame, cancel })
         }
         Err(error) => {
             tracing::error!(command = %id, %error, "a stored signature is not readable");

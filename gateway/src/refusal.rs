@@ -62,7 +62,9 @@ pub enum Refusal {
     #[error("too many {0} in a short time")]
     RateLimited(&'static str),
     /// The journal is an old copy.
-    #[error("the node's journal does not have what it took before: an old copy was put back, and it is another journal")]
+    #[error(
+        "the node's journal does not have what it took before: an old copy was put back, and it is another journal"
+    )]
     JournalOld,
     /// A newer session of the same node.
     #[error("a newer session of this node is open")]

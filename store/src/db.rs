@@ -48,7 +48,12 @@ impl DbConfig {
     }
 
     pub(crate) fn from_options(options: PgConnectOptions) -> Self {
-        Self { options: options.application_name("better-compute"), max_connections: 20, warm_connections: 0, plans_once: false }
+        Self {
+            options: options.application_name("better-compute"),
+            max_connections: 20,
+            warm_connections: 0,
+            plans_once: false,
+        }
     }
 
     /// The same server with connections that are opened ahead and kept: a login costs more than most statements, and a burst

@@ -53,8 +53,8 @@ const SHORT: usize = 200;
 enum Standing {
     /// It waits for the spec that it presupposes.
     Waits { paper: Box<Paper>, ask: Instant },
-    /// The clerk writes it down.
-    Kept(Box<CommandBody>),
+    /// The clerk writes it down. What was cancelled meanwhile ends as soon as that is done.
+    Kept { body: Box<CommandBody>, cancelled: bool },
     /// It waits in its lane; it is asked about again at this time.
     Queued { ask: Option<Instant> },
     /// It runs, at most until then.
@@ -83,7 +83,7 @@ struct Known {
 impl Known {
     /// Whether it takes one of the places in its lane.
     const fn is_live(&self) -> bool {
-        matches!(self.standing, Standing::Kept(_) | Standing::Queued { .. } | Standing::Runs { .. })
+        matches!(self.standing, Standing::Kept { .. } | Standing::Queued { .. } | Standing::Runs { .. })
     }
 
     fn lane(&self) -> Option<Lane> {
@@ -188,12 +188,12 @@ impl Desk {
 
     /// The gateway wants a command to stop.
     pub fn cancel(&mut self, id: CommandId) -> Vec<Do> {
-        let Some(known) = self.known.get(&id) else { return Vec::new() };
         let cancelled = || {
             let why = "it was cancelled before it began";
             self.pen.update(id, UpdateState::Cancelled).because(Reason::CANCELLED, why)
         };
-        match &known.standing {
+        let Some(known) = self.known.get_mut(&id) else { return Vec::new() };
+        match &mut known.standing {
             Standing::Waits { paper, .. } => {
                 let (entry, bytes, update) = (known.entry.clone(), paper.bytes.clone(), cancelled());
                 vec![self.refuse(entry, bytes, update)]
@@ -209,7 +209,11 @@ impl Desk {
                 let update = self.pen.update(id, UpdateState::Failed).because(Reason::INTERRUPTED, why);
                 self.settle(update)
             }
-            Standing::Kept(_) | Standing::Closing { .. } => Vec::new(),
+            Standing::Kept { cancelled, .. } => {
+                *cancelled = true;
+                Vec::new()
+            }
+            Standing::Closing { .. } => Vec::new(),
         }
     }
 
@@ -243,7 +247,11 @@ impl Desk {
 
     fn kept(&mut self, id: CommandId, kept: bool) -> Vec<Do> {
         let Some(known) = self.known.get_mut(&id) else { return Vec::new() };
-        let Standing::Kept(body) = &known.standing else { return Vec::new() };
+        let Standing::Kept { body, cancelled } = &known.standing else { return Vec::new() };
+        if kept && *cancelled {
+            known.standing = Standing::Left { ask: None };
+            return self.cancel(id);
+        }
         if kept {
             let order = Order { body: body.as_ref().clone(), ran: false };
             known.standing = Standing::Queued { ask: None };
@@ -426,7 +434,7 @@ impl Desk {
                 vec![Do::Warn(format!("a copy of {id} without a good signature was ignored"))]
             }
             Some(Standing::Waits { paper, .. }) => vec![Do::WantSpec(paper.body.min_generation.unwrap_or_default())],
-            Some(Standing::Kept(_) | Standing::Closing { .. }) | None => Vec::new(),
+            Some(Standing::Kept { .. } | Standing::Closing { .. }) | None => Vec::new(),
         }
     }
 
@@ -471,7 +479,7 @@ impl Desk {
     }
 
     fn accept(&mut self, entry: Entry, body: CommandBody, bytes: Vec<u8>) -> Do {
-        let standing = Standing::Kept(Box::new(body));
+        let standing = Standing::Kept { body: Box::new(body), cancelled: false };
         self.known.insert(entry.id, Known { entry: entry.clone(), standing });
         Do::Accept { entry: Box::new(entry), body: bytes }
     }

@@ -41,6 +41,8 @@ pub struct Dispatch {
     pub body: Vec<u8>,
     /// The signature, an encoded wire message.
     pub signature: Vec<u8>,
+    /// Somebody wants it to be cancelled.
+    pub cancel: bool,
 }
 
 pub(super) struct DispatchRow {
@@ -51,6 +53,7 @@ pub(super) struct DispatchRow {
     pub(super) kind: String,
     pub(super) body: Vec<u8>,
     pub(super) signature: Vec<u8>,
+    pub(super) cancel: bool,
 }
 
 impl DispatchRow {
@@ -62,6 +65,7 @@ impl DispatchRow {
             kind: super::kind(&self.kind)?,
             body: self.body,
             signature: self.signature,
+            cancel: self.cancel,
         })
     }
 }
@@ -146,7 +150,7 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
                journal_id = l.journal_id
            FROM locked l
            WHERE c.id = l.id
-           RETURNING c.id, c.node_id, c.seq, c.lane, c.kind, c.body, c.signature AS "signature!""#,
+           RETURNING c.id, c.node_id, c.seq, c.lane, c.kind, c.body, c.signature AS "signature!", false AS "cancel!""#,
         &ids,
         &epochs,
         &room(Lane::Control),
@@ -190,7 +194,8 @@ pub async fn in_flight(
     .await?;
     let rows = sqlx::query_as!(
         DispatchRow,
-        r#"SELECT c.id, c.node_id, c.seq, c.lane, c.kind, c.body, c.signature AS "signature!"
+        r#"SELECT c.id, c.node_id, c.seq, c.lane, c.kind, c.body, c.signature AS "signature!",
+                  c.cancel_requested_at IS NOT NULL AS "cancel!"
            FROM UNNEST($1::uuid[], $2::bigint[]) AS s (node_id, epoch)
            JOIN commands c ON c.node_id = s.node_id AND c.epoch = s.epoch
            WHERE c.state IN ('dispatched', 'acked', 'running') AND c.signature IS NOT NULL AND c.kind = ANY ($3)

@@ -156,6 +156,15 @@ fn a_duplicate_gets_the_answer_of_where_the_command_stands() {
 }
 
 #[test]
+fn what_is_cancelled_while_it_is_written_down_does_not_begin() {
+    let mut world = World::new();
+    let body = world.body(CommandKind::NodeReboot);
+    world.offer(&body);
+    assert_eq!(words(&world.desk.cancel(body.id)), [""; 0], "the journal has the word");
+    assert_eq!(words(&world.tell(Event::Kept(body.id, true))), ["settle: cancelled cancelled"]);
+}
+
+#[test]
 fn a_refusal_is_written_down_and_stays() {
     let mut world = World::new();
     let body = world.body(CommandKind::NodeReboot);

@@ -207,7 +207,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         Caller,
         "send the manifest of the version that is wanted",
     ),
-    entry(Command, "release-not-yet", "The release is not to be taken before a time that its manifest names.", Itself, "send it again then"),
+    entry(
+        Command,
+        "release-not-yet",
+        "The release is not to be taken before a time that its manifest names.",
+        Itself,
+        "send it again then",
+    ),
     entry(
         Command,
         "release-expired",

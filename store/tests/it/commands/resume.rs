@@ -148,6 +148,17 @@ async fn a_reconnect_replays_in_order_and_leaves_to_the_reconciler_what_it_prove
 }
 
 #[tokio::test]
+async fn what_was_cancelled_while_its_node_was_away_is_sent_again_as_that() {
+    let test = TestDb::create().await;
+    let (hello, sent) = busy_node(&test, "a").await;
+    let cancelled = sent[0].0;
+    commit!(test.db(), |txn| commands::cancel(&mut txn, cancelled).await.expect("cancel"));
+    let (_, again) = reconnect(test.db(), &hello).await;
+    let asked: Vec<CommandId> = again.iter().filter(|again| again.cancel).map(|again| again.id).collect();
+    assert_eq!((asked, again.len()), (vec![cancelled], sent.len()));
+}
+
+#[tokio::test]
 async fn what_is_sent_in_the_new_session_is_not_settled_by_the_old_word_of_the_node() {
     let test = TestDb::create().await;
     let id = node(test.db(), "a").await.id;

@@ -15,7 +15,9 @@ use schema::{
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use store::{attestations, identities, node_certs, node_holds, node_inventory, node_sections, nodes, outcomes, sessions};
+use store::{
+    attestations, identities, node_certs, node_holds, node_inventory, node_sections, nodes, outcomes, sessions,
+};
 
 use super::drift;
 use crate::api::{
