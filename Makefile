@@ -16,8 +16,8 @@ demo: setup build ## Watch a commit become three converged machines
 test: setup ## Format, lints, rules, unit, store, end-to-end, docs
 	@scripts/test.sh
 
-bench: ## Measure, release build: the product beside the limit of this machine (BENCH="b11 --nodes 100000")
-	cargo run --release --locked -p benches -- $(BENCH)
+bench: ## Measure, release build: the product beside the limit of this machine (BENCH="b8 --nodes 1000,5000")
+	ulimit -n $$(ulimit -Hn) && cargo run --release --locked -p benches -- $(BENCH)
 
 lint: ## Format and lints only
 	cargo fmt --all --check

@@ -51,7 +51,12 @@ async fn size(count: usize, out: &mut impl Write) -> Result<bool> {
     let (heartbeats, others) = (after.heartbeats - written.heartbeats, after.others - written.others);
     let lines = [
         Line::alone("of a core, both", format!("{:.1} %", gateway + database), gateway + database, 5.0),
-        Line::alone("rows written, heartbeats", heartbeats.to_string(), heartbeats as f64, (BEATS as usize * count) as f64),
+        Line::alone(
+            "rows written, heartbeats",
+            heartbeats.to_string(),
+            heartbeats as f64,
+            (BEATS as usize * count) as f64,
+        ),
         Line::alone("rows written, others", others.to_string(), others as f64, 0.0),
     ];
     table(out, &format!("{count} sessions"), &lines)?;

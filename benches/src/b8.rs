@@ -14,6 +14,8 @@ use crate::{
     swarm::Nodes,
 };
 
+/// What a process does once, when it begins, is not measured.
+const BEGUN: Duration = Duration::from_secs(1);
 /// How long sessions are held after they opened.
 const HOLD: Duration = Duration::from_secs(3);
 
@@ -71,6 +73,7 @@ async fn size(options: &Options, count: usize, out: &mut impl Write) -> Result<b
 
 async fn turn(house: &House, kind: Kind) -> Result<Turn> {
     let served = Served::start(kind, house.dir())?;
+    tokio::time::sleep(BEGUN).await;
     let before = served.resident();
     let (nodes, _heard) = Nodes::of(house);
     let begin = std::time::Instant::now();
