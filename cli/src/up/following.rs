@@ -13,9 +13,9 @@ use crate::exit::Failure;
 /// How often the directory is looked at.
 const LOOKED_AT: Duration = Duration::from_secs(2);
 /// How often a process says which revision it works with.
-const SAID_EVERY: Duration = Duration::from_secs(30);
+const SAID_EVERY: Duration = Duration::from_secs(15);
 /// A process that says nothing for so long is gone.
-const GONE_AFTER: Duration = Duration::from_secs(100);
+const GONE_AFTER: Duration = Duration::from_secs(45);
 
 /// Follows one key directory.
 pub(super) struct Following<F> {
