@@ -59,8 +59,8 @@ stage_unit() { start_postgres && run_tests 'not package(tests) and not package(s
 stage_store() { start_postgres && run_tests 'package(store)' -p store; }
 stage_e2e() { run_tests 'package(tests) and binary(it)' -p tests --test it; }
 stage_docs() {
-    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
-    cargo test --workspace --doc --locked --quiet
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet &&
+        cargo test --workspace --doc --locked --quiet
 }
 stage_queries() { scripts/sqlx-prepare.sh --check; }
 stage_leftovers() {

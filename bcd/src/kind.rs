@@ -5,13 +5,13 @@
 //!
 //! | module | kind |
 //! |---|---|
-//! | [`inventory`] | `inventory.refresh` |
-//! | [`diagnose`] | `diag.nvml`, and what a healthy GPU is |
-//! | [`dcgm`] | `diag.dcgm` |
-//! | [`logs`] | `logs.collect` |
-//! | [`reboot`] | `node.reboot` |
-//! | [`reset`] | `gpu.reset` |
-//! | [`upgrade`] | `daemon.upgrade` |
+//! | `inventory` | `inventory.refresh` |
+//! | `diagnose` | `diag.nvml`, and what a healthy GPU is |
+//! | `dcgm` | `diag.dcgm` |
+//! | `logs` | `logs.collect` |
+//! | `reboot` | `node.reboot` |
+//! | `reset` | `gpu.reset` |
+//! | `upgrade` | `daemon.upgrade` |
 
 use std::{
     path::{Path, PathBuf},

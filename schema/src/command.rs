@@ -8,7 +8,7 @@
 //! | [`state`] | the states of a command and the moves between them |
 //! | [`refusal`] | why a node does not accept a command, and why one ended as it did |
 //! | [`body`] | what a worker signs and a node checks |
-//! | [`reference`] | the page for people |
+//! | [`mod@reference`] | the page for people |
 //! | [`update`] | what a node says about a command, and signs when it is the last word |
 //!
 //! What must hold when a message is lost is desired state ([`crate::spec`]); what does harm when it runs late is a command.

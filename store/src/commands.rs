@@ -11,11 +11,11 @@
 //! |---|---|---|
 //! | [`enqueue`] | one row, one number, one body | whoever wants something done, in its own transaction |
 //! | [`sign`] | what is signed, and what waits for it | the `command` reconciler; the API right after its commit |
-//! | [`dispatch`] | claim, progress, release | gateways |
+//! | `dispatch` | claim, progress, release | gateways |
 //! | [`resume`] | what a reconnect replays, and what it proves | gateways; the `command` reconciler |
 //! | [`updates`] | last words as nodes signed them, unread | gateways put down, the `command` reconciler takes |
 //! | [`settle`] | every way in which a command ends | the `command` reconciler, the sweeper, the API |
-//! | [`read`] | one command, pages of them | everybody |
+//! | `read` | one command, pages of them | everybody |
 //!
 //! Whoever locks several rows locks nodes before sessions before commands before work rows, and commands in the order of
 //! their ids.

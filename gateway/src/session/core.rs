@@ -6,7 +6,7 @@
 //!     └── late, not Hello ───┴── not opened, late ────────────────────────────┘
 //! ```
 //!
-//! Welcome goes out once; the generation that is sent never falls; commands keep to their lanes ([`Commands`]); after
+//! Welcome goes out once; the generation that is sent never falls; commands keep to their lanes; after
 //! Goodbye what the node still says is kept and nothing more is sent; nothing comes after Close.
 
 use proto::agent::v1::{self as pb, gateway_frame::Frame as Down, node_frame::Frame as Up};
