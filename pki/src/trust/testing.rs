@@ -4,7 +4,7 @@
 
 use std::{
     io::Write as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Output, Stdio},
     sync::OnceLock,
 };
@@ -25,13 +25,20 @@ pub(super) fn has(program: &str) -> bool {
     there
 }
 
-/// A key with its secret on disk.
+/// A key pair. Its secret is on disk only while a program reads it: what a static holds is never dropped.
 pub(super) struct Secret {
-    pub(super) file: PathBuf,
+    private: String,
     pub(super) line: String,
 }
 
 impl Secret {
+    /// The secret as a file that only we may read.
+    pub(super) fn file(&self) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(self.private.as_bytes()).expect("room");
+        file
+    }
+
     pub(super) fn key(&self) -> TrustKey {
         TrustKey::from_ssh(&self.line).expect("an admitted key")
     }
@@ -51,25 +58,15 @@ pub(super) fn secret(name: &str) -> &'static Secret {
         "p384" => &["-t", "ecdsa", "-b", "384"],
         _ => &["-t", "ed25519"],
     };
-    let file = folder().join(name);
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("key");
     let made = Command::new("ssh-keygen").args(kind).args(["-q", "-N", "", "-C", name, "-f"]).arg(&file).status();
     assert!(made.expect("ssh-keygen runs").success());
-    let line = std::fs::read_to_string(file.with_extension(extension(name))).expect("a public key");
-    let secret = Box::leak(Box::new(Secret { file, line: line.trim().to_owned() }));
+    let read = |file: PathBuf| std::fs::read_to_string(file).expect("a key");
+    let line = read(file.with_extension("pub")).trim().to_owned();
+    let secret = Box::leak(Box::new(Secret { private: read(file), line }));
     all.insert(name.to_owned(), secret);
     secret
-}
-
-fn extension(name: &str) -> String {
-    match name.rsplit_once('.') {
-        Some((_, last)) => format!("{last}.pub"),
-        None => "pub".to_owned(),
-    }
-}
-
-fn folder() -> &'static Path {
-    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
-    FOLDER.get_or_init(|| tempfile::tempdir().expect("a directory")).path()
 }
 
 /// A key ring of its own with one key that `gpg` made.
@@ -165,7 +162,8 @@ impl Git {
 
     /// An empty commit that `git` itself signed with SSH.
     pub(super) fn signed(&self, secret: &Secret, message: &str) -> Vec<u8> {
-        let key = format!("user.signingKey={}", secret.file.display());
+        let file = secret.file();
+        let key = format!("user.signingKey={}", file.path().display());
         self.run(&["-c", "gpg.format=ssh", "-c", &key, "commit", "-q", "-S", "--allow-empty", "-m", message], &[]);
         self.raw("HEAD")
     }
@@ -194,7 +192,8 @@ pub(super) fn sign_raw(payload: &[u8], header: &str, armour: &str) -> Vec<u8> {
 /// What `ssh-keygen -Y sign` makes of a text.
 pub(super) fn ssh_sign(secret: &Secret, namespace: &str, more: &[&str], text: &[u8]) -> String {
     let mut command = Command::new("ssh-keygen");
-    command.args(["-Y", "sign", "-n", namespace]).args(more).arg("-f").arg(&secret.file);
+    let file = secret.file();
+    command.args(["-Y", "sign", "-n", namespace]).args(more).arg("-f").arg(file.path());
     let done = feed(&mut command, text);
     assert!(done.status.success(), "ssh-keygen: {}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8(done.stdout).expect("text")

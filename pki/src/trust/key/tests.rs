@@ -23,8 +23,8 @@ fn the_name_of_a_key_is_the_one_that_ssh_keygen_prints() {
     }
     for kind in ["ed25519", "ecdsa", "rsa"] {
         let key = secret(kind);
-        let mut list = std::process::Command::new("ssh-keygen");
-        list.args(["-l", "-f"]).arg(key.file.with_extension("pub"));
+        let (mut list, file) = (std::process::Command::new("ssh-keygen"), key.file());
+        list.args(["-l", "-f"]).arg(file.path());
         let printed = String::from_utf8(list.output().expect("ssh-keygen runs").stdout).expect("text");
         assert!(printed.contains(&format!(" {} ", key.key().name())), "{printed}");
     }
