@@ -32,6 +32,72 @@ table audit
     constraint audit_seq_key UNIQUE (seq)
     CREATE INDEX audit_by_subject ON audit USING btree (subject, seq DESC)
     CREATE TRIGGER audit_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only()
+table batch_leaves
+    batch_id uuid not null
+    index integer not null
+    node_id uuid not null
+    node text not null
+    leaf bytea
+    payload text not null
+    state text not null default 'waiting'::text
+    reason text
+    command_id uuid
+    attempt integer not null default 0
+    began_at timestamp with time zone
+    ended_at timestamp with time zone
+    constraint batch_leaves_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES batches(id) ON DELETE CASCADE
+    constraint batch_leaves_pkey PRIMARY KEY (batch_id, index)
+    constraint batch_leaves_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'sent'::text, 'succeeded'::text, 'failed'::text, 'left'::text])))
+    CREATE INDEX batch_leaves_by_command ON batch_leaves USING btree (command_id) WHERE (command_id IS NOT NULL)
+    CREATE INDEX batch_leaves_by_node ON batch_leaves USING btree (node_id)
+table batches
+    id uuid not null
+    name text not null
+    origin text not null
+    state text not null
+    reason text
+    message text
+    quorum boolean not null
+    kind text not null
+    doc text not null
+    document bytea not null
+    place text
+    why text not null
+    tier text
+    plan_commit text
+    plan_tree text
+    header bytea
+    digest bytea
+    trust_epoch bigint
+    proposer text
+    evidence bytea
+    created_by text not null
+    leaf_count integer not null
+    not_before timestamp with time zone not null
+    expires timestamp with time zone not null
+    max_in_flight integer not null
+    max_failures integer not null
+    spread text
+    created_at timestamp with time zone not null default compute_now()
+    resolved_at timestamp with time zone not null default compute_now()
+    decided_at timestamp with time zone
+    ended_at timestamp with time zone
+    closed_at timestamp with time zone
+    closed_by text
+    closed_note text
+    constraint batches_check CHECK (((header IS NULL) = (digest IS NULL)))
+    constraint batches_digest_check CHECK ((octet_length(digest) = 32))
+    constraint batches_document_check CHECK ((octet_length(document) = 32))
+    constraint batches_ended CHECK (((ended_at IS NOT NULL) = (state = ANY (ARRAY['done'::text, 'expired'::text, 'void'::text, 'rejected'::text, 'cancelled'::text]))))
+    constraint batches_max_failures_check CHECK ((max_failures >= 0))
+    constraint batches_max_in_flight_check CHECK ((max_in_flight > 0))
+    constraint batches_name_key UNIQUE (name)
+    constraint batches_origin_check CHECK ((origin = ANY (ARRAY['document'::text, 'proposal'::text, 'api'::text, 'breakglass'::text])))
+    constraint batches_pkey PRIMARY KEY (id)
+    constraint batches_state_check CHECK ((state = ANY (ARRAY['proposed'::text, 'approved'::text, 'dispatching'::text, 'done'::text, 'expired'::text, 'void'::text, 'rejected'::text, 'cancelled'::text])))
+    CREATE INDEX batches_by_creation ON batches USING btree (created_at)
+    CREATE INDEX batches_open ON batches USING btree (name) WHERE (ended_at IS NULL)
+    CREATE INDEX batches_to_review ON batches USING btree (created_at) WHERE ((origin = 'breakglass'::text) AND (closed_at IS NULL))
 table blobs
     digest bytea not null
     bytes bytea not null
@@ -86,6 +152,7 @@ table commands fillfactor=70
     started_at timestamp with time zone
     settled_at timestamp with time zone
     busy_reason text
+    approval bytea
     constraint commands_check CHECK (((signature IS NULL) = (signed_at IS NULL)))
     constraint commands_check1 CHECK ((((evidence IS NULL) = (evidence_signature IS NULL)) AND ((evidence IS NULL) = (evidence_key IS NULL))))
     constraint commands_lane_check CHECK ((lane = ANY (ARRAY['control'::text, 'provision'::text, 'bulk'::text])))
@@ -263,6 +330,13 @@ table node_holds
     constraint node_holds_pkey PRIMARY KEY (id)
     constraint node_holds_source_check CHECK ((source = ANY (ARRAY['git'::text, 'api'::text, 'health'::text])))
     CREATE INDEX node_holds_by_end ON node_holds USING btree (until) WHERE (until IS NOT NULL)
+table node_identities
+    node_id uuid not null
+    payload bytea not null
+    signature bytea not null
+    received_at timestamp with time zone not null default compute_now()
+    constraint node_identities_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
+    constraint node_identities_pkey PRIMARY KEY (node_id)
 table node_inventory
     node_id uuid not null
     section text not null

@@ -20,6 +20,11 @@ pub const COMMAND_CANCEL_REQUESTED: &str = "node.command.cancel-requested";
 /// A node said something about a command that had ended.
 pub const COMMAND_LATE: &str = "node.command.late";
 
+/// A batch is there, or moved.
+pub const BATCH_MOVED: &str = "batch.moved";
+/// An emergency was used.
+pub const BREAKGLASS: &str = "breakglass.used";
+
 /// An event to write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewEvent {

@@ -76,6 +76,8 @@ pub const NODESPEC: Kind = Kind::sharded("nodespec");
 pub const COMMAND: Kind = Kind::sharded("command");
 /// Ends commands that are past their time. Key: `all`.
 pub const COMMAND_SWEEPER: Kind = Kind::singleton("command-sweeper");
+/// Judges what people said about batches, and sends what they agreed to. Key: the batch's name.
+pub const BATCH: Kind = Kind::singleton("batch");
 /// Judges silence. Key: `all`.
 pub const LIVENESS: Kind = Kind::singleton("liveness");
 

@@ -135,7 +135,7 @@ pub async fn resume_all(txn: &mut Txn, back: &[Back]) -> Result<Vec<(NodeId, Vec
                state = CASE WHEN c.journal_id = r.journal_id THEN c.state ELSE 'dispatched' END
            FROM UNNEST($1::uuid[], $2::bigint[], $3::uuid[], $4::uuid[]) AS r (id, epoch, boot_id, journal_id)
            WHERE c.id = r.id AND c.signature IS NOT NULL
-           RETURNING c.id, c.node_id, c.seq, c.lane, c.kind, c.body, c.signature AS "signature!",
+           RETURNING c.id, c.node_id, c.seq, c.lane, c.kind, c.body, c.signature AS "signature!", c.approval,
                      c.cancel_requested_at IS NOT NULL AS "cancel!""#,
         &again.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
         &again.iter().map(|(_, back)| back.epoch.to_i64()).collect::<Vec<_>>(),

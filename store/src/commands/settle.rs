@@ -8,7 +8,7 @@ use schema::{
 use serde_json::json;
 
 use super::{Command, read};
-use crate::{Db, DbError, Txn, convert, outbox, poke::Poke, queue};
+use crate::{Db, DbError, Txn, batches, convert, outbox, poke::Poke, queue};
 
 /// How a command ends.
 #[derive(Debug, Clone, PartialEq)]
@@ -408,5 +408,8 @@ async fn announce(txn: &mut Txn, ended: &[End]) -> Result<(), DbError> {
         })
         .collect();
     outbox::append(txn, &events).await?;
+    // Only what does harm is part of a batch.
+    let harm = |end: &&End| super::kind(&end.kind).is_ok_and(|kind| kind.row().destructive);
+    batches::wake_of_commands(txn, &ended.iter().filter(harm).map(|end| end.id).collect::<Vec<_>>()).await?;
     queue::enqueue(txn, &queue::NODE, ended.iter().map(|end| NodeId::from_uuid(end.node_id))).await
 }

@@ -1,0 +1,314 @@
+//! Batches of destructive commands: what was asked for, for which machines, and how far it is.
+//!
+//! ```text
+//! put ─▶ proposed ── approved by people ──▶ approved ── first command ──▶ dispatching ──▶ done
+//!           │                                  │                             │
+//!           └──▶ rejected, void, expired, cancelled ◀────────────────────────┘ (what has begun ends by itself)
+//! ```
+//!
+//! Names are used once. What is here is a copy for the control plane to work with: no machine does anything because of it.
+
+mod leaves;
+mod machines;
+mod read;
+mod write;
+
+use std::collections::BTreeMap;
+
+use schema::{
+    digest::Digest,
+    generation::{Generation, IdentityGeneration},
+    id::{BatchId, CommandId, JournalId, NodeId},
+    name::Name,
+    node::{Connectivity, ProvisionState},
+    time::Timestamp,
+};
+
+use crate::{DbError, convert};
+
+pub use leaves::{leaf_of_command, leaves, set_leaf, wake_of_commands};
+pub use machines::{InPool, Machine, in_hand, keep_identity, machines, named, signed_identity};
+pub use read::{Filter, find, find_by_id, find_for_update, in_force, list, list_open, open_names, to_review};
+pub use write::{Put, close, heard, move_to, put, trust_changed, wake};
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$variant_doc])* $variant,)* }
+
+        impl $name {
+            /// Every value.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The stored text.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = UnknownWord;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Self::ALL.iter().copied().find(|word| word.as_str() == text).ok_or_else(|| UnknownWord(text.chars().take(80).collect()))
+            }
+        }
+    };
+}
+
+/// A word that is none of its set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no word of a batch")]
+pub struct UnknownWord(String);
+
+words! {
+    /// Where a batch is.
+    BatchState {
+        /// It waits for approvals.
+        Proposed = "proposed",
+        /// People agreed, or nobody has to; nothing of it was sent yet.
+        Approved = "approved",
+        /// Some of it was sent.
+        Dispatching = "dispatching",
+        /// Every machine came to an end.
+        Done = "done",
+        /// Its time passed.
+        Expired = "expired",
+        /// What people would approve does not hold any more.
+        Void = "void",
+        /// Somebody rejected it.
+        Rejected = "rejected",
+        /// Somebody took it back, or it stopped after failures.
+        Cancelled = "cancelled",
+    }
+}
+
+words! {
+    /// Where one machine of a batch is.
+    LeafState {
+        /// Nothing was sent.
+        Waiting = "waiting",
+        /// Its command was sent, and has not ended.
+        Sent = "sent",
+        /// Done.
+        Succeeded = "succeeded",
+        /// It ended otherwise.
+        Failed = "failed",
+        /// It never began, and never will.
+        Left = "left",
+    }
+}
+
+words! {
+    /// Where a batch comes from.
+    Origin {
+        /// A document of the verified branch.
+        Document = "document",
+        /// A proposal that a service pushed.
+        Proposal = "proposal",
+        /// A call of the API, where nobody has to approve.
+        Api = "api",
+        /// An emergency.
+        Breakglass = "breakglass",
+    }
+}
+
+impl BatchState {
+    /// Whether nothing of it begins any more.
+    #[must_use]
+    pub const fn is_terminal(self) -> bool {
+        !matches!(self, Self::Proposed | Self::Approved | Self::Dispatching)
+    }
+}
+
+impl LeafState {
+    /// Whether it has come to an end.
+    #[must_use]
+    pub const fn is_terminal(self) -> bool {
+        !matches!(self, Self::Waiting | Self::Sent)
+    }
+}
+
+/// What people sign the digest of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signed {
+    /// The header's bytes.
+    pub header: Vec<u8>,
+    /// The digest of the batch.
+    pub digest: Digest,
+    /// The class of destructive work.
+    pub tier: Name,
+    /// The epoch of the policy under which it is approved.
+    pub trust_epoch: u64,
+}
+
+/// A batch as it is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewBatch {
+    /// Its name.
+    pub name: Name,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Whether people have to approve.
+    pub quorum: bool,
+    /// What is done, the word of a kind.
+    pub kind: String,
+    /// Its document, canonical JSON.
+    pub doc: String,
+    /// Where that is written.
+    pub place: Option<String>,
+    /// Why it is asked for.
+    pub why: String,
+    /// The commit that introduced its text, and that commit's tree.
+    pub plan: Option<(String, String)>,
+    /// What people sign; `None` where nobody has to.
+    pub signed: Option<Signed>,
+    /// Who proposes it.
+    pub proposer: Option<String>,
+    /// Break-glass statements, as they came.
+    pub evidence: Option<Vec<u8>>,
+    /// Who wrote it down.
+    pub created_by: String,
+    /// Nothing of it begins before.
+    pub not_before: Timestamp,
+    /// Nothing of it begins from here on.
+    pub expires: Timestamp,
+    /// Machines at a time.
+    pub max_in_flight: u32,
+    /// Failures after which it goes on.
+    pub max_failures: u32,
+    /// The label whose values are failure domains.
+    pub spread: Option<String>,
+}
+
+/// One machine of a batch as it is asked for; its place in the list is its index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewLeaf {
+    /// The machine.
+    pub node_id: NodeId,
+    /// Its name.
+    pub node: Name,
+    /// The leaf's bytes; `None` where nobody has to approve.
+    pub leaf: Option<Vec<u8>>,
+    /// What its command is told, canonical JSON.
+    pub payload: String,
+}
+
+/// A stored batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batch {
+    /// Its id.
+    pub id: BatchId,
+    /// What was asked for.
+    pub new: NewBatch,
+    /// The digest of its document.
+    pub document: Digest,
+    /// Where it is.
+    pub state: BatchState,
+    /// Why, a stable word.
+    pub reason: Option<String>,
+    /// Why, for people.
+    pub message: Option<String>,
+    /// How many machines it has.
+    pub leaves: u32,
+    /// When it was first written down.
+    pub created_at: Timestamp,
+    /// When its machines were last resolved.
+    pub resolved_at: Timestamp,
+    /// When people's approvals were enough.
+    pub decided_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// Of an emergency: who looked at it afterwards.
+    pub closed: Option<Closed>,
+}
+
+/// Who looked at an emergency afterwards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Closed {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub by: String,
+    /// What they found.
+    pub note: String,
+}
+
+/// A stored machine of a batch, with what is known of the machine now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Leaf {
+    /// Its place.
+    pub index: u32,
+    /// The machine.
+    pub node_id: NodeId,
+    /// Its name when the batch was resolved.
+    pub node: Name,
+    /// The leaf's bytes.
+    pub leaf: Option<Vec<u8>>,
+    /// What its command is told, canonical JSON.
+    pub payload: String,
+    /// Where it is.
+    pub state: LeafState,
+    /// Why, a stable word.
+    pub reason: Option<String>,
+    /// Its command.
+    pub command: Option<CommandId>,
+    /// Counts its commands.
+    pub attempt: u32,
+    /// When its command was sent.
+    pub began_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// The machine; `None` when it is gone.
+    pub machine: Option<Machine>,
+    /// Where its command is, and why.
+    pub command_state: Option<(String, Option<String>)>,
+}
+
+fn time(column: jiff_sqlx::Timestamp) -> Timestamp {
+    column.to_jiff()
+}
+
+fn labels(value: serde_json::Value) -> Result<BTreeMap<String, String>, DbError> {
+    serde_json::from_value(value).map_err(|error| DbError::corrupt("labels", error))
+}
+
+#[expect(clippy::too_many_arguments, reason = "the columns of one row, in one place")]
+fn machine(
+    id: uuid::Uuid,
+    name: &str,
+    pool: Option<String>,
+    site: Option<String>,
+    labels_: serde_json::Value,
+    identity: i64,
+    hardware_key: Option<Vec<u8>>,
+    journal: Option<uuid::Uuid>,
+    applied: i64,
+    connectivity: &str,
+    cordoned: bool,
+    provision: &str,
+) -> Result<Machine, DbError> {
+    let name_of = |text: Option<String>| text.map(|text| convert::word::<Name>("name", &text)).transpose();
+    Ok(Machine {
+        id: NodeId::from_uuid(id),
+        name: convert::word("node name", name)?,
+        pool: name_of(pool)?,
+        site: name_of(site)?,
+        labels: labels(labels_)?,
+        identity: IdentityGeneration::from_i64(identity),
+        hardware_key: convert::maybe_digest(hardware_key)?,
+        journal: journal.map(JournalId::from_uuid),
+        applied: Generation::from_i64(applied),
+        connectivity: convert::word::<Connectivity>("connectivity", connectivity)?,
+        cordoned,
+        provision: convert::word::<ProvisionState>("provision state", provision)?,
+    })
+}

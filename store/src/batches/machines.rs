@@ -1,0 +1,173 @@
+//! Machines as a batch sees them.
+
+use std::collections::BTreeMap;
+
+use schema::{
+    digest::Digest,
+    generation::{Generation, IdentityGeneration},
+    id::{JournalId, NodeId},
+    name::Name,
+    node::{Connectivity, ProvisionState},
+};
+
+use crate::{Db, DbError, Txn, convert};
+
+/// A machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Its id.
+    pub id: NodeId,
+    /// Its name.
+    pub name: Name,
+    /// Its pool.
+    pub pool: Option<Name>,
+    /// Its site.
+    pub site: Option<Name>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Counts its identities.
+    pub identity: IdentityGeneration,
+    /// What it is recognised by.
+    pub hardware_key: Option<Digest>,
+    /// Its journal, as it last signed that; `None` while it never did.
+    pub journal: Option<JournalId>,
+    /// What it applied.
+    pub applied: Generation,
+    /// Whether its session is there.
+    pub connectivity: Connectivity,
+    /// Whether any hold exists.
+    pub cordoned: bool,
+    /// How far it is.
+    pub provision: ProvisionState,
+}
+
+/// Every machine that is not retired, by name.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn machines(txn: &mut Txn) -> Result<Vec<Machine>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT n.id, n.name, n.pool, n.site, n.labels, n.identity_generation, n.hardware_key, b.journal_id AS "journal_id?",
+                  n.applied_generation, n.connectivity, n.cordoned, n.provision_state
+           FROM nodes n
+           LEFT JOIN node_boots b ON b.node_id = n.id
+           WHERE n.provision_state <> 'retired'
+           ORDER BY n.name COLLATE "C""#
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            super::machine(
+                row.id,
+                &row.name,
+                row.pool,
+                row.site,
+                row.labels,
+                row.identity_generation,
+                row.hardware_key,
+                row.journal_id,
+                row.applied_generation,
+                &row.connectivity,
+                row.cordoned,
+                &row.provision_state,
+            )
+        })
+        .collect()
+}
+
+/// The machines with these names, by name.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn named(txn: &mut Txn, names: &[Name]) -> Result<Vec<Machine>, DbError> {
+    let all = machines(txn).await?;
+    Ok(all.into_iter().filter(|machine| names.contains(&machine.name)).collect())
+}
+
+/// How many machines a pool has, and how many of them are in somebody's hands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InPool {
+    /// The pool.
+    pub pool: Name,
+    /// What the pool allows to be disturbed at once, as its document says it.
+    pub budget: Option<String>,
+    /// Its machines, retired ones left out.
+    pub machines: u32,
+    /// Those that have a destructive command in flight or are silent for a short while.
+    pub disturbed: u32,
+}
+
+/// How many machines of each pool are disturbed. The rows of the pools are held until the commit: whoever takes a machine in
+/// hand asks here first, so that one budget holds for everybody.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn in_hand(txn: &mut Txn, pools: &[Name], destructive: &[&str]) -> Result<Vec<InPool>, DbError> {
+    let names: Vec<String> = pools.iter().map(ToString::to_string).collect();
+    let kinds: Vec<String> = destructive.iter().map(ToString::to_string).collect();
+    let held = sqlx::query!(
+        r#"SELECT name, policy ->> 'disruption-budget' AS budget FROM pools WHERE name = ANY ($1) ORDER BY name FOR UPDATE"#,
+        &names
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    let counts = sqlx::query!(
+        r#"SELECT n.pool AS "pool!", count(*) AS "machines!",
+                  count(*) FILTER (
+                      WHERE n.connectivity = 'unreachable'
+                         OR EXISTS (SELECT FROM commands c
+                                    WHERE c.node_id = n.id AND c.kind = ANY ($2) AND c.not_before IS NOT NULL
+                                      AND c.state IN ('pending', 'dispatched', 'acked', 'running'))
+                  ) AS "disturbed!"
+           FROM nodes n
+           WHERE n.pool = ANY ($1) AND n.provision_state <> 'retired'
+           GROUP BY n.pool"#,
+        &names,
+        &kinds,
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    held.into_iter()
+        .map(|row| {
+            let counted = counts.iter().find(|count| count.pool == row.name);
+            let of = |count: i64| u32::try_from(count).unwrap_or(u32::MAX);
+            Ok(InPool {
+                pool: convert::word("pool", &row.name)?,
+                budget: row.budget,
+                machines: counted.map_or(0, |count| of(count.machines)),
+                disturbed: counted.map_or(0, |count| of(count.disturbed)),
+            })
+        })
+        .collect()
+}
+
+/// Keeps the report by which a machine names its serial numbers, exactly as it signed it.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn keep_identity(txn: &mut Txn, node: NodeId, payload: &[u8], signature: &[u8]) -> Result<(), DbError> {
+    sqlx::query!(
+        r#"INSERT INTO node_identities AS i (node_id, payload, signature) VALUES ($1, $2, $3)
+           ON CONFLICT (node_id) DO UPDATE
+           SET payload = EXCLUDED.payload, signature = EXCLUDED.signature, received_at = EXCLUDED.received_at"#,
+        node.as_uuid(),
+        payload,
+        signature,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
+/// Those reports of some machines: the node, the bytes and the signature.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn signed_identity(db: &Db, nodes: &[NodeId]) -> Result<BTreeMap<NodeId, (Vec<u8>, Vec<u8>)>, DbError> {
+    let ids: Vec<uuid::Uuid> = nodes.iter().map(|id| id.as_uuid()).collect();
+    let rows = sqlx::query!("SELECT node_id, payload, signature FROM node_identities WHERE node_id = ANY ($1)", &ids)
+        .fetch_all(db.pool())
+        .await?;
+    Ok(rows.into_iter().map(|row| (NodeId::from_uuid(row.node_id), (row.payload, row.signature))).collect())
+}
