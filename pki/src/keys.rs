@@ -26,10 +26,14 @@ use crate::{
 
 mod envelope;
 mod gateway;
+mod minimal;
+mod pin;
 mod rotation;
 
 pub use envelope::OpenError;
 pub use gateway::{GatewayIssuer, GatewayKeys, GatewayRefusal, IssuedGateway, Renewing};
+pub use minimal::{SigningKeys, SourceKeys};
+pub use pin::{PinRefusal, TrustPin};
 pub use rotation::{Advanced, MAX_OFFLINE, Phase, Rotation, RotationKind, RotationStatus};
 
 use rotation::Rotations;
@@ -53,7 +57,7 @@ pub struct Keys {
     internal: Authority,
     command_root: CommandRoot,
     join: JoinKey,
-    /// What challenges are made with.
+    /// What challenges are made with, and what checkpoints, manifests and the tags of commands follow from.
     checkpoint: Secret,
     /// Encrypts the secret store (AES-256-GCM).
     secret_store: Secret,
@@ -66,50 +70,9 @@ pub struct Keys {
     /// What is being replaced, and what is left of what was.
     #[serde(default, skip_serializing_if = "Rotations::is_empty")]
     rotations: Rotations,
-}
-
-/// What a process holds that signs specs and commands and does nothing else.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SigningKeys {
-    trust_domain: String,
-    command_root: CommandRoot,
-    revision: u64,
-}
-
-impl SigningKeys {
-    /// The keys as bytes that only the deployment secret opens.
-    #[must_use]
-    pub fn seal(&self, secret: &[u8]) -> Vec<u8> {
-        seal(self, secret)
-    }
-
-    /// The keys in sealed bytes.
-    ///
-    /// # Errors
-    /// When the secret is another one, or the bytes were changed or are something else.
-    pub fn open(sealed: &[u8], secret: &[u8]) -> Result<Self, OpenError> {
-        let keys: Self = open(sealed, secret)?;
-        if keys.command_root.is_sound() { Ok(keys) } else { Err(OpenError::Malformed) }
-    }
-
-    /// The trust domain of all certificates.
-    #[must_use]
-    pub fn trust_domain(&self) -> &str {
-        &self.trust_domain
-    }
-
-    /// The command-signing root.
-    #[must_use]
-    pub const fn command_root(&self) -> &CommandRoot {
-        &self.command_root
-    }
-
-    /// The revision of the keys that these are of.
-    #[must_use]
-    pub const fn revision(&self) -> u64 {
-        self.revision
-    }
+    /// The commit that authority over the fleet begins with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trust: Option<TrustPin>,
 }
 
 impl Keys {
@@ -135,6 +98,7 @@ impl Keys {
             revision: 0,
             born: RotationKind::ALL.into_iter().map(|kind| (kind, now)).collect(),
             rotations: Rotations::default(),
+            trust: None,
         })
     }
 
@@ -258,16 +222,6 @@ impl Keys {
     pub fn issue_internal(&self, process: &str, now: Timestamp) -> Result<TlsIdentity, IssueError> {
         let usages = AuthorityKind::Internal.usages();
         self.internal.issue_named(process, &[INTERNAL_NAME.to_owned()], usages, now)
-    }
-
-    /// What a process needs that signs specs and commands and does nothing else.
-    #[must_use]
-    pub fn signing(&self) -> SigningKeys {
-        SigningKeys {
-            trust_domain: self.trust_domain.clone(),
-            command_root: self.command_root.clone(),
-            revision: self.revision,
-        }
     }
 
     /// What certifies gateways apart.

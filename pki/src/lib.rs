@@ -16,18 +16,22 @@
 //! | [`secret`] | the values of secrets, sealed for their rows |
 //! | [`broker`] | how a value gets to the node that may have it, past whoever carries it |
 //! | [`attest`] | what a machine proves about itself when it joins: certificates, TPMs, cloud instances |
+//! | [`checkpoint`] | what a thief of the database cannot write: checkpoints, manifests, tags of commands |
 //! | [`challenge`] | what makes a renewal or a join fresh |
 //! | [`keys`] | every key of a control plane as one sealed document, and what each role gets of it |
 //! | [`hardware`] | which machine this is, from identifiers that are often lies |
 //! | [`trust`] | whose signed commits count for what |
+//! | [`batch`] | batches of destructive work: what people approve, and what a node has to see |
 //! | [`tls`] | rustls configurations |
 #![forbid(unsafe_code)]
 
 pub mod anchor;
 pub mod attest;
+pub mod batch;
 pub mod broker;
 pub mod bundle;
 pub mod challenge;
+pub mod checkpoint;
 pub mod command;
 pub mod csr;
 mod encoding;

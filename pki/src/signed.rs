@@ -39,11 +39,21 @@ pub enum Purpose {
     GatewayRenewal,
     /// Release keys vouch for a version of the daemon.
     Release,
+    /// Whoever verified the history of a source says how far.
+    VerifiedCheckpoint,
+    /// Whoever verified a commit says what its revision consists of.
+    RevisionManifest,
+    /// The control plane stands by the audit log up to a row.
+    AuditCheckpoint,
+    /// A worker vouches for the key that signs audit checkpoints.
+    AuditKey,
+    /// A process of the control plane queued a command.
+    QueuedCommand,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 20] = [
         Self::WorkerCertificate,
         Self::DesiredState,
         Self::ServerTime,
@@ -59,6 +69,11 @@ impl Purpose {
         Self::JoinAttestation,
         Self::GatewayRenewal,
         Self::Release,
+        Self::VerifiedCheckpoint,
+        Self::RevisionManifest,
+        Self::AuditCheckpoint,
+        Self::AuditKey,
+        Self::QueuedCommand,
     ];
 
     /// The word in the signed bytes.
@@ -80,6 +95,11 @@ impl Purpose {
             Self::JoinAttestation => "join-attestation",
             Self::GatewayRenewal => "gateway-renewal",
             Self::Release => "release",
+            Self::VerifiedCheckpoint => "verified-checkpoint",
+            Self::RevisionManifest => "revision-manifest",
+            Self::AuditCheckpoint => "audit-checkpoint",
+            Self::AuditKey => "audit-key",
+            Self::QueuedCommand => "queued-command",
         }
     }
 }

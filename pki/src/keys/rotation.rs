@@ -48,7 +48,7 @@ pub enum RotationKind {
     JoinKey,
     /// The authority among the control plane's own processes and gateways.
     InternalAuthority,
-    /// The key behind challenges.
+    /// The secret behind challenges, checkpoints, manifests and the tags of commands.
     Checkpoint,
     /// The key that the values of secrets are sealed with.
     SecretStore,
@@ -218,6 +218,10 @@ impl Rotations {
 
     pub(super) fn other_checkpoint(&self) -> Option<&Secret> {
         self.checkpoint.as_ref().map(|running| &running.other)
+    }
+
+    pub(super) fn checkpoint_switched(&self) -> bool {
+        self.checkpoint.as_ref().is_some_and(|running| running.at.phase == Phase::Switched)
     }
 
     /// From the present root back, as long as somebody may need them.
