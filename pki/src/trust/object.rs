@@ -26,6 +26,14 @@ impl ObjectFormat {
         }
     }
 
+    /// How the repository that a raw commit is of names its objects: by the length of its tree's name.
+    #[must_use]
+    pub fn of_commit(raw: &[u8]) -> Option<Self> {
+        let line = raw.strip_prefix(b"tree ")?;
+        let digits = line.iter().take(65).position(|byte| *byte == b'\n')?;
+        [Self::Sha1, Self::Sha256].into_iter().find(|format| format.digits() == digits)
+    }
+
     /// The header that holds a commit's signature in such a repository.
     #[must_use]
     pub const fn signature_header(self) -> &'static str {
@@ -151,6 +159,12 @@ impl serde::Serialize for ObjectId {
     }
 }
 
+impl<'de> serde::Deserialize<'de> for ObjectId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <String as serde::Deserialize>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +175,15 @@ mod tests {
             b"tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\nauthor A <a@b> 0 +0000\ncommitter A <a@b> 0 +0000\n\nx\n";
         let sha1 = ObjectId::of_commit(ObjectFormat::Sha1, bytes).expect("no collision");
         assert_eq!(sha1.to_string(), "7b8051db3dcc0fcfd006919cfa7376ddbd7bdc1a");
+    }
+
+    #[test]
+    fn a_commit_says_how_its_repository_names_objects() {
+        for (digits, format) in [(40, Some(ObjectFormat::Sha1)), (64, Some(ObjectFormat::Sha256)), (41, None), (0, None)] {
+            let raw = format!("tree {}\nauthor x\n", "a".repeat(digits));
+            assert_eq!(ObjectFormat::of_commit(raw.as_bytes()), format);
+        }
+        assert_eq!(ObjectFormat::of_commit(b"parent 00"), None);
     }
 
     #[test]

@@ -1,0 +1,145 @@
+//! Break-glass: what people allow without a batch, for a short while, each word of theirs once on each machine.
+
+use std::collections::BTreeSet;
+
+use schema::{digest::Digest, name::Name, time::Timestamp};
+
+use super::{
+    judge::missing,
+    vote::{NoVote, RefusedVote, Said, eligible, used, window_fits},
+};
+use crate::trust::{
+    object::ObjectFormat,
+    policy::{Policy, Tier},
+    statement::{Body, FleetId},
+};
+
+/// What some people say in the same words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Emergency {
+    /// The kinds of commands that they allow.
+    pub kinds: Vec<String>,
+    /// The machines.
+    pub nodes: Vec<Name>,
+    /// Why.
+    pub reason: String,
+    /// From then on.
+    pub not_before: Timestamp,
+    /// Until then.
+    pub expires: Timestamp,
+    /// Who says it.
+    pub people: BTreeSet<Name>,
+    /// What is still needed, in words; nothing when it holds.
+    pub missing: Vec<String>,
+    /// The statements, one of each person: their place in what was given, and their identity.
+    pub evidence: Vec<(usize, Digest)>,
+}
+
+impl Emergency {
+    /// Whether enough people say it, and now is its time.
+    #[must_use]
+    pub fn permits(&self, now: Timestamp) -> bool {
+        self.missing.is_empty() && self.not_before <= now && now <= self.expires
+    }
+
+    /// Whether it is about a kind of command on a machine.
+    #[must_use]
+    pub fn covers(&self, node: &str, kind: &str) -> bool {
+        self.nodes.iter().any(|name| name.as_str() == node) && self.kinds.iter().any(|word| word == kind)
+    }
+
+    /// What a machine writes down as used: each statement that carries it, for this kind.
+    #[must_use]
+    pub fn uses(&self, kind: &str) -> Vec<Digest> {
+        let used = |(_, statement): &(usize, Digest)| {
+            used("bc/breakglass-used/v1", &[statement.as_bytes(), kind.as_bytes()])
+        };
+        self.evidence.iter().map(used).collect()
+    }
+}
+
+/// Which emergencies people called under the policy in force, and what does not count.
+#[must_use]
+pub fn emergencies(
+    statements: &[Vec<u8>],
+    trust_domain: &str,
+    fleet: FleetId,
+    policy: &Policy,
+    revoked: &BTreeSet<String>,
+) -> (Vec<Emergency>, Vec<RefusedVote>) {
+    let (mut called, mut refused): (Vec<Emergency>, Vec<RefusedVote>) = (Vec::new(), Vec::new());
+    let Some(tier) = policy.breakglass() else { return (called, refused) };
+    for (place, raw) in statements.iter().enumerate() {
+        // Which kind of repository it is from is not known here; the ids in the commit have one length.
+        let said = Said::read(ObjectFormat::Sha1, raw).or_else(|_| Said::read(ObjectFormat::Sha256, raw));
+        let said = match said {
+            Ok(said) => said,
+            Err(why) => {
+                refused.push(RefusedVote { who: None, why });
+                continue;
+            }
+        };
+        match one(&said, trust_domain, fleet, policy, tier, revoked) {
+            Err(why) => refused.push(RefusedVote { who: Some(said.statement.principal.clone()), why }),
+            Ok(emergency) => {
+                let (who, digest) = (said.statement.principal.clone(), said.statement.digest());
+                let same = |other: &&mut Emergency| {
+                    (&other.kinds, &other.nodes, &other.reason) == (&emergency.kinds, &emergency.nodes, &emergency.reason)
+                        && (other.not_before, other.expires) == (emergency.not_before, emergency.expires)
+                };
+                let at = match called.iter_mut().find(same) {
+                    Some(other) => other,
+                    None => {
+                        called.push(emergency);
+                        called.last_mut().expect("one was put there")
+                    }
+                };
+                if at.people.insert(who) {
+                    at.evidence.push((place, digest));
+                }
+            }
+        }
+    }
+    for emergency in &mut called {
+        emergency.missing = missing(&emergency.people, &[(policy, tier)]);
+    }
+    (called, refused)
+}
+
+fn one(
+    said: &Said<'_>,
+    trust_domain: &str,
+    fleet: FleetId,
+    policy: &Policy,
+    tier: &Tier,
+    revoked: &BTreeSet<String>,
+) -> Result<Emergency, NoVote> {
+    let statement = &said.statement;
+    let Body::Breakglass { kinds, nodes, reason, under, not_before, expires } = &statement.body else {
+        return Err(NoVote::OtherSubject);
+    };
+    if statement.trust_domain != trust_domain || statement.fleet != fleet {
+        return Err(NoVote::OtherFleet);
+    }
+    if (under.epoch, under.digest) != (policy.epoch(), policy.digest()) {
+        return Err(NoVote::OtherPolicy(under.epoch));
+    }
+    if !kinds.iter().all(|kind| tier.commands.contains(kind)) {
+        return Err(NoVote::OtherTier(tier.name.clone()));
+    }
+    let (key, people) = said.person(&[policy], revoked)?;
+    eligible(&statement.principal, key, &people, &[tier], |_| false)?;
+    if nodes.len() > tier.max_nodes as usize || !window_fits(*not_before, *expires, &[tier]) {
+        return Err(NoVote::Window);
+    }
+    Ok(Emergency {
+        kinds: kinds.clone(),
+        nodes: nodes.clone(),
+        reason: reason.clone(),
+        not_before: *not_before,
+        expires: *expires,
+        people: BTreeSet::new(),
+        missing: Vec::new(),
+        evidence: Vec::new(),
+    })
+}

@@ -1,0 +1,339 @@
+//! The one quorum function: whether people approve a batch, and what is still missing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schema::{name::Name, time::Timestamp};
+
+use super::{
+    header::BatchHeader,
+    vote::{NoVote, RefusedVote, Said, eligible, window_fits},
+};
+use crate::trust::{
+    policy::{Policy, Tier},
+    statement::{Body, Word},
+};
+
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// The batch.
+    pub header: &'a BatchHeader,
+    /// The kinds of its leaves; for a node the kind of its own.
+    pub kinds: &'a BTreeSet<String>,
+    /// Raw commits that may be statements about it, in any order, each as often as it was found.
+    pub statements: &'a [Vec<u8>],
+    /// The policy that the header names.
+    pub named: &'a Policy,
+    /// The policy in force. A key counts only when it does under both.
+    pub present: &'a Policy,
+    /// Keys that were revoked since, by name.
+    pub revoked: &'a BTreeSet<String>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// What is wrong with a batch, whoever approves it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Flaw {
+    /// Its header names another policy.
+    #[error("it names the trust policy of epoch {named}, and epoch {present} is looked at")]
+    OtherPolicy {
+        /// What the header names.
+        named: u64,
+        /// What there is.
+        present: u64,
+    },
+    /// No tier allows a kind.
+    #[error("no tier of the trust policy has {0}")]
+    NoTier(String),
+    /// There is no such tier.
+    #[error("the trust policy has no tier {0}")]
+    UnknownTier(Name),
+    /// Its kinds are of a higher tier.
+    #[error("it is called {tier}, and {kind} is of the tier {of}")]
+    TierTooLow {
+        /// What it is called.
+        tier: Name,
+        /// A kind of it.
+        kind: String,
+        /// Where that belongs.
+        of: Name,
+    },
+    /// Too many machines.
+    #[error("it has {leaves} leaves, and its tier allows {most}")]
+    TooMany {
+        /// How many.
+        leaves: u32,
+        /// At most.
+        most: u32,
+    },
+    /// Its window is longer than the tier allows, or none.
+    #[error("it holds for longer than its tier allows, or for no time at all")]
+    Window,
+    /// Its time is over.
+    #[error("it expired at {0}")]
+    Expired(Timestamp),
+}
+
+impl Flaw {
+    /// The stable word.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::OtherPolicy { .. } => "other-policy",
+            Self::NoTier(_) => "no-tier",
+            Self::UnknownTier(_) => "unknown-tier",
+            Self::TierTooLow { .. } => "tier-too-low",
+            Self::TooMany { .. } => "too-many-nodes",
+            Self::Window => "window",
+            Self::Expired(_) => "expired",
+        }
+    }
+}
+
+/// How it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tally {
+    /// Enough people approve it, nobody rejects it, and its time is not over.
+    pub approved: bool,
+    /// Who approves it.
+    pub yes: BTreeSet<Name>,
+    /// Who rejects it. One is enough, and no word takes it back: a batch's name is used once.
+    pub no: BTreeSet<Name>,
+    /// Who took an approval back, for good.
+    pub withdrawn: BTreeSet<Name>,
+    /// What is still needed, in words.
+    pub missing: Vec<String>,
+    /// What does not count, and why.
+    pub refused: Vec<RefusedVote>,
+    /// What is wrong with the batch itself.
+    pub flaw: Option<Flaw>,
+    /// It may begin from here on: when every approval that it needs counts.
+    pub opens: Timestamp,
+    /// It may begin until here: when the first of them stops to count.
+    pub closes: Timestamp,
+    /// The statements that carry it, one of each person, by their place in the question.
+    pub evidence: Vec<usize>,
+}
+
+impl Tally {
+    /// Whether it may begin now.
+    #[must_use]
+    pub fn permits(&self, now: Timestamp) -> bool {
+        self.approved && self.opens <= now && now <= self.closes
+    }
+}
+
+/// One approval that counts.
+struct Yes {
+    place: usize,
+    from: Timestamp,
+    until: Timestamp,
+}
+
+enum Vote {
+    Yes(Yes),
+    No,
+    Withdrawn,
+}
+
+/// Judges a batch. One vote per human, however many keys and statements; a rejection wins; who withdrew does not count;
+/// whoever proposed or signed the document does not count; every group slot takes another person.
+#[must_use]
+pub fn judge(question: &Question<'_>) -> Tally {
+    let header = question.header;
+    let mut tally = Tally {
+        approved: false,
+        yes: BTreeSet::new(),
+        no: BTreeSet::new(),
+        withdrawn: BTreeSet::new(),
+        missing: Vec::new(),
+        refused: Vec::new(),
+        flaw: None,
+        opens: header.not_before,
+        closes: header.expires,
+        evidence: Vec::new(),
+    };
+    let tiers = match tiers(question) {
+        Ok(tiers) => tiers,
+        Err(flaw) => {
+            tally.flaw = Some(flaw);
+            return tally;
+        }
+    };
+    let mut yes: BTreeMap<Name, Yes> = BTreeMap::new();
+    for (place, raw) in question.statements.iter().enumerate() {
+        match vote(question, &tiers, place, raw) {
+            Err(refused) => tally.refused.push(refused),
+            Ok((who, Vote::No)) => drop(tally.no.insert(who)),
+            Ok((who, Vote::Withdrawn)) => drop(tally.withdrawn.insert(who)),
+            Ok((who, Vote::Yes(vote))) => {
+                let longer = |known: &Yes| (vote.from, known.until) < (known.from, vote.until);
+                if yes.get(&who).is_none_or(longer) {
+                    yes.insert(who, vote);
+                }
+            }
+        }
+    }
+    yes.retain(|who, _| !tally.no.contains(who) && !tally.withdrawn.contains(who));
+    let policies = [(question.named, tiers[0]), (question.present, tiers[1])];
+    let until = |from: Timestamp| -> BTreeSet<Name> {
+        yes.iter().filter(|(_, vote)| vote.from <= from).map(|(who, _)| who.clone()).collect()
+    };
+    // The first moment at which those who count then are enough.
+    let mut moments: Vec<Timestamp> = yes.values().map(|vote| vote.from.max(header.not_before)).collect();
+    moments.sort_unstable();
+    let opens = moments.into_iter().find(|moment| missing(&until(*moment), &policies).is_empty());
+    tally.opens = opens.unwrap_or(header.not_before);
+    let carry = yes.values().filter(|vote| opens.is_none_or(|opens| vote.from <= opens));
+    for vote in carry {
+        tally.closes = tally.closes.min(vote.until);
+        tally.evidence.push(vote.place);
+    }
+    tally.yes = yes.into_keys().collect();
+    tally.missing = missing(&tally.yes, &policies);
+    tally.flaw = if question.now > header.expires { Some(Flaw::Expired(header.expires)) } else { None };
+    tally.approved = tally.flaw.is_none() && tally.no.is_empty() && tally.missing.is_empty();
+    tally
+}
+
+/// The tier that a batch is in, under the policy that it names and under the present one.
+fn tiers<'a>(question: &Question<'a>) -> Result<[&'a Tier; 2], Flaw> {
+    let (header, named) = (question.header, question.named);
+    if (header.under.epoch, header.under.digest) != (named.epoch(), named.digest()) {
+        return Err(Flaw::OtherPolicy { named: header.under.epoch, present: named.epoch() });
+    }
+    let tiers = [tier(question, named)?, tier(question, question.present)?];
+    for tier in tiers {
+        if header.leaves > tier.max_nodes {
+            return Err(Flaw::TooMany { leaves: header.leaves, most: tier.max_nodes });
+        }
+    }
+    if !window_fits(header.not_before, header.expires, &tiers) {
+        return Err(Flaw::Window);
+    }
+    Ok(tiers)
+}
+
+/// Tiers are ordered from the least harmful to the most, and a batch is in that of its heaviest kind or above.
+fn tier<'p>(question: &Question<'_>, policy: &'p Policy) -> Result<&'p Tier, Flaw> {
+    let header = question.header;
+    let at = policy.tiers().iter().position(|tier| tier.name == header.tier);
+    let at = at.ok_or_else(|| Flaw::UnknownTier(header.tier.clone()))?;
+    for kind in question.kinds {
+        let of = policy.tiers().iter().position(|tier| tier.commands.contains(kind));
+        let of = of.ok_or_else(|| Flaw::NoTier(kind.clone()))?;
+        if of > at {
+            let (tier, of) = (header.tier.clone(), policy.tiers()[of].name.clone());
+            return Err(Flaw::TierTooLow { tier, kind: kind.clone(), of });
+        }
+    }
+    Ok(&policy.tiers()[at])
+}
+
+fn vote(question: &Question<'_>, tiers: &[&Tier; 2], place: usize, raw: &[u8]) -> Result<(Name, Vote), RefusedVote> {
+    let said = Said::read(question.header.plan_commit.format(), raw).map_err(|why| RefusedVote { who: None, why })?;
+    let who = said.statement.principal.clone();
+    match about(question, tiers, place, &said) {
+        Ok(vote) => Ok((who, vote)),
+        Err(why) => Err(RefusedVote { who: Some(who), why }),
+    }
+}
+
+fn about(question: &Question<'_>, tiers: &[&Tier; 2], place: usize, said: &Said<'_>) -> Result<Vote, NoVote> {
+    let (header, statement) = (question.header, &said.statement);
+    let Body::Batch { word, batch, digest, plan_commit, tier, under, not_before, expires } = &statement.body else {
+        return Err(NoVote::OtherSubject);
+    };
+    if statement.trust_domain != header.trust_domain || statement.fleet != header.fleet {
+        return Err(NoVote::OtherFleet);
+    }
+    if *batch != header.name || *digest != header.digest() || *plan_commit != header.plan_commit {
+        return Err(NoVote::OtherBatch);
+    }
+    if *tier != header.tier {
+        return Err(NoVote::OtherTier(tier.clone()));
+    }
+    if *under != header.under {
+        return Err(NoVote::OtherPolicy(under.epoch));
+    }
+    if said.commit.parents() != [header.plan_commit] || said.commit.tree() != header.plan_tree {
+        return Err(NoVote::NotEmpty);
+    }
+    let (key, people) = said.person(&[question.named, question.present], question.revoked)?;
+    let who = &statement.principal;
+    match word {
+        // Whoever may approve may say no, the proposer among them, and a no is never too late.
+        Word::Reject => {
+            let may = people.iter().zip(tiers).all(|(principal, tier)| tier.rule.names(principal));
+            if may { Ok(Vote::No) } else { Err(NoVote::NoRole(who.clone())) }
+        }
+        Word::Withdraw => Ok(Vote::Withdrawn),
+        Word::Approve => {
+            eligible(who, key, &people, tiers, |who| header.does_not_count().any(|other| other == who))?;
+            if !window_fits(*not_before, *expires, tiers) {
+                return Err(NoVote::Window);
+            }
+            if question.now > *expires {
+                return Err(NoVote::Expired(*expires));
+            }
+            Ok(Vote::Yes(Yes { place, from: *not_before, until: *expires }))
+        }
+    }
+}
+
+/// What is missing for a tier, in words; the same under both policies is said once.
+pub(super) fn missing(yes: &BTreeSet<Name>, tiers: &[(&Policy, &Tier)]) -> Vec<String> {
+    let mut missing: Vec<String> = Vec::new();
+    for (policy, tier) in tiers {
+        let needed = (tier.rule.threshold as usize).saturating_sub(yes.len());
+        let mut words = Vec::new();
+        if needed > 0 || tier.rule.threshold == 0 {
+            let roles: Vec<&str> = tier.rule.roles.iter().map(Name::as_str).collect();
+            let people = if needed == 1 { "one more person" } else { &format!("{needed} more people") };
+            words.push(format!("{people} with the role {}", roles.join(" or ")));
+        }
+        for (group, open) in open_slots(yes, policy, tier) {
+            words.push(format!("{open} of the group {group}"));
+        }
+        words.retain(|word| !missing.contains(word));
+        missing.extend(words);
+    }
+    missing
+}
+
+/// The group slots that stay open when every person fills one slot at most, as well as they can be filled.
+fn open_slots(yes: &BTreeSet<Name>, policy: &Policy, tier: &Tier) -> BTreeMap<Name, u32> {
+    let slots: Vec<&Name> =
+        tier.groups.iter().flat_map(|(group, count)| std::iter::repeat_n(group, *count as usize)).collect();
+    let belongs = |who: &Name, group: &Name| {
+        policy.principals().get(who).is_some_and(|principal| principal.groups.contains(group))
+    };
+    let people: Vec<&Name> = yes.iter().collect();
+    let fits: Vec<Vec<usize>> = slots
+        .iter()
+        .map(|group| (0..people.len()).filter(|person| belongs(people[*person], group)).collect())
+        .collect();
+    let mut taken: Vec<Option<usize>> = vec![None; people.len()];
+    let mut open = BTreeMap::new();
+    for slot in 0..slots.len() {
+        if !fill(slot, &fits, &mut taken, &mut vec![false; people.len()]) {
+            *open.entry(slots[slot].clone()).or_insert(0) += 1;
+        }
+    }
+    open
+}
+
+/// Finds a person for a slot, moving others to other slots when that makes room.
+fn fill(slot: usize, fits: &[Vec<usize>], taken: &mut [Option<usize>], asked: &mut [bool]) -> bool {
+    for person in &fits[slot] {
+        if std::mem::replace(&mut asked[*person], true) {
+            continue;
+        }
+        if taken[*person].is_none_or(|other| fill(other, fits, taken, asked)) {
+            taken[*person] = Some(slot);
+            return true;
+        }
+    }
+    false
+}

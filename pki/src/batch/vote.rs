@@ -1,0 +1,183 @@
+//! One raw commit as what one person says, or why it says nothing.
+
+use std::collections::BTreeSet;
+
+use schema::{digest::Digest, fleet::trust::PrincipalKind, name::Name, time::Timestamp};
+
+use crate::trust::{
+    commit::{Commit, Malformed},
+    key::{KeyClass, TrustKey},
+    object::ObjectFormat,
+    policy::{KeyState, Policy, Principal, Tier},
+    signature::{SignatureRefusal, signer},
+    statement::{Statement, StatementRefusal},
+};
+
+/// A statement that does not count, and of whom it says to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedVote {
+    /// Who it says to be from; nobody when it could not be read.
+    pub who: Option<Name>,
+    /// Why it does not count.
+    pub why: NoVote,
+}
+
+/// Why a commit is no vote.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoVote {
+    /// Its bytes are not those of a commit of the one form.
+    #[error("the commit is malformed: {0}")]
+    Malformed(Malformed),
+    /// It is no statement.
+    #[error("{0}")]
+    NoStatement(StatementRefusal),
+    /// A statement about something else.
+    #[error("it is a statement about something else")]
+    OtherSubject,
+    /// Of another trust domain or fleet.
+    #[error("it is for another fleet")]
+    OtherFleet,
+    /// About another batch.
+    #[error("it is about another batch, or another text of this one")]
+    OtherBatch,
+    /// It names another tier.
+    #[error("it is for the tier {0}")]
+    OtherTier(Name),
+    /// It names another policy.
+    #[error("it is said under the trust policy of epoch {0}")]
+    OtherPolicy(u64),
+    /// It does not stand on the plan alone, or changes something.
+    #[error("its one parent is not the plan commit, or it changes files")]
+    NotEmpty,
+    /// Its signature does not count.
+    #[error("{0}")]
+    Signature(SignatureRefusal),
+    /// Somebody else's key signed it.
+    #[error("it says to be from {0}, and is signed by another's key")]
+    OtherPrincipal(Name),
+    /// The key is not of both policies.
+    #[error("its key is not that of the same person under the policy that it names and under the present one")]
+    NotTheirs,
+    /// The key is revoked.
+    #[error("its key is retired, compromised or revoked")]
+    KeyRevoked,
+    /// Services and forges have no vote.
+    #[error("{0} is no person")]
+    NoPerson(Name),
+    /// Without the role.
+    #[error("{0} has no role that approves this")]
+    NoRole(Name),
+    /// Excluded.
+    #[error("{0} proposed it, signed it or is excluded")]
+    Excluded(Name),
+    /// With another class of key.
+    #[error("it is signed with a key of the class {}", .0.as_str())]
+    KeyClass(KeyClass),
+    /// Its time is over.
+    #[error("it counted until {0}")]
+    Expired(Timestamp),
+    /// It begins after it ends, or counts for longer than the tier allows.
+    #[error("it counts for longer than the tier allows, or for no time at all")]
+    Window,
+}
+
+impl NoVote {
+    /// The stable word.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Malformed(_) => "malformed",
+            Self::NoStatement(_) => "no-statement",
+            Self::OtherSubject => "other-subject",
+            Self::OtherFleet => "other-fleet",
+            Self::OtherBatch => "other-batch",
+            Self::OtherTier(_) => "other-tier",
+            Self::OtherPolicy(_) => "other-policy",
+            Self::NotEmpty => "not-empty",
+            Self::Signature(refusal) => refusal.code(),
+            Self::OtherPrincipal(_) => "other-principal",
+            Self::NotTheirs => "not-theirs",
+            Self::KeyRevoked => "key-revoked",
+            Self::NoPerson(_) => "no-person",
+            Self::NoRole(_) => "no-role",
+            Self::Excluded(_) => "excluded",
+            Self::KeyClass(_) => "key-class",
+            Self::Expired(_) => "expired",
+            Self::Window => "window",
+        }
+    }
+}
+
+/// A statement that was read, and the commit around it.
+pub(super) struct Said<'a> {
+    pub(super) commit: Commit<'a>,
+    pub(super) statement: Statement,
+}
+
+impl<'a> Said<'a> {
+    pub(super) fn read(format: ObjectFormat, raw: &'a [u8]) -> Result<Self, NoVote> {
+        let commit = Commit::split(format, raw).map_err(NoVote::Malformed)?;
+        let statement = Statement::parse(&commit).map_err(NoVote::NoStatement)?;
+        Ok(Self { commit, statement })
+    }
+
+    /// Who says it, by a key that counts under every one of some policies.
+    pub(super) fn person<'p>(
+        &self,
+        policies: &[&'p Policy],
+        revoked: &BTreeSet<String>,
+    ) -> Result<(&'p TrustKey, Vec<&'p Principal>), NoVote> {
+        let (first, name) = (policies.first().ok_or(NoVote::NotTheirs)?, &self.statement.principal);
+        let key = signer(&self.commit, first.keys()).map_err(NoVote::Signature)?;
+        let mut people = Vec::with_capacity(policies.len());
+        for policy in policies {
+            let (holder, principal) = policy.holder(key).ok_or(NoVote::NotTheirs)?;
+            if holder != name {
+                return Err(NoVote::OtherPrincipal(name.clone()));
+            }
+            if policy.state(key) != KeyState::Good || revoked.contains(&key.name()) {
+                return Err(NoVote::KeyRevoked);
+            }
+            if principal.kind != PrincipalKind::Human {
+                return Err(NoVote::NoPerson(name.clone()));
+            }
+            people.push(principal);
+        }
+        Ok((key, people))
+    }
+}
+
+/// Whether a person, as each policy knows them, and their key may approve under each policy's tier.
+pub(super) fn eligible(
+    name: &Name,
+    key: &TrustKey,
+    people: &[&Principal],
+    tiers: &[&Tier],
+    excluded: impl Fn(&Name) -> bool,
+) -> Result<(), NoVote> {
+    for (principal, tier) in people.iter().zip(tiers) {
+        if !tier.rule.names(principal) {
+            return Err(NoVote::NoRole(name.clone()));
+        }
+        if excluded(name) || tier.exclude.contains(name) {
+            return Err(NoVote::Excluded(name.clone()));
+        }
+        if !tier.keys.is_empty() && !tier.keys.contains(key.class().as_str()) {
+            return Err(NoVote::KeyClass(key.class()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a window is one, and no longer than each tier allows.
+pub(super) fn window_fits(not_before: Timestamp, expires: Timestamp, tiers: &[&Tier]) -> bool {
+    let longest = |tier: &&Tier| tier.max_ttl.after(not_before) >= expires;
+    not_before < expires && tiers.iter().all(longest)
+}
+
+/// What is said about, for the digest of a use: one statement allows one act.
+pub(super) fn used(purpose: &str, parts: &[&[u8]]) -> Digest {
+    let mut digest = schema::digest::Digester::new(purpose);
+    parts.iter().for_each(|part| digest.part(part));
+    digest.finish()
+}
