@@ -12,5 +12,6 @@ pub mod command;
 pub mod data_dir;
 pub mod exit;
 pub mod output;
+pub mod statement;
 pub mod tree;
 pub mod up;

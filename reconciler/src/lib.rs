@@ -16,6 +16,7 @@
 //!   `Done`, `Again` or `Wait` with a stored reason. Losing a wake-up costs time, never truth.
 //! - [`join`] lets machines in: the only part that issues certificates.
 //! - [`logs`] says where bundles of logs go, and gives each one its place there.
+//! - [`trust`] knows what the fleet is pinned to.
 //! - [`why`] says what something waits for, since when, and who can lift it.
 //! - [`api`] is the HTTP edge: one table of handlers, one place that decides who may.
 //!
@@ -29,4 +30,5 @@ pub mod logs;
 pub mod plan;
 pub mod reconcile;
 pub mod source;
+pub mod trust;
 pub mod why;

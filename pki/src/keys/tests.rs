@@ -60,3 +60,26 @@ fn keys_that_are_made_anew_can_keep_the_secrets() {
     let kept = after.keeping_secrets_of(&before);
     assert_eq!(kept.secret_store("fleet-one").open(at, &envelope).expect("opens").as_slice(), b"value");
 }
+
+#[test]
+fn a_pin_is_set_once_and_travels_with_the_keys() {
+    use crate::trust::{object::ObjectId, statement::FleetId};
+
+    let mut keys = keys();
+    let pin = |byte| {
+        let commit = ObjectId::Sha1([byte; 20]);
+        TrustPin { commit, fleet: FleetId::of(keys.trust_domain(), &commit), digest: schema::digest::Digest::of([byte]) }
+    };
+    let (one, two) = (pin(1), pin(2));
+    let before = keys.revision();
+    assert_eq!(keys.trust_pin(), None);
+    let foreign = TrustPin { fleet: two.fleet, ..one };
+    assert_eq!(keys.pin_trust(foreign), Err(PinRefusal::OtherFleet(two.fleet)));
+    keys.pin_trust(one).expect("pinned");
+    assert_eq!(keys.revision(), before + 1, "whoever works with the keys notices");
+    keys.pin_trust(one).expect("the same again");
+    assert_eq!(keys.revision(), before + 1);
+    assert_eq!(keys.pin_trust(two), Err(PinRefusal::Pinned(one)));
+    let opened = Keys::open(&keys.seal(b"secret"), b"secret").expect("opens");
+    assert_eq!((opened.trust_pin(), opened.signing().trust_pin()), (Some(one), Some(one)));
+}

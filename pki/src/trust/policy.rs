@@ -3,6 +3,7 @@
 
 mod canonical;
 mod judge;
+mod step;
 #[cfg(test)]
 mod tests;
 
@@ -13,15 +14,20 @@ use schema::{
     digest::Digest,
     fleet::{
         Sources, pattern_covers,
-        trust::{self, PrincipalKind, Revocation},
+        trust::{self, PrincipalKind, Revocation, Unknown},
     },
     name::Name,
     time::Duration,
 };
 
+pub(super) use step::{agreed, follows};
+pub use step::{first, step};
+
 use super::{
+    commit::Commit,
     key::{KeyClass, TrustKey},
     object::ObjectId,
+    signature::signer,
 };
 
 /// Somebody or something with keys.
@@ -125,11 +131,16 @@ pub struct Checked {
 /// Reads and judges a policy.
 #[must_use]
 pub fn check(bytes: &[u8]) -> Checked {
-    let read = trust::read(trust::FILE, bytes);
+    read(bytes, Unknown::Refused).1
+}
+
+/// The format that a policy names when it is a later one, and what it turned out to be.
+fn read(bytes: &[u8], unknown: Unknown) -> (Option<u64>, Checked) {
+    let read = trust::read(trust::FILE, bytes, unknown);
     let mut diagnostics = read.diagnostics;
     let policy = read.document.and_then(|document| judge::judge(&document, &mut diagnostics));
     schema::diagnostic::sort(&mut diagnostics);
-    Checked { policy, diagnostics, sources: read.sources }
+    (read.later_format, Checked { policy, diagnostics, sources: read.sources })
 }
 
 /// Reads and judges the policy of a tree, with whatever else lies in its folder; `None` when the tree has no such folder.
@@ -207,6 +218,36 @@ impl Policy {
         self.revoke.as_ref()
     }
 
+    /// Who accepts a rewritten history; nobody may when there is no such rule.
+    #[must_use]
+    pub const fn reseal(&self) -> Option<&Rule> {
+        self.reseal.as_ref()
+    }
+
+    /// Who signs releases of the daemon.
+    #[must_use]
+    pub const fn releases(&self) -> Option<&Rule> {
+        self.releases.as_ref()
+    }
+
+    /// What an emergency allows, and to whom.
+    #[must_use]
+    pub const fn breakglass(&self) -> Option<&Tier> {
+        self.breakglass.as_ref()
+    }
+
+    /// Destructive commands that a node does in an hour without a batch.
+    #[must_use]
+    pub const fn unbatched_destructive_per_hour(&self) -> u32 {
+        self.unbatched_destructive_per_hour
+    }
+
+    /// The tier that a kind of command is in. A command is in one tier at most.
+    #[must_use]
+    pub fn tier_of(&self, kind: &str) -> Option<&Tier> {
+        self.tiers.iter().find(|tier| tier.commands.contains(kind))
+    }
+
     /// The tiers, the least harmful first.
     #[must_use]
     pub fn tiers(&self) -> &[Tier] {
@@ -222,6 +263,13 @@ impl Policy {
     #[must_use]
     pub fn holder(&self, key: &TrustKey) -> Option<(&Name, &Principal)> {
         self.principals.iter().find(|(_, principal)| principal.keys.contains(key))
+    }
+
+    /// Who signed a commit by a key that this policy lists and does not call revoked.
+    #[must_use]
+    pub fn signer_of(&self, commit: &Commit<'_>) -> Option<(&Name, &Principal)> {
+        let key = signer(commit, self.keys()).ok()?;
+        if self.state(key) == KeyState::Good { self.holder(key) } else { None }
     }
 
     /// What became of a key of this policy.
@@ -280,7 +328,7 @@ impl Policy {
     }
 
     /// The people who count under a rule and have a key that signs.
-    fn eligible<'p>(&'p self, rule: &'p Rule) -> impl Iterator<Item = (&'p Name, &'p Principal)> {
+    pub fn eligible<'p>(&'p self, rule: &'p Rule) -> impl Iterator<Item = (&'p Name, &'p Principal)> {
         self.principals.iter().filter(move |(_, principal)| {
             principal.kind == PrincipalKind::Human && rule.names(principal) && self.signs(principal, &BTreeSet::new())
         })

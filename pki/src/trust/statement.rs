@@ -16,8 +16,9 @@
 mod block;
 #[cfg(test)]
 mod tests;
+mod write;
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use schema::{
     digest::{Digest, Running},
@@ -43,6 +44,40 @@ impl FleetId {
         crate::signed::push_field(&mut bytes, trust_domain.as_bytes());
         crate::signed::push_field(&mut bytes, anchor.as_bytes());
         Self(*Digest::of(bytes).as_bytes())
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+/// Why a text is no fleet id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not 64 lower-case hexadecimal digits")]
+pub struct ParseFleetIdError(pub String);
+
+impl FromStr for FleetId {
+    type Err = ParseFleetIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut bytes = [0; 32];
+        let lower = !text.bytes().any(|byte| byte.is_ascii_uppercase());
+        let read = hex::decode_to_slice(text, &mut bytes).ok().filter(|()| lower);
+        read.map(|()| Self(bytes)).ok_or_else(|| ParseFleetIdError(text.chars().take(80).collect()))
+    }
+}
+
+impl serde::Serialize for FleetId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for FleetId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <String as serde::Deserialize>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -79,7 +114,8 @@ pub enum RevokeReason {
 }
 
 /// Under which policy something is said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Under {
     /// Its epoch.
     pub epoch: u64,

@@ -11,7 +11,6 @@
 //! Pure: commits, trees and statements come through [`History`], and time does not come at all. A date in a commit is never
 //! looked at.
 
-mod quorum;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -20,19 +19,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     digest::Digest,
-    fleet::trust::{FILE, FOLDER, PrincipalKind, Touched, touched},
+    fleet::trust::{FILE, FOLDER, PrincipalKind, Touched, Unknown, touched},
     name::Name,
 };
 
 pub use refusal::Refusal;
 
-use self::quorum::{Spoken, Statements};
 use super::{
     commit::Commit,
     key::TrustKey,
     object::{ObjectFormat, ObjectId},
     policy::{self, KeyState, Policy, Principal},
     signature::signer,
+    spoken::{Heard, Said, Statements},
     statement::{Body, FleetId, Step},
 };
 
@@ -112,7 +111,7 @@ pub struct Walk<'a> {
     /// The commit to begin at. Without one it is the first that holds a policy, and nobody has confirmed it.
     pub anchor: Option<ObjectId>,
     /// Raw commits that may be statements.
-    pub statements: &'a [Vec<u8>],
+    pub statements: &'a [Heard],
 }
 
 /// Whose signature a commit has.
@@ -234,7 +233,7 @@ pub fn walk<H: History>(history: &H, walk: &Walk<'_>) -> Result<Result<Walked, S
         return Ok(Err(Stuck::NoTrustDomain(*anchor)));
     };
     let fleet = FleetId::of(&domain, anchor);
-    let statements = Statements::of(history.format(), walk.statements, &domain, fleet);
+    let statements = Statements::heard(walk.statements, &domain, fleet);
     // What a key signed may stop to count by something that is said later: then the walk begins again, knowing it. Each
     // time more keys are gone, so it ends.
     let mut gone = Gone::default();
@@ -613,16 +612,7 @@ impl<H: History> Walker<'_, H> {
             return Ok(Err(Refusal::StrayTrustFile(path)));
         }
         let Some(bytes) = folder.policy else { return Ok(Err(Refusal::TrustRemoved)) };
-        let checked = policy::check(&bytes);
-        let Some(policy) = checked.policy else { return Ok(Err(Refusal::PolicyInvalid(checked.diagnostics))) };
-        let expected = before.map_or(1, |before| before.epoch() + 1);
-        if policy.epoch() != expected {
-            return Ok(Err(Refusal::Epoch { expected, found: policy.epoch() }));
-        }
-        if policy.prev() != before.map(Policy::digest) {
-            return Ok(Err(Refusal::Prev { expected: before.map(Policy::digest) }));
-        }
-        Ok(Ok(policy))
+        Ok(policy::follows(&bytes, before, Unknown::Refused))
     }
 
     /// A change of the policy: agreed to by the old one and by the new one, and every new key proves itself.
@@ -631,33 +621,13 @@ impl<H: History> Walker<'_, H> {
             Ok(new) => new,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        if let Some(what) = old.forgotten_by(&new) {
-            return Ok(Err(Refusal::Forgets(what)));
-        }
-        let step = Step { prev: old.digest(), next: new.digest(), epoch: new.epoch() };
         // The commit's own message may be its signer's statement.
-        let own = Spoken::read(self.history.format(), case.raw, self.domain, self.fleet);
+        let own = Said::read(case.raw, self.domain, self.fleet);
         let statements = self.statements.with(own.as_ref());
-        let agrees = |body: &Body| *body == Body::Trust(step);
-        let mut by = BTreeSet::new();
-        for (whose, policy) in [("the old", old), ("the new", &new)] {
-            let people = self.people(&statements, policy, policy.trust(), agrees);
-            let needed = policy.trust().threshold;
-            if people.len() < needed as usize {
-                let by = people.into_iter().collect();
-                return Ok(Err(Refusal::TrustThreshold { whose, needed, by, step }));
-            }
-            by.extend(people);
-        }
-        let known: BTreeSet<_> = old.keys().map(TrustKey::raw).collect();
-        let added = new.keys().filter(|key| !known.contains(&key.raw()) && new.state(key) == KeyState::Good);
-        let unproven: Vec<String> = added
-            .filter(|key| !statements.proves(&new, key, step))
-            .map(|key| new.holder(key).map_or_else(|| key.name(), |(name, _)| format!("{name} {}", key.name())))
-            .collect();
-        if !unproven.is_empty() {
-            return Ok(Err(Refusal::NotProven { keys: unproven, step }));
-        }
+        let by = match policy::agreed(old, &new, &statements, |key| self.gone.of(key, self.at).is_none()) {
+            Ok(by) => by,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
         let epoch = new.epoch();
         self.policies.insert(epoch, new);
         Ok(Ok(Accepted::TrustChange { epoch, by: by.into_iter().collect() }))

@@ -52,6 +52,8 @@ words! {
     }
 }
 
+/// The format of policies that is read.
+pub const FORMAT: u64 = 1;
 /// The words for destructive work, as batches have them.
 pub const COMMANDS: [&str; 4] = ["node.reboot", "gpu.reset", "node.reimage", "disk.wipe"];
 /// The classes of keys that a tier may ask for.
@@ -153,9 +155,20 @@ pub struct RevokedDocument {
     pub reason: Option<Located<String>>,
 }
 
+/// How words for destructive work are read that this version does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unknown {
+    /// As mistakes: whoever writes a policy means a word that there is.
+    Refused,
+    /// As words: a machine may be older than its policy, and follows it all the same.
+    Kept,
+}
+
 /// What a file turned out to be.
 #[derive(Debug, Clone)]
 pub struct PolicyRead {
+    /// The format that it names, when it is a later one than this version reads.
+    pub later_format: Option<u64>,
     /// The policy's document; `None` when any diagnostic is an error.
     pub document: Option<PolicyDocument>,
     /// Everything that was found, in the order of the file.
@@ -166,7 +179,7 @@ pub struct PolicyRead {
 
 /// Reads a policy. It never aborts: what is nested too deeply, too long or not text is a diagnostic.
 #[must_use]
-pub fn read(path: &str, bytes: &[u8]) -> PolicyRead {
+pub fn read(path: &str, bytes: &[u8], unknown: Unknown) -> PolicyRead {
     let file: Arc<str> = path.into();
     let mut found = Vec::new();
     let most = usize::try_from(super::Sources::MAX_FILE_BYTES).unwrap_or(usize::MAX);
@@ -174,19 +187,21 @@ pub fn read(path: &str, bytes: &[u8]) -> PolicyRead {
         let at = SourceRef::start_of(Arc::clone(&file));
         let message = format!("the file has {} KiB, and at most {} KiB are read", bytes.len() >> 10, most >> 10);
         found.push(Diagnostic::new(diagnostic::codes::FILE_TOO_LARGE, &at, message));
-        return PolicyRead { document: None, diagnostics: found, sources: SourceMap::default() };
+        let sources = SourceMap::default();
+        return PolicyRead { later_format: None, document: None, diagnostics: found, sources };
     }
     let parsed = parse::parse_anywhere(bytes, Syntax::Kdl);
     found.extend(parsed.attach(&file));
     let text = Arc::clone(&parsed.text);
+    let later_format = decode::format(&parsed.objects).filter(|format| *format > FORMAT);
     let document = if parsed.whole && !found.iter().any(Diagnostic::is_error) {
         let mut findings = Findings::new(Arc::clone(&file), &text, &mut found);
-        decode::policy(parsed.objects, &mut findings)
+        decode::policy(parsed.objects, unknown, &mut findings)
     } else {
         None
     };
     diagnostic::sort(&mut found);
     let sound = !found.iter().any(Diagnostic::is_error);
     let sources = [(file, text)].into_iter().collect();
-    PolicyRead { document: document.filter(|_| sound), diagnostics: found, sources }
+    PolicyRead { later_format, document: document.filter(|_| sound), diagnostics: found, sources }
 }

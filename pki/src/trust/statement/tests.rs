@@ -122,3 +122,79 @@ fn the_fleet_is_the_domain_and_the_anchor() {
         FleetId::of("acme.example", &"2".repeat(40).parse().expect("an id"))
     );
 }
+
+#[test]
+fn what_is_written_is_what_is_read() {
+    for text in every() {
+        let read = Statement::parse_message(&text).expect("a statement");
+        assert_eq!(read.write("reboot the rack"), text);
+        let Statement { trust_domain, fleet, principal, nonce, body, .. } = read.clone();
+        assert_eq!(Statement::new(&trust_domain, fleet, principal, nonce, body), Ok(read));
+    }
+}
+
+#[test]
+fn what_has_no_form_is_not_said() {
+    let read = |text: &str| Statement::parse_message(text).expect("a statement");
+    let again = |statement: &Statement, body: Body| {
+        let Statement { trust_domain, fleet, principal, nonce, .. } = statement.clone();
+        Statement::new(&trust_domain, fleet, principal, nonce, body)
+    };
+    let emergency = read(&every()[8]);
+    let Body::Breakglass { kinds, nodes, under, not_before, expires, .. } = emergency.body.clone() else { panic!() };
+    for reason in ["", " x", "x\ntrust-epoch: 9", "f\u{fc}r", "x\ny"] {
+        let (kinds, nodes, reason) = (kinds.clone(), nodes.clone(), reason.to_owned());
+        let body = Body::Breakglass { kinds, nodes, reason, under, not_before, expires };
+        assert!(again(&emergency, body.clone()).is_err(), "{body:?}");
+    }
+    let later = "2026-11-29T16:00:00.5Z".parse().expect("a time");
+    let body = Body::Breakglass { kinds, nodes, reason: "x".to_owned(), under, not_before, expires: later };
+    assert_eq!(again(&emergency, body), Err(StatementRefusal::Value("expires")));
+}
+
+#[test]
+fn statements_about_one_thing_have_one_subject_and_branches_that_git_takes() {
+    let statements: Vec<Statement> =
+        every().iter().map(|text| Statement::parse_message(text).expect("a statement")).collect();
+    let subjects: Vec<String> = statements.iter().map(|statement| statement.body.subject()).collect();
+    assert_eq!(subjects[..6], ["kernel", "kernel", "kernel", &"1".repeat(40), "8", "8"]);
+    assert_eq!(subjects[6..8], ["SHA256:x", &"1".repeat(40)]);
+    let reference = "refs/heads/bc/statements/revoke/SHA256-x/ada/0f0f0f0f";
+    assert_eq!(statements[6].reference(), reference);
+    assert_eq!(statements[0].reference(), "refs/heads/bc/statements/approve/kernel/ada/0f0f0f0f");
+}
+
+proptest::proptest! {
+    #[test]
+    fn whatever_is_said_is_read_again(
+        nonce: [u8; 16], fleet: [u8; 32], digest: [u8; 32], id: [u8; 20], epoch: u64,
+        seconds in -1_000_000_000_i64..10_000_000_000, kind in 0_usize..9, line in ".*", reason in "[!-~]([ -~]{0,40}[!-~])?",
+    ) {
+        let (id, digest) = (ObjectId::Sha1(id), Digest::from_bytes(digest));
+        let under = Under { epoch, digest };
+        let (name, time) = (Name::new("ada-1").expect("a name"), Timestamp::from_second(seconds).expect("a time"));
+        let batch = |word| Body::Batch {
+            word, batch: name.clone(), digest, plan_commit: id, tier: name.clone(), under, not_before: time, expires: time,
+        };
+        let step = Step { prev: digest, next: digest, epoch };
+        let reason_of = if epoch % 2 == 0 { RevokeReason::Superseded } else { RevokeReason::Compromised };
+        let branch = || "main".to_owned();
+        let body = match kind {
+            0 => batch(Word::Approve),
+            1 => batch(Word::Reject),
+            2 => batch(Word::Withdraw),
+            3 => Body::Change { branch: branch(), base: id, tree: id, under, expires: time },
+            4 => Body::Trust(step),
+            5 => Body::Possess(step),
+            6 => Body::Revoke { key: "SHA256:a/b+c".to_owned(), reason: reason_of, last_good: id, trust_epoch: epoch },
+            7 => Body::Reseal { branch: branch(), old: id, new: id, under, expires: time },
+            _ => Body::Breakglass {
+                kinds: vec!["gpu.reset".to_owned()], nodes: vec![name.clone()], reason, under, not_before: time, expires: time,
+            },
+        };
+        let said = Statement::new("acme.example", FleetId(fleet), name, nonce, body);
+        // A year before 0 or behind 9999 has another length, and no form.
+        let said = said.expect("a statement");
+        proptest::prop_assert_eq!(Statement::parse_message(&said.write(&line)), Ok(said));
+    }
+}

@@ -69,6 +69,12 @@ pub enum Refusal {
     /// The policy that it brings is refused.
     #[error("the trust policy that it brings is refused: {}", first(.0))]
     PolicyInvalid(Vec<Diagnostic>),
+    /// The policy that it brings is of a later format.
+    #[error("the trust policy that it brings is of format {format}, which a later version reads")]
+    TooNew {
+        /// The format.
+        format: u64,
+    },
     /// The policy that it brings does not follow.
     #[error("the trust policy that it brings has epoch {found}, and {expected} is next")]
     Epoch {
@@ -88,6 +94,14 @@ pub enum Refusal {
         "the trust policy that it brings forgets something: {0}; a key stays listed under its principal, and revoked"
     )]
     Forgets(String),
+    /// The first policy is another one than people confirmed.
+    #[error("its trust policy has the digest {found}, and {pinned} was confirmed")]
+    NotPinned {
+        /// What was confirmed.
+        pinned: Digest,
+        /// What is there.
+        found: Digest,
+    },
     /// Too few agree to a policy.
     #[error("{whose} trust policy takes {} to agree, and {} so", people(*.needed), say(.by))]
     TrustThreshold {
@@ -131,9 +145,11 @@ impl Refusal {
             Self::TrustMixed(_) => "trust-mixed",
             Self::StrayTrustFile(_) => "stray-trust-file",
             Self::PolicyInvalid(_) => "policy-invalid",
+            Self::TooNew { .. } => "trust-too-new",
             Self::Epoch { .. } => "epoch-out-of-order",
             Self::Prev { .. } => "prev-unknown",
             Self::Forgets(_) => "key-forgotten",
+            Self::NotPinned { .. } => "not-pinned",
             Self::TrustThreshold { .. } => "trust-threshold",
             Self::NotProven { .. } => "key-not-proven",
             Self::NoPolicyInForce => "no-policy-in-force",

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::{
     COMMANDS, KEY_CLASSES, PathDocument, PolicyDocument, PrincipalDocument, PrincipalKind, Revocation, RevokedDocument,
-    RuleDocument, TierDocument,
+    RuleDocument, TierDocument, Unknown,
 };
 use crate::{
     diagnostic::{Span, codes},
     fleet::{
         Located,
         decode::{Fields, Findings},
-        doc::{Entry, Form, Object},
+        doc::{Entry, Form, Object, Scalar},
         kind::form,
     },
     name::Name,
@@ -20,7 +20,17 @@ use crate::{
 /// The highest threshold that is written.
 const MOST_PEOPLE: u32 = 100;
 
-pub(super) fn policy(objects: Vec<Object>, findings: &mut Findings<'_>) -> Option<PolicyDocument> {
+/// The format that a policy names, whatever else it holds.
+pub(super) fn format(objects: &[Object]) -> Option<u64> {
+    let head = objects.iter().find(|object| object.kind.0 == "policy")?;
+    let entry = head.fields.iter().find(|entry| entry.key == "format")?;
+    match entry.args.first()?.value {
+        Scalar::Int(format) => u64::try_from(format).ok(),
+        Scalar::Bool(_) | Scalar::Float | Scalar::Text(_) => None,
+    }
+}
+
+pub(super) fn policy(objects: Vec<Object>, unknown: Unknown, findings: &mut Findings<'_>) -> Option<PolicyDocument> {
     // A policy is one document: its nodes are the keys of it.
     let entries: Vec<Entry> = objects
         .into_iter()
@@ -40,7 +50,7 @@ pub(super) fn policy(objects: Vec<Object>, findings: &mut Findings<'_>) -> Optio
         findings,
     );
     let paths = fields.named("path", ("pattern", None), findings, path);
-    let tiers = fields.named("tier", ("id", None), findings, |_, fields, findings| tier(fields, findings));
+    let tiers = fields.named("tier", ("id", None), findings, |_, fields, findings| tier(unknown, fields, findings));
     let mut tiers: Vec<_> = named(tiers, findings).into_iter().collect();
     tiers.sort_by_key(|(_, tier)| tier.at.span);
     let trust = fields.record("trust", None, findings, rule);
@@ -49,7 +59,7 @@ pub(super) fn policy(objects: Vec<Object>, findings: &mut Findings<'_>) -> Optio
     let reseal = fields.record("reseal", None, findings, rule);
     let revoke = fields.record("revoke", None, findings, alone);
     let releases = fields.record("releases", None, findings, rule);
-    let breakglass = fields.record("breakglass", None, findings, tier);
+    let breakglass = fields.record("breakglass", None, findings, |fields, findings| tier(unknown, fields, findings));
     let revoked = fields.named("revoked", ("key", None), findings, |_, fields, findings| revoked(fields, findings));
     if principals.is_empty() {
         fields.require("principal", None::<()>);
@@ -160,8 +170,11 @@ fn alone(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<RuleDoc
     Some(RuleDocument { roles: roles(fields, findings), threshold: Located::new(1, at) })
 }
 
-fn tier(fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<TierDocument> {
-    let commands = choices("commands", &COMMANDS, fields, findings);
+fn tier(unknown: Unknown, fields: &mut Fields<'_>, findings: &mut Findings<'_>) -> Option<TierDocument> {
+    let commands = match unknown {
+        Unknown::Refused => choices("commands", &COMMANDS, fields, findings),
+        Unknown::Kept => fields.lines("commands", findings),
+    };
     if !fields.has("commands") {
         fields.require("commands", None::<()>);
     }

@@ -28,14 +28,14 @@ trust { roles "admin"; threshold 1 }
 "#;
 
 fn codes_of(text: &str) -> Vec<Code> {
-    let read = read(FILE, text.as_bytes());
+    let read = read(FILE, text.as_bytes(), Unknown::Refused);
     assert_eq!(read.document.is_some(), !read.diagnostics.iter().any(Diagnostic::is_error));
     read.diagnostics.into_iter().map(|found| found.code).collect()
 }
 
 #[test]
 fn every_value_has_its_place() {
-    let document = read(FILE, GOOD.as_bytes()).document.expect("a policy");
+    let document = read(FILE, GOOD.as_bytes(), Unknown::Refused).document.expect("a policy");
     let ada = &document.principals[&Name::new("ada").expect("a name")];
     assert_eq!(ada.keys[0].value, "ssh-ed25519 AAAA ada@laptop");
     assert_eq!(ada.keys[0].at.to_string(), "trust/policy.kdl:10:9");
@@ -47,7 +47,7 @@ fn every_value_has_its_place() {
 fn tiers_keep_the_order_in_which_they_are_written() {
     let second =
         "tier \"boot\" { commands \"node.reboot\"; roles \"admin\"; threshold 1; max-nodes 1; max-ttl \"1h\"; }\n";
-    let document = read(FILE, format!("{GOOD}{second}").as_bytes()).document.expect("a policy");
+    let document = read(FILE, format!("{GOOD}{second}").as_bytes(), Unknown::Refused).document.expect("a policy");
     let names: Vec<&str> = document.tiers.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["wipe", "boot"]);
 }
@@ -96,4 +96,26 @@ fn what_must_be_looked_at_twice_is_seen_wherever_it_stands() {
     assert_eq!(touched("x.kdl", file("release \"r\""), None), Touched { releases: true, ..Touched::default() });
     assert_eq!(touched("x.kdl", None, file("site \"a\" {")), Touched::ALL, "what cannot be read may be anything");
     assert_eq!(touched("README.md", None, file("profile")), Touched::default());
+}
+
+#[test]
+fn a_machine_that_is_older_than_its_policy_keeps_words_that_it_does_not_know() {
+    let text = GOOD.replace("\"disk.wipe\"", "\"disk.wipe\" \"node.defrost\"");
+    assert_ne!(text, GOOD);
+    assert!(read(FILE, text.as_bytes(), Unknown::Refused).document.is_none());
+    let document = read(FILE, text.as_bytes(), Unknown::Kept).document.expect("a policy");
+    let commands: Vec<&str> =
+        document.tiers.iter().flat_map(|(_, tier)| &tier.commands).map(|command| command.as_str()).collect();
+    assert!(commands.contains(&"node.defrost"), "{commands:?}");
+}
+
+#[test]
+fn a_later_format_is_known_as_one_whatever_it_holds() {
+    let later = format!("{}\nwhatever \"x\" {{ comes later; }}\n", GOOD.replace("format 1", "format 2"));
+    for unknown in [Unknown::Refused, Unknown::Kept] {
+        let read = read(FILE, later.as_bytes(), unknown);
+        assert_eq!(read.later_format, Some(2));
+        assert!(read.document.is_none());
+    }
+    assert_eq!(read(FILE, GOOD.as_bytes(), Unknown::Refused).later_format, None);
 }

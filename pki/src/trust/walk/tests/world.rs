@@ -20,6 +20,7 @@ use crate::{
         key::TrustKey,
         object::{ObjectFormat, ObjectId},
         policy::{self as policies, Policy},
+        spoken::Heard,
         statement::FleetId,
     },
 };
@@ -117,7 +118,7 @@ pub(super) struct World {
     commits: BTreeMap<ObjectId, Vec<u8>>,
     trees: BTreeMap<ObjectId, Files>,
     files: BTreeMap<ObjectId, String>,
-    statements: Vec<Vec<u8>>,
+    statements: Vec<Heard>,
     head: Files,
     tip: Option<ObjectId>,
     anchor: Option<ObjectId>,
@@ -257,7 +258,7 @@ impl World {
 
     fn say(&mut self, who: Person, message: &str) {
         let raw = self.raw(who, &[self.tip()], message);
-        self.statements.push(raw);
+        self.statements.push(raw.into());
     }
 
     fn step(text: &str) -> String {

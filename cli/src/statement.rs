@@ -1,0 +1,230 @@
+//! Saying something as a person: a statement as a commit that git signs with the person's own key, on a branch of its own.
+//!
+//! Nothing is pushed that a control plane would not hear: the commit is read back, and its signature checked against the policy.
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use pki::trust::{key::TrustKey, object::ObjectId, policy::Policy, spoken::Spoken, statement::Statement};
+use schema::{fleet::trust::PrincipalKind, name::Name};
+
+use crate::exit::{During as _, Failure};
+
+/// Whoever sits here, by the key that git signs with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Speaker {
+    /// What the policy calls them.
+    pub principal: Name,
+    /// Their key.
+    pub key: TrustKey,
+}
+
+/// A statement that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The commit that carries it.
+    pub commit: ObjectId,
+    /// The branch that it lies on, here and where it was pushed to.
+    pub reference: String,
+    /// The remote that it was pushed to; `None` when it only lies here.
+    pub remote: Option<String>,
+}
+
+impl Written {
+    /// The line that pushes it.
+    #[must_use]
+    pub fn push_line(&self) -> String {
+        format!("git push {} {}:{}", self.remote.as_deref().unwrap_or("origin"), self.commit, self.reference)
+    }
+}
+
+/// Who signs here: the person in a policy whose key git is configured to sign with.
+///
+/// # Errors
+/// When git signs with no key, or with one that is not a person's in the policy.
+pub fn speaker(repo: &Path, policy: &Policy) -> Result<Speaker, Failure> {
+    let found = match signing_key(repo)? {
+        SigningKey::Ssh(key) => policy.keys().find(|held| held.name() == key.name()).cloned().ok_or_else(|| key.name()),
+        SigningKey::OpenPgp(names) => {
+            let held = policy.keys().find(|held| names.contains(&held.name())).cloned();
+            held.ok_or_else(|| names.join(", "))
+        }
+    };
+    let key = found.map_err(|name| {
+        let known: Vec<&str> = policy.principals().keys().map(Name::as_str).collect();
+        Failure::failed(format!("the key {name}, with which git signs here, is nobody's in the trust policy"))
+            .hint(format!("the policy lists {}; choose the key with `git config user.signingKey`", known.join(", ")))
+    })?;
+    let (principal, held) = policy.holder(&key).expect("a key of a policy has a holder");
+    if held.kind != PrincipalKind::Human {
+        return Err(Failure::failed(format!(
+            "git signs here with the key of {principal}, which is a {} and no person",
+            held.kind.as_str()
+        )));
+    }
+    Ok(Speaker { principal: principal.clone(), key })
+}
+
+/// The key that git signs with.
+#[derive(Debug)]
+pub enum SigningKey {
+    /// Through `ssh-keygen`.
+    Ssh(TrustKey),
+    /// Through `gpg`: the fingerprints that it may be.
+    OpenPgp(Vec<String>),
+}
+
+/// The key that git is configured to sign with.
+///
+/// # Errors
+/// When there is none, or it is not admitted.
+pub fn signing_key(repo: &Path) -> Result<SigningKey, Failure> {
+    let none = || {
+        Failure::failed("git signs with no key here")
+            .hint("git config --global gpg.format ssh && git config --global user.signingKey ~/.ssh/id_ed25519.pub")
+    };
+    let named = config(repo, "user.signingKey");
+    if config(repo, "gpg.format").as_deref() == Some("ssh") {
+        let text = named.or_else(|| default_key(repo)).ok_or_else(none)?;
+        let line = public_line(&text)?;
+        let key = TrustKey::from_ssh(&line).during(format!("git signs with a key that is not taken ({text})"))?;
+        return Ok(SigningKey::Ssh(key));
+    }
+    let who = named.or_else(|| config(repo, "user.email")).ok_or_else(none)?;
+    let program = config(repo, "gpg.openpgp.program").or_else(|| config(repo, "gpg.program"));
+    let mut gpg = Command::new(program.unwrap_or_else(|| "gpg".to_owned()));
+    gpg.args(["--batch", "--with-colons", "--with-subkey-fingerprint", "--list-secret-keys", "--", &who]);
+    let listed =
+        gpg.stdin(Stdio::null()).stderr(Stdio::null()).output().during("cannot ask gpg for the signing key")?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let prints = listed.lines().filter(|line| line.starts_with("fpr:")).filter_map(|line| line.split(':').nth(9));
+    let prints: Vec<String> = prints.map(str::to_ascii_uppercase).collect();
+    if prints.is_empty() { Err(none()) } else { Ok(SigningKey::OpenPgp(prints)) }
+}
+
+/// A value of git's configuration.
+#[must_use]
+pub fn config(repo: &Path, key: &str) -> Option<String> {
+    git(repo, &["config", "--get", key]).ok().filter(|text| !text.is_empty())
+}
+
+fn default_key(repo: &Path) -> Option<String> {
+    let command = config(repo, "gpg.ssh.defaultKeyCommand")?;
+    let out = Command::new("sh").args(["-c", &command]).current_dir(repo).stderr(Stdio::null()).output().ok()?;
+    String::from_utf8(out.stdout).ok()?.lines().next().map(str::to_owned)
+}
+
+/// The line of a public key that `user.signingKey` names: the key itself, its file, or the file of the secret beside it.
+fn public_line(text: &str) -> Result<String, Failure> {
+    let literal = text.strip_prefix("key::").unwrap_or(text);
+    if ["ssh-", "ecdsa-", "sk-"].iter().any(|start| literal.starts_with(start)) {
+        return Ok(literal.to_owned());
+    }
+    let home = || std::env::var_os("HOME").map(PathBuf::from);
+    let path = match text.strip_prefix("~/").zip(home()) {
+        Some((rest, home)) => home.join(rest),
+        None => PathBuf::from(text),
+    };
+    let read = |path: &Path| std::fs::read_to_string(path).during(format!("cannot read {}", path.display()));
+    let line = |text: &str| text.lines().next().unwrap_or_default().trim().to_owned();
+    let beside = PathBuf::from(format!("{}.pub", path.display()));
+    let whole =
+        if path.extension().is_none_or(|end| end != "pub") && beside.is_file() { read(&beside)? } else { read(&path)? };
+    Ok(line(&whole))
+}
+
+/// Makes a statement: a commit with this parent and tree, signed with the person's own configuration of git. It is read back as a
+/// control plane reads it, then lies on its branch here; `push` takes it to the remote, when there is one.
+///
+/// # Errors
+/// When git does not sign, when what it made would not be heard, or when it cannot be pushed.
+pub fn write_and_push(
+    repo: &Path,
+    (parent, tree): (ObjectId, ObjectId),
+    line: &str,
+    statement: &Statement,
+    policy: &Policy,
+    push: bool,
+) -> Result<Written, Failure> {
+    let made = sign(repo, parent, tree, &statement.write(line))?;
+    let commit: ObjectId = made.parse().during("git made a commit without a name")?;
+    let raw = raw(repo, &made)?;
+    let spoken = Spoken::hear(&raw, &statement.trust_domain, statement.fleet, [policy]);
+    let spoken = spoken.during("what git signed would not be heard")?;
+    if spoken.statement != *statement
+        || spoken.commit != commit
+        || (spoken.tree, &spoken.parents[..]) != (tree, &[parent])
+    {
+        return Err(Failure::failed("git made another commit than it was told to")
+            .hint("is there a wrapper around git, or a hook?"));
+    }
+    let reference = statement.reference();
+    git(repo, &["update-ref", &reference, &made])
+        .map_err(|why| Failure::failed(format!("the statement cannot be kept: {why}")))?;
+    let remote = if push { remote(repo) } else { None };
+    let written = Written { commit, reference, remote };
+    if let Some(remote) = &written.remote {
+        let refspec = format!("{commit}:{}", written.reference);
+        git(repo, &["push", "--quiet", remote, &refspec]).map_err(|why| {
+            Failure::failed(format!("the statement is signed, and cannot be pushed: {why}")).hint(written.push_line())
+        })?;
+    }
+    Ok(written)
+}
+
+/// The remote that is pushed to: where the branch goes, else `origin`, else the only one.
+#[must_use]
+pub fn remote(repo: &Path) -> Option<String> {
+    let branch = git(repo, &["symbolic-ref", "--quiet", "--short", "HEAD"]).unwrap_or_default();
+    let told = config(repo, &format!("branch.{branch}.pushRemote"))
+        .or_else(|| config(repo, "remote.pushDefault"))
+        .or_else(|| config(repo, &format!("branch.{branch}.remote")));
+    let all = git(repo, &["remote"]).unwrap_or_default();
+    let all: Vec<&str> = all.lines().collect();
+    let known = told.filter(|told| all.contains(&told.as_str()));
+    known.or_else(|| {
+        let usual = all.iter().find(|name| **name == "origin").or(if all.len() == 1 { all.first() } else { None });
+        usual.map(|name| (*name).to_owned())
+    })
+}
+
+fn sign(repo: &Path, parent: ObjectId, tree: ObjectId, message: &str) -> Result<String, Failure> {
+    let what = "git does not sign";
+    let (parent, tree) = (parent.to_string(), tree.to_string());
+    let mut git = base(repo);
+    git.args(["commit-tree", "-S", "-p", &parent, &tree]);
+    // A security key asks to be touched, and an agent for a word, on the terminal.
+    let mut child = git.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().during("cannot start git")?;
+    child.stdin.take().expect("a pipe").write_all(message.as_bytes()).during(what)?;
+    let done = child.wait_with_output().during(what)?;
+    if !done.status.success() {
+        return Err(
+            Failure::failed(what).hint("what git said stands above; `git config user.signingKey` names the key")
+        );
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned())
+}
+
+/// The bytes of a commit.
+fn raw(repo: &Path, id: &str) -> Result<Vec<u8>, Failure> {
+    let mut git = base(repo);
+    let done = git.args(["cat-file", "commit", id]).output().during("cannot read what git made")?;
+    if done.status.success() { Ok(done.stdout) } else { Err(Failure::failed("cannot read what git made")) }
+}
+
+fn base(repo: &Path) -> Command {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(repo);
+    git
+}
+
+/// What git answers, or what it complains of.
+pub(crate) fn git(repo: &Path, args: &[&str]) -> Result<String, String> {
+    let done =
+        base(repo).args(args).stdin(Stdio::null()).output().map_err(|error| format!("cannot start git: {error}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if done.status.success() { Ok(text(&done.stdout)) } else { Err(text(&done.stderr)) }
+}
