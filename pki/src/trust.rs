@@ -11,6 +11,7 @@
 //! | [`key`] | which keys are admitted |
 //! | [`policy`] | the trust policy: who may do what, judged before anybody relies on it |
 //! | [`statement`] | what people say by signed commits |
+//! | [`spoken`] | whose statement it is, and how many people say so |
 //! | [`walk`] | what all of that concludes about a history |
 
 mod armor;
@@ -20,6 +21,7 @@ pub mod object;
 mod openpgp;
 pub mod policy;
 pub mod signature;
+pub mod spoken;
 mod ssh;
 pub mod statement;
 pub mod walk;
