@@ -115,11 +115,11 @@ async fn dispatches(house: &House, rate: usize) -> Result<Vec<f64>> {
     let ready = house.queue(house.machines.iter().cycle().take(rate * SECONDS)).await?;
     let mut since = HashMap::new();
     let mut signing = JoinSet::new();
-    for (at, (id, signature)) in moments(rate).zip(ready) {
+    for (at, signed) in moments(rate).zip(ready) {
         tokio::time::sleep_until(at).await;
-        since.insert(id, at.into_std());
+        since.insert(signed.id, at.into_std());
         let db = house.db.clone();
-        signing.spawn(async move { House::sign(&db, &[(id, signature)]).await });
+        signing.spawn(async move { House::sign(&db, &[signed]).await });
     }
     signing.join_all().await.into_iter().collect::<Result<Vec<()>>>()?;
     let mut seconds = Vec::new();

@@ -14,12 +14,12 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use schema::id::CommandId;
-use store::testing::probes;
+use store::{commands::Signed, testing::probes};
 use tokio::{sync::mpsc::UnboundedReceiver, task::JoinSet, time::timeout};
 
 use crate::{
     Options,
-    house::{House, Kind, Served, Signed},
+    house::{House, Kind, Served},
     measure::{Line, Target, Turns, enough_files, median, sizes, table},
     swarm::{Heard, Nodes},
 };
@@ -137,7 +137,7 @@ async fn turn(house: &House, kind: Kind, wrong: &mut Wrong) -> Result<Turn> {
     seconds.sort_by(f64::total_cmp);
 
     let came = all_that_comes(&mut heard).await;
-    for (id, _) in in_flight.iter().chain(&later) {
+    for Signed { id, .. } in in_flight.iter().chain(&later) {
         let times = came.get(id).copied().unwrap_or(0);
         wrong.lost += usize::from(times == 0);
         wrong.doubled += times.saturating_sub(1);

@@ -1,7 +1,6 @@
 //! What the benches of the gateway stand in: a durable PostgreSQL of their own, keys, nodes, and gateways as processes.
 
 use std::{
-    collections::BTreeMap,
     io::{BufRead as _, BufReader},
     net::SocketAddr,
     path::Path,
@@ -25,12 +24,11 @@ use schema::{
     command::CommandKind,
     generation::IdentityGeneration,
     id::{CommandId, JournalId, NodeId},
-    node::{Role, Trust},
     time::Duration,
 };
 use store::{
     Db,
-    commands::{self, NewCommand},
+    commands::{self, NewCommand, Signed},
     embedded::{Config, Embedded},
     migrate, node_certs, nodes,
 };
@@ -51,9 +49,6 @@ pub(crate) struct Machine {
     pub(crate) identity: TlsIdentity,
     pub(crate) journal: JournalId,
 }
-
-/// A command and its signature.
-pub(crate) type Signed = (CommandId, Vec<u8>);
 
 pub(crate) struct House {
     pub(crate) db: Db,
@@ -90,7 +85,8 @@ impl House {
             for _ in 0..NODES_PER_COMMIT.min(count - self.machines.len()) {
                 let (id, key) = (NodeId::generate(), NodeKey::generate());
                 let issued = issuer.issue(&Csr::parse(&key.request())?, id, now)?;
-                nodes::insert(&mut txn, &row(id, self.machines.len())?).await?;
+                let name = format!("n-{}", self.machines.len()).parse()?;
+                nodes::insert(&mut txn, &nodes::NewNode::unknown(id, name)).await?;
                 let certificate = node_certs::NodeCert {
                     serial: issued.serial.to_bytes(),
                     node_id: id,
@@ -129,7 +125,7 @@ impl House {
                 };
                 let queued = commands::enqueue(&mut txn, &new).await?;
                 let signature = wire(self.worker.sign_command(machine.id, &queued.body)).encode_to_vec();
-                all.push((queued.command.id, signature));
+                all.push(Signed { id: queued.command.id, body: None, signature });
             }
             txn.commit().await?;
         }
@@ -156,24 +152,6 @@ impl House {
         self.db.close().await;
         self.server.stop().await;
     }
-}
-
-fn row(id: NodeId, number: usize) -> Result<nodes::NewNode> {
-    Ok(nodes::NewNode {
-        id,
-        name: format!("n-{number}").parse()?,
-        site: None,
-        pool: None,
-        owner_tenant: None,
-        role: Role::Host,
-        trust: Trust::Platform,
-        labels: BTreeMap::new(),
-        declared: false,
-        hardware_key: None,
-        hardware_key_trusted: false,
-        target: None,
-        overlay: "{}".to_owned(),
-    })
 }
 
 /// A signature as it travels.

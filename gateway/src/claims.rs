@@ -71,7 +71,7 @@ impl Claims {
             return Ok(0);
         }
         let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
-        let taken = match take(db, &asked, number).await {
+        let taken = match writer::answer(take(db, &asked, number)).await {
             Ok(taken) => taken,
             Err(error) => {
                 tracing::warn!(sessions = asked.len(), error = %chain(&error), "commands wait for PostgreSQL");
@@ -141,10 +141,10 @@ fn answer(registry: &Registry, steps: &Steps, asked: &HashMap<NodeId, Asked>, ta
 
 /// A stored command as the core has it; `None`, and a line in the log, when its signature is not readable.
 pub(crate) fn dispatch(stored: commands::Dispatch) -> Option<Dispatch> {
-    let commands::Dispatch { id, seq, lane, kind, body, signature, cancel } = stored;
+    let commands::Dispatch { id, seq, lane, kind, body, signature, approval, cancel } = stored;
     match pb::Signature::decode(signature.as_slice()) {
         Ok(signature) => {
-            let frame = pb::Command { body, signature: Some(signature), approval: Vec::new() };
+            let frame = pb::Command { body, signature: Some(signature), approval };
             Some(Dispatch { id, seq, lane, kind, frame, cancel })
         }
         Err(error) => {

@@ -104,7 +104,7 @@ impl Questions {
                 () = self.wake_facts.notified() => Asked::Some,
             };
             // What is missed while PostgreSQL is away is seen by the next look.
-            if let Err(error) = self.answer_asked(db, registry, asked, &mut since).await {
+            if let Err(error) = writer::answer(self.answer_asked(db, registry, asked, &mut since)).await {
                 tracing::warn!(error = %chain(&error), "sessions could not be checked");
             }
         }
@@ -143,7 +143,7 @@ impl Questions {
     async fn answer_some_specs(&self, db: &Db, registry: &Registry, most: usize) -> Result<usize, Failure> {
         let wanted: Vec<NodeId> = self.lock().specs.extract_if(|_| true).take(most).collect();
         if !wanted.is_empty()
-            && let Err(error) = send_specs(db, registry, &wanted).await
+            && let Err(error) = writer::answer(send_specs(db, registry, &wanted)).await
         {
             tracing::warn!(sessions = wanted.len(), error = %chain(&error), "specs could not be read");
             // One that alone cannot be read is wanted again with the next look at its node.

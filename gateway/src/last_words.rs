@@ -160,7 +160,7 @@ impl LastWords {
         if taken.is_empty() {
             return Ok(0);
         }
-        match commands::store_updates(db, &taken).await {
+        match writer::answer(commands::store_updates(db, &taken)).await {
             Ok(full) => {
                 for word in taken.iter().filter(|word| full.contains(&word.node)) {
                     registry.end(word.node, word.epoch, FULL);

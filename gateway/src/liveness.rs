@@ -70,7 +70,7 @@ impl Liveness {
     async fn write_closes(&self, db: &Db, most: usize) -> Result<usize, Failure> {
         let batch: Vec<(NodeId, Epoch)> = self.lock().extract_if(|_, _| true).take(most).collect();
         if !batch.is_empty()
-            && let Err(error) = close_rows(db, &batch).await
+            && let Err(error) = writer::answer(close_rows(db, &batch)).await
         {
             tracing::warn!(sessions = batch.len(), error = %chain(&error), "closed sessions wait for PostgreSQL");
             // Of one that alone cannot be closed the silence is noticed.
@@ -97,7 +97,7 @@ async fn write_beats(db: &Db, registry: &Registry) {
         return;
     }
     let rows: Vec<(NodeId, Epoch)> = heard.iter().map(|seat| (seat.node_id, seat.epoch)).collect();
-    match sessions::beat(db, &rows).await {
+    match writer::answer(sessions::beat(db, &rows)).await {
         Ok(alive) => {
             let alive: std::collections::HashSet<NodeId> = alive.into_iter().collect();
             for seat in heard.iter().filter(|seat| !alive.contains(&seat.node_id)) {

@@ -151,12 +151,7 @@ fn refusal(error: OpenError) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use schema::{
-        id::{BootId, GatewayId, JournalId},
-        node::{Role, Trust},
-    };
+    use schema::id::{BootId, GatewayId, JournalId};
     use store::nodes;
 
     use super::*;
@@ -195,21 +190,7 @@ mod tests {
         let (db, held, free) = (test.db(), NodeId::generate(), NodeId::generate());
         let mut txn = db.begin().await.expect("begin");
         for (id, name) in [(held, "held"), (free, "free")] {
-            let row = nodes::NewNode {
-                id,
-                name: name.parse().expect("a name"),
-                site: None,
-                pool: None,
-                owner_tenant: None,
-                role: Role::Host,
-                trust: Trust::Platform,
-                labels: BTreeMap::new(),
-                declared: false,
-                hardware_key: None,
-                hardware_key_trusted: false,
-                target: None,
-                overlay: "{}".to_owned(),
-            };
+            let row = nodes::NewNode::unknown(id, name.parse().expect("a name"));
             nodes::insert(&mut txn, &row).await.expect("inserted");
         }
         txn.commit().await.expect("commit");

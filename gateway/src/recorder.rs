@@ -21,10 +21,12 @@ use store::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::refusal::Refusal;
+use crate::{refusal::Refusal, writer};
 
 /// The kind of these outcomes.
 pub const OUTCOME_KIND: &str = "session";
+/// The reason of a node that has a session and cannot keep what it has to keep.
+pub const STATE_UNWRITABLE: &str = "state-unwritable";
 /// The key of the row for peers that are no nodes.
 pub const STRANGERS: &str = "unidentified";
 
@@ -83,7 +85,7 @@ impl Recorder {
         self.lock().last_stranger = Some((now, RENEWED.contains(&refusal.code()).then_some(peer)));
     }
 
-    /// A node shows a good certificate, from an address. If it was the last stranger, it is none any more.
+    /// A node's session opened, from an address. If the node was the last stranger, it is none any more.
     #[track_caller]
     pub(crate) fn came_in(&self, node_id: NodeId, address: &str) {
         let mut waiting = self.lock();
@@ -102,6 +104,13 @@ impl Recorder {
         if !waiting.taken_over.get(&node_id).is_some_and(|(_, recorded)| *recorded) {
             waiting.rows.insert(node_id.to_string(), (Verdict::Done, place()));
         }
+    }
+
+    /// A node's session opened, and the node says that it cannot keep anything.
+    #[track_caller]
+    pub(crate) fn cannot_keep(&self, node_id: NodeId, why: String) {
+        let verdict = Verdict::Failed { reason: STATE_UNWRITABLE.to_owned(), message: why };
+        self.lock().rows.insert(node_id.to_string(), (verdict, place()));
     }
 
     #[track_caller]
@@ -148,7 +157,7 @@ impl Recorder {
         if rows.is_empty() {
             return;
         }
-        if let Err(error) = write(db, &rows).await {
+        if let Err(error) = writer::answer(write(db, &rows)).await {
             tracing::warn!(outcomes = rows.len(), error = %chain(&error), "session outcomes wait for PostgreSQL");
             let mut waiting = self.lock();
             for (key, row) in rows {
@@ -202,6 +211,16 @@ mod tests {
         recorder.stranger("192.0.2.7".to_owned(), &Refusal::CertificateRequired, now);
         recorder.came_in(node, "192.0.2.7");
         assert_eq!(row(), Some(false), "a scanner at the same address is still worth a look");
+    }
+
+    #[test]
+    fn a_node_with_a_full_disk_stays_recorded_although_it_opens_a_session() {
+        let (recorder, node) = (Recorder::default(), NodeId::generate());
+        recorder.opened(node);
+        recorder.cannot_keep(node, "No space left on device".to_owned());
+        assert_eq!(stored(&recorder, node).as_deref(), Some(STATE_UNWRITABLE));
+        recorder.opened(node);
+        assert_eq!(stored(&recorder, node).as_deref(), Some("Done"));
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl Reports {
         if taken.is_empty() {
             return Ok(0);
         }
-        match store_all(db, &taken).await {
+        match writer::answer(store_all(db, &taken)).await {
             Ok(Inserted { stored, full }) => {
                 for Pending { node_id, epoch, .. } in taken.iter().filter(|pending| !stored.contains(&pending.node_id))
                 {

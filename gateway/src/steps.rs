@@ -82,7 +82,7 @@ impl Steps {
             steps.map(|(_, step)| step).collect()
         };
         if !steps.is_empty()
-            && let Err(error) = commands::progress(db, &steps).await
+            && let Err(error) = writer::answer(commands::progress(db, &steps)).await
             && let Some(failure) = kept("steps of commands", steps.len(), &error, most)
         {
             let mut waiting = self.lock();
@@ -97,7 +97,7 @@ impl Steps {
             unsent.map(|(id, (node_id, epoch))| (id, node_id, epoch)).collect()
         };
         if !unsent.is_empty()
-            && let Err(error) = commands::release(db, &unsent).await
+            && let Err(error) = writer::answer(commands::release(db, &unsent)).await
             && let Some(failure) = kept("commands that were not sent", unsent.len(), &error, most)
         {
             self.lock().unsent.extend(unsent.iter().map(|(id, node_id, epoch)| (*id, (*node_id, *epoch))));

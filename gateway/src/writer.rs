@@ -11,6 +11,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long PostgreSQL may take for one batch: longer than anybody who stopped keeps a lock.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Why what was taken was given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +32,12 @@ impl Failure {
             _ => Some(Self::Refused),
         }
     }
+}
+
+/// What PostgreSQL answers. A wire that says nothing any more is PostgreSQL that is away, and what was asked of it may have
+/// happened or not.
+pub(crate) async fn answer<T>(asked: impl Future<Output = Result<T, DbError>>) -> Result<T, DbError> {
+    store::db::in_time(PATIENCE, asked).await
 }
 
 /// What became of what a node said, in a buffer that is bounded.

@@ -13,6 +13,7 @@
 //! | [`sign`] | what is signed, and what waits for it | the `command` reconciler; the API right after its commit |
 //! | `dispatch` | claim, progress, release | gateways |
 //! | [`resume`] | what a reconnect replays, and what it proves | gateways; the `command` reconciler |
+//! | [`approve`] | what waits for people, and the proof that they agreed | the `batch` reconciler; the API |
 //! | [`updates`] | last words as nodes signed them, unread | gateways put down, the `command` reconciler takes |
 //! | [`settle`] | every way in which a command ends | the `command` reconciler, the sweeper, the API |
 //! | `read` | one command, pages of them | everybody |
@@ -20,6 +21,7 @@
 //! Whoever locks several rows locks nodes before sessions before commands before work rows, and commands in the order of
 //! their ids.
 
+mod approval;
 mod dispatch;
 mod enqueue;
 mod read;
@@ -38,6 +40,7 @@ use schema::{
 
 use crate::{DbError, convert};
 
+pub use approval::{approval_of, approve, hold};
 pub use dispatch::{Claim, Dispatch, Progress, Step, claim, in_flight, progress, release};
 pub use enqueue::{EnqueueError, Enqueued, NewCommand, enqueue, enqueue_to_sign, may_enqueue};
 pub use read::{Filter, ahead, count_open, evidence, find, find_by_key, find_many, list};
@@ -46,7 +49,7 @@ pub use settle::{
     Ending, Evidence, Settled, Swept, cancel, cancel_pending_of, end_open_of, is_sweep_due, lock, prune, record_late,
     settle, sweep,
 };
-pub use sign::{Unsigned, complete, sent, sign, unsigned};
+pub use sign::{Signed, Unsigned, Waiting, sent, sign, unsigned};
 pub use updates::{RawUpdate, StoredUpdate, UPDATES_AT_ONCE, remove_updates, store_updates, updates};
 
 /// One command.

@@ -1,15 +1,16 @@
 //! The connection pool and the transaction that every write goes through.
 
-use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
+use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc, time::Duration};
 
 use schema::time::Timestamp;
 use sqlx::{
-    ConnectOptions, Executor as _, PgConnection, PgPool, Postgres, Transaction,
+    ConnectOptions, Connection as _, Executor as _, PgConnection, PgPool, Postgres, Transaction,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
 use crate::{
     DbError,
+    marks::{Marker, Slot},
     poke::{self, Poke},
 };
 
@@ -20,6 +21,7 @@ pub struct DbConfig {
     max_connections: u32,
     warm_connections: u32,
     plans_once: bool,
+    pub(crate) silence: Duration,
 }
 
 impl DbConfig {
@@ -53,7 +55,14 @@ impl DbConfig {
             max_connections: 20,
             warm_connections: 0,
             plans_once: false,
+            silence: SILENCE,
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn with_silence(mut self, silence: Duration) -> Self {
+        self.silence = silence;
+        self
     }
 
     /// The same server with connections that are opened ahead and kept: a login costs more than most statements, and a burst
@@ -106,11 +115,16 @@ impl fmt::Debug for DbConfig {
 pub struct Db {
     pool: PgPool,
     config: DbConfig,
+    marker: Slot,
 }
 
 /// Whoever stops in the middle of a transaction (frozen, or behind a wire that is dead and does not say so) keeps its locks
 /// for so long and no longer.
 const GIVEN_UP: &str = "SET idle_in_transaction_session_timeout = '15s'; SET tcp_user_timeout = '20s'";
+
+/// A wire that says nothing for so long when it is asked whether it is still there is dead. The kernel of whoever waits for an
+/// answer on it finds out after a quarter of an hour.
+pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 
 const PLANS_ONCE: &str = "SET plan_cache_mode = force_generic_plan";
 
@@ -128,11 +142,15 @@ impl Db {
     /// A pool that connects at its first use.
     #[must_use]
     pub fn lazy(config: &DbConfig) -> Self {
-        let plans_once = config.plans_once;
+        let DbConfig { plans_once, silence, .. } = *config;
         let pool = PgPoolOptions::new()
             .max_connections(config.max_connections)
             .min_connections(config.warm_connections)
             .acquire_timeout(Duration::from_secs(10))
+            .test_before_acquire(false)
+            .before_acquire(move |connection, _| Box::pin(answers(connection, silence)))
+            // Who gave up waiting for an answer gives a connection back that may say nothing any more.
+            .after_release(move |connection, _| Box::pin(answers(connection, silence)))
             .after_connect(move |connection, _| {
                 Box::pin(async move {
                     connection.execute(GIVEN_UP).await?;
@@ -143,7 +161,12 @@ impl Db {
                 })
             })
             .connect_lazy_with(config.options.clone());
-        Self { pool, config: config.clone() }
+        Self { pool, config: config.clone(), marker: Slot::default() }
+    }
+
+    /// Tags what this process writes and others act on, from now on. A process has one marker; a second one changes nothing.
+    pub fn set_marker(&self, marker: Arc<dyn Marker>) {
+        self.marker.set(marker).ok();
     }
 
     /// The same database over at most so many connections of its own, as [`DbConfig::planning_once`] says. Half of them are
@@ -151,7 +174,7 @@ impl Db {
     #[must_use]
     pub fn planning_once(&self, connections: u32) -> Self {
         let config = self.config.clone().planning_once().with_max_connections(connections);
-        Self::lazy(&config.with_warm_connections(connections / 2))
+        Self { marker: Arc::clone(&self.marker), ..Self::lazy(&config.with_warm_connections(connections / 2)) }
     }
 
     pub(crate) const fn pool(&self) -> &PgPool {
@@ -167,7 +190,7 @@ impl Db {
     /// # Errors
     /// When no connection is to be had.
     pub async fn begin(&self) -> Result<Txn, DbError> {
-        Ok(Txn { inner: self.pool.begin().await?, pool: self.pool.clone(), pokes: BTreeSet::new() })
+        Ok(self.transaction(self.pool.begin().await?))
     }
 
     /// Begins a transaction that reads everything as it was at one moment, and writes nothing.
@@ -176,7 +199,11 @@ impl Db {
     /// When no connection is to be had.
     pub async fn snapshot(&self) -> Result<Txn, DbError> {
         let inner = self.pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
-        Ok(Txn { inner, pool: self.pool.clone(), pokes: BTreeSet::new() })
+        Ok(self.transaction(inner))
+    }
+
+    fn transaction(&self, inner: Transaction<'static, Postgres>) -> Txn {
+        Txn { inner, pool: self.pool.clone(), pokes: BTreeSet::new(), marker: self.marker.get().cloned() }
     }
 
     /// Asks whether the server answers.
@@ -222,6 +249,26 @@ impl Db {
     }
 }
 
+/// Whether the server answers on this connection, soon.
+async fn answers(connection: &mut PgConnection, silence: Duration) -> Result<bool, sqlx::Error> {
+    in_time(silence, connection.ping()).await.map(|()| true)
+}
+
+/// What PostgreSQL answers, unless it says nothing for longer than that: then it is not reachable, and what was asked may have
+/// happened or not.
+///
+/// # Errors
+/// When it fails or takes too long.
+pub async fn in_time<T, E: From<sqlx::Error>>(
+    patience: Duration,
+    answer: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    match tokio::time::timeout(patience, answer).await {
+        Ok(answer) => answer,
+        Err(late) => Err(sqlx::Error::Io(late.into()).into()),
+    }
+}
+
 /// What a database user may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rights {
@@ -238,11 +285,17 @@ pub struct Txn {
     inner: Transaction<'static, Postgres>,
     pool: PgPool,
     pokes: BTreeSet<Poke>,
+    marker: Option<Arc<dyn Marker>>,
 }
 
 impl Txn {
     pub(crate) fn conn(&mut self) -> &mut PgConnection {
         &mut self.inner
+    }
+
+    /// What this process tags rows with; `None` when it has nothing for it.
+    pub(crate) fn marker(&self) -> Option<Arc<dyn Marker>> {
+        self.marker.clone()
     }
 
     /// Remembers a poke; it is sent after the commit.
@@ -282,5 +335,59 @@ mod tests {
         let setting = sqlx::query_scalar::<_, String>("SHOW idle_in_transaction_session_timeout");
         let after = setting.fetch_one(txn.conn()).await.expect("a setting");
         assert_eq!(after, "15s");
+    }
+
+    /// A wire before a server's socket. Once it is silent nothing comes through on any connection that it had by then; later ones
+    /// are sound.
+    fn wire(config: &DbConfig) -> (DbConfig, tokio::sync::watch::Sender<bool>, tempfile::TempDir) {
+        const NAME: &str = ".s.PGSQL.5432";
+        let socket = config.options.get_socket().expect("a socket").join(NAME);
+        let dir = tempfile::tempdir().expect("a directory");
+        let listener = tokio::net::UnixListener::bind(dir.path().join(NAME)).expect("a socket");
+        let (silent, _) = tokio::sync::watch::channel(false);
+        let dies = silent.clone();
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let (socket, mut dies) = (socket.clone(), dies.subscribe());
+                tokio::spawn(async move {
+                    let mut far = tokio::net::UnixStream::connect(socket).await.expect("the server");
+                    let died = dies.changed();
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                        _ = died => std::future::pending().await,
+                    }
+                });
+            }
+        });
+        let mut through = config.clone().with_max_connections(1).with_silence(Duration::from_millis(50));
+        through.options = config.options.clone().socket(dir.path());
+        (through, silent, dir)
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_on_a_silent_wire_gives_its_connection_back() {
+        let test = crate::testing::TestDb::create().await;
+        let (config, silent, _dir) = wire(&test.config());
+        let db = Db::connect(&config).await.expect("a pool");
+        let mut txn = db.begin().await.expect("a transaction");
+        silent.send_replace(true);
+        let late = in_time(Duration::from_millis(50), async { txn.now().await }).await.expect_err("nothing is said");
+        assert!(late.is_unavailable());
+        drop(txn);
+        db.ping().await.expect("another connection takes its place");
+
+        silent.send_replace(true);
+        db.ping().await.expect("one that is dead when it is taken is not used");
+    }
+
+    #[tokio::test]
+    async fn a_listener_whose_wire_says_nothing_any_more_listens_on_another_one() {
+        let test = crate::testing::TestDb::create().await;
+        let (config, silent, _dir) = wire(&test.config());
+        let mut listener = poke::Listener::connect(&Db::lazy(&config)).await.expect("a listener").quiet(Duration::from_millis(50));
+        silent.send_replace(true);
+        assert_eq!(listener.next().await, poke::Heard::Reconnected);
+        test.db().poke([Poke::Source("fleet".to_owned())]).await;
+        assert_eq!(listener.next().await, poke::Heard::Poke(Poke::Source("fleet".to_owned())));
     }
 }

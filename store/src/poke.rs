@@ -7,11 +7,15 @@ use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
 
 use schema::id::NodeId;
 use sqlx::{
-    PgPool,
+    Executor as _, PgPool,
     postgres::{PgListener, PgPoolOptions},
 };
+use tokio::time::{Instant, timeout_at};
 
-use crate::{Db, DbError, Role};
+use crate::{
+    Db, DbConfig, DbError, Role,
+    db::{SILENCE, in_time},
+};
 
 const CHANNEL: &str = "better_compute";
 
@@ -73,9 +77,8 @@ pub(crate) async fn send(pool: &PgPool, pokes: BTreeSet<Poke>) {
         CHANNEL,
         &payloads
     )
-    .fetch_one(pool)
-    .await;
-    if let Err(error) = sent {
+    .fetch_one(pool);
+    if let Err(error) = in_time(SILENCE, sent).await {
         tracing::debug!(%error, "a poke was lost");
     }
 }
@@ -95,15 +98,24 @@ pub struct Listener {
     // A pool of one, apart from the database's: closing that one must not wait for this connection.
     pool: PgPool,
     listener: Option<PgListener>,
+    config: DbConfig,
+    quiet: Duration,
+    /// When something was heard last.
+    heard: Instant,
+    /// When the server was asked whether it is still there, and has not answered.
+    asked: Option<Instant>,
 }
+
+/// When nothing was heard for so long, the server is asked whether it is still there.
+const QUIET: Duration = Duration::from_secs(30);
 
 impl Listener {
     /// Begins to listen with the first [`Listener::next`], which answers [`Heard::Reconnected`] as soon as the server can be
     /// reached.
     #[must_use]
     pub fn new(db: &Db) -> Self {
-        let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(db.config().options.clone());
-        Self { pool, listener: None }
+        let config = db.config().clone();
+        Self { pool: pool_of_one(&config), listener: None, config, quiet: QUIET, heard: Instant::now(), asked: None }
     }
 
     /// Begins to listen now.
@@ -114,6 +126,17 @@ impl Listener {
         let mut this = Self::new(db);
         this.listener = Some(this.listen().await?);
         Ok(this)
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn quiet(mut self, quiet: Duration) -> Self {
+        self.quiet = quiet;
+        self
+    }
+
+    fn heard(&mut self) {
+        self.heard = Instant::now();
+        self.asked = None;
     }
 
     async fn listen(&self) -> Result<PgListener, sqlx::Error> {
@@ -129,6 +152,7 @@ impl Listener {
                 match self.listen().await {
                     Ok(listener) => {
                         self.listener = Some(listener);
+                        self.heard();
                         return Heard::Reconnected;
                     }
                     Err(error) => {
@@ -138,14 +162,30 @@ impl Listener {
                     }
                 }
             };
-            match listener.try_recv().await {
-                Ok(Some(notification)) => {
+            match timeout_at(self.heard + self.quiet, listener.try_recv()).await {
+                Ok(Ok(Some(notification))) => {
+                    self.heard();
                     if let Ok(poke) = notification.payload().parse() {
                         return Heard::Poke(poke);
                     }
                 }
-                Ok(None) | Err(_) => self.listener = None,
+                Ok(Ok(None) | Err(_)) => self.listener = None,
+                Err(_) => {
+                    let asked = *self.asked.get_or_insert_with(Instant::now);
+                    if let Ok(Ok(_)) = timeout_at(asked + self.config.silence, listener.execute("")).await {
+                        self.heard();
+                    } else {
+                        // Its connection is given back when the wire says so, which a dead one never does.
+                        self.listener = None;
+                        self.pool = pool_of_one(&self.config);
+                    }
+                }
             }
         }
     }
+}
+
+/// A pool that lends one connection.
+fn pool_of_one(config: &DbConfig) -> PgPool {
+    PgPoolOptions::new().max_connections(1).connect_lazy_with(config.options.clone())
 }

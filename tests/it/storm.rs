@@ -7,7 +7,7 @@
 //! `BETTER_COMPUTE_STORM` says how many commands, `BETTER_COMPUTE_STORM_SEED` which storm, `BETTER_COMPUTE_STORM_MACHINES` on
 //! how many machines.
 
-use std::thread;
+use std::{fs, thread};
 
 use serde_json::Value;
 use tests::{Apart, Node, Proxy, Repo, World, until};
@@ -32,9 +32,26 @@ struct Machine {
     name: String,
     wire: Proxy,
     frozen: bool,
+    /// What stood in journals that it lost.
+    lost: Vec<Value>,
 }
 
 impl Machine {
+    /// Everything that its journals ever kept of commands, those that were lost among them.
+    fn entries(&self) -> Vec<Value> {
+        let kept = self.node.journal()["commands"].as_array().cloned().unwrap_or_default();
+        self.lost.iter().cloned().chain(kept).collect()
+    }
+
+    /// Takes its journal away while its daemon does not run.
+    fn lose_journal(&mut self) {
+        let file = self.node.state().join("journal.redb");
+        if file.exists() {
+            self.lost = self.entries();
+            fs::remove_file(file).expect("removed");
+        }
+    }
+
     /// Starts its daemon, which kills itself at a step of its journal when one is named.
     fn start(&mut self, dying_at: Option<&str>) {
         let through = format!("https://{}", self.wire.address());
@@ -76,7 +93,7 @@ impl Storm {
             let wire = Proxy::before_any(gateways.clone());
             let (code, words) = node.join(&format!("https://{}", wire.address()), &pin, &token);
             assert_eq!(code, 0, "{words}");
-            let mut machine = Machine { name: node.name_in_fleet(), node, wire, frozen: false };
+            let mut machine = Machine { name: node.name_in_fleet(), node, wire, frozen: false, lost: Vec::new() };
             machine.start(None);
             machine
         };

@@ -1,7 +1,7 @@
 //! One task per stream: feeds the core and carries out its effects. It waits for nothing but the next input, so a
 //! database that is away costs a session nothing.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use pki::verify::NodeIdentity;
 use prost::Message as _;
@@ -13,7 +13,13 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming};
 
 use super::{Effect, Ending, Input, LastWord, Opened, SessionCore, open};
-use crate::{connection::Activity, refusal::Refusal, registry::Seat, reports::Pending, shared::Shared};
+use crate::{
+    connection::{Activity, PeerInfo},
+    refusal::Refusal,
+    registry::Seat,
+    reports::Pending,
+    shared::Shared,
+};
 
 type Opening = JoinHandle<Result<Opened, Refusal>>;
 
@@ -21,6 +27,7 @@ type Opening = JoinHandle<Result<Opened, Refusal>>;
 pub(super) struct Driver {
     shared: Arc<Shared>,
     identity: NodeIdentity,
+    address: IpAddr,
     activity: Arc<Activity>,
     core: SessionCore,
     out: mpsc::Sender<Result<pb::GatewayFrame, Status>>,
@@ -42,7 +49,7 @@ impl Driver {
     pub(super) fn new(
         shared: Arc<Shared>,
         identity: NodeIdentity,
-        activity: Arc<Activity>,
+        info: &PeerInfo,
         out: mpsc::Sender<Result<pb::GatewayFrame, Status>>,
         now: Timestamp,
     ) -> Self {
@@ -50,7 +57,8 @@ impl Driver {
         Self {
             shared,
             identity,
-            activity,
+            address: info.address.ip(),
+            activity: Arc::clone(&info.activity),
             core,
             out,
             opening: None,
@@ -87,6 +95,7 @@ impl Driver {
     fn sit(&mut self, seat: Arc<Seat>) {
         tracing::info!(node_id = %seat.node_id, epoch = %seat.epoch, "a session opened");
         self.shared.recorder.opened(seat.node_id);
+        self.shared.recorder.came_in(seat.node_id, &self.address.to_string());
         self.shared.registry.seat(&seat);
         // What changed since the row was opened, and what the control plane wants to know.
         self.shared.questions.look(seat.node_id);
@@ -139,6 +148,9 @@ impl Driver {
                 }
                 Effect::Progress(id, said) => self.progress(id, said),
                 Effect::JournalFull(id) => self.step(id, Step::JournalFull),
+                Effect::JournalUnusable(id) => self.step(id, Step::JournalUnusable),
+                Effect::CannotKeep(why) => self.shared.recorder.cannot_keep(self.identity.node_id, why),
+                Effect::Keeps => self.shared.recorder.opened(self.identity.node_id),
                 Effect::Settle(LastWord { id, payload, signature }) => {
                     let Some(seat) = &self.seat else { continue };
                     let word = RawUpdate { node: seat.node_id, epoch: seat.epoch, id, payload, signature };

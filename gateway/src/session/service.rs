@@ -37,11 +37,10 @@ impl SessionService {
         if shared.draining.is_cancelled() {
             return Err(Refusal::Unavailable("this gateway is going away"));
         }
-        shared.recorder.came_in(identity.node_id, &info.address.ip().to_string());
         let admission = shared.registry.admit(identity.node_id, now)?;
         let (out, answers) = mpsc::channel(FRAMES_WAITING);
         let in_session = info.activity.session();
-        let driver = Driver::new(Arc::clone(shared), identity, Arc::clone(&info.activity), out, now);
+        let driver = Driver::new(Arc::clone(shared), identity, info, out, now);
         shared.tasks.spawn(async move {
             driver.run(frames).await;
             drop((admission, in_session));

@@ -24,7 +24,6 @@ use schema::{
     digest::Digest,
     generation::{Generation, IdentityGeneration},
     id::{CommandId, GatewayId, JournalId, NodeId},
-    node::{Role, Trust},
     time::{Duration, Timestamp},
 };
 use store::{
@@ -171,21 +170,8 @@ impl World {
     /// A node that joined: a row, a key, a certificate and its record.
     pub(crate) async fn node(&self) -> Node {
         let node = self.stranger(&self.keys.node_issuer());
-        let row = nodes::NewNode {
-            id: node.id,
-            name: format!("n-{}", &node.id.to_string()[24..]).parse().unwrap(),
-            site: None,
-            pool: None,
-            owner_tenant: None,
-            role: Role::Host,
-            trust: Trust::Platform,
-            labels: BTreeMap::new(),
-            declared: false,
-            hardware_key: None,
-            hardware_key_trusted: false,
-            target: None,
-            overlay: "{}".to_owned(),
-        };
+        let name = format!("n-{}", &node.id.to_string()[24..]).parse().unwrap();
+        let row = nodes::NewNode::unknown(node.id, name);
         let mut txn = self.db.begin().await.unwrap();
         nodes::insert(&mut txn, &row).await.unwrap();
         let certificate = node_certs::NodeCert {
@@ -265,7 +251,8 @@ impl World {
         txn.commit().await.unwrap();
         let signed = signature(self.worker.sign_command(node, &queued.body)).encode_to_vec();
         let mut txn = self.db.begin().await.unwrap();
-        commands::sign(&mut txn, &[(queued.command.id, signed)]).await.unwrap();
+        let signed = commands::Signed { id: queued.command.id, body: None, signature: signed };
+        commands::sign(&mut txn, &[signed]).await.unwrap();
         txn.commit().await.unwrap();
         queued.command.id
     }

@@ -99,7 +99,7 @@ async fn sign(context: &Context, node: NodeId) -> Result<bool, Failure> {
     let now = context.now().await?;
     let signed = Signing { signer: context.signer(), logs: context.logs() }.all(&waiting, now);
     let mut txn = context.begin().await?;
-    signed.put_down(&mut txn).await?;
+    commands::sign(&mut txn, &signed).await?;
     txn.commit().await?;
     Ok(waiting.len() >= SIGNED_AT_ONCE as usize)
 }

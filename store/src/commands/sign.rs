@@ -18,14 +18,23 @@ pub struct Unsigned {
     pub body: Vec<u8>,
 }
 
+/// A command that waits for its signature, as its row has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// The command.
+    pub command: Unsigned,
+    /// The tag of whoever queued it; without a good one the row is no command.
+    pub mark: Option<Vec<u8>>,
+}
+
 /// The pending commands of a node without a signature, in their order. One signature is enough: no command waits longer than
 /// it is good for.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn unsigned(db: &Db, node: NodeId, limit: u32) -> Result<Vec<Unsigned>, DbError> {
+pub async fn unsigned(db: &Db, node: NodeId, limit: u32) -> Result<Vec<Waiting>, DbError> {
     let rows = sqlx::query!(
-        r#"SELECT id, body
+        r#"SELECT id, body, mark
            FROM commands
            WHERE node_id = $1 AND state = 'pending' AND not_after > compute_now() AND not_before IS NOT NULL
              AND signature IS NULL
@@ -38,65 +47,57 @@ pub async fn unsigned(db: &Db, node: NodeId, limit: u32) -> Result<Vec<Unsigned>
     .await?;
     Ok(rows
         .into_iter()
-        .map(|row| Unsigned { id: CommandId::from_uuid(row.id), node_id: node, body: row.body })
+        .map(|row| Waiting {
+            command: Unsigned { id: CommandId::from_uuid(row.id), node_id: node, body: row.body },
+            mark: row.mark,
+        })
         .collect())
 }
 
-/// Puts down the bodies of commands that are about to be signed, with what only the signer knows. A command that was taken,
-/// settled or signed in the meantime keeps its own; the others are locked until the end of the transaction.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn complete(txn: &mut Txn, bodies: &[(CommandId, Vec<u8>)]) -> Result<(), DbError> {
-    let ids: Vec<uuid::Uuid> = bodies.iter().map(|(id, _)| id.as_uuid()).collect();
-    let bodies: Vec<Vec<u8>> = bodies.iter().map(|(_, body)| body.clone()).collect();
-    sqlx::query!(
-        r#"WITH b AS MATERIALIZED (
-               SELECT c.id, b.body
-               FROM (SELECT * FROM UNNEST($1::uuid[], $2::bytea[]) AS b (id, body) ORDER BY id) AS b
-               CROSS JOIN LATERAL (SELECT id, state, signature FROM commands WHERE id = b.id LIMIT 1 FOR UPDATE) AS c
-               WHERE c.state = 'pending' AND c.signature IS NULL
-           )
-           UPDATE commands c
-           SET body = b.body
-           FROM b
-           WHERE c.id = b.id"#,
-        &ids,
-        &bodies,
-    )
-    .execute(txn.conn())
-    .await?;
-    Ok(())
+/// A command and what it is signed with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signed {
+    /// Which.
+    pub id: CommandId,
+    /// The bytes that were signed, when only the signer knew the whole of them; `None`: as they are stored.
+    pub body: Option<Vec<u8>>,
+    /// The encoded wire message.
+    pub signature: Vec<u8>,
 }
 
-/// Puts signatures (encoded wire messages) down and pokes the gateways. A command that was taken, settled or signed in
-/// the meantime stays as it is. Answers those that are signed by this call.
+/// Puts signatures down, each beside the body that it is of, and pokes the gateways. A command that was taken, settled or
+/// signed in the meantime stays as it is. Answers those that are signed by this call.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn sign(txn: &mut Txn, signed: &[(CommandId, Vec<u8>)]) -> Result<Vec<CommandId>, DbError> {
-    let ids: Vec<uuid::Uuid> = signed.iter().map(|(id, _)| id.as_uuid()).collect();
-    let signatures: Vec<Vec<u8>> = signed.iter().map(|(_, signature)| signature.clone()).collect();
+pub async fn sign(txn: &mut Txn, signed: &[Signed]) -> Result<Vec<CommandId>, DbError> {
+    let ids: Vec<uuid::Uuid> = signed.iter().map(|signed| signed.id.as_uuid()).collect();
+    let bodies: Vec<Option<Vec<u8>>> = signed.iter().map(|signed| signed.body.clone()).collect();
+    let signatures: Vec<Vec<u8>> = signed.iter().map(|signed| signed.signature.clone()).collect();
     // The commit does not wait for the disk: a signature that a crash takes back is made again. Behind a SELECT the planner does
-    // not see how short the lists are, and so plans once for a connection.
+    // not see how short the lists are, and so plans once for a connection. All rows are locked in the order of the ids, as
+    // everybody locks them.
     let rows = sqlx::query!(
         r#"WITH quick AS MATERIALIZED (
                SELECT set_config('synchronous_commit', 'off', true)
            ), s AS MATERIALIZED (
-               SELECT c.id, s.signature
+               SELECT c.id, s.body, s.signature
                FROM quick
                CROSS JOIN (
-                   SELECT * FROM UNNEST((SELECT $1::uuid[]), (SELECT $2::bytea[])) AS s (id, signature) ORDER BY id
+                   SELECT *
+                   FROM UNNEST((SELECT $1::uuid[]), (SELECT $2::bytea[]), (SELECT $3::bytea[])) AS s (id, body, signature)
+                   ORDER BY id
                ) AS s
                CROSS JOIN LATERAL (SELECT id, state, signature FROM commands WHERE id = s.id LIMIT 1 FOR UPDATE) AS c
                WHERE c.state = 'pending' AND c.signature IS NULL
            )
            UPDATE commands c
-           SET signature = s.signature, signed_at = compute_now()
+           SET body = COALESCE(s.body, c.body), signature = s.signature, signed_at = compute_now()
            FROM s
            WHERE c.id = s.id
            RETURNING c.id, c.node_id"#,
         &ids,
+        &bodies as _,
         &signatures,
     )
     .fetch_all(txn.conn())

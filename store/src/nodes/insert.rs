@@ -10,7 +10,7 @@ use schema::{
     shard,
 };
 
-use crate::{DbError, Txn, convert};
+use crate::{DbError, Txn, convert, marks};
 
 /// A machine that joins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +43,28 @@ pub struct NewNode {
     pub overlay: String,
 }
 
+impl NewNode {
+    /// A machine that belongs nowhere and of which nothing is known.
+    #[must_use]
+    pub fn unknown(id: NodeId, name: Name) -> Self {
+        Self {
+            id,
+            name,
+            site: None,
+            pool: None,
+            owner_tenant: None,
+            role: Role::Host,
+            trust: Trust::Platform,
+            labels: BTreeMap::new(),
+            declared: false,
+            hardware_key: None,
+            hardware_key_trusted: false,
+            target: None,
+            overlay: "{}".to_owned(),
+        }
+    }
+}
+
 /// Why a machine was not inserted.
 #[derive(Debug, thiserror::Error)]
 pub enum InsertError {
@@ -63,10 +85,12 @@ pub enum InsertError {
 /// [`InsertError`] names what is taken; the transaction is of no more use then.
 pub async fn insert(txn: &mut Txn, node: &NewNode) -> Result<(), InsertError> {
     let target = node.target.as_ref().map(convert::digest_column);
+    let place = marks::placement(node.id, node.name.as_str(), node.pool.as_deref());
+    let placement = txn.marker().map(|marker| marker.placement(&place));
     let done = sqlx::query!(
         r#"INSERT INTO nodes (id, name, site, pool, owner_tenant, role, trust, labels, declared, hardware_key, hardware_key_trusted,
-                              provision_state, shard, target_digest, target_overlay, assigned_digest, assigned_overlay)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'adopting', $12, $13, $14, $13, $14)"#,
+                              provision_state, shard, target_digest, target_overlay, assigned_digest, assigned_overlay, placement)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'adopting', $12, $13, $14, $13, $14, $15)"#,
         node.id.as_uuid(),
         node.name.as_str(),
         node.site.as_deref(),
@@ -81,6 +105,7 @@ pub async fn insert(txn: &mut Txn, node: &NewNode) -> Result<(), InsertError> {
         i16::try_from(shard::of(&node.id.to_string())).expect("a shard is below 256"),
         target,
         node.overlay,
+        placement,
     )
     .execute(txn.conn())
     .await

@@ -1,4 +1,4 @@
-//! Limits of PostgreSQL, measured with the same driver and pool as the product: for benches only.
+//! What only benches and tests ask of PostgreSQL: its limits, measured with the same driver and pool as the product, and what it does.
 
 use schema::id::NodeId;
 
@@ -97,6 +97,18 @@ pub async fn written(db: &Db) -> Result<Written, DbError> {
     .fetch_one(db.pool())
     .await?;
     Ok(Written { heartbeats, others, transactions, log_bytes })
+}
+
+/// Waits until somebody waits for a lock that somebody else has in this database.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn somebody_waits(db: &Db) -> Result<(), DbError> {
+    let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')";
+    while !sqlx::query_scalar::<_, bool>(waits).fetch_one(db.pool()).await? {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    Ok(())
 }
 
 /// Makes the database one that was restored from another server, where transactions had gone further.

@@ -5,6 +5,7 @@ mod ends;
 mod news;
 mod resume;
 mod rights;
+mod sign;
 
 use schema::{
     command::{CommandBody, CommandKind, CommandState, Lane},
@@ -15,10 +16,10 @@ use schema::{
 use serde_json::json;
 use store::{
     Db,
-    commands::{self, Claim, Command, Dispatch, EnqueueError, Enqueued, NewCommand, Progress, Step},
+    commands::{self, Claim, Command, Dispatch, EnqueueError, Enqueued, NewCommand, Progress, Signed, Step},
     outbox, queue, sessions,
     sessions::SessionOpen,
-    testing::TestDb,
+    testing::{TestDb, probes},
 };
 
 use crate::{commit, node, session};
@@ -60,8 +61,12 @@ async fn enqueue(db: &Db, node: NodeId, kind: CommandKind, key: &str) -> Command
     try_enqueue(db, &new).await.expect("queued").command
 }
 
+fn signed(id: CommandId, body: Option<&[u8]>) -> Signed {
+    Signed { id, body: body.map(<[u8]>::to_vec), signature: b"signed".to_vec() }
+}
+
 async fn sign(db: &Db, id: CommandId) {
-    commit!(db, |txn| commands::sign(&mut txn, &[(id, b"signed".to_vec())]).await.expect("signed"));
+    commit!(db, |txn| commands::sign(&mut txn, &[signed(id, None)]).await.expect("signed"));
 }
 
 /// Queued and signed.

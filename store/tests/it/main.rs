@@ -21,11 +21,7 @@ mod schedulable;
 mod secrets;
 mod sessions;
 
-use schema::{
-    id::NodeId,
-    name::Name,
-    node::{Role, Trust},
-};
+use schema::{id::NodeId, name::Name};
 use store::{
     Db,
     nodes::{NewNode, Node},
@@ -38,21 +34,7 @@ fn name(text: &str) -> Name {
 
 /// A machine that joins, with nothing special about it.
 fn new_node(text: &str) -> NewNode {
-    NewNode {
-        id: NodeId::generate(),
-        name: name(text),
-        site: Some(name("fra1")),
-        pool: Some(name("h100")),
-        owner_tenant: None,
-        role: Role::Host,
-        trust: Trust::Platform,
-        labels: std::collections::BTreeMap::new(),
-        declared: false,
-        hardware_key: None,
-        hardware_key_trusted: false,
-        target: None,
-        overlay: "{}".to_owned(),
-    }
+    NewNode { site: Some(name("fra1")), pool: Some(name("h100")), ..NewNode::unknown(NodeId::generate(), name(text)) }
 }
 
 /// Inserts a machine with a certificate and reads it back.

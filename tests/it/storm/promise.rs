@@ -50,8 +50,7 @@ pub(super) fn broken(storm: &Storm, ended: &[Value]) -> Vec<String> {
     for (index, machine) in storm.machines.iter().enumerate() {
         let here = |(asked, command): &(&Asked, &Value)| asked.machine == index && !command.is_null();
         let commands: Vec<(&Asked, &Value)> = storm.asked.iter().zip(ended).filter(here).collect();
-        let journal = machine.node.journal();
-        let entries = journal["commands"].as_array().cloned().unwrap_or_default();
+        let entries = machine.entries();
         reboots(storm, machine, &commands, &mut broken);
         begins(machine, &commands, &entries, &mut broken);
         order(machine, &entries, &mut broken);
@@ -86,7 +85,7 @@ fn reboots(storm: &Storm, machine: &Machine, commands: &[(&Asked, &Value)], brok
             "succeeded" => {
                 own.len() == 1 || deeds.iter().any(|deed| storm.uptime.time(deed.up) > time(&command["createdAt"]))
             }
-            "failed" => own.len() <= 1 && command["reason"] == "interrupted",
+            "failed" => own.len() <= 1 && ["interrupted", "journal-lost"].iter().any(|word| command["reason"] == *word),
             "rejected" => own.is_empty() && ["EXPIRED"].iter().any(|word| command["reason"] == *word),
             "expired" | "cancelled" => own.is_empty(),
             _ => false,
@@ -104,9 +103,9 @@ fn reboots(storm: &Storm, machine: &Machine, commands: &[(&Asked, &Value)], brok
 /// Nothing begins after its deadline; what is not safe to run twice begins once; and the ends agree.
 fn begins(machine: &Machine, commands: &[(&Asked, &Value)], entries: &[Value], broken: &mut Vec<String>) {
     for (asked, command) in commands {
-        let entry = entries.iter().find(|entry| entry["id"] == asked.id.as_str());
-        let runs = entry.and_then(|entry| entry["runs"].as_array()).cloned().unwrap_or_default();
-        let told = || format!("{}: {command:#}\n{entry:#?}", machine.name);
+        let kept: Vec<&Value> = entries.iter().filter(|entry| entry["id"] == asked.id.as_str()).collect();
+        let runs: Vec<&Value> = kept.iter().filter_map(|entry| entry["runs"].as_array()).flatten().collect();
+        let told = || format!("{}: {command:#}\n{kept:#?}", machine.name);
         if runs.iter().any(|run| time(&run["at"]) >= time(&command["notAfter"])) {
             broken.push(format!("late: {}", told()));
         }
@@ -116,11 +115,13 @@ fn begins(machine: &Machine, commands: &[(&Asked, &Value)], entries: &[Value], b
         }
         let (state, reason) =
             (command["state"].as_str().unwrap_or_default(), command["reason"].as_str().unwrap_or_default());
-        let own = entry.map(|entry| entry["ended"]["state"].as_str().unwrap_or("open"));
-        let agrees = match (state, own) {
+        // One that is in a journal that was lost may be in the next one, too.
+        let own: Vec<&str> = kept.iter().map(|entry| entry["ended"]["state"].as_str().unwrap_or("open")).collect();
+        let agrees = |own: Option<&str>| match (state, own) {
             // The control plane may believe a new boot before the machine's own word, and a machine may never have heard.
             ("succeeded", Some("succeeded")) => true,
             ("succeeded", _) => asked.kind == "node.reboot",
+            ("failed", _) if reason == "journal-lost" => asked.kind == "node.reboot" && !machine.lost.is_empty(),
             ("expired" | "cancelled", None) => true,
             ("expired", Some(own)) => own == "rejected" || own == "failed" && reason == "timeout",
             (state, Some(own)) => state == own,
@@ -133,14 +134,25 @@ fn begins(machine: &Machine, commands: &[(&Asked, &Value)], entries: &[Value], b
                     | ("rejected", "EXPIRED")
                     | ("failed", "interrupted" | "checks-unknown")
             );
+        let agrees = if own.is_empty() { agrees(None) } else { own.iter().any(|own| agrees(Some(own))) };
         if !agrees || !fair {
             broken.push(format!("not as promised: {}", told()));
         }
     }
 }
 
-/// Within a lane commands begin in the order of their numbers.
+/// Within a lane commands begin in the order of their numbers. The journal keeps the latest that it may have been, which is
+/// earlier again when a quicker answer about the time comes; the log keeps the time of day, which nobody moves here.
 fn order(machine: &Machine, entries: &[Value], broken: &mut Vec<String>) {
+    let log = machine.node.log();
+    let mut began: BTreeMap<&str, Vec<Timestamp>> = BTreeMap::new();
+    for line in log.lines() {
+        let Some((before, _)) = line.split_once(" begins: ") else { continue };
+        let mut words = before.split_whitespace();
+        if let (Some(at), Some(id)) = (words.next(), words.next_back()) {
+            began.entry(id).or_default().push(at.parse().expect("a time"));
+        }
+    }
     let mut lanes: BTreeMap<&str, Vec<(u64, Timestamp)>> = BTreeMap::new();
     for entry in entries {
         let lane = match entry["kind"].as_str().unwrap_or_default() {
@@ -148,10 +160,15 @@ fn order(machine: &Machine, entries: &[Value], broken: &mut Vec<String>) {
             "logs.collect" => "bulk",
             _ => "provision",
         };
-        if let Some(first) = entry["runs"][0]["at"].as_str() {
-            let seq = entry["seq"].as_u64().unwrap_or_default();
-            lanes.entry(lane).or_default().push((seq, first.parse().expect("a time")));
+        // A daemon that is killed between its journal and its log has not said that it began.
+        let runs = entry["runs"].as_array().map_or(0, Vec::len);
+        let said = began.get(entry["id"].as_str().unwrap_or_default()).filter(|said| said.len() == runs);
+        if let Some(first) = said.and_then(|said| said.first()) {
+            lanes.entry(lane).or_default().push((entry["seq"].as_u64().unwrap_or_default(), *first));
         }
+    }
+    if lanes.is_empty() && !entries.is_empty() {
+        broken.push(format!("{}: its log says of no command when it began", machine.name));
     }
     for (lane, mut began) in lanes {
         began.sort_unstable();

@@ -212,16 +212,22 @@ impl Sky {
     fn machine(&mut self, storm: &mut Storm, dice: &mut Dice) {
         let index = dice.below(storm.machines.len());
         let machine = &mut storm.machines[index];
-        match dice.below(4) {
-            0 if !machine.frozen => {
+        match dice.below(9) {
+            0 | 1 if !machine.frozen => {
                 self.count("machine frozen");
                 machine.frozen = true;
                 signal(storm, Who::Machine(index), Signal::SIGSTOP);
                 self.later(dice, End::GoOn(Who::Machine(index)));
             }
-            1 => {
+            2 | 3 => {
                 self.count("machine killed");
                 machine.node.kill();
+                machine.start(None);
+            }
+            4 => {
+                self.count("journal lost");
+                machine.node.kill();
+                machine.lose_journal();
                 machine.start(None);
             }
             _ => {

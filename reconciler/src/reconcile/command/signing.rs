@@ -1,11 +1,12 @@
 //! Signing commands: many at a time, outside any transaction. What only the control plane can say is said just before.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use schema::{id::CommandId, time::Timestamp};
+use schema::time::Timestamp;
 use store::{
-    Db, DbError, Role, Txn,
-    commands::{self, Unsigned},
+    Db, DbError, Role,
+    commands::{self, Signed, Unsigned},
+    db,
     poke::Poke,
 };
 use tokio::sync::mpsc;
@@ -21,38 +22,15 @@ pub(super) struct Signing<'a> {
     pub(super) logs: Option<&'a LogStore>,
 }
 
-/// Signed commands, in the order of the ids.
-#[derive(Debug, Default)]
-pub(super) struct Signed {
-    /// Bodies that were completed.
-    bodies: Vec<(CommandId, Vec<u8>)>,
-    /// Signatures as they are stored.
-    signatures: Vec<(CommandId, Vec<u8>)>,
-}
-
 impl Signing<'_> {
-    pub(super) fn all(self, waiting: &[Unsigned], now: Timestamp) -> Signed {
-        let mut signed = Signed::default();
-        for command in waiting {
+    pub(super) fn all(self, waiting: &[Unsigned], now: Timestamp) -> Vec<Signed> {
+        let sign = |command: &Unsigned| {
             let completed = self.logs.and_then(|logs| logs.complete(command, now));
             let body = completed.as_deref().unwrap_or(&command.body);
             let signature = encode_signature(self.signer.sign_command(command.node_id, body, now));
-            signed.signatures.push((command.id, signature));
-            signed.bodies.extend(completed.map(|body| (command.id, body)));
-        }
-        signed.signatures.sort_unstable_by_key(|(id, _)| *id);
-        signed.bodies.sort_unstable_by_key(|(id, _)| *id);
-        signed
-    }
-}
-
-impl Signed {
-    /// Puts bodies and signatures down. A body is locked from here on, so that its signature is the one beside it.
-    pub(super) async fn put_down(&self, txn: &mut Txn) -> Result<(), DbError> {
-        if !self.bodies.is_empty() {
-            commands::complete(txn, &self.bodies).await?;
-        }
-        commands::sign(txn, &self.signatures).await.map(drop)
+            Signed { id: command.id, body: completed, signature }
+        };
+        waiting.iter().map(sign).collect()
     }
 }
 
@@ -67,6 +45,8 @@ pub struct FastSigner {
 /// So many wait here at most, and so many are signed at a time.
 const MOST: usize = 4_096;
 const AT_ONCE: usize = 256;
+/// How long signing so many may take.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 impl FastSigner {
     /// A signer, and the loop that does its work until it is cancelled.
@@ -98,7 +78,7 @@ async fn run(db: &Db, signing: Signing<'_>, mut commands: mpsc::Receiver<Unsigne
             () = cancel.cancelled() => return,
             taken = commands.recv_many(&mut waiting, AT_ONCE) => if taken == 0 { return },
         }
-        if let Err(error) = put_down(db, signing, &waiting).await {
+        if let Err(error) = db::in_time(PATIENCE, put_down(db, signing, &waiting)).await {
             tracing::debug!(commands = waiting.len(), %error, "commands are left to the reconciler to sign");
             db.poke([Poke::Work(Role::Controllers)]).await;
         }
@@ -109,6 +89,6 @@ async fn put_down(db: &Db, signing: Signing<'_>, waiting: &[Unsigned]) -> Result
     let now = db.now().await?;
     let signed = signing.all(waiting, now);
     let mut txn = db.begin().await?;
-    signed.put_down(&mut txn).await?;
+    commands::sign(&mut txn, &signed).await?;
     txn.commit().await
 }
