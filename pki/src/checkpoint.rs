@@ -5,7 +5,7 @@
 //! | [`CheckpointSigner`] | whoever verifies history | verified checkpoints, revision manifests |
 //! | [`CheckpointVerifier`] | whoever composes from them | – |
 //! | [`AuditSigner`] | whoever writes the audit log's checkpoints | audit checkpoints, read by auditors |
-//! | [`CommandSeal`] | whoever queues commands and whoever signs them | the tag without which a row is no command |
+//! | [`Seal`] | whoever writes such rows and whoever acts on them | the tag without which a row is no command, and a machine has no place |
 //!
 //! Each is derived by HKDF under a label of its own, so that a process gets only what its work needs and no other key
 //! follows from it. While the checkpoint secret is replaced both are believed; which of the two signs, the keys say.
@@ -101,6 +101,12 @@ impl CheckpointKey {
     pub fn signed_audit(&self, realm: &Realm, bytes: &[u8], signature: &[u8]) -> bool {
         self.signed(&SignedBytes::new(Purpose::AuditCheckpoint, realm).field(bytes), signature)
     }
+
+    /// Whether this key made the signature of the end of an export.
+    #[must_use]
+    pub fn signed_end(&self, realm: &Realm, bytes: &[u8], signature: &[u8]) -> bool {
+        self.signed(&SignedBytes::new(Purpose::AuditExport, realm).field(bytes), signature)
+    }
 }
 
 /// A private key and its public half.
@@ -143,6 +149,11 @@ impl Seed {
 /// The secret behind the tags of commands.
 pub(crate) fn command_secret(secret: &Secret) -> Secret {
     expand(&secret.0, b"commands")
+}
+
+/// The secret behind the tags of what machines are called and where they belong.
+pub(crate) fn placement_secret(secret: &Secret) -> Secret {
+    expand(&secret.0, b"placements")
 }
 
 fn expand(secret: &[u8], label: &'static [u8]) -> Secret {
@@ -259,8 +270,18 @@ impl AuditSigner {
     /// Signs a checkpoint with one of the keys held here; `None` when that one is not.
     #[must_use]
     pub fn sign_as(&self, key: CheckpointKey, bytes: &[u8]) -> Option<Vec<u8>> {
+        self.sign_for(Purpose::AuditCheckpoint, key, bytes)
+    }
+
+    /// Signs the end of an export with one of the keys held here; `None` when that one is not.
+    #[must_use]
+    pub fn sign_end(&self, key: CheckpointKey, bytes: &[u8]) -> Option<Vec<u8>> {
+        self.sign_for(Purpose::AuditExport, key, bytes)
+    }
+
+    fn sign_for(&self, purpose: Purpose, key: CheckpointKey, bytes: &[u8]) -> Option<Vec<u8>> {
         let seed = std::iter::once(&self.present).chain(&self.other).find(|seed| seed.public() == key)?;
-        Some(seed.sign(&SignedBytes::new(Purpose::AuditCheckpoint, &self.realm).field(bytes)))
+        Some(seed.sign(&SignedBytes::new(purpose, &self.realm).field(bytes)))
     }
 
     /// Whose fleet this is.
@@ -270,41 +291,49 @@ impl AuditSigner {
     }
 }
 
-/// Marks commands as queued by a process of this control plane.
+/// Marks rows as written by a process of this control plane, for one use.
 #[derive(Clone)]
-pub struct CommandSeal {
+pub struct Seal {
     realm: Realm,
+    purpose: Purpose,
     keys: Vec<hmac::Key>,
 }
 
-impl std::fmt::Debug for CommandSeal {
+impl std::fmt::Debug for Seal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("CommandSeal(..)")
+        f.debug_struct("Seal").field("purpose", &self.purpose).finish_non_exhaustive()
     }
 }
 
-impl CommandSeal {
-    pub(crate) fn new<'a>(realm: Realm, secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
+impl Seal {
+    pub(crate) fn new<'a>(realm: Realm, purpose: Purpose, secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
         let keys = secrets.into_iter().map(|secret| hmac::Key::new(hmac::HMAC_SHA256, &secret.0)).collect();
-        Self { realm, keys }
+        Self { realm, purpose, keys }
     }
 
-    /// The tag of a command's body.
+    /// The tag of some bytes.
     #[must_use]
-    pub fn tag(&self, body: &[u8]) -> Vec<u8> {
+    pub fn tag(&self, bytes: &[u8]) -> Vec<u8> {
         let key = self.keys.first().expect("a seal has a key");
-        hmac::sign(key, self.bytes(body).as_bytes()).as_ref().to_vec()
+        hmac::sign(key, self.bytes(bytes).as_bytes()).as_ref().to_vec()
     }
 
-    /// Whether a process of this control plane made a tag for this body.
+    /// Whether a process of this control plane made a tag for these bytes.
     #[must_use]
-    pub fn is_tag(&self, body: &[u8], tag: &[u8]) -> bool {
-        let bytes = self.bytes(body);
+    pub fn is_tag(&self, bytes: &[u8], tag: &[u8]) -> bool {
+        let bytes = self.bytes(bytes);
         self.keys.iter().any(|key| hmac::verify(key, bytes.as_bytes(), tag).is_ok())
     }
 
-    fn bytes(&self, body: &[u8]) -> SignedBytes {
-        SignedBytes::new(Purpose::QueuedCommand, &self.realm).field(body)
+    /// Whether the present key made a tag: what the other one made is made again before that one is over.
+    #[must_use]
+    pub fn is_present(&self, bytes: &[u8], tag: &[u8]) -> bool {
+        let key = self.keys.first().expect("a seal has a key");
+        hmac::verify(key, self.bytes(bytes).as_bytes(), tag).is_ok()
+    }
+
+    fn bytes(&self, bytes: &[u8]) -> SignedBytes {
+        SignedBytes::new(self.purpose, &self.realm).field(bytes)
     }
 }
 

@@ -16,6 +16,7 @@
 //! | [`secret`] | the values of secrets, sealed for their rows |
 //! | [`broker`] | how a value gets to the node that may have it, past whoever carries it |
 //! | [`attest`] | what a machine proves about itself when it joins: certificates, TPMs, cloud instances |
+//! | [`audit`] | the audit log as something that can be proven, line by line or as a whole |
 //! | [`checkpoint`] | what a thief of the database cannot write: checkpoints, manifests, tags of commands |
 //! | [`challenge`] | what makes a renewal or a join fresh |
 //! | [`keys`] | every key of a control plane as one sealed document, and what each role gets of it |
@@ -27,6 +28,7 @@
 
 pub mod anchor;
 pub mod attest;
+pub mod audit;
 pub mod batch;
 pub mod broker;
 pub mod bundle;

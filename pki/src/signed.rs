@@ -45,15 +45,21 @@ pub enum Purpose {
     RevisionManifest,
     /// The control plane stands by the audit log up to a row.
     AuditCheckpoint,
+    /// The control plane says how far the audit log was when it was exported.
+    AuditExport,
     /// A worker vouches for the key that signs audit checkpoints.
     AuditKey,
     /// A process of the control plane queued a command.
     QueuedCommand,
+    /// A process of the control plane says what a machine is called and where it belongs.
+    Placement,
+    /// A worker says with which trust policy a fleet begins.
+    FirstPolicy,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 23] = [
         Self::WorkerCertificate,
         Self::DesiredState,
         Self::ServerTime,
@@ -72,8 +78,11 @@ impl Purpose {
         Self::VerifiedCheckpoint,
         Self::RevisionManifest,
         Self::AuditCheckpoint,
+        Self::AuditExport,
         Self::AuditKey,
         Self::QueuedCommand,
+        Self::Placement,
+        Self::FirstPolicy,
     ];
 
     /// The word in the signed bytes.
@@ -98,8 +107,11 @@ impl Purpose {
             Self::VerifiedCheckpoint => "verified-checkpoint",
             Self::RevisionManifest => "revision-manifest",
             Self::AuditCheckpoint => "audit-checkpoint",
+            Self::AuditExport => "audit-export",
             Self::AuditKey => "audit-key",
             Self::QueuedCommand => "queued-command",
+            Self::Placement => "placement",
+            Self::FirstPolicy => "first-policy",
         }
     }
 }

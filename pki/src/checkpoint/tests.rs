@@ -47,6 +47,7 @@ fn during_a_rotation_both_are_believed_and_afterwards_one() {
     keys.advance(RotationKind::Checkpoint, FLEET, now());
     assert_eq!(keys.checkpoint_signer(FLEET).key(), before.key(), "the old one signs until the switch");
     let next = keys.audit_signer(FLEET).next().expect("announced");
+    assert!(keys.command_seal(FLEET).is_present(b"c", &tag));
     keys.advance(RotationKind::Checkpoint, FLEET, now());
     let after = keys.checkpoint_signer(FLEET);
     assert_ne!(after.key(), before.key());
@@ -55,6 +56,7 @@ fn during_a_rotation_both_are_believed_and_afterwards_one() {
     assert!(!after.verifier().is_present(before.key()));
     assert!(before.verifier().verify(MANIFEST, b"m", &after.sign(MANIFEST, b"m")).is_err(), "who did not follow");
     assert!(keys.command_seal(FLEET).is_tag(b"c", &tag));
+    assert!(!keys.command_seal(FLEET).is_present(b"c", &tag));
     let audit = keys.audit_signer(FLEET);
     assert!(audit.before().is_some_and(|old| audit.sign_as(old, b"handover").is_some()));
     keys.advance(RotationKind::Checkpoint, FLEET, now());
@@ -82,6 +84,8 @@ fn a_tag_is_good_for_its_command() {
     assert!(!seal.is_tag(b"wipe", &tag));
     assert!(!seal.is_tag(b"reboot", &[]));
     assert!(!keys().command_seal(FLEET).is_tag(b"reboot", &tag), "of other keys");
+    let keys = keys();
+    assert!(!keys.placement_seal(FLEET).is_tag(b"reboot", &keys.command_seal(FLEET).tag(b"reboot")), "another use");
 }
 
 #[test]

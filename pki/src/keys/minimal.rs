@@ -5,8 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::{Keys, OpenError, TrustPin, open, seal};
 use crate::{
     Realm,
-    checkpoint::{AuditSigner, CheckpointKey, CheckpointSigner, CheckpointVerifier, CommandSeal, Seed, command_secret},
+    checkpoint::{
+        AuditSigner, CheckpointKey, CheckpointSigner, CheckpointVerifier, Seal, Seed, command_secret, placement_secret,
+    },
     encoding::Secret,
+    signed::Purpose,
     worker::CommandRoot,
 };
 
@@ -37,6 +40,8 @@ pub struct SourceKeys {
     history: Seed,
     #[serde(skip_serializing_if = "Option::is_none")]
     other: Option<CheckpointKey>,
+    /// What the places of machines are marked with.
+    placements: Pair<Secret>,
     revision: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) trust: Option<TrustPin>,
@@ -70,6 +75,12 @@ impl SourceKeys {
         CheckpointSigner::new(Realm::new(&self.trust_domain, fleet_id), self.history.clone(), self.other)
     }
 
+    /// Marks the places of machines, and knows the marks of others.
+    #[must_use]
+    pub fn placement_seal(&self, fleet_id: &str) -> Seal {
+        Seal::new(Realm::new(&self.trust_domain, fleet_id), Purpose::Placement, self.placements.iter())
+    }
+
     /// The revision of the keys that these are of.
     #[must_use]
     pub const fn revision(&self) -> u64 {
@@ -87,6 +98,8 @@ pub struct SigningKeys {
     history: Pair<CheckpointKey>,
     /// What commands are marked with.
     commands: Pair<Secret>,
+    /// What the places of machines are marked with.
+    placements: Pair<Secret>,
     /// What signs checkpoints of the audit log.
     audit: Pair<Seed>,
     audit_switched: bool,
@@ -132,8 +145,14 @@ impl SigningKeys {
 
     /// Marks commands, and knows the marks of others.
     #[must_use]
-    pub fn command_seal(&self, fleet_id: &str) -> CommandSeal {
-        CommandSeal::new(Realm::new(&self.trust_domain, fleet_id), self.commands.iter())
+    pub fn command_seal(&self, fleet_id: &str) -> Seal {
+        Seal::new(Realm::new(&self.trust_domain, fleet_id), Purpose::QueuedCommand, self.commands.iter())
+    }
+
+    /// Marks the places of machines, and knows the marks of others.
+    #[must_use]
+    pub fn placement_seal(&self, fleet_id: &str) -> Seal {
+        Seal::new(Realm::new(&self.trust_domain, fleet_id), Purpose::Placement, self.placements.iter())
     }
 
     /// Signs checkpoints of the audit log.
@@ -163,6 +182,7 @@ impl Keys {
             trust_domain: self.trust_domain.clone(),
             history: present,
             other: other.map(|seed| seed.public()),
+            placements: self.checkpoints().map(placement_secret),
             revision: self.revision,
             trust: self.trust,
         }
@@ -176,6 +196,7 @@ impl Keys {
             command_root: self.command_root.clone(),
             history: self.checkpoints().map(|secret| Seed::of_history(secret).public()),
             commands: self.checkpoints().map(command_secret),
+            placements: self.checkpoints().map(placement_secret),
             audit: self.checkpoints().map(Seed::of_audit),
             audit_switched: self.rotations.checkpoint_switched(),
             revision: self.revision,
@@ -197,8 +218,14 @@ impl Keys {
 
     /// Marks commands, and knows the marks of others.
     #[must_use]
-    pub fn command_seal(&self, fleet_id: &str) -> CommandSeal {
+    pub fn command_seal(&self, fleet_id: &str) -> Seal {
         self.signing().command_seal(fleet_id)
+    }
+
+    /// Marks the places of machines, and knows the marks of others.
+    #[must_use]
+    pub fn placement_seal(&self, fleet_id: &str) -> Seal {
+        self.signing().placement_seal(fleet_id)
     }
 
     /// Signs checkpoints of the audit log.
