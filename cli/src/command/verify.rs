@@ -89,7 +89,7 @@ impl Verify {
         let anchor = self.anchor.as_deref().map(|name| commit(&repo, name, "cannot find the anchor")).transpose()?;
         let history = repo.trust_history(&folder);
         let statements = history.statements().map_err(|error| git("cannot read the statements", &error))?;
-        let walk = Walk { branch: &branch, tip, anchor, statements: &statements };
+        let walk = Walk { branch: &branch, tip, anchor, after: None, known: None, statements: &statements };
         let outcome = walk::walk(&history, &walk).map_err(|error| git("cannot read the history", &error))?;
         Ok(Report { branch, pinned: anchor.is_some(), tip, outcome })
     }

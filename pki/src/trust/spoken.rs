@@ -13,6 +13,9 @@ use super::{
     statement::{Body, FleetId, Statement, StatementRefusal, Step},
 };
 
+/// Keys of others that one person revokes under one policy.
+pub const MOST_REVOKED: usize = 3;
+
 /// A statement, and who signed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spoken {
@@ -106,7 +109,7 @@ pub fn revoked<'a>(
     fleet: FleetId,
     policies: &BTreeMap<u64, Policy>,
 ) -> BTreeSet<String> {
-    Statements::read(statements, trust_domain, fleet).revocations(policies).map(|(key, _)| key).collect()
+    Statements::read(statements, trust_domain, fleet).revocations(policies).into_iter().map(|(key, _)| key).collect()
 }
 
 /// A raw commit that may be a statement, and when it was first seen, where that is known.
@@ -214,32 +217,57 @@ impl<'a> Statements<'a> {
         found.into_values().collect()
     }
 
-    /// What is said, whoever says it.
-    pub(super) fn bodies(&self) -> impl Iterator<Item = &Body> {
-        self.0.iter().map(|said| &said.statement.body)
+    /// Whether somebody says, whoever it is, that a commit takes the place of another one.
+    pub(super) fn reseals_to(&self, branch: &str, old: ObjectId, new: ObjectId) -> bool {
+        self.replaced_by(branch, new).any(|was| was == old)
     }
 
-    /// The keys that people who may have revoked, each under the policy that the statement names. A key that the newest policy
-    /// calls compromised says nothing of others any more: who has it would revoke them all.
-    pub(super) fn revocations<'p>(
-        &'p self,
-        policies: &'p BTreeMap<u64, Policy>,
-    ) -> impl Iterator<Item = (String, Option<ObjectId>)> + 'p {
+    /// The commits of which somebody says, whoever it is, that this one takes their place.
+    pub(super) fn replaced_by(&self, branch: &str, new: ObjectId) -> impl Iterator<Item = ObjectId> {
+        self.0.iter().filter_map(move |said| match &said.statement.body {
+            Body::Reseal { branch: of, old, new: by, .. } if of == branch && *by == new => Some(*old),
+            _ => None,
+        })
+    }
+
+    /// The keys that people who may have revoked, each under the policy that the statement names.
+    ///
+    /// A revocation only takes away, and one person is enough; so one key that was stolen must not take everything away. A key that
+    /// the newest policy calls compromised says nothing of others any more; one person revokes at most [`MOST_REVOKED`] keys of
+    /// others under one policy; and nobody revokes so many that the policy cannot be changed, or no emergency be declared, any more.
+    pub(super) fn revocations(&self, policies: &BTreeMap<u64, Policy>) -> Vec<(String, Option<ObjectId>)> {
         let newest = policies.values().next_back();
-        let lost = move |key: &TrustKey| {
-            newest.is_some_and(|newest| matches!(newest.state(key), KeyState::Compromised { .. }))
-        };
-        self.0.iter().filter_map(move |said| {
-            let Body::Revoke { key, last_good, trust_epoch, .. } = &said.statement.body else { return None };
-            let policy = policies.get(trust_epoch)?;
-            let by = said.key(policy)?;
-            let (_, principal) = policy.holder(by)?;
-            let may =
-                policy.revoke().is_some_and(|rule| rule.names(principal)) && principal.kind == PrincipalKind::Human;
+        let lost =
+            |key: &TrustKey| newest.is_some_and(|newest| matches!(newest.state(key), KeyState::Compromised { .. }));
+        let mut said: Vec<&Said<'_>> =
+            self.0.iter().filter(|said| matches!(said.statement.body, Body::Revoke { .. })).collect();
+        // In one order for everybody, whatever order they were found in.
+        said.sort_by_key(|said| said.statement.digest());
+        let mut revoked: BTreeSet<(String, Option<ObjectId>)> = BTreeSet::new();
+        let mut counted: BTreeMap<(u64, &Name), BTreeSet<&str>> = BTreeMap::new();
+        for said in said {
+            let Body::Revoke { key, last_good, trust_epoch, .. } = &said.statement.body else { continue };
+            let Some(policy) = policies.get(trust_epoch) else { continue };
+            let Some((by, (name, principal))) = said.key(policy).and_then(|by| Some((by, policy.holder(by)?))) else {
+                continue;
+            };
             // Whoever holds a key may always give it up.
             let own = principal.keys.iter().any(|held| held.name() == *key);
-            let counts = if lost(by) { by.name() == *key } else { may || own };
-            counts.then(|| (key.clone(), Some(*last_good)))
-        })
+            if own && (!lost(by) || by.name() == *key) {
+                revoked.insert((key.clone(), Some(*last_good)));
+                continue;
+            }
+            let may = principal.kind == PrincipalKind::Human
+                && policy.revoke().is_some_and(|rule| rule.names(principal))
+                && !lost(by);
+            let keys = counted.entry((*trust_epoch, name)).or_default();
+            let within = keys.contains(key.as_str()) || keys.len() < MOST_REVOKED;
+            let gone = |held: &TrustKey| held.name() == *key || revoked.iter().any(|(gone, _)| *gone == held.name());
+            if may && within && policy.stands_without(gone) {
+                keys.insert(key);
+                revoked.insert((key.clone(), Some(*last_good)));
+            }
+        }
+        revoked.into_iter().collect()
     }
 }

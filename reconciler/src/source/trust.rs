@@ -9,6 +9,7 @@ use gix::{
 };
 use pki::trust::{
     object::{self, ObjectFormat},
+    spoken::Heard,
     statement::MAX_STATEMENT_BYTES,
     walk::{FileChange, History, MOST_STATEMENTS, TrustFolder},
 };
@@ -54,7 +55,7 @@ impl TrustHistory<'_> {
     ///
     /// # Errors
     /// When the references cannot be listed.
-    pub fn statements(&self) -> Result<Vec<Vec<u8>>, GitError> {
+    pub fn statements(&self) -> Result<Vec<Heard>, GitError> {
         let broken =
             |error: &dyn std::error::Error| GitError::Refused(format!("references cannot be read: {}", chain(error)));
         let references = self.repo.inner.references().map_err(|error| broken(&error))?;
@@ -75,7 +76,7 @@ impl TrustHistory<'_> {
                     return Err(GitError::Refused(format!("there are more than {MOST_STATEMENTS} statements")));
                 }
                 if let Ok(Object::Data(raw)) = self.repo.object(id, Kind::Commit, MAX_STATEMENT_BYTES as u64) {
-                    found.push(raw);
+                    found.push(raw.into());
                 }
             }
         }

@@ -102,6 +102,22 @@ pub enum Refusal {
         /// What is there.
         found: Digest,
     },
+    /// A rewritten history does not change the policy.
+    #[error("the history that it begins holds the trust policy {found}, and {in_force} is in force")]
+    ResealsTrust {
+        /// The one in force.
+        in_force: Digest,
+        /// What is there.
+        found: Digest,
+    },
+    /// Its fleet is another one.
+    #[error("its fleet file names {}, and the trust-domain is {expected:?}", .found.as_ref().map_or_else(|| "no trust-domain".to_owned(), |found| format!("the trust-domain {found:?}")))]
+    OtherTrustDomain {
+        /// What it has to name.
+        expected: String,
+        /// What it names.
+        found: Option<String>,
+    },
     /// Too few agree to a policy.
     #[error("{whose} trust policy takes {} to agree, and {} so", people(*.needed), say(.by))]
     TrustThreshold {
@@ -150,6 +166,8 @@ impl Refusal {
             Self::Prev { .. } => "prev-unknown",
             Self::Forgets(_) => "key-forgotten",
             Self::NotPinned { .. } => "not-pinned",
+            Self::ResealsTrust { .. } => "reseals-trust",
+            Self::OtherTrustDomain { .. } => "other-trust-domain",
             Self::TrustThreshold { .. } => "trust-threshold",
             Self::NotProven { .. } => "key-not-proven",
             Self::NoPolicyInForce => "no-policy-in-force",

@@ -1,8 +1,9 @@
 //! Histories, good and hostile, and what is concluded about each commit.
 
+mod goes_on;
 mod world;
 
-use schema::fleet::trust::FILE;
+use schema::{digest::Digest, fleet::trust::FILE};
 
 use self::world::{Person, World, policy};
 use super::*;
@@ -16,6 +17,7 @@ fn codes(walked: &Walked) -> Vec<&'static str> {
             Ok(Accepted::Anchor) => "anchor",
             Ok(Accepted::Granted) => "granted",
             Ok(Accepted::Vouched(_)) => "vouched",
+            Ok(Accepted::Resealed(_)) => "resealed",
             Ok(Accepted::TrustChange { .. }) => "trust-change",
             Err(refusal) => refusal.code(),
         })

@@ -13,7 +13,7 @@ use aws_lc_rs::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use schema::fleet::trust::{FILE, FOLDER};
 
-use super::super::{FileChange, History, Stuck, TrustFolder, Walk, Walked, walk};
+use super::super::{FileChange, History, Known, Stuck, TrustFolder, Verified, Walk, Walked, walk};
 use crate::{
     signed::push_field,
     trust::{
@@ -303,10 +303,55 @@ impl World {
         self.say(who, &message);
     }
 
+    /// Says that the tip takes the place of another one, under the policy of an epoch.
+    pub(super) fn reseal(&mut self, who: Person, old: ObjectId, under: &Policy) {
+        self.reseal_to(who, old, self.tip(), under, "2026-12-01T00:00:00Z");
+    }
+
+    pub(super) fn reseal_to(&mut self, who: Person, old: ObjectId, new: ObjectId, under: &Policy, expires: &str) {
+        let under = format!("trust-epoch: {}\ntrust-digest: {}\n", under.epoch(), under.digest());
+        let fields = format!("branch: main\nold: {old}\nnew: {new}\n{under}");
+        let message = self.block("reseal/v1", who.name(), &fields, &format!("expires: {expires}\n"), DOMAIN);
+        self.say(who, &message);
+    }
+
+    /// The last thing that was said was first seen then.
+    pub(super) fn seen(&mut self, at: &str) {
+        self.statements.last_mut().expect("a statement").first_seen = Some(at.parse().expect("a time"));
+    }
+
+    /// Everybody forgets what was said.
+    pub(super) fn hush(&mut self) {
+        self.statements.clear();
+    }
+
+    /// Goes back to an earlier commit.
+    pub(super) fn rewind(&mut self, to: ObjectId) {
+        let raw = String::from_utf8(self.commits[&to].clone()).expect("text");
+        let tree = raw.lines().next().and_then(|line| line.strip_prefix("tree ")).expect("a tree");
+        self.head = self.trees[&tree.parse().expect("an id")].clone();
+        self.tip = Some(to);
+    }
+
+    pub(super) fn anchor(&self) -> ObjectId {
+        self.anchor.expect("an anchor")
+    }
+
+    pub(super) fn fleet(&self) -> FleetId {
+        FleetId::of(DOMAIN, &self.anchor())
+    }
+
+    /// Goes on from what an earlier walk reached, and knows these policies.
+    pub(super) fn go_on(&self, after: Option<&Verified>, known: Option<&Known>) -> Result<Walked, Stuck> {
+        let (anchor, statements) = (self.anchor, self.statements.as_slice());
+        let Ok(walked) = walk(self, &Walk { anchor, after, known, statements, ..self.walk_of() });
+        walked
+    }
+
     // --- the walk ---
 
     pub(super) fn walk_of(&self) -> Walk<'static> {
-        Walk { branch: "main", tip: self.tip(), anchor: None, statements: &[] }
+        Walk { branch: "main", tip: self.tip(), anchor: None, after: None, known: None, statements: &[] }
     }
 
     pub(super) fn try_walk(&self) -> Result<Walked, Stuck> {

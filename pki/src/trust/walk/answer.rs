@@ -1,0 +1,188 @@
+//! What a walk answers: each commit with its verdict, how far the history counts, and the policies that came into force.
+
+use std::collections::BTreeMap;
+
+use schema::{
+    digest::Digest,
+    fleet::trust::{FILE, PrincipalKind},
+    name::Name,
+};
+
+use super::{MOST_COMMITS, Refusal, Revoked};
+use crate::trust::{key::TrustKey, object::ObjectId, policy::Policy, statement::FleetId};
+
+/// Whose signature a commit has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signer {
+    /// Who.
+    pub principal: Name,
+    /// What that is.
+    pub kind: PrincipalKind,
+    /// By which key.
+    pub key: TrustKey,
+}
+
+/// Why a commit counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Accepted {
+    /// The history begins here.
+    Anchor,
+    /// The signer may change all of it.
+    Granted,
+    /// And these vouch for it.
+    Vouched(Vec<Name>),
+    /// It begins a rewritten history, which these accept in place of another one.
+    Resealed(Vec<Name>),
+    /// It brings a policy, which these agreed to.
+    TrustChange {
+        /// The epoch of the policy.
+        epoch: u64,
+        /// Who said so.
+        by: Vec<Name>,
+    },
+}
+
+/// What is concluded about one commit.
+#[derive(Debug, Clone)]
+pub struct Judged {
+    /// The commit.
+    pub id: ObjectId,
+    /// The first line of its message, when it could be read.
+    pub subject: String,
+    /// Whose signature it has, when that is known.
+    pub signer: Option<Signer>,
+    /// The epoch of the policy that judged it.
+    pub epoch: u64,
+    /// The conclusion.
+    pub verdict: Result<Accepted, Refusal>,
+}
+
+/// Why a history cannot be walked at all.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Stuck {
+    /// No commit of it holds a policy.
+    #[error("no commit of the branch holds {FILE}: nothing is verified")]
+    NoPolicy,
+    /// Nobody can say which fleet it is.
+    #[error("the fleet file at the anchor {anchor} names no trust-domain", anchor = .0.short())]
+    NoTrustDomain(ObjectId),
+    /// The commit to begin with is not among the first parents of the tip.
+    #[error("{tip} does not follow {anchor} along first parents: the history was rewritten, or is another one", tip = .tip.short(), anchor = .anchor.short())]
+    HistoryDiverged {
+        /// The anchor, or the commit that was verified last.
+        anchor: ObjectId,
+        /// The tip.
+        tip: ObjectId,
+    },
+    /// A commit was left out.
+    #[error("the commit {at} is not in the repository: a shallow clone has no history to verify", at = .0.short())]
+    HistoryIncomplete(ObjectId),
+    /// The commit that it has to begin with belongs to another trust domain.
+    #[error("the fleet file at {commit} names the trust-domain {found:?}, not {expected:?}", commit = .commit.short())]
+    OtherTrustDomain {
+        /// The commit.
+        commit: ObjectId,
+        /// What it names.
+        found: String,
+        /// What it has to name.
+        expected: String,
+    },
+    /// It is too long.
+    #[error("the branch has more than {MOST_COMMITS} commits since the anchor, or too large ones")]
+    TooLong,
+}
+
+impl Stuck {
+    /// The stable word.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NoPolicy => "no-policy",
+            Self::NoTrustDomain(_) => "no-trust-domain",
+            Self::HistoryDiverged { .. } => "history-diverged",
+            Self::HistoryIncomplete(_) => "history-incomplete",
+            Self::OtherTrustDomain { .. } => "other-trust-domain",
+            Self::TooLong => "history-too-long",
+        }
+    }
+}
+
+/// A policy that came into force, and what it takes to believe that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Epoch {
+    /// Its number.
+    pub epoch: u64,
+    /// The digest of the policy.
+    pub digest: Digest,
+    /// The file.
+    pub policy: Vec<u8>,
+    /// The commit that brought it.
+    pub commit: ObjectId,
+    /// The raw commits that agree to it and prove its keys; none for the first one, which an operator confirms.
+    pub statements: Vec<Vec<u8>>,
+}
+
+/// How far a history was verified: what a walk goes on from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// The trust domain.
+    pub trust_domain: String,
+    /// The fleet.
+    pub fleet: FleetId,
+    /// The last commit that counts.
+    pub commit: ObjectId,
+    /// The policies up to the one in force there, by epoch.
+    pub policies: BTreeMap<u64, Policy>,
+    /// What was known against keys. None of it is ever unlearnt.
+    pub revoked: Revoked,
+}
+
+impl Verified {
+    /// The policy in force.
+    #[must_use]
+    pub fn policy(&self) -> Option<&Policy> {
+        self.policies.values().next_back()
+    }
+}
+
+/// What a walk concludes.
+#[derive(Debug, Clone)]
+pub struct Walked {
+    /// The trust domain.
+    pub trust_domain: String,
+    /// Which fleet it is.
+    pub fleet: FleetId,
+    /// The policy in force at the last commit that counts; `None` when the anchor does not.
+    pub policy: Option<Policy>,
+    /// Every commit, oldest first. The commit that a walk went on from is not among them.
+    pub commits: Vec<Judged>,
+    /// How far the history counts; `None` when nothing of it does.
+    pub reached: Option<Verified>,
+    /// The policies that came into force on the way.
+    pub epochs: Vec<Epoch>,
+}
+
+impl Walked {
+    /// How many commits count: those before the first that is refused.
+    #[must_use]
+    pub fn verified(&self) -> usize {
+        self.commits.iter().position(|commit| commit.verdict.is_err()).unwrap_or(self.commits.len())
+    }
+
+    /// The first commit that does not count, and why.
+    #[must_use]
+    pub fn refused(&self) -> Option<(&Judged, &Refusal)> {
+        self.commits.iter().find_map(|judged| judged.verdict.as_ref().err().map(|refusal| (judged, refusal)))
+    }
+}
+
+impl Judged {
+    /// The epoch of the policy that it brings into force.
+    pub(super) const fn brings(&self) -> Option<u64> {
+        match self.verdict {
+            Ok(Accepted::Anchor) => Some(self.epoch),
+            Ok(Accepted::TrustChange { epoch, .. }) => Some(epoch),
+            Ok(Accepted::Granted | Accepted::Vouched(_) | Accepted::Resealed(_)) | Err(_) => None,
+        }
+    }
+}

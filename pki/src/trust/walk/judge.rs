@@ -1,0 +1,422 @@
+//! One commit after the other, each judged by the policy at its parent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schema::{
+    digest::Digest,
+    fleet::trust::{FOLDER, PrincipalKind, Touched, Unknown, touched},
+    name::Name,
+};
+
+use super::{
+    Accepted, Epoch, FileChange, History, Judged, Refusal, Revoked, Signer,
+    chain::{Chain, tree_of},
+    gone::Gone,
+};
+use crate::trust::{
+    commit::Commit,
+    object::{ObjectFormat, ObjectId},
+    policy::{self, KeyState, Policy, Principal},
+    signature::signer,
+    spoken::{Said, Statements},
+    statement::{Body, FleetId, Step},
+};
+
+/// What the first commit of a chain is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// The anchor, which its own policy judges.
+    Anchor,
+    /// A commit that was judged before.
+    Behind,
+    /// The beginning of a rewritten history that these accept.
+    Sealed(Vec<Name>),
+}
+
+/// Who accepts a commit in place of another one, when it is enough, and under which policy. `old` is the commit that it takes the
+/// place of, where that matters: then the newest policy has to say so.
+pub(super) fn reseals(
+    statements: &Statements<'_>,
+    branch: &str,
+    old: Option<ObjectId>,
+    new: ObjectId,
+    policies: &BTreeMap<u64, Policy>,
+    revoked: &Revoked,
+) -> Option<(u64, Vec<Name>)> {
+    let newest = if old.is_some() { 1 } else { policies.len() };
+    let olds: BTreeSet<ObjectId> =
+        statements.replaced_by(branch, new).filter(|was| old.is_none_or(|old| old == *was)).collect();
+    for (epoch, policy) in policies.iter().rev().take(newest) {
+        let Some(rule) = policy.reseal() else { continue };
+        for was in &olds {
+            let says = |body: &Body| match body {
+                Body::Reseal { branch: of, old, new: by, under, .. } => {
+                    of == branch && old == was && *by == new && (under.epoch, under.digest) == (*epoch, policy.digest())
+                }
+                _ => false,
+            };
+            let counts = |key: &crate::trust::key::TrustKey| !revoked.iter().any(|(name, _)| *name == key.name());
+            let people = statements.people(policy, rule, says, counts);
+            if people.len() >= rule.threshold as usize {
+                return Some((*epoch, people.into_iter().collect()));
+            }
+        }
+    }
+    None
+}
+
+/// A commit behind an anchor that brought no policy.
+fn unjudged(format: ObjectFormat, id: ObjectId, raw: &[u8]) -> Judged {
+    let subject = Commit::split(format, raw).map_or_else(|_| String::new(), |commit| commit.subject().to_owned());
+    Judged { id, subject, signer: None, epoch: 0, verdict: Err(Refusal::NoPolicyInForce) }
+}
+
+pub(super) struct Walker<'a, H> {
+    history: &'a H,
+    branch: &'a str,
+    statements: &'a Statements<'a>,
+    domain: &'a str,
+    fleet: FleetId,
+    /// The policies that came into force, by epoch.
+    policies: BTreeMap<u64, Policy>,
+    epochs: Vec<Epoch>,
+    /// Whether the policy is gone from the tree.
+    absent: bool,
+    gone: Gone,
+    /// The place in the chain of the commit that is judged.
+    at: usize,
+}
+
+/// A commit that is being judged.
+struct Case<'c> {
+    commit: Commit<'c>,
+    raw: &'c [u8],
+    signer: Option<Signer>,
+}
+
+impl<'a, H: History> Walker<'a, H> {
+    pub(super) fn new(
+        history: &'a H,
+        branch: &'a str,
+        statements: &'a Statements<'a>,
+        (domain, fleet): (&'a str, FleetId),
+        policies: &BTreeMap<u64, Policy>,
+        gone: Gone,
+    ) -> Self {
+        let (policies, epochs) = (policies.clone(), Vec::new());
+        Self { history, branch, statements, domain, fleet, policies, epochs, absent: false, gone, at: 0 }
+    }
+
+    pub(super) const fn policies(&self) -> &BTreeMap<u64, Policy> {
+        &self.policies
+    }
+
+    pub(super) const fn gone(&self) -> &Gone {
+        &self.gone
+    }
+
+    pub(super) fn into_epochs(self) -> (BTreeMap<u64, Policy>, Vec<Epoch>) {
+        (self.policies, self.epochs)
+    }
+
+    /// Judges every commit of a chain.
+    pub(super) fn pass(&mut self, chain: &Chain, begin: &Begin) -> Result<Vec<Judged>, H::Error> {
+        let mut commits: Vec<Judged> = Vec::with_capacity(chain.len());
+        let (mut policy, mut before) = (self.policies.values().next_back().cloned(), None);
+        for (index, (id, raw)) in chain.iter().enumerate() {
+            self.at = index;
+            let judged = match (&policy, begin) {
+                (_, Begin::Behind) if index == 0 => None,
+                (Some(policy), Begin::Sealed(by)) if index == 0 => Some(self.sealed(*id, raw, policy, by)?),
+                (Some(policy), _) => Some(self.step(*id, raw, before, policy)?),
+                (None, Begin::Anchor) if index == 0 => Some(self.anchor(*id, raw)?),
+                (None, _) => Some(unjudged(self.history.format(), *id, raw)),
+            };
+            if let Some(epoch) = judged.as_ref().and_then(Judged::brings) {
+                policy = self.policies.get(&epoch).cloned();
+            }
+            before = tree_of(self.history.format(), raw).or(before);
+            commits.extend(judged);
+        }
+        Ok(commits)
+    }
+
+    /// The first commit of a rewritten history: its policy is the one in force.
+    fn sealed(&mut self, id: ObjectId, raw: &[u8], policy: &Policy, by: &[Name]) -> Result<Judged, H::Error> {
+        let mut judged = unjudged(self.history.format(), id, raw);
+        judged.epoch = policy.epoch();
+        judged.verdict = match self.split(id, raw) {
+            Err(refusal) => Err(refusal),
+            Ok(commit) => {
+                judged.signer = self.signed_by(&commit, policy).ok();
+                let folder = self.history.trust(commit.tree())?;
+                let held = folder.policy.as_deref().and_then(|bytes| policy::check(bytes).policy);
+                let domain = self.history.trust_domain(commit.tree())?;
+                match (held, folder.others.into_iter().next()) {
+                    (_, Some(path)) => Err(Refusal::StrayTrustFile(path)),
+                    (None, None) => Err(Refusal::TrustRemoved),
+                    (Some(held), None) if held.digest() != policy.digest() => {
+                        Err(Refusal::ResealsTrust { in_force: policy.digest(), found: held.digest() })
+                    }
+                    (Some(_), None) if domain.as_deref() != Some(self.domain) => {
+                        Err(Refusal::OtherTrustDomain { expected: self.domain.to_owned(), found: domain })
+                    }
+                    (Some(_), None) => Ok(Accepted::Resealed(by.to_vec())),
+                }
+            }
+        };
+        Ok(judged)
+    }
+
+    /// The different people who say something that still counts.
+    fn people(
+        &self,
+        statements: &Statements<'_>,
+        policy: &Policy,
+        rule: &policy::Rule,
+        says: impl Fn(&Body) -> bool,
+    ) -> BTreeSet<Name> {
+        statements.people(policy, rule, says, |key| self.gone.at(key, self.at).is_none())
+    }
+
+    /// Who signed a commit, by a key that still signs.
+    fn signed_by(&self, commit: &Commit<'_>, policy: &Policy) -> Result<Signer, Refusal> {
+        let key = signer(commit, policy.keys()).map_err(Refusal::Signature)?;
+        match policy.state(key) {
+            KeyState::Good => {}
+            KeyState::Retired => return Err(Refusal::KeyRetired(key.name())),
+            KeyState::Compromised { since } => return Err(Refusal::KeyCompromised { key: key.name(), since }),
+        }
+        if let Some(gone) = self.gone.at(key, self.at) {
+            return Err(Refusal::KeyCompromised { key: key.name(), since: gone.since });
+        }
+        let (principal, held) = policy.holder(key).expect("a key of a policy has a holder");
+        Ok(Signer { principal: principal.clone(), kind: held.kind, key: key.clone() })
+    }
+
+    /// Judges the first commit by its own policy.
+    fn anchor(&mut self, id: ObjectId, raw: &[u8]) -> Result<Judged, H::Error> {
+        let mut judged = unjudged(self.history.format(), id, raw);
+        judged.verdict = match self.split(id, raw) {
+            Err(refusal) => Err(refusal),
+            Ok(commit) => match self.bring(&commit, None)? {
+                Err(refusal) => Err(refusal),
+                Ok(policy) => {
+                    judged.epoch = policy.epoch();
+                    let verdict = self.begin(&commit, &policy, &mut judged.signer);
+                    if verdict.is_ok() {
+                        self.keep(policy, commit.id(), Vec::new(), commit.tree())?;
+                    }
+                    verdict
+                }
+            },
+        };
+        Ok(judged)
+    }
+
+    /// Whether enough people of the first policy stand behind it. Whoever signs the anchor is one of them: its id is
+    /// confirmed by an operator, so nothing rests on the names of its objects.
+    fn begin(&self, commit: &Commit<'_>, policy: &Policy, signer: &mut Option<Signer>) -> Result<Accepted, Refusal> {
+        let own = self.signed_by(commit, policy)?;
+        let step = Step { prev: Digest::from_bytes([0; 32]), next: policy.digest(), epoch: policy.epoch() };
+        let mut by = self.people(self.statements, policy, policy.trust(), |body| *body == Body::Trust(step));
+        let principal = &policy.principals()[&own.principal];
+        if principal.kind == PrincipalKind::Human && policy.trust().names(principal) {
+            by.insert(own.principal.clone());
+        }
+        *signer = Some(own);
+        let needed = policy.trust().threshold;
+        if by.len() < needed as usize {
+            return Err(Refusal::TrustThreshold { whose: "the first", needed, by: by.into_iter().collect(), step });
+        }
+        Ok(Accepted::Anchor)
+    }
+
+    /// Judges a commit by the policy at its parent, whose tree is `before`.
+    fn step(
+        &mut self,
+        id: ObjectId,
+        raw: &[u8],
+        before: Option<ObjectId>,
+        policy: &Policy,
+    ) -> Result<Judged, H::Error> {
+        let mut judged = unjudged(self.history.format(), id, raw);
+        judged.epoch = policy.epoch();
+        let commit = match self.split(id, raw) {
+            Ok(commit) => commit,
+            Err(refusal) => {
+                judged.verdict = Err(refusal);
+                return Ok(judged);
+            }
+        };
+        let before = before.unwrap_or_else(|| commit.tree());
+        let changes = self.history.changes(before, commit.tree())?;
+        let mut case = Case { commit, raw, signer: None };
+        judged.verdict = self.judge(&mut case, &changes, policy)?;
+        judged.signer = case.signer;
+        Ok(judged)
+    }
+
+    /// Takes a commit apart, and proves that it has the name it is called by.
+    fn split<'r>(&self, id: ObjectId, raw: &'r [u8]) -> Result<Commit<'r>, Refusal> {
+        let commit = Commit::split(self.history.format(), raw).map_err(Refusal::Malformed)?;
+        if commit.id() == id { Ok(commit) } else { Err(Refusal::WrongObject(commit.id())) }
+    }
+
+    fn judge(
+        &mut self,
+        case: &mut Case<'_>,
+        changes: &[FileChange],
+        policy: &Policy,
+    ) -> Result<Result<Accepted, Refusal>, H::Error> {
+        let trust = changes.iter().any(|change| is_trust(&change.path));
+        if trust {
+            self.absent = self.history.trust(case.commit.tree())?.policy.is_none();
+        }
+        // Whatever else is wrong: without a policy nothing moves, and that is what people have to see.
+        if self.absent {
+            case.signer = self.signed_by(&case.commit, policy).ok();
+            return Ok(Err(Refusal::TrustRemoved));
+        }
+        let signer = match self.signed_by(&case.commit, policy) {
+            Ok(signer) => signer,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        case.signer = Some(signer.clone());
+        if case.commit.parents().len() > 2 {
+            return Ok(Err(Refusal::Octopus(case.commit.parents().len())));
+        }
+        let principal = &policy.principals()[&signer.principal];
+        let vouched = match self.vouched(case, changes, (&signer, principal), policy)? {
+            Ok(vouched) => vouched,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        if !trust {
+            return Ok(Ok(if vouched.is_empty() { Accepted::Granted } else { Accepted::Vouched(vouched) }));
+        }
+        if let Some(other) = changes.iter().find(|change| !is_trust(&change.path)) {
+            return Ok(Err(Refusal::TrustMixed(other.path.clone())));
+        }
+        self.trust_change(case, policy)
+    }
+
+    /// Whether the signer may change all of it, and who has to vouch and does.
+    fn vouched(
+        &self,
+        case: &Case<'_>,
+        changes: &[FileChange],
+        (signer, principal): (&Signer, &Principal),
+        policy: &Policy,
+    ) -> Result<Result<Vec<Name>, Refusal>, H::Error> {
+        let forge = signer.kind == PrincipalKind::Forge;
+        let usual = policy.change().map(|rule| rule.threshold);
+        let mut needed = if forge { (usual.unwrap_or(1), String::new()) } else { (0, String::new()) };
+        for change in changes {
+            if !forge && !policy.grants(principal, &change.path) {
+                let rules = policy.rules_of(&change.path).map(|rule| rule.pattern.clone()).collect();
+                return Ok(Err(Refusal::PathNotGranted { path: change.path.clone(), rules }));
+            }
+            // A policy holds no objects of the fleet; what it needs is asked for by itself.
+            let touched = if is_trust(&change.path) { Touched::default() } else { self.touched(change)? };
+            if forge && (touched.batches || change.path.starts_with("batches/")) {
+                return Ok(Err(Refusal::ForgeCannotPropose(change.path.clone())));
+            }
+            let said = policy.rules_of(&change.path).filter_map(|rule| rule.changes).max();
+            let watched = touched.hosts || touched.releases;
+            let changes = said.unwrap_or(if watched { usual.unwrap_or(1) } else { 0 });
+            // Where others have to look, one of them stands in for the signer that a forge is not.
+            let changes = if forge && changes > 0 { changes.saturating_add(1) } else { changes };
+            if changes > needed.0 {
+                needed = (changes, change.path.clone());
+            }
+        }
+        let (needed, path) = needed;
+        if needed == 0 {
+            return Ok(Ok(Vec::new()));
+        }
+        let base = case.commit.parents().first().copied().unwrap_or_else(|| case.commit.id());
+        let mut by = policy.change().map_or_else(Default::default, |rule| {
+            self.people(self.statements, policy, rule, |body| match body {
+                Body::Change { branch, base: follows, tree, under, .. } => {
+                    branch == self.branch
+                        && *follows == base
+                        && *tree == case.commit.tree()
+                        && under.epoch == policy.epoch()
+                        && under.digest == policy.digest()
+                }
+                _ => false,
+            })
+        });
+        // Nobody vouches for an own change, and who vouches for a forge's may change all of it.
+        by.remove(&signer.principal);
+        if forge {
+            let may =
+                |name: &Name| changes.iter().all(|change| policy.grants(&policy.principals()[name], &change.path));
+            by.retain(may);
+        }
+        let by: Vec<Name> = by.into_iter().collect();
+        if by.len() < needed as usize {
+            return Ok(Err(Refusal::NotVouched { needed, by, path, forge, base, tree: case.commit.tree() }));
+        }
+        Ok(Ok(by))
+    }
+
+    /// What a file's change touches beyond its path.
+    fn touched(&self, change: &FileChange) -> Result<Touched, H::Error> {
+        let read = |id: Option<ObjectId>| id.map_or(Ok(Some(None)), |id| Ok(self.history.file(id)?.map(Some)));
+        Ok(match (read(change.before)?, read(change.after)?) {
+            (Some(before), Some(after)) => touched(&change.path, before.as_deref(), after.as_deref()),
+            // Too large to be a fleet file on one side: taken for anything.
+            _ => Touched { batches: true, releases: true, hosts: true },
+        })
+    }
+
+    /// The policy in a commit's tree, which follows the one before.
+    fn bring(&self, commit: &Commit<'_>, before: Option<&Policy>) -> Result<Result<Policy, Refusal>, H::Error> {
+        let folder = self.history.trust(commit.tree())?;
+        if let Some(path) = folder.others.into_iter().next() {
+            return Ok(Err(Refusal::StrayTrustFile(path)));
+        }
+        let Some(bytes) = folder.policy else { return Ok(Err(Refusal::TrustRemoved)) };
+        Ok(policy::follows(&bytes, before, Unknown::Refused))
+    }
+
+    /// Notes a policy that came into force.
+    fn keep(
+        &mut self,
+        policy: Policy,
+        commit: ObjectId,
+        statements: Vec<Vec<u8>>,
+        tree: ObjectId,
+    ) -> Result<(), H::Error> {
+        let bytes = self.history.trust(tree)?.policy.unwrap_or_default();
+        let (epoch, digest) = (policy.epoch(), policy.digest());
+        self.epochs.push(Epoch { epoch, digest, policy: bytes, commit, statements });
+        self.policies.insert(epoch, policy);
+        Ok(())
+    }
+
+    /// A change of the policy: agreed to by the old one and by the new one, and every new key proves itself.
+    fn trust_change(&mut self, case: &Case<'_>, old: &Policy) -> Result<Result<Accepted, Refusal>, H::Error> {
+        let new = match self.bring(&case.commit, Some(old))? {
+            Ok(new) => new,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        // The commit's own message may be its signer's statement.
+        let own = Said::read(case.raw, self.domain, self.fleet);
+        let statements = self.statements.with(own.as_ref());
+        let by = match policy::agreed(old, &new, &statements, |key| self.gone.at(key, self.at).is_none()) {
+            Ok(by) => by,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let epoch = new.epoch();
+        let step = Step { prev: old.digest(), next: new.digest(), epoch };
+        let raw = statements.of_step(step, [old, &new]);
+        self.keep(new, case.commit.id(), raw, case.commit.tree())?;
+        Ok(Ok(Accepted::TrustChange { epoch, by: by.into_iter().collect() }))
+    }
+}
+
+fn is_trust(path: &str) -> bool {
+    path.strip_prefix(FOLDER).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
