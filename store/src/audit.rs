@@ -1,8 +1,15 @@
-//! Who did what. Append only.
+//! Who did what. Append only, and chained by one writer ([`extend`]): what a line says cannot change without every later one.
 
 use schema::{id::AuditId, time::Timestamp};
 
-use crate::{Db, DbError, Txn};
+use crate::{Db, DbError, Txn, convert};
+
+mod chain;
+
+pub use chain::{
+    Chained, Checkpoint, KeyVouch, Standing, chained, chained_of, checkpoint_over, checkpoints, extend, head,
+    last_checkpoint, links, put_checkpoint, standing, tail, vouch, vouches,
+};
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,33 +55,69 @@ pub async fn append(
     Ok(id)
 }
 
-/// Lines, newest first; of one subject, or of all.
+/// Which lines are wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Of this subject.
+    pub subject: Option<String>,
+    /// Of this actor, or of all whose names begin so and go on with `/`.
+    pub actor: Option<String>,
+    /// Of this action, or of all that begin so and go on with a point.
+    pub action: Option<String>,
+    /// Not before that.
+    pub since: Option<Timestamp>,
+    /// Written before the line with this number.
+    pub before: Option<u64>,
+}
+
+/// Lines, newest first.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db, subject: Option<&str>, before: Option<u64>, limit: u32) -> Result<Vec<Entry>, DbError> {
-    let rows = sqlx::query!(
+pub async fn list(db: &Db, filter: &Filter, limit: u32) -> Result<Vec<Entry>, DbError> {
+    let rows = sqlx::query_as!(
+        Row,
         r#"SELECT id, seq, at, actor, action, subject, detail
            FROM audit
-           WHERE ($1::text IS NULL OR subject = $1) AND ($2::bigint IS NULL OR seq < $2)
+           WHERE ($1::text IS NULL OR subject = $1)
+             AND ($2::text IS NULL OR actor = $2 OR starts_with(actor, $2 || '/'))
+             AND ($3::text IS NULL OR action = $3 OR starts_with(action, $3 || '.'))
+             AND ($4::timestamptz IS NULL OR at >= $4)
+             AND ($5::bigint IS NULL OR seq < $5)
            ORDER BY seq DESC
-           LIMIT $3"#,
-        subject,
-        before.map(|seq| i64::try_from(seq).unwrap_or(i64::MAX)),
+           LIMIT $6"#,
+        filter.subject,
+        filter.actor,
+        filter.action,
+        convert::time_column(filter.since) as _,
+        filter.before.map(|seq| i64::try_from(seq).unwrap_or(i64::MAX)),
         i64::from(limit.clamp(1, crate::page::MAX_LIMIT)),
     )
     .fetch_all(db.pool())
     .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| Entry {
-            id: AuditId::from_uuid(row.id),
-            seq: u64::try_from(row.seq).unwrap_or(0),
-            at: row.at.to_jiff(),
-            actor: row.actor,
-            action: row.action,
-            subject: row.subject,
-            detail: row.detail,
-        })
-        .collect())
+    Ok(rows.into_iter().map(Row::read).collect())
+}
+
+struct Row {
+    id: uuid::Uuid,
+    seq: i64,
+    at: jiff_sqlx::Timestamp,
+    actor: String,
+    action: String,
+    subject: String,
+    detail: serde_json::Value,
+}
+
+impl Row {
+    fn read(self) -> Entry {
+        Entry {
+            id: AuditId::from_uuid(self.id),
+            seq: u64::try_from(self.seq).unwrap_or(0),
+            at: self.at.to_jiff(),
+            actor: self.actor,
+            action: self.action,
+            subject: self.subject,
+            detail: self.detail,
+        }
+    }
 }

@@ -61,7 +61,7 @@ pub struct Target {
     pub doc: String,
 }
 
-/// Stores targets; one that is there already stays as it is.
+/// Stores targets; the text of one that is there already is put right.
 ///
 /// # Errors
 /// When the statement fails.
@@ -72,7 +72,7 @@ pub async fn insert_targets(txn: &mut Txn, targets: &[Target]) -> Result<(), DbE
     sqlx::query!(
         r#"INSERT INTO targets (digest, pool, profile, doc)
            SELECT * FROM UNNEST($1::bytea[], $2::text[], $3::text[], $4::text[])
-           ON CONFLICT (digest) DO UPDATE SET created_at = EXCLUDED.created_at"#,
+           ON CONFLICT (digest) DO UPDATE SET created_at = EXCLUDED.created_at, doc = EXCLUDED.doc"#,
         &digests,
         &column(|t| t.pool.to_string()),
         &column(|t| t.profile.to_string()),

@@ -161,10 +161,11 @@ async fn put(txn: &mut Txn, new: &NewCommand, signed_within: Duration) -> Result
     let payload = String::from_utf8_lossy(&payload).into_owned();
     let row = new.kind.row();
     let owner = owner(&new.idempotency_key);
+    let mark = txn.marker().and_then(|marker| marker.command(&bytes));
     let inserted = sqlx::query!(
         r#"INSERT INTO commands (id, node_id, seq, kind, retry_safe, lane, payload, idempotency_key, not_after, min_generation, batch_id, body,
-                                 owner, created_by)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+                                 owner, created_by, mark)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
            ON CONFLICT (node_id, idempotency_key) DO NOTHING
            RETURNING not_before, created_at"#,
         body.id.as_uuid(),
@@ -181,6 +182,7 @@ async fn put(txn: &mut Txn, new: &NewCommand, signed_within: Duration) -> Result
         bytes,
         owner,
         new.created_by,
+        mark,
     )
     .fetch_optional(txn.conn())
     .await
