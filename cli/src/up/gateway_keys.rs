@@ -82,6 +82,8 @@ impl GatewayHolder {
         }
         self.renew(*kept).await?;
         self.keep(kept);
+        // Whoever rotates waits until it is said.
+        self.authority.follow_keys(*kept, None).await?;
         Ok(())
     }
 
