@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Realm,
     encoding::{Base64, bytes},
+    trust::statement::FleetId,
     worker::{CommandRootKey, CommandVerifier},
 };
 
@@ -43,6 +44,16 @@ pub struct JoinPublicKey {
     pub hpke: Vec<u8>,
 }
 
+/// Whose word on destructive work counts: the fleet that statements name, and the policy that it begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AnchorTrust {
+    /// The fleet.
+    pub fleet: FleetId,
+    /// The digest of its first policy.
+    pub digest: Digest,
+}
+
 /// What a control plane is recognised by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -53,6 +64,9 @@ pub struct Anchor {
     command_roots: Vec<CommandRootKey>,
     /// The key to which join tokens are sealed.
     pub join_key: JoinPublicKey,
+    /// The fleet that people sign for, when the control plane is pinned to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<AnchorTrust>,
 }
 
 impl Anchor {
@@ -61,6 +75,7 @@ impl Anchor {
         roots: &[CertificateDer<'_>],
         command_roots: Vec<CommandRootKey>,
         join_key: JoinPublicKey,
+        trust: Option<AnchorTrust>,
     ) -> Self {
         Self {
             trust_domain: realm.trust_domain.clone(),
@@ -68,6 +83,7 @@ impl Anchor {
             node_roots: roots.iter().map(|root| Base64(root.to_vec())).collect(),
             command_roots,
             join_key,
+            trust,
         }
     }
 

@@ -17,6 +17,7 @@
 //! | [`emergency`] | what people allow without a batch, once |
 //! | [`approval`] | what goes to a node with a command |
 //! | [`permit`] | whether a node may act on a command |
+//! | [`testing`] | people with keys in memory, for tests |
 
 pub mod approval;
 pub mod emergency;
@@ -25,7 +26,11 @@ pub mod judge;
 pub mod leaf;
 pub mod merkle;
 pub mod permit;
+pub mod testing;
 mod vote;
+
+#[cfg(test)]
+mod tests;
 
 pub use approval::{Approval, ApprovalRefusal, BatchApproval, BreakglassApproval};
 pub use emergency::{Emergency, emergencies};

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     Realm,
-    anchor::Anchor,
+    anchor::{Anchor, AnchorTrust},
     challenge::{ChallengeKey, Use},
     encoding::Secret,
     issue::{Authority, AuthorityKind, IssueError, NodeIssuer, TlsIdentity},
@@ -135,7 +135,8 @@ impl Keys {
     #[must_use]
     pub fn anchor(&self, fleet_id: &str) -> Anchor {
         let realm = Realm::new(&self.trust_domain, fleet_id);
-        Anchor::new(&realm, &self.roots(), self.command_roots(), self.join.public())
+        let trust = self.trust_pin().map(|pin| AnchorTrust { fleet: pin.fleet, digest: pin.digest });
+        Anchor::new(&realm, &self.roots(), self.command_roots(), self.join.public(), trust)
     }
 
     /// The root certificate, which API clients and nodes trust.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Realm,
+    anchor::AnchorTrust,
     signed::{Purpose, SignedBytes},
     verify::Validity,
     worker::{CommandVerifier, Signature, SignatureRefusal, WorkerKey},
@@ -25,6 +26,10 @@ fn server_time(realm: &Realm, node: NodeId, nonce: &[u8], time: Timestamp) -> Si
 
 fn join_response(realm: &Realm, identity: &[u8]) -> SignedBytes {
     SignedBytes::new(Purpose::JoinResponse, realm).field(identity)
+}
+
+fn first_policy(realm: &Realm, trust: &AnchorTrust) -> SignedBytes {
+    SignedBytes::new(Purpose::FirstPolicy, realm).field(trust.fleet.as_bytes()).field(trust.digest.as_bytes())
 }
 
 /// Who a machine is, in the answer to its join.
@@ -84,7 +89,28 @@ impl WorkerKey {
     }
 }
 
+impl WorkerKey {
+    /// Signs with which policy a fleet begins, for machines that joined before anybody pinned one.
+    #[must_use]
+    pub fn sign_first_policy(&self, trust: &AnchorTrust) -> Signature {
+        self.sign(&first_policy(self.realm(), trust))
+    }
+}
+
 impl CommandVerifier {
+    /// Checks with which policy a fleet begins.
+    ///
+    /// # Errors
+    /// With the first reason against it.
+    pub fn first_policy(
+        &self,
+        trust: &AnchorTrust,
+        signature: &Signature,
+        validity: Validity,
+    ) -> Result<(), SignatureRefusal> {
+        self.verify(&first_policy(self.realm(), trust), signature, validity)
+    }
+
     /// Checks a spec: this node, this generation, these bytes.
     ///
     /// # Errors

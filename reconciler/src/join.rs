@@ -24,7 +24,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use pki::{
     Realm,
-    anchor::Anchor,
+    anchor::{Anchor, AnchorTrust},
     bundle::SignedBundle,
     challenge::ChallengeKey,
     issue::NodeIssuer,
@@ -89,6 +89,7 @@ pub struct JoinService {
     signer: Arc<Signer>,
     keyring: RwLock<Arc<Keyring>>,
     knocks: Knocks,
+    rules: attest::Rules,
     secrets: SecretStore,
     asked: secrets::Asked,
     said: gateways::Said,
@@ -160,7 +161,8 @@ impl JoinService {
         let knocks = Knocks::new(clock.now());
         let (secrets, asked) = (keys.secret_store(&realm.fleet_id), secrets::Asked::default());
         let said = gateways::Said::default();
-        Self { db, realm, dev, clock, signer, keyring, knocks, secrets, asked, said }
+        let rules = attest::Rules::default();
+        Self { db, realm, dev, clock, signer, keyring, knocks, rules, secrets, asked, said }
     }
 
     /// Works with these keys from now on: the next step of a rotation.
@@ -198,6 +200,16 @@ impl JoinService {
     pub fn server_time(&self, node: NodeId, nonce: &[u8]) -> (schema::time::Timestamp, pki::worker::Signature) {
         let now = self.clock.now();
         (now, self.signer.worker(now).sign_server_time(node, nonce, now))
+    }
+
+    /// With which trust policy the fleet begins, signed for machines that joined before that was pinned.
+    fn first_policy(&self, trust: &AnchorTrust) -> proto::agent::v1::FirstPolicy {
+        let signature = self.signer.worker(self.clock.now()).sign_first_policy(trust);
+        proto::agent::v1::FirstPolicy {
+            fleet: trust.fleet.to_string(),
+            digest: trust.digest.to_string(),
+            signature: Some(wire::signature(signature)),
+        }
     }
 }
 

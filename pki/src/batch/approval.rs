@@ -100,7 +100,9 @@ impl Approval {
                 proof,
                 statements: decoded(statements),
             })),
-            Document::Breakglass { statements } => Self::Breakglass(BreakglassApproval { statements: decoded(statements) }),
+            Document::Breakglass { statements } => {
+                Self::Breakglass(BreakglassApproval { statements: decoded(statements) })
+            }
         };
         let (proof, statements) = match &approval {
             Self::Batch(batch) => (batch.proof.len(), batch.statements.len()),

@@ -9,7 +9,6 @@ use super::{
     vote::{NoVote, RefusedVote, Said, eligible, used, window_fits},
 };
 use crate::trust::{
-    object::ObjectFormat,
     policy::{Policy, Tier},
     statement::{Body, FleetId},
 };
@@ -31,8 +30,8 @@ pub struct Emergency {
     pub people: BTreeSet<Name>,
     /// What is still needed, in words; nothing when it holds.
     pub missing: Vec<String>,
-    /// The statements, one of each person: their place in what was given, and their identity.
-    pub evidence: Vec<(usize, Digest)>,
+    /// The statements, one of each person, by their place in what was given.
+    pub evidence: Vec<usize>,
 }
 
 impl Emergency {
@@ -48,13 +47,17 @@ impl Emergency {
         self.nodes.iter().any(|name| name.as_str() == node) && self.kinds.iter().any(|word| word == kind)
     }
 
-    /// What a machine writes down as used: each statement that carries it, for this kind.
+    /// What a machine writes down as used: these words, for this kind, however many people say them.
     #[must_use]
     pub fn uses(&self, kind: &str) -> Vec<Digest> {
-        let used = |(_, statement): &(usize, Digest)| {
-            used("bc/breakglass-used/v1", &[statement.as_bytes(), kind.as_bytes()])
-        };
-        self.evidence.iter().map(used).collect()
+        let list = |words: Vec<&str>| words.join(",");
+        let (kinds, nodes) = (
+            list(self.kinds.iter().map(String::as_str).collect()),
+            list(self.nodes.iter().map(Name::as_str).collect()),
+        );
+        let window = format!("{}/{}", self.not_before, self.expires);
+        let parts = [&kinds, &nodes, &self.reason, &window, kind].map(str::as_bytes);
+        vec![used("bc/breakglass-used/v1", &parts)]
     }
 }
 
@@ -70,9 +73,7 @@ pub fn emergencies(
     let (mut called, mut refused): (Vec<Emergency>, Vec<RefusedVote>) = (Vec::new(), Vec::new());
     let Some(tier) = policy.breakglass() else { return (called, refused) };
     for (place, raw) in statements.iter().enumerate() {
-        // Which kind of repository it is from is not known here; the ids in the commit have one length.
-        let said = Said::read(ObjectFormat::Sha1, raw).or_else(|_| Said::read(ObjectFormat::Sha256, raw));
-        let said = match said {
+        let said = match Said::read(raw) {
             Ok(said) => said,
             Err(why) => {
                 refused.push(RefusedVote { who: None, why });
@@ -82,9 +83,10 @@ pub fn emergencies(
         match one(&said, trust_domain, fleet, policy, tier, revoked) {
             Err(why) => refused.push(RefusedVote { who: Some(said.statement.principal.clone()), why }),
             Ok(emergency) => {
-                let (who, digest) = (said.statement.principal.clone(), said.statement.digest());
+                let who = said.statement.principal.clone();
                 let same = |other: &&mut Emergency| {
-                    (&other.kinds, &other.nodes, &other.reason) == (&emergency.kinds, &emergency.nodes, &emergency.reason)
+                    (&other.kinds, &other.nodes, &other.reason)
+                        == (&emergency.kinds, &emergency.nodes, &emergency.reason)
                         && (other.not_before, other.expires) == (emergency.not_before, emergency.expires)
                 };
                 let at = match called.iter_mut().find(same) {
@@ -95,7 +97,7 @@ pub fn emergencies(
                     }
                 };
                 if at.people.insert(who) {
-                    at.evidence.push((place, digest));
+                    at.evidence.push(place);
                 }
             }
         }

@@ -49,9 +49,9 @@ pub enum Flaw {
     /// There is no such tier.
     #[error("the trust policy has no tier {0}")]
     UnknownTier(Name),
-    /// Its kinds are of a higher tier.
+    /// A kind of it is of another tier.
     #[error("it is called {tier}, and {kind} is of the tier {of}")]
-    TierTooLow {
+    OtherTier {
         /// What it is called.
         tier: Name,
         /// A kind of it.
@@ -83,7 +83,7 @@ impl Flaw {
             Self::OtherPolicy { .. } => "other-policy",
             Self::NoTier(_) => "no-tier",
             Self::UnknownTier(_) => "unknown-tier",
-            Self::TierTooLow { .. } => "tier-too-low",
+            Self::OtherTier { .. } => "other-tier",
             Self::TooMany { .. } => "too-many-nodes",
             Self::Window => "window",
             Self::Expired(_) => "expired",
@@ -112,7 +112,7 @@ pub struct Tally {
     pub opens: Timestamp,
     /// It may begin until here: when the first of them stops to count.
     pub closes: Timestamp,
-    /// The statements that carry it, one of each person, by their place in the question.
+    /// The statements that carry it, of no more people than it takes, by their place in the question.
     pub evidence: Vec<usize>,
 }
 
@@ -185,8 +185,12 @@ pub fn judge(question: &Question<'_>) -> Tally {
     moments.sort_unstable();
     let opens = moments.into_iter().find(|moment| missing(&until(*moment), &policies).is_empty());
     tally.opens = opens.unwrap_or(header.not_before);
-    let carry = yes.values().filter(|vote| opens.is_none_or(|opens| vote.from <= opens));
-    for vote in carry {
+    let mut carry: BTreeMap<&Name, &Yes> =
+        yes.iter().filter(|(_, vote)| opens.is_none_or(|opens| vote.from <= opens)).collect();
+    if opens.is_some() {
+        spare(&mut carry, question.statements, &policies);
+    }
+    for vote in carry.values() {
         tally.closes = tally.closes.min(vote.until);
         tally.evidence.push(vote.place);
     }
@@ -195,6 +199,18 @@ pub fn judge(question: &Question<'_>) -> Tally {
     tally.flaw = if question.now > header.expires { Some(Flaw::Expired(header.expires)) } else { None };
     tally.approved = tally.flaw.is_none() && tally.no.is_empty() && tally.missing.is_empty();
     tally
+}
+
+/// Leaves out whoever is not needed, the largest statement first: what travels to a node is small.
+fn spare(carry: &mut BTreeMap<&Name, &Yes>, statements: &[Vec<u8>], policies: &[(&Policy, &Tier)]) {
+    let mut people: Vec<&Name> = carry.keys().copied().collect();
+    people.sort_by_key(|who| std::cmp::Reverse(carry.get(who).map_or(0, |vote| statements[vote.place].len())));
+    for who in people {
+        let others = carry.keys().filter(|other| **other != who).map(|other| (*other).clone()).collect();
+        if missing(&others, policies).is_empty() {
+            carry.remove(who);
+        }
+    }
 }
 
 /// The tier that a batch is in, under the policy that it names and under the present one.
@@ -215,24 +231,24 @@ fn tiers<'a>(question: &Question<'a>) -> Result<[&'a Tier; 2], Flaw> {
     Ok(tiers)
 }
 
-/// Tiers are ordered from the least harmful to the most, and a batch is in that of its heaviest kind or above.
+/// The tier of all kinds of a batch, which is the one that it is called by. A higher tier is no stand-in: other people may be
+/// asked there.
 fn tier<'p>(question: &Question<'_>, policy: &'p Policy) -> Result<&'p Tier, Flaw> {
     let header = question.header;
-    let at = policy.tiers().iter().position(|tier| tier.name == header.tier);
-    let at = at.ok_or_else(|| Flaw::UnknownTier(header.tier.clone()))?;
+    let called = policy.tiers().iter().find(|tier| tier.name == header.tier);
+    let called = called.ok_or_else(|| Flaw::UnknownTier(header.tier.clone()))?;
     for kind in question.kinds {
-        let of = policy.tiers().iter().position(|tier| tier.commands.contains(kind));
-        let of = of.ok_or_else(|| Flaw::NoTier(kind.clone()))?;
-        if of > at {
-            let (tier, of) = (header.tier.clone(), policy.tiers()[of].name.clone());
-            return Err(Flaw::TierTooLow { tier, kind: kind.clone(), of });
+        let of = policy.tier_of(kind).ok_or_else(|| Flaw::NoTier(kind.clone()))?;
+        if of.name != header.tier {
+            let (tier, of) = (header.tier.clone(), of.name.clone());
+            return Err(Flaw::OtherTier { tier, kind: kind.clone(), of });
         }
     }
-    Ok(&policy.tiers()[at])
+    Ok(called)
 }
 
 fn vote(question: &Question<'_>, tiers: &[&Tier; 2], place: usize, raw: &[u8]) -> Result<(Name, Vote), RefusedVote> {
-    let said = Said::read(question.header.plan_commit.format(), raw).map_err(|why| RefusedVote { who: None, why })?;
+    let said = Said::read(raw).map_err(|why| RefusedVote { who: None, why })?;
     let who = said.statement.principal.clone();
     match about(question, tiers, place, &said) {
         Ok(vote) => Ok((who, vote)),

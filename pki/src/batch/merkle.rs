@@ -82,3 +82,6 @@ pub fn verify(leaf: Digest, index: u32, size: u32, proof: &[Digest], root: Diges
     }
     last == 0 && hash == root
 }
+
+#[cfg(test)]
+mod tests;

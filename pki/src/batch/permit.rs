@@ -81,6 +81,8 @@ pub struct Permit {
     pub people: BTreeSet<Name>,
     /// What is used up by it. Each is written down before the act begins, and none may be there already.
     pub uses: Vec<Digest>,
+    /// It begins from then on.
+    pub from: Timestamp,
     /// It begins until then.
     pub until: Timestamp,
 }
@@ -100,7 +102,9 @@ pub enum Denied {
         present: u64,
     },
     /// The policy has changed since.
-    #[error("it was approved under the trust policy of epoch {named}, and epoch {present} is in force: its approvals are void")]
+    #[error(
+        "it was approved under the trust policy of epoch {named}, and epoch {present} is in force: its approvals are void"
+    )]
     PolicyChanged {
         /// What it names.
         named: u64,
@@ -245,7 +249,7 @@ fn by_batch(
     let digest = header.digest();
     let uses = vec![used("bc/leaf-used/v1", &[digest.as_bytes(), &leaf.index.to_be_bytes()])];
     let by = Authority::Batch { name: header.name.clone(), digest, index: leaf.index, tier: header.tier.clone() };
-    Ok(Permit { by, people: tally.yes, uses, until: tally.closes })
+    Ok(Permit { by, people: tally.yes, uses, from: tally.opens, until: tally.closes })
 }
 
 fn is_me(leaf: &Leaf, me: &Me<'_>) -> Result<(), Denied> {
@@ -294,6 +298,6 @@ fn by_emergency(
         emergencies(&approval.statements, trusted.trust_domain, trusted.fleet, trusted.policy, trusted.revoked);
     let mut here = called.into_iter().filter(|emergency| emergency.covers(me.name, &kind));
     let emergency = here.find(|emergency| emergency.permits(now)).ok_or(Denied::NoEmergency(refused))?;
-    let (uses, until) = (emergency.uses(&kind), emergency.expires);
-    Ok(Permit { by: Authority::Breakglass { reason: emergency.reason }, people: emergency.people, uses, until })
+    let (uses, from, until) = (emergency.uses(&kind), emergency.not_before, emergency.expires);
+    Ok(Permit { by: Authority::Breakglass { reason: emergency.reason }, people: emergency.people, uses, from, until })
 }

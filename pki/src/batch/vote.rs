@@ -115,7 +115,9 @@ pub(super) struct Said<'a> {
 }
 
 impl<'a> Said<'a> {
-    pub(super) fn read(format: ObjectFormat, raw: &'a [u8]) -> Result<Self, NoVote> {
+    pub(super) fn read(raw: &'a [u8]) -> Result<Self, NoVote> {
+        // Which kind of repository it is from only the commit itself says.
+        let format = ObjectFormat::of_commit(raw).unwrap_or(ObjectFormat::Sha1);
         let commit = Commit::split(format, raw).map_err(NoVote::Malformed)?;
         let statement = Statement::parse(&commit).map_err(NoVote::NoStatement)?;
         Ok(Self { commit, statement })

@@ -22,6 +22,19 @@ pub struct SignedTrustBundle {
     #[prost(bytes = "vec", tag = "2")]
     pub signature: ::prost::alloc::vec::Vec<u8>,
 }
+/// With which trust policy a fleet begins, by a worker of the control plane that is pinned to it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FirstPolicy {
+    /// 64 hexadecimal digits, as statements name it.
+    #[prost(string, tag = "1")]
+    pub fleet: ::prost::alloc::string::String,
+    /// `sha256:` and 64 hexadecimal digits.
+    #[prost(string, tag = "2")]
+    pub digest: ::prost::alloc::string::String,
+    /// Purpose `first-policy`, over fleet and digest.
+    #[prost(message, optional, tag = "3")]
+    pub signature: ::core::option::Option<Signature>,
+}
 /// Signed server time: binds the time to a node's fresh nonce.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SignedTime {
@@ -1288,7 +1301,7 @@ pub mod node_frame {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GatewayFrame {
-    #[prost(oneof = "gateway_frame::Frame", tags = "1, 2, 3, 4, 5, 6, 7, 8, 12")]
+    #[prost(oneof = "gateway_frame::Frame", tags = "1, 2, 3, 4, 5, 6, 7, 8, 12, 13")]
     pub frame: ::core::option::Option<gateway_frame::Frame>,
 }
 /// Nested message and enum types in `GatewayFrame`.
@@ -1318,6 +1331,10 @@ pub mod gateway_frame {
         /// What the node should trust moved on.
         #[prost(message, tag = "12")]
         Trust(super::TrustSteps),
+        /// What people agreed on, and whose keys they revoked. Only to nodes that said `approvals`; after Welcome it comes before
+        /// any command.
+        #[prost(message, tag = "13")]
+        Policies(super::Policies),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1354,6 +1371,13 @@ pub struct Hello {
     /// Lane to the highest number of a command that the journal ever took; every lane is named. None named: not said.
     #[prost(map = "string, uint64", tag = "12")]
     pub journal_marks: ::std::collections::HashMap<::prost::alloc::string::String, u64>,
+    /// Why the node cannot keep what it has to keep, such as a full disk, in words; empty when it can. A node
+    /// that still cannot ends the session as soon as it has to keep something.
+    #[prost(string, tag = "13")]
+    pub cannot_keep: ::prost::alloc::string::String,
+    /// The epoch of the trust policy that the node believes; 0: none yet.
+    #[prost(uint64, tag = "14")]
+    pub policy_epoch: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Welcome {
@@ -1381,6 +1405,30 @@ pub struct Welcome {
 pub struct TrustSteps {
     #[prost(message, repeated, tag = "1")]
     pub trust_steps: ::prost::alloc::vec::Vec<SignedTrustBundle>,
+}
+/// Trust policies, every later one than the node's, one epoch at a time. The node judges each by the one before it; nothing
+/// here is believed because a gateway says it.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Policies {
+    #[prost(message, repeated, tag = "1")]
+    pub policies: ::prost::alloc::vec::Vec<Policy>,
+    /// Raw commits: statements that revoke keys.
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub revocations: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// For a node that joined before the control plane was pinned to a fleet.
+    #[prost(message, optional, tag = "3")]
+    pub first: ::core::option::Option<FirstPolicy>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Policy {
+    #[prost(uint64, tag = "1")]
+    pub epoch: u64,
+    /// The bytes of its file.
+    #[prost(bytes = "vec", tag = "2")]
+    pub document: ::prost::alloc::vec::Vec<u8>,
+    /// Raw commits: statements that agree to it, and that prove the keys that it adds.
+    #[prost(bytes = "vec", repeated, tag = "3")]
+    pub statements: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
 }
 /// The session is not opened, or ends here.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1412,7 +1460,8 @@ pub struct Command {
     /// Purpose `command`, over node id and body.
     #[prost(message, optional, tag = "2")]
     pub signature: ::core::option::Option<Signature>,
-    /// The approved batch that a destructive command is part of, with its proofs; empty when there is none.
+    /// Why people allow a destructive command: canonical JSON of its place in a batch and of those who approve it, or of those
+    /// who called an emergency. Empty when nobody does.
     #[prost(bytes = "vec", tag = "3")]
     pub approval: ::prost::alloc::vec::Vec<u8>,
 }

@@ -71,6 +71,9 @@ pub struct TrustBundleResponse {
     /// DER.
     #[prost(bytes = "vec", repeated, tag = "3")]
     pub node_authorities: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Absent while the control plane is pinned to no fleet.
+    #[prost(message, optional, tag = "4")]
+    pub first_policy: ::core::option::Option<super::super::agent::v1::FirstPolicy>,
 }
 /// Generated client implementations.
 pub mod authority_client {

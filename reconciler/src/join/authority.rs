@@ -102,6 +102,7 @@ impl Authority for JoinService {
             trust_bundle: Some(wire::bundle(keyring.newest())),
             trust_steps: keyring.since(request.get_ref().since).iter().map(wire::bundle).collect(),
             node_authorities: wire::chain(&keyring.node_authorities),
+            first_policy: keyring.anchor.trust.map(|trust| self.first_policy(&trust)),
         }))
     }
 
@@ -120,6 +121,7 @@ fn follow_status(refusal: &FollowRefusal) -> Status {
     let code = match refusal {
         FollowRefusal::Db(error) => return unavailable(error),
         FollowRefusal::Keys(GatewayRefusal::Time) => Code::Aborted,
+        FollowRefusal::TooOften => Code::ResourceExhausted,
         FollowRefusal::Keys(GatewayRefusal::Malformed | GatewayRefusal::Request(_)) => Code::InvalidArgument,
         FollowRefusal::Keys(_) | FollowRefusal::Ended => Code::PermissionDenied,
     };
