@@ -16,7 +16,8 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tonic::transport::{Channel, Endpoint as Transport, Uri};
 
 const CONNECT: Duration = Duration::from_secs(10);
-const PING_EVERY: Duration = Duration::from_secs(20);
+/// Later than any heartbeat and its answer: only a wire that says nothing is asked.
+const PING_EVERY: Duration = Duration::from_secs(40);
 const PING_ANSWER: Duration = Duration::from_secs(10);
 
 /// A text that is no address of a gateway.

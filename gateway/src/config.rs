@@ -114,7 +114,7 @@ impl Default for Timing {
             idle: Duration::from_secs(30),
             hello_within: Duration::from_secs(10),
             open_within: Duration::from_secs(20),
-            heartbeat: Duration::from_secs(15),
+            heartbeat: Duration::from_secs(30),
             liveness: Duration::from_secs(5),
             check: Duration::from_secs(3),
             check_all: Duration::from_secs(300),

@@ -42,7 +42,11 @@ use crate::{
     trust::Trust,
 };
 
-const KEEPALIVE: Duration = Duration::from_secs(20);
+/// A connection on which nothing comes for so long is asked whether it is still there: later than any heartbeat, so that a
+/// session that beats costs nothing more.
+const ASKED_AFTER: Duration = Duration::from_secs(40);
+/// How long it may take to answer. Both together are less than it takes to be unreachable.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
 /// How much a peer may send on one stream before it is read.
 const WINDOW: u32 = 64 * 1024;
 /// How much of its own fault a connection may have before it is closed: streams that it reset before they were accepted,
@@ -172,8 +176,8 @@ fn router(shared: &Arc<Shared>, limits: &Limits) -> tonic::transport::server::Ro
         .max_decoding_message_size(proto::MAX_FRAME_BYTES)
         .max_encoding_message_size(proto::MAX_FRAME_BYTES);
     Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .http2_keepalive_interval(Some(ASKED_AFTER))
+        .http2_keepalive_timeout(Some(ANSWERED_WITHIN))
         .http2_max_pending_accept_reset_streams(Some(RESETS))
         .http2_max_local_error_reset_streams(Some(RESETS))
         .http2_max_header_list_size(limits.header_bytes)

@@ -87,24 +87,6 @@ pub async fn acquire(db: &Db, holder: WorkerId, names: &[String], ttl: Duration)
     Ok(rows.into_iter().map(|row| Lease { name: row.name, epoch: Epoch::from_i64(row.epoch) }).collect())
 }
 
-/// Prolongs every lease of `holder` and answers which it still has. One that is missing was taken over.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn renew(db: &Db, holder: WorkerId, ttl: Duration) -> Result<Vec<Lease>, DbError> {
-    let rows = sqlx::query!(
-        r#"UPDATE leases
-           SET expires_at = compute_now() + $2 * interval '1 millisecond'
-           WHERE holder = $1
-           RETURNING name, epoch"#,
-        holder.as_uuid(),
-        convert::millis(ttl),
-    )
-    .fetch_all(db.pool())
-    .await?;
-    Ok(rows.into_iter().map(|row| Lease { name: row.name, epoch: Epoch::from_i64(row.epoch) }).collect())
-}
-
 /// Gives leases back, those that `holder` still has.
 ///
 /// # Errors

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use schema::{id::WorkerId, time::Timestamp};
+use schema::{generation::Epoch, id::WorkerId, time::Timestamp};
 
-use crate::{Db, DbError, Role, convert};
+use crate::{Db, DbError, Role, convert, leases::Lease};
 
 /// One process in one role.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,20 +52,58 @@ pub async fn join(db: &Db, id: WorkerId, role: Role, host: &str, pid: u32, ttl: 
     Ok(())
 }
 
-/// Says that a process lives. `false` when its row is gone because it was silent for too long: it then joins again,
-/// under a new id.
+/// What a member hears when it says that it lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Membership {
+    /// Its leases, renewed.
+    pub leases: Vec<Lease>,
+    /// The live members of its role, itself among them, in the order of their ids.
+    pub live: Vec<WorkerId>,
+    /// Some members of any role are dead and still have a row: [`prune`].
+    pub dead: bool,
+}
+
+/// Says that a member lives and renews all that it holds, in one statement: idle processes do nothing but this. `None` when it
+/// was silent for too long and its row is gone.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn heartbeat(db: &Db, id: WorkerId, ttl: Duration) -> Result<bool, DbError> {
-    let done = sqlx::query!(
-        "UPDATE workers SET heartbeat_at = compute_now(), expires_at = compute_now() + $2 * interval '1 millisecond' WHERE id = $1",
+pub async fn beat(db: &Db, id: WorkerId, role: Role, ttl: Duration) -> Result<Option<Membership>, DbError> {
+    let row = sqlx::query!(
+        r#"WITH beat AS (
+               UPDATE workers
+               SET heartbeat_at = compute_now(), expires_at = compute_now() + $3 * interval '1 millisecond'
+               WHERE id = $1
+               RETURNING id
+           ), renewed AS (
+               UPDATE leases
+               SET expires_at = compute_now() + $3 * interval '1 millisecond'
+               WHERE holder = $1 AND EXISTS (SELECT FROM beat)
+               RETURNING name, epoch
+           ), member AS MATERIALIZED (
+               SELECT id, role, expires_at > compute_now() AND heartbeat_at <= compute_now() + interval '1 minute' AS lives
+               FROM workers
+               WHERE id <> $1
+           )
+           SELECT (SELECT COALESCE(array_agg(name ORDER BY name), '{}') FROM renewed) AS "names!: Vec<String>",
+                  (SELECT COALESCE(array_agg(epoch ORDER BY name), '{}') FROM renewed) AS "epochs!: Vec<i64>",
+                  ARRAY(SELECT id FROM member WHERE role = $2 AND lives) AS "others!: Vec<uuid::Uuid>",
+                  EXISTS (SELECT FROM member WHERE NOT lives) AS "dead!"
+           FROM beat"#,
         id.as_uuid(),
+        role.as_str(),
         convert::millis(ttl),
     )
-    .execute(db.pool())
+    .fetch_optional(db.pool())
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(row.map(|row| {
+        let lease = |(name, epoch)| Lease { name, epoch: Epoch::from_i64(epoch) };
+        let leases = row.names.into_iter().zip(row.epochs).map(lease).collect();
+        let others = row.others.into_iter().map(WorkerId::from_uuid);
+        let mut live: Vec<WorkerId> = others.chain([id]).collect();
+        live.sort_unstable();
+        Membership { leases, live, dead: row.dead }
+    }))
 }
 
 /// Takes a process out, at a clean end.

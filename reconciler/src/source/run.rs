@@ -19,6 +19,8 @@ use store::{
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
+use crate::custody::SourceCustody;
+
 use super::{FLEET, GitAccess, Pass, Passed, Place, SourceConfig, watch::Watch};
 
 /// How long a membership and a lease last without renewal.
@@ -65,6 +67,8 @@ pub struct SourceRole {
     pub host: String,
     /// How often to look.
     pub timing: Timing,
+    /// What it signs with.
+    pub custody: Arc<SourceCustody>,
 }
 
 /// Asks for a look at the fleet repository, from any process. Carries no truth.
@@ -122,7 +126,8 @@ async fn member(role: &SourceRole, cancel: &CancellationToken) -> Result<(), sto
 
 async fn follow(role: &SourceRole, worker: WorkerId, cancel: &CancellationToken) -> Result<(), store::DbError> {
     let mut pass =
-        Pass::new(role.db.clone(), FLEET, role.config.clone(), role.access.clone(), role.data.clone(), worker);
+        Pass::new(role.db.clone(), FLEET, role.config.clone(), role.access.clone(), role.data.clone(), worker)
+            .with_custody(Some(Arc::clone(&role.custody)));
     let stop = pass.stopper();
     let changed = Arc::new(Notify::new());
     let mut listener = Listener::new(&role.db);
@@ -256,10 +261,11 @@ struct Renewed {
 
 /// `None` when this process was silent for too long and has to join again.
 async fn renewed(role: &SourceRole, worker: WorkerId) -> Result<Option<Renewed>, store::DbError> {
-    if !workers::heartbeat(&role.db, worker, TTL).await? {
-        return Ok(None);
-    }
-    let lease = leases::acquire(&role.db, worker, &[leases::singleton("source")], TTL).await?.pop();
+    let Some(mut membership) = workers::beat(&role.db, worker, Role::Source, TTL).await? else { return Ok(None) };
+    let lease = match membership.leases.pop() {
+        Some(held) => Some(held),
+        None => leases::acquire(&role.db, worker, &[leases::singleton("source")], TTL).await?.pop(),
+    };
     Ok(Some(Renewed { lease }))
 }
 
@@ -277,8 +283,7 @@ async fn one(
         loop {
             tokio::time::sleep(RENEW).await;
             // A lost lease shows at the next fenced write.
-            workers::heartbeat(&role.db, worker, TTL).await.ok();
-            leases::renew(&role.db, worker, TTL).await.ok();
+            workers::beat(&role.db, worker, Role::Source, TTL).await.ok();
         }
     };
     tokio::select! {

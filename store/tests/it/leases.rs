@@ -4,13 +4,19 @@ use std::time::Duration;
 
 use schema::{generation::Epoch, id::WorkerId};
 use store::{
-    Role,
+    Db, Role,
     leases::{self, FenceError, Lease},
     testing::TestDb,
     workers,
 };
 
 const TTL: Duration = Duration::from_secs(30);
+
+/// What a member still holds when it says that it lives.
+async fn renew(db: &Db, worker: WorkerId, ttl: Duration) -> Vec<Lease> {
+    workers::join(db, worker, Role::Controllers, "here", 1, TTL).await.expect("join");
+    workers::beat(db, worker, Role::Controllers, ttl).await.expect("beat").expect("a member").leases
+}
 
 #[tokio::test]
 async fn a_lease_has_one_holder_and_the_epoch_rises_when_it_changes() {
@@ -28,7 +34,7 @@ async fn a_lease_has_one_holder_and_the_epoch_rises_when_it_changes() {
     assert!(leases::held(test.db(), a).await.expect("held").is_empty());
     let taken = leases::acquire(test.db(), b, &names, TTL).await.expect("acquire");
     assert!(taken.iter().all(|lease| lease.epoch == Epoch(2)));
-    assert!(leases::renew(test.db(), a, TTL).await.expect("renew").is_empty());
+    assert!(renew(test.db(), a, TTL).await.is_empty());
     assert_eq!(leases::held(test.db(), b).await.expect("held"), taken);
 }
 
@@ -50,7 +56,7 @@ async fn renewing_or_taking_again_keeps_the_epoch() {
     let names = vec!["shard:1".to_owned()];
     leases::acquire(test.db(), a, &names, TTL).await.expect("acquire");
     assert_eq!(
-        leases::renew(test.db(), a, TTL).await.expect("renew"),
+        renew(test.db(), a, TTL).await,
         vec![Lease { name: names[0].clone(), epoch: Epoch(1) }]
     );
     assert_eq!(leases::acquire(test.db(), a, &names, TTL).await.expect("acquire")[0].epoch, Epoch(1));
@@ -92,7 +98,7 @@ async fn a_fenced_transaction_holds_off_a_takeover_and_not_a_renewal() {
     let mut txn = test.db().begin().await.expect("begin");
     leases::fence(&mut txn, a, &lease).await.expect("nobody took it yet");
 
-    assert_eq!(leases::renew(test.db(), a, Duration::ZERO).await.expect("renew").len(), 1, "a renewal does not wait");
+    assert_eq!(renew(test.db(), a, Duration::ZERO).await.len(), 1, "a renewal does not wait");
     assert!(
         leases::acquire(test.db(), b, &names, TTL).await.expect("acquire").is_empty(),
         "a takeover comes back later"
@@ -112,11 +118,14 @@ async fn members_live_while_they_say_so() {
     assert_eq!(workers::live(test.db(), None).await.expect("live").len(), 2);
 
     test.advance(Duration::from_secs(20)).await;
-    assert!(workers::heartbeat(test.db(), a, TTL).await.expect("heartbeat"));
+    let said = workers::beat(test.db(), a, Role::Controllers, TTL).await.expect("beat").expect("a member");
+    assert_eq!((said.live, said.dead), (vec![a], false));
     test.advance(Duration::from_secs(20)).await;
     assert_eq!(ids(workers::live(test.db(), None).await.expect("live")), [a]);
+    let said = workers::beat(test.db(), a, Role::Controllers, TTL).await.expect("beat").expect("a member");
+    assert_eq!((said.live, said.dead), (vec![a], true));
     assert_eq!(workers::prune(test.db()).await.expect("prune"), 1);
-    assert!(!workers::heartbeat(test.db(), b, TTL).await.expect("heartbeat"));
+    assert_eq!(workers::beat(test.db(), b, Role::Gateway, TTL).await.expect("beat"), None);
     workers::leave(test.db(), a).await.expect("leave");
     assert!(workers::live(test.db(), None).await.expect("live").is_empty());
 }

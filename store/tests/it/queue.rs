@@ -10,6 +10,7 @@ use store::{
     Db, Role, leases, outcomes,
     queue::{self, Claim, Kind, Settlement, Verdict},
     testing::TestDb,
+    workers,
 };
 
 use crate::commit;
@@ -117,7 +118,8 @@ async fn failures_back_off_and_a_success_forgets_them() {
         end(test.db(), &one, failed()).await;
         assert!(claim(test.db(), worker).await.is_empty(), "it rests");
         test.advance(queue::backoff(attempt)).await;
-        leases::renew(test.db(), worker, TTL).await.expect("renew");
+        workers::join(test.db(), worker, Role::Controllers, "here", 1, TTL).await.expect("join");
+        workers::beat(test.db(), worker, Role::Controllers, TTL).await.expect("beat");
     }
     let one = claim(test.db(), worker).await.remove(0);
     end(test.db(), &one, again(0)).await;

@@ -11,7 +11,12 @@ use std::{
 };
 
 use schema::{generation::Epoch, id::WorkerId, shard};
-use store::{Db, DbError, Role, leases, leases::Lease, queue, workers};
+use store::{
+    Db, DbError, Role, leases,
+    leases::Lease,
+    queue,
+    workers::{self, Membership},
+};
 
 use crate::reconcile::Registry;
 
@@ -75,21 +80,16 @@ impl Member {
     /// # Errors
     /// When the database does not answer; what is held then runs out by itself.
     pub async fn beat(&mut self, busy: &BTreeSet<String>) -> Result<bool, DbError> {
-        if self.joined && !workers::heartbeat(&self.db, self.id, self.ttl).await? {
-            self.id = WorkerId::generate();
-            self.joined = false;
-        }
-        if !self.joined {
-            bury_the_dead(&self.db, self.role, &self.host).await?;
-            workers::join(&self.db, self.id, self.role, &self.host, std::process::id(), self.ttl).await?;
-            self.joined = true;
-        }
-        self.held = by_name(leases::renew(&self.db, self.id, self.ttl).await?);
-        let live: Vec<String> =
-            workers::live(&self.db, Some(self.role)).await?.iter().map(|worker| worker.id.to_string()).collect();
-        if live.first() == Some(&self.id.to_string()) {
+        let known = if self.joined { self.say().await? } else { None };
+        let membership = match known {
+            Some(membership) => membership,
+            None => self.join().await?,
+        };
+        self.held = by_name(membership.leases);
+        if membership.dead && membership.live.first() == Some(&self.id) {
             workers::prune(&self.db).await?;
         }
+        let live: Vec<String> = membership.live.iter().map(ToString::to_string).collect();
         let wanted = self.wanted(&live);
         let surplus: Vec<String> =
             self.held.keys().filter(|name| !wanted.contains(*name) && !busy.contains(*name)).cloned().collect();
@@ -105,6 +105,22 @@ impl Member {
         let any = !gained.is_empty();
         self.held.extend(by_name(gained));
         Ok(any)
+    }
+
+    async fn say(&self) -> Result<Option<Membership>, DbError> {
+        workers::beat(&self.db, self.id, self.role, self.ttl).await
+    }
+
+    async fn join(&mut self) -> Result<Membership, DbError> {
+        if self.joined {
+            self.id = WorkerId::generate();
+            self.joined = false;
+        }
+        bury_the_dead(&self.db, self.role, &self.host).await?;
+        workers::join(&self.db, self.id, self.role, &self.host, std::process::id(), self.ttl).await?;
+        self.joined = true;
+        // Nobody takes a row away that is as young as this one.
+        Ok(self.say().await?.unwrap_or_else(|| Membership { leases: Vec::new(), live: vec![self.id], dead: false }))
     }
 
     /// Gives everything back and leaves.
