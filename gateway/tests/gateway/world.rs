@@ -1,6 +1,6 @@
 //! One control plane without a reconciler: keys, a database, an authority, and as many gateways as a test wants.
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc};
 
 use gateway::{Config, GatewayError, InProcess, Limits, Timing, run};
 use pki::{
