@@ -1,6 +1,7 @@
 //! Whole-fleet rules: what no single document can break. References, circles, machines that two documents claim, what
 //! moved, who may book where, and whether every host that the documents describe can be made.
 
+mod batches;
 mod booking;
 mod clean;
 mod identity;
@@ -44,6 +45,7 @@ pub(super) fn check(
     moved::removed(&objects, found);
     moved::check(&objects, files, found);
     booking::check(&objects, files, found);
+    batches::check(&objects, found);
     freezes(&objects, found);
     identity::machines(&objects.nodes, std::mem::take(&mut objects.claims), found);
     let resolve::Chains { resolved, circles, deep } = resolve::resolve(&objects.profiles);

@@ -14,7 +14,6 @@ pub(super) fn check(fleet: &Fleet, sources: &Sources, found: &mut Vec<Diagnostic
     for pool in fleet.pools.values() {
         let Some(policy) = &pool.policy else { continue };
         let mut key = |key, at| recorded.key(Kind::Pool, key, at);
-        key("disruption-budget", policy.disruption_budget.as_ref().map(|value| &value.at));
         key("placement", policy.placement.as_ref().map(|value| &value.at));
         let shared = policy.gpu_sharing.as_ref().filter(|sharing| sharing.value != GpuSharing::None);
         key("gpu-sharing", shared.map(|value| &value.at));
@@ -34,7 +33,8 @@ pub(super) fn check(fleet: &Fleet, sources: &Sources, found: &mut Vec<Diagnostic
     recorded.documents(Kind::Tenant, fleet.tenants.values().map(|tenant| &tenant.at));
     recorded.documents(Kind::Quota, fleet.quotas.values().map(|quota| &quota.at));
     recorded.documents(Kind::Access, fleet.access.values().map(|access| &access.at));
-    recorded.documents(Kind::Batch, fleet.batches.values().map(|batch| &batch.at));
+    let later = fleet.batches.values().filter(|batch| batch.kind().is_none());
+    recorded.documents(Kind::Batch, later.map(|batch| &batch.at));
     let policies = sources.iter().any(|(path, _)| path.ends_with(".cedar"));
     found.extend(recorded.note(policies));
     waves(fleet, found);

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Setting, form, hold, hold::TIME, profile::setting, words_of};
 use crate::{
+    command::CommandKind,
     diagnostic::{SourceRef, codes},
     fleet::{
         Located,
@@ -68,6 +69,9 @@ pub struct Batch {
     pub scope: Located<BatchScope>,
     /// Why.
     pub reason: Located<String>,
+    /// Who asks for it, a principal of the trust policy: their own approval does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposer: Option<Located<Name>>,
     /// When it may begin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Located<Timestamp>>,
@@ -76,9 +80,51 @@ pub struct Batch {
     /// Machines at a time; 1 when it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_in_flight: Option<Located<u32>>,
+    /// Machines on which it may fail before nothing more of it begins; 0 when it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_failures: Option<Located<u32>>,
     /// The label whose values are failure domains: machines of two of them are never in flight at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<Located<String>>,
+}
+
+impl Batch {
+    /// What its command is told, as JSON.
+    #[must_use]
+    pub fn payload(&self) -> serde_json::Value {
+        let members = self.payload.iter().map(|(key, value)| {
+            let value = match &value.value {
+                Setting::Bool(flag) => (*flag).into(),
+                Setting::Int(number) => (*number).into(),
+                Setting::Text(text) => text.as_str().into(),
+                Setting::List(texts) => texts.iter().map(String::as_str).collect(),
+            };
+            (key.clone(), value)
+        });
+        serde_json::Value::Object(members.collect())
+    }
+
+    /// Its kind of command, when this version has it.
+    #[must_use]
+    pub fn kind(&self) -> Option<CommandKind> {
+        self.command.value.as_str().parse().ok()
+    }
+
+    /// Whether a machine is in its scope.
+    #[must_use]
+    pub fn covers(
+        &self,
+        name: &Name,
+        pool: Option<&Name>,
+        site: Option<&Name>,
+        labels: &BTreeMap<String, String>,
+    ) -> bool {
+        let BatchScope { nodes, pools, sites, selector } = &self.scope.value;
+        let among = |names: &[Located<Name>], name: Option<&Name>| names.iter().any(|one| Some(&one.value) == name);
+        let everybody = nodes.is_empty() && pools.is_empty() && sites.is_empty();
+        (everybody || among(nodes, Some(name)) || among(pools, pool) || among(sites, site))
+            && selector.iter().all(|(key, value)| labels.get(key) == Some(&value.value))
+    }
 }
 
 pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Findings<'_>) -> Option<Batch> {
@@ -90,11 +136,13 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
     let scope = fields.record("scope", None, findings, scope);
     let scope = fields.require("scope", scope);
     let reason = fields.required_line("reason", findings);
+    let proposer = fields.name("proposer", findings);
     let not_before = fields.parse("not-before", TIME, findings);
     let expires = fields.parse("expires", TIME, findings);
     let expires = fields.require("expires", expires);
     hold::ordered(("not-before", not_before.as_ref()), ("expires", expires.as_ref()), findings);
     let max_in_flight = fields.integer("max-in-flight", (1, 100_000), findings);
+    let max_failures = fields.integer("max-failures", (0, 100_000), findings);
     let spread = form::keep(fields.text("spread", findings), "the key of a label", form::label_key, findings);
     Some(Batch {
         name: subject.name.clone(),
@@ -103,9 +151,11 @@ pub(in crate::fleet) fn decode(subject: &mut Subject<'_>, findings: &mut Finding
         payload,
         scope: scope?,
         reason: reason?,
+        proposer,
         not_before,
         expires: expires?,
         max_in_flight,
+        max_failures,
         spread,
     })
 }

@@ -352,9 +352,11 @@ fn document(kind: Kind) -> BoxedStrategy<Value> {
         Kind::Batch => with(
             json!({"command": "node.reboot", "reason": "because", "expires": "2027-12-01T00:00:00Z"}),
             vec![
-                ("payload", table("[a-z]{1,8}", prop_oneof![line(), flag(), number(0..9)].boxed())),
+                ("payload", with(json!({}), vec![("reason", line())])),
+                ("proposer", any_of(&["health"])),
                 ("not-before", time(2026)),
                 ("max-in-flight", number(1..50)),
+                ("max-failures", number(0..50)),
                 ("spread", any_of(&["rack"])),
             ],
         )
