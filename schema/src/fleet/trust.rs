@@ -10,7 +10,7 @@ mod touched;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-pub use touched::{Touched, touched};
+pub use touched::{BatchTouched, Touched, batch_touched, touched};
 
 use super::{
     Located,

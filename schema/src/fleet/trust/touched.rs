@@ -56,6 +56,48 @@ pub fn touched(path: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> Touch
     touched
 }
 
+/// What a change of one file does to one batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BatchTouched {
+    /// The file had it.
+    pub before: bool,
+    /// The file has it.
+    pub after: bool,
+    /// It came, went or says something else.
+    pub differs: bool,
+}
+
+/// Compares the batch of a name in a file before and after a change. A file that cannot be read has every batch that its bytes
+/// name.
+#[must_use]
+pub fn batch_touched(path: &str, name: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> BatchTouched {
+    let syntax = match Syntax::of(path) {
+        None | Some(Syntax::Template) => return BatchTouched::default(),
+        Some(syntax) => syntax,
+    };
+    let mentions = |bytes: Option<&[u8]>| {
+        bytes.is_some_and(|bytes| bytes.windows(name.len().max(1)).any(|window| window == name.as_bytes()))
+    };
+    if before == after || !(mentions(before) || mentions(after)) {
+        let there = mentions(before) && has(read(before, syntax).as_ref(), name);
+        return BatchTouched { before: there, after: there && mentions(after), differs: false };
+    }
+    let Some((old, new)) = read(before, syntax).zip(read(after, syntax)) else {
+        return BatchTouched { before: mentions(before), after: mentions(after), differs: true };
+    };
+    let key = ("batch".to_owned(), name.to_owned());
+    let (old, new) = (old.get(&key), new.get(&key));
+    let fields = |objects: Option<&Vec<Object>>| -> Vec<Entry> {
+        objects.into_iter().flatten().flat_map(|object| object.fields.clone()).collect()
+    };
+    let same = old.map(Vec::len) == new.map(Vec::len) && alike(&fields(old), &fields(new));
+    BatchTouched { before: old.is_some(), after: new.is_some(), differs: !same }
+}
+
+fn has(objects: Option<&Objects>, batch: &str) -> bool {
+    objects.is_none_or(|objects| objects.contains_key(&("batch".to_owned(), batch.to_owned())))
+}
+
 type Objects = BTreeMap<(String, String), Vec<Object>>;
 
 /// The objects of a file by kind and name; `None` when it cannot be read to its end.
