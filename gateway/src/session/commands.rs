@@ -140,7 +140,11 @@ impl Commands {
     /// What the node says about a command.
     pub(super) fn update(&mut self, frame: pb::CommandUpdate, now: Timestamp) -> Result<Vec<Effect>, Refusal> {
         let (id, state, reason) = self.check(&frame)?;
-        let is_full = reason.as_deref() == Some(Reason::JOURNAL_FULL.as_str());
+        let waits = |id| match reason.as_deref() {
+            Some(word) if word == Reason::JOURNAL_FULL.as_str() => Effect::JournalFull(id),
+            Some(word) if word == Reason::JOURNAL_UNUSABLE.as_str() => Effect::JournalUnusable(id),
+            _ => Effect::Progress(id, UpdateState::Busy),
+        };
         if !self.updates.take(now) {
             return Err(Refusal::RateLimited("updates of commands"));
         }
@@ -162,7 +166,7 @@ impl Commands {
                 (None, UpdateState::Busy) => {
                     self.out.remove(&id);
                     self.remember(id);
-                    effects.push(if is_full { Effect::JournalFull(id) } else { Effect::Progress(id, state) });
+                    effects.push(waits(id));
                 }
                 (None, UpdateState::Acked) | (None | Some(UpdateState::Acked), UpdateState::Running) => {
                     out.said = Some(state);

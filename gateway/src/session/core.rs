@@ -57,6 +57,8 @@ const STATUSES: Rate = Rate { burst: 16, per_minute: 240 };
 const INVENTORIES: Rate = Rate { burst: 16, per_minute: 60 };
 const SPECS_WANTED: Rate = Rate { burst: 4, per_minute: 60 };
 const ASK_AGAIN: Duration = Duration::from_secs(60);
+/// A node that cannot keep what it has to ends its session at once. In one that lasts so long it keeps things again.
+const KEEPS_AFTER: Duration = Duration::from_secs(10);
 
 /// One session.
 #[derive(Debug)]
@@ -95,6 +97,8 @@ struct Open {
     statuses: Bucket,
     inventories: Bucket,
     commands: Commands,
+    // The node said that it could not keep something. When it is over if the session lasts until then.
+    cannot_keep: Option<Timestamp>,
     // Goodbye was said, and this is when the session ends at the latest.
     leaving: Option<Timestamp>,
 }
@@ -138,7 +142,7 @@ impl SessionCore {
             State::Open(open) => {
                 let status = open.waiting_status.as_ref().map(|_| open.statuses.next());
                 let spec = open.spec_wanted.then(|| open.specs_wanted.next());
-                [status, spec, open.leaving, Some(self.rules.certificate_ends)].into_iter().flatten().min()
+                [status, spec, open.leaving, open.cannot_keep, Some(self.rules.certificate_ends)].into_iter().flatten().min()
             }
             State::Closed => None,
         }
@@ -156,7 +160,8 @@ impl SessionCore {
             State::Open(open) => {
                 let due = open.waiting_status.is_some() && open.statuses.take(now);
                 let status = due.then(|| open.waiting_status.take()).flatten().map(Effect::Store);
-                status.into_iter().chain(open.wanted_spec(now)).collect()
+                let keeps = open.cannot_keep.take_if(|over| now >= *over).map(|_| Effect::Keeps);
+                status.into_iter().chain(open.wanted_spec(now)).chain(keeps).collect()
             }
             State::AwaitHello { .. } | State::Opening { .. } | State::Closed => Vec::new(),
         }
@@ -278,6 +283,7 @@ impl SessionCore {
         }
         let mut commands = Commands::new(self.rules.node_id, hello.open.commands, opened.allowed, now);
         effects.extend(commands.replay(opened.replay, now));
+        effects.extend(hello.cannot_keep.clone().map(Effect::CannotKeep));
         self.state = State::Open(Box::new(Open {
             epoch: opened.epoch,
             identity_generation: opened.identity_generation,
@@ -295,6 +301,7 @@ impl SessionCore {
             statuses: Bucket::new(STATUSES, now),
             inventories: Bucket::new(INVENTORIES, now),
             commands,
+            cannot_keep: hello.cannot_keep.as_ref().map(|_| KEEPS_AFTER.after(now)),
             leaving: None,
         }));
         effects

@@ -147,6 +147,12 @@ pub enum Effect {
     Progress(CommandId, UpdateState),
     /// The node's journal is full: the command waits in the database again, and why is stored.
     JournalFull(CommandId),
+    /// The node's journal cannot be written: the same.
+    JournalUnusable(CommandId),
+    /// The node says in Hello why it cannot keep what it has to keep.
+    CannotKeep(String),
+    /// It kept something since.
+    Keeps,
     /// Store the node's last word on a command under the session's epoch.
     Settle(LastWord),
     /// These were claimed and not sent: they wait in the database again.

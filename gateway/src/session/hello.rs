@@ -17,6 +17,7 @@ const NONCE_BYTES: usize = 32;
 const MAX_VERSION_BYTES: usize = 64;
 const MAX_CAPABILITIES: usize = 64;
 const MAX_SECTIONS: usize = 64;
+const MAX_WORDS: usize = 300;
 
 /// A Hello that can be answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub(super) struct CheckedHello {
     pub(super) open: OpenRequest,
     pub(super) applied: Generation,
     pub(super) inventory: BTreeMap<InventorySection, Digest>,
+    /// Why the node cannot keep anything, when it cannot.
+    pub(super) cannot_keep: Option<String>,
 }
 
 /// Checks a Hello: first who speaks, then what, then how.
@@ -70,7 +73,14 @@ pub(super) fn check(hello: pb::Hello, rules: &Rules) -> Result<CheckedHello, Ref
         },
         applied: Generation(hello.applied_generation),
         inventory,
+        cannot_keep: words(&hello.cannot_keep),
     })
+}
+
+/// A node's own words, for people: short and printable; `None` when there are none.
+fn words(said: &str) -> Option<String> {
+    let text: String = said.chars().filter(|c| !c.is_control()).take(MAX_WORDS).collect();
+    (!text.trim().is_empty()).then_some(text)
 }
 
 /// What the journal took, by lane; `None` when nothing is said.

@@ -58,6 +58,7 @@ fn hello() -> pb::Hello {
         inventory: HashMap::new(),
         described: false,
         journal_marks: HashMap::new(),
+        cannot_keep: String::new(),
     }
 }
 
@@ -173,6 +174,28 @@ fn described_hardware_is_admitted_by_a_dev_control_plane() {
     let mut core = SessionCore::new(Rules { dev: true, ..rules() }, at(0));
     let effects = core.handle(up(Up::Hello(pb::Hello { described: true, ..hello() })), at(0));
     assert!(matches!(effects.as_slice(), [Effect::Open(request)] if request.described));
+}
+
+#[test]
+fn a_node_that_cannot_keep_anything_is_told_of_until_a_session_lasts() {
+    let mut core = SessionCore::new(rules(), at(0));
+    let full = "progress.json: write: No space\u{1b}[2J left on device";
+    core.handle(up(Up::Hello(pb::Hello { cannot_keep: full.to_owned(), ..hello() })), at(0));
+    let effects = core.handle(Input::Opened(Box::new(opened(3))), at(1));
+    let printable = "progress.json: write: No space[2J left on device".to_owned();
+    assert!(effects.contains(&Effect::CannotKeep(printable)), "{effects:?}");
+    assert_eq!(core.next_deadline(), Some(at(11)));
+    assert!(core.tick(at(10)).is_empty());
+    assert_eq!(core.tick(at(11)), [Effect::Keeps]);
+    assert!(core.tick(at(12)).is_empty(), "once");
+    let fine = core_after(pb::Hello { cannot_keep: "\n".to_owned(), ..hello() });
+    assert!(!fine.iter().any(|effect| matches!(effect, Effect::CannotKeep(_))), "{fine:?}");
+}
+
+fn core_after(hello: pb::Hello) -> Vec<Effect> {
+    let mut core = SessionCore::new(rules(), at(0));
+    core.handle(up(Up::Hello(hello)), at(0));
+    core.handle(Input::Opened(Box::new(opened(3))), at(1))
 }
 
 #[test]
@@ -430,6 +453,9 @@ proptest! {
                     | Effect::Beat
                     | Effect::Progress(..)
                     | Effect::JournalFull(_)
+                    | Effect::JournalUnusable(_)
+                    | Effect::CannotKeep(_)
+                    | Effect::Keeps
                     | Effect::Settle(_)
                     | Effect::Release(_) => prop_assert_eq!(welcomes, 1),
                     Effect::FetchSpec | Effect::Claim(_) => prop_assert!(welcomes == 1 && !goodbye),

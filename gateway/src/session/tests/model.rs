@@ -149,7 +149,7 @@ impl World {
                     self.errands.push_back(Errand::Claim(room));
                 }
                 Effect::Progress(id, said) => self.errands.push_back(Errand::Step(self.epoch, id, said)),
-                Effect::JournalFull(id) => {
+                Effect::JournalFull(id) | Effect::JournalUnusable(id) => {
                     self.errands.push_back(Errand::Step(self.epoch, id, UpdateState::Busy));
                 }
                 Effect::Settle(word) => self.errands.push_back(Errand::LastWord(self.epoch, word.id)),
