@@ -98,6 +98,8 @@ pub struct Proof {
     pub attested: Attested,
     /// What else it is called by those who stand behind it: the names in a certificate.
     pub names: Vec<String>,
+    /// What it says about itself, for people: whose it is and who issued it. Nobody checked that.
+    pub about: Option<String>,
     /// Who stands behind it; leaf first. Empty when nobody does, or when that was checked already.
     chain: Vec<CertificateDer<'static>>,
     usage: &'static [&'static [u8]],

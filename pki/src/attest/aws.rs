@@ -42,7 +42,7 @@ pub fn prove(text: &str, certificates: &Roots, now: Timestamp) -> Result<Proof, 
     let subject = format!("{}/{}", document.account_id, document.instance_id);
     let attested = Attested::new(KIND, subject).ok_or(Refusal::Malformed(KIND))?;
     let names = vec![format!("{}/{}/{}", document.account_id, document.region, document.instance_id)];
-    Ok(Proof { attested, names, chain: Vec::new(), usage: &[] })
+    Ok(Proof { attested, names, about: None, chain: Vec::new(), usage: &[] })
 }
 
 /// A signed document in base64, in lines or not, with the lines of PEM around it or not.

@@ -58,5 +58,5 @@ pub fn prove(text: &str, roots: &Roots, binding: &Binding<'_>, now: Timestamp) -
     }
     let subject = format!("{}/{}", document.subscription_id, document.vm_id).to_ascii_lowercase();
     let attested = Attested::new(KIND, subject).ok_or(Refusal::Malformed(KIND))?;
-    Ok(Proof { attested, names: Vec::new(), chain: Vec::new(), usage: &[] })
+    Ok(Proof { attested, names: Vec::new(), about: None, chain: Vec::new(), usage: &[] })
 }

@@ -168,5 +168,5 @@ pub fn prove(token: &str, keys: &KeySet, binding: &Binding<'_>, now: Timestamp) 
     let Engine { project_id, instance_id, zone } = token.google.compute_engine;
     let attested = Attested::new(KIND, format!("{project_id}/{instance_id}")).ok_or_else(malformed)?;
     let names = vec![format!("{project_id}/{zone}/{instance_id}")];
-    Ok(Proof { attested, names, chain: Vec::new(), usage: &[] })
+    Ok(Proof { attested, names, about: None, chain: Vec::new(), usage: &[] })
 }

@@ -90,7 +90,7 @@ pub fn prove(evidence: &Evidence, binding: &Binding<'_>, secret: &Secret) -> Res
         is_of(leaf, &endorsement)?;
     }
     let attested = Attested::of_digest(KIND, endorsement.digest());
-    Ok(Proof { attested, names: Vec::new(), chain, usage: &[EK_USAGE] })
+    Ok(Proof { attested, names: Vec::new(), about: None, chain, usage: &[EK_USAGE] })
 }
 
 fn read(keys: &Keys) -> Result<(EndorsementKey, AttestationKey), Refusal> {

@@ -7,7 +7,7 @@ use schema::{
     digest::Digest,
 };
 use webpki::EndEntityCert;
-use x509_parser::extensions::GeneralName;
+use x509_parser::{certificate::X509Certificate, extensions::GeneralName};
 
 use super::{Binding, Proof, Refusal, chain};
 use crate::provider::provider;
@@ -21,6 +21,9 @@ const SCHEMES: [SignatureScheme; 5] = [
     SignatureScheme::RSA_PSS_SHA256,
     SignatureScheme::RSA_PSS_SHA512,
 ];
+
+/// The longest name that is repeated to people.
+const MAX_TEXT: usize = 120;
 
 /// What a machine shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,5 +100,23 @@ pub fn prove(evidence: &Evidence, binding: &Binding<'_>) -> Result<Proof, Refusa
         names.value.general_names.iter().filter_map(text).collect()
     });
     let attested = Attested::of_digest(KIND, Digest::of(leaf));
-    Ok(Proof { attested, names: names.unwrap_or_default(), chain, usage: &[] })
+    let names: Vec<String> = names.unwrap_or_default();
+    let about = Some(about(&parsed, &names));
+    Ok(Proof { attested, names, about, chain, usage: &[] })
+}
+
+/// Whose certificate it says it is, and whose word that would be.
+fn about(certificate: &X509Certificate<'_>, names: &[String]) -> String {
+    let plain = |text: String| text.chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect::<String>();
+    let (subject, issuer) = (certificate.subject(), certificate.issuer());
+    let issued = if subject.as_raw() == issuer.as_raw() {
+        "itself".to_owned()
+    } else {
+        format!("\"{}\"", plain(issuer.to_string()))
+    };
+    let named = match names {
+        [] => "no names".to_owned(),
+        names => format!("the names {}", plain(names.iter().take(3).cloned().collect::<Vec<_>>().join(", "))),
+    };
+    format!("a certificate of \"{}\" with {named}, issued by {issued}", plain(subject.to_string()))
 }

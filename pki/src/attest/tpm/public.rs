@@ -3,14 +3,17 @@
 use schema::digest::Digest;
 
 use super::{KIND, Refusal};
-use crate::csr::element;
+use crate::{
+    attest::cms::{INTEGER, OID, RSA as RSA_KEY, SEQUENCE},
+    csr::element,
+};
 
 const RSA: u16 = 0x0001;
 const ECC: u16 = 0x0023;
 const AES: u16 = 0x0006;
-const SHA256: u16 = 0x000b;
+pub(super) const SHA256: u16 = 0x000b;
 const NULL: u16 = 0x0010;
-const ECDSA: u16 = 0x0018;
+pub(super) const ECDSA: u16 = 0x0018;
 const CFB: u16 = 0x0043;
 const P256: u16 = 0x0003;
 
@@ -174,17 +177,21 @@ impl AttestationKey {
 }
 
 fn rsa_spki(modulus: &[u8]) -> Vec<u8> {
-    const ALGORITHM: &[u8] =
-        &[0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
-    let modulus = element(0x02, &[&[0], modulus].concat());
-    let key = element(0x30, &[modulus, element(0x02, &[1, 0, 1])].concat());
-    element(0x30, &[ALGORITHM, &element(0x03, &[&[0], key.as_slice()].concat())].concat())
+    const NO_PARAMETERS: &[u8] = &[0x05, 0x00];
+    let modulus = element(INTEGER, &[&[0], modulus].concat());
+    let key = element(SEQUENCE, &[modulus, element(INTEGER, &[1, 0, 1])].concat());
+    spki(&[&element(OID, RSA_KEY), NO_PARAMETERS].concat(), &key)
 }
 
 fn p256_spki(x: &[u8; 32], y: &[u8; 32]) -> Vec<u8> {
-    const ALGORITHM: &[u8] = &[
-        0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d,
-        0x03, 0x01, 0x07,
-    ];
-    element(0x30, &[ALGORITHM, &element(0x03, &[&[0, 4], x.as_slice(), y].concat())].concat())
+    const EC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+    const CURVE: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+    spki(&[element(OID, EC_KEY), element(OID, CURVE)].concat(), &[&[4], x.as_slice(), y].concat())
+}
+
+/// A key with its algorithm, as certificates hold it.
+fn spki(algorithm: &[u8], key: &[u8]) -> Vec<u8> {
+    const BITS: u8 = 0x03;
+    let bits = element(BITS, &[&[0], key].concat());
+    element(SEQUENCE, &[element(SEQUENCE, algorithm), bits].concat())
 }

@@ -4,14 +4,12 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 
 use super::{
     KIND, Refusal,
-    public::{AttestationKey, Reader, coordinate},
+    public::{AttestationKey, ECDSA, Reader, SHA256, coordinate},
 };
 
 /// What every attestation begins with: nothing else that the key may sign does.
 const MAGIC: u32 = 0xff54_4347;
 const QUOTE: u16 = 0x8018;
-const ECDSA: u16 = 0x0018;
-const SHA256: u16 = 0x000b;
 /// Clock, resets, restarts and whether the clock is safe; and the firmware's version.
 const CLOCK_AND_FIRMWARE: usize = 17 + 8;
 
