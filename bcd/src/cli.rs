@@ -244,6 +244,8 @@ struct DiffArgs {
     exit_code: bool,
     #[command(flatten)]
     place: Place,
+    #[command(flatten)]
+    hardware: HardwareArgs,
 }
 
 #[derive(Debug, Args)]
@@ -257,6 +259,8 @@ struct StatusArgs {
 
 #[derive(Debug, Args)]
 struct InventoryArgs {
+    #[command(flatten)]
+    place: Place,
     #[command(flatten)]
     hardware: HardwareArgs,
 }
@@ -378,7 +382,8 @@ fn show_diff(args: &DiffArgs, clock: &SharedClock) -> anyhow::Result<Exit> {
         },
     };
     let spec = NodeSpec::from_bytes(&bytes)?;
-    let described = state.identity()?.is_some_and(|identity| identity.described);
+    let described = args.hardware.open(Some(&args.place.root))?.is_described()
+        || state.identity()?.is_some_and(|identity| identity.described);
     let boot_id = boot_id(&args.place.root, described);
     let converger = Converger::open(&args.place.root, &state, boot_id).context("opening the root")?;
     let diff = diff(converger.host(), generation, &spec, &state.memories()?, &state.ledger(), clock.now());
@@ -428,7 +433,7 @@ fn show_commands(args: &StatusArgs) -> anyhow::Result<Exit> {
 }
 
 fn inventory(args: &InventoryArgs) -> anyhow::Result<Exit> {
-    let hardware = args.hardware.open(None)?;
+    let hardware = args.hardware.open(Some(&args.place.root))?;
     print::json(&hardware.read().inventory().sections);
     Ok(Exit::Ok)
 }
@@ -447,6 +452,7 @@ const fn join_exit(error: &JoinError) -> Exit {
         | JoinError::Held { .. }
         | JoinError::Anchor { .. }
         | JoinError::NotAGateway(_)
+        | JoinError::OtherFleet { .. }
         | JoinError::Answer(_)
         | JoinError::Certificate(_)
         | JoinError::Malformed(_) => Exit::Refused,

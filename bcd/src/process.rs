@@ -4,14 +4,18 @@ use std::{
     io::Read as _,
     os::unix::process::CommandExt as _,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
 
 use nix::{
-    sys::signal::{Signal, killpg},
+    errno::Errno,
+    sys::{
+        signal::{Signal, killpg},
+        wait::{Id, WaitPidFlag, waitid},
+    },
     unistd::Pid,
 };
 use schema::command::Reason;
@@ -22,8 +26,8 @@ pub use stream::{Streamed, stream};
 
 /// How much of a program's output is kept.
 const MAX_OUTPUT: u64 = 8 * 1024 * 1024;
-/// How often a child whose pipes have closed, or that was killed, is asked for its end: waiting for it has no deadline.
-const LOOK: Duration = Duration::from_millis(5);
+/// How long a child that was killed may take to end before it is left behind.
+const DYING: Duration = Duration::from_millis(100);
 
 /// Why a program gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -119,14 +123,28 @@ impl Running {
     /// Waits for its end, once its output has ended: whether its exit code was zero, and what it complained.
     fn end(mut self) -> Result<(bool, String), RunError> {
         let Ok(stderr) = self.stderr.recv_timeout(self.left()) else { return Err(self.late()) };
-        loop {
-            match self.child.try_wait() {
-                Ok(Some(status)) => return Ok((status.success(), String::from_utf8_lossy(&stderr).trim().to_owned())),
-                Ok(None) if !self.left().is_zero() => thread::sleep(LOOK),
-                _ => return Err(self.late()),
-            }
+        let left = self.left();
+        match ends_within(&mut self.child, left) {
+            Some(status) => Ok((status.success(), String::from_utf8_lossy(&stderr).trim().to_owned())),
+            None => Err(self.late()),
         }
     }
+}
+
+/// How a child ended, if it does in time. Somebody else waits for it, and leaves it to be reaped here: until then nobody else
+/// has its number, and killing it means nobody else.
+fn ends_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    if let ended @ Some(_) = child.try_wait().ok()? {
+        return ended;
+    }
+    let pid = Pid::from_raw(i32::try_from(child.id()).ok()?);
+    let (sender, ended) = mpsc::channel();
+    thread::spawn(move || {
+        while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(Errno::EINTR) {}
+        sender.send(()).ok();
+    });
+    ended.recv_timeout(limit).ok()?;
+    child.try_wait().ok().flatten()
 }
 
 fn drain(pipe: Option<impl std::io::Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>> {
@@ -146,12 +164,7 @@ fn kill(child: &mut Child) {
     if let Ok(pid) = i32::try_from(child.id()) {
         killpg(Pid::from_raw(pid), Signal::SIGKILL).ok();
     }
-    for _ in 0..20 {
-        if !matches!(child.try_wait(), Ok(None)) {
-            return;
-        }
-        thread::sleep(LOOK);
-    }
+    ends_within(child, DYING);
 }
 
 /// The programs of the host that is worked on.
@@ -228,6 +241,16 @@ mod tests {
     #[test]
     fn a_program_that_hangs_is_killed() {
         let error = run(Path::new("sh"), &["-c", "sleep 600 & wait"], Duration::from_millis(50)).expect_err("hangs");
+        assert!(matches!(error, RunError::Deadline { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_closes_its_output_long_before_it_ends_is_waited_for() {
+        let script = "exec >&- 2>&-; sleep 0.2; exit 3";
+        let output = run(Path::new("sh"), &["-c", script], Duration::from_secs(20)).expect("ran");
+        assert!(!output.success);
+        let script = "exec >&- 2>&-; sleep 600";
+        let error = run(Path::new("sh"), &["-c", script], Duration::from_millis(50)).expect_err("hangs");
         assert!(matches!(error, RunError::Deadline { .. }), "{error}");
     }
 

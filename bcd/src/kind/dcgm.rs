@@ -152,7 +152,7 @@ fn diagnose(
     };
     let text = String::from_utf8_lossy(&text);
     // It ends badly when a test fails, and its report says which.
-    match report::read(&text, found) {
+    match report::read(&text, found, numbers) {
         Some(diagnosis) => Ok(judged(&diagnosis)),
         None => {
             let why = first_line(&text, &stderr).unwrap_or_else(|| "it said nothing".to_owned());

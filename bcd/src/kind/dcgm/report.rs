@@ -11,8 +11,9 @@ use super::{check, discovery::Found};
 /// So much of what DCGM says about one result is kept.
 const LONGEST: usize = 600;
 
-/// The checks of a report; `None` when the text holds none.
-pub(super) fn read(text: &str, found: &[Found]) -> Option<Diagnosis> {
+/// The checks of a report; `None` when the text holds none. `asked` are the numbers of the GPUs that were meant, `None` for
+/// all of them: one that no result names is one that nobody looked at.
+pub(super) fn read(text: &str, found: &[Found], asked: Option<&[u32]>) -> Option<Diagnosis> {
     // Warnings of the program stand before it.
     let start = text.find('{')?;
     let document: Value = serde_json::Deserializer::from_str(&text[start..]).into_iter().next()?.ok()?;
@@ -35,9 +36,27 @@ pub(super) fn read(text: &str, found: &[Found]) -> Option<Diagnosis> {
         let why = "every test was skipped, so that nothing is known".to_owned();
         checks.push(check("dcgm.run", None, CheckStatus::Unknown, Some(why)));
     }
+    // A report that says itself that something is wrong with all of it needs no more words.
+    let is_wrong = |check: &Check| {
+        check.gpu.is_none() && matches!(check.status, CheckStatus::Fail | CheckStatus::Unknown)
+    };
+    if !checks.iter().any(is_wrong) {
+        checks.extend(forgotten(&checks, found, asked));
+    }
     let driver = [root.get("Driver Version Detected"), document["metadata"].get("Driver Version Detected")];
     let driver = driver.into_iter().flatten().find_map(Value::as_str).map(str::to_owned);
     Some(Diagnosis::of(Some("dcgmi".to_owned()), driver, checks))
+}
+
+/// GPUs that were asked for and that no result names.
+fn forgotten(checks: &[Check], found: &[Found], asked: Option<&[u32]>) -> Vec<Check> {
+    let is_asked = |gpu: &&Found| asked.is_none_or(|numbers| numbers.contains(&gpu.number));
+    let is_named = |gpu: &&Found| checks.iter().any(|check| check.gpu.as_deref() == Some(gpu.gpu.name()));
+    let of = |gpu: &Found| {
+        let why = "no result of the report names it".to_owned();
+        check("dcgm.run", Some(gpu.gpu.name()), CheckStatus::Unknown, Some(why))
+    };
+    found.iter().filter(is_asked).filter(|gpu| !is_named(gpu)).map(of).collect()
 }
 
 fn of_test(test: &Value, found: &[Found], checks: &mut Vec<Check>) {

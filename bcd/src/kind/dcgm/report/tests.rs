@@ -13,7 +13,7 @@ fn found() -> Vec<Found> {
 }
 
 fn diagnosis(text: &str) -> Diagnosis {
-    read(text, &found()).expect("a report")
+    read(text, &found(), None).expect("a report")
 }
 
 /// Each check that did not pass, on a line.
@@ -89,9 +89,22 @@ fn a_run_that_broke_off_or_tested_nothing_is_no_success() {
 #[test]
 fn a_text_that_is_no_report_is_none() {
     for text in ["", "Error: no GPUs", "{", "{}", r#"{"DCGM Diagnostic": {}}"#, r#"{"DCGM Diagnostic": 7}"#, "[1]"] {
-        assert!(read(text, &found()).is_none(), "{text}");
+        assert!(read(text, &found(), None).is_none(), "{text}");
     }
     // Whatever stands where, nothing panics.
     let odd = r#"{"DCGM Diagnostic": {"test_categories": [7, {"tests": [{"name": "a", "results": [{"status": "pass", "gpu_ids": {}}]}]}]}}"#;
-    assert_eq!(diagnosis(odd).checks.len(), 1);
+    assert_eq!(diagnosis(odd).checks.iter().filter(|check| check.gpu.is_none()).count(), 1);
+}
+
+#[test]
+fn a_gpu_that_was_asked_for_and_that_no_result_names_is_unknown() {
+    let report = r#"{"DCGM Diagnostic": {"test_categories": [{"category": "x", "tests": [{"name": "memory",
+        "results": [{"entity_group": "GPU", "entity_id": 0, "status": "Pass"}]}]}]}}"#;
+    let one = found()[1].number;
+    let asked = |numbers: Option<&[u32]>| read(report, &found(), numbers).expect("a report");
+    let both = asked(None);
+    assert!(!both.passed);
+    assert_eq!(wrong(&both), ["dcgm.run GPU-5884 unknown: no result of the report names it"]);
+    assert!(asked(Some(&[0])).passed, "nobody asked for the other one");
+    assert!(!asked(Some(&[one])).passed);
 }
