@@ -55,6 +55,44 @@ pub async fn append(
     Ok(id)
 }
 
+/// A line to write.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewEntry {
+    /// Who.
+    pub actor: String,
+    /// Did what.
+    pub action: String,
+    /// To what.
+    pub subject: String,
+    /// The rest.
+    pub detail: serde_json::Value,
+}
+
+/// Appends lines in the transaction of the deeds, in one statement.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn append_all(txn: &mut Txn, entries: &[NewEntry]) -> Result<(), DbError> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<uuid::Uuid> = entries.iter().map(|_| AuditId::generate().as_uuid()).collect();
+    let column = |of: fn(&NewEntry) -> &String| entries.iter().map(|entry| of(entry).clone()).collect::<Vec<String>>();
+    let details: Vec<serde_json::Value> = entries.iter().map(|entry| entry.detail.clone()).collect();
+    sqlx::query!(
+        r#"INSERT INTO audit (id, actor, action, subject, detail)
+           SELECT * FROM UNNEST($1::uuid[], $2::text[], $3::text[], $4::text[], $5::jsonb[])"#,
+        &ids,
+        &column(|entry| &entry.actor),
+        &column(|entry| &entry.action),
+        &column(|entry| &entry.subject),
+        &details,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
 /// Which lines are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
@@ -70,11 +108,19 @@ pub struct Filter {
     pub before: Option<u64>,
 }
 
+/// Lines, newest first; of one subject, or of all.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn list(db: &Db, subject: Option<&str>, before: Option<u64>, limit: u32) -> Result<Vec<Entry>, DbError> {
+    search(db, &Filter { subject: subject.map(str::to_owned), before, ..Filter::default() }, limit).await
+}
+
 /// Lines, newest first.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db, filter: &Filter, limit: u32) -> Result<Vec<Entry>, DbError> {
+pub async fn search(db: &Db, filter: &Filter, limit: u32) -> Result<Vec<Entry>, DbError> {
     let rows = sqlx::query_as!(
         Row,
         r#"SELECT id, seq, at, actor, action, subject, detail

@@ -78,6 +78,8 @@ pub const COMMAND: Kind = Kind::sharded("command");
 pub const COMMAND_SWEEPER: Kind = Kind::singleton("command-sweeper");
 /// Judges what people said about batches, and sends what they agreed to. Key: the batch's name.
 pub const BATCH: Kind = Kind::singleton("batch");
+/// Chains the audit log and signs its checkpoints. Key: `all`.
+pub const AUDIT: Kind = Kind::singleton("audit");
 /// Judges silence. Key: `all`.
 pub const LIVENESS: Kind = Kind::singleton("liveness");
 

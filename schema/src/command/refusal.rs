@@ -50,10 +50,14 @@ reasons! {
     JOURNAL_LOST = "journal-lost";
     /// The node's journal takes no more for now. Not final, as BUSY is not.
     JOURNAL_FULL = "journal-full";
+    /// The node's journal cannot be written, as on a full disk. Not final, as BUSY is not.
+    JOURNAL_UNUSABLE = "journal-unusable";
     /// Its node was deleted.
     NODE_DELETED = "node-deleted";
     /// Its node's identity was revoked, or another machine came in for it.
     IDENTITY_REPLACED = "identity-replaced";
+    /// No process of the control plane queued it: somebody wrote it into the database.
+    NOT_OURS = "not-ours";
     /// Somebody cancelled it.
     CANCELLED = "cancelled";
     /// The work itself failed; the message says how.

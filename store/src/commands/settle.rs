@@ -3,12 +3,13 @@
 
 use schema::{
     command::{CommandEvent, CommandState, KINDS, Reason, kind::UNKNOWN_KIND_TIMEOUT},
+    digest::Digest,
     id::{CommandId, NodeId},
 };
 use serde_json::json;
 
 use super::{Command, read};
-use crate::{Db, DbError, Txn, batches, convert, outbox, poke::Poke, queue};
+use crate::{Db, DbError, Txn, audit, batches, convert, outbox, poke::Poke, queue};
 
 /// How a command ends.
 #[derive(Debug, Clone, PartialEq)]
@@ -133,7 +134,7 @@ pub async fn settle(txn: &mut Txn, node: NodeId, id: CommandId, ending: &Ending)
         reason: reason.map(str::to_owned),
         owner: row.owner,
     };
-    announce(txn, &[end]).await?;
+    announce(txn, &[end], ending.evidence.as_ref()).await?;
     Ok(Settled::Moved(to))
 }
 
@@ -390,10 +391,27 @@ async fn end(txn: &mut Txn, ends: &[(uuid::Uuid, CommandState, Reason)]) -> Resu
     )
     .fetch_all(txn.conn())
     .await?;
-    announce(txn, &ended).await
+    announce(txn, &ended, None).await
 }
 
-async fn announce(txn: &mut Txn, ended: &[End]) -> Result<(), DbError> {
+/// Says that commands ended: in the outbox, in the audit log, and to whoever waits. `word` is what the node signed.
+async fn announce(txn: &mut Txn, ended: &[End], word: Option<&Evidence>) -> Result<(), DbError> {
+    let lines: Vec<audit::NewEntry> = ended
+        .iter()
+        .map(|end| {
+            let node = NodeId::from_uuid(end.node_id).to_string();
+            let detail = json!({
+                "node": node, "kind": end.kind, "reason": end.reason, "word": word.map(|word| Digest::of(&word.payload)),
+            });
+            audit::NewEntry {
+                actor: if word.is_some() { node } else { "commands".to_owned() },
+                action: format!("commands.{}", end.state),
+                subject: CommandId::from_uuid(end.id).to_string(),
+                detail,
+            }
+        })
+        .collect();
+    audit::append_all(txn, &lines).await?;
     let events: Vec<outbox::NewEvent> = ended
         .iter()
         .map(|end| {

@@ -20,7 +20,7 @@ pub struct Unsigned {
 
 /// A command that waits for its signature, as its row has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub struct Queued {
     /// The command.
     pub command: Unsigned,
     /// The tag of whoever queued it; without a good one the row is no command.
@@ -32,7 +32,7 @@ pub struct Waiting {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn unsigned(db: &Db, node: NodeId, limit: u32) -> Result<Vec<Waiting>, DbError> {
+pub async fn unsigned(db: &Db, node: NodeId, limit: u32) -> Result<Vec<Queued>, DbError> {
     let rows = sqlx::query!(
         r#"SELECT id, body, mark
            FROM commands
@@ -47,7 +47,7 @@ pub async fn unsigned(db: &Db, node: NodeId, limit: u32) -> Result<Vec<Waiting>,
     .await?;
     Ok(rows
         .into_iter()
-        .map(|row| Waiting {
+        .map(|row| Queued {
             command: Unsigned { id: CommandId::from_uuid(row.id), node_id: node, body: row.body },
             mark: row.mark,
         })

@@ -13,7 +13,7 @@ async fn a_signature_stands_beside_the_body_that_it_is_of_and_never_beside_anoth
     let by_this = commit!(db, |txn| commands::sign(&mut txn, &both).await.expect("signed"));
     assert_eq!(by_this.len(), 2);
     let sent = |id| async move { commands::sent(db, id).await.expect("sent").expect("signed").0 };
-    assert_eq!(sent(plain).await, before[0].body);
+    assert_eq!(sent(plain).await, before[0].command.body);
     assert_eq!(sent(whole).await, b"the whole body");
 
     let late = [signed(whole, Some(b"another body"))];
