@@ -179,7 +179,9 @@ mod tests {
 
     #[test]
     fn a_commit_says_how_its_repository_names_objects() {
-        for (digits, format) in [(40, Some(ObjectFormat::Sha1)), (64, Some(ObjectFormat::Sha256)), (41, None), (0, None)] {
+        for (digits, format) in
+            [(40, Some(ObjectFormat::Sha1)), (64, Some(ObjectFormat::Sha256)), (41, None), (0, None)]
+        {
             let raw = format!("tree {}\nauthor x\n", "a".repeat(digits));
             assert_eq!(ObjectFormat::of_commit(raw.as_bytes()), format);
         }

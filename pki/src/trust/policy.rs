@@ -327,17 +327,6 @@ impl Policy {
         None
     }
 
-    /// Whether the policy can be changed, and an emergency declared, when some keys sign no more.
-    pub(super) fn stands_without(&self, gone: impl Fn(&TrustKey) -> bool) -> bool {
-        let signs =
-            |principal: &Principal| principal.keys.iter().any(|key| self.state(key) == KeyState::Good && !gone(key));
-        let enough = |rule: &Rule| {
-            let people = self.eligible(rule).filter(|(_, principal)| signs(principal)).count();
-            people >= rule.threshold as usize
-        };
-        enough(&self.trust) && self.breakglass.as_ref().is_none_or(|tier| enough(&tier.rule))
-    }
-
     /// The people who count under a rule and have a key that signs.
     pub fn eligible<'p>(&'p self, rule: &'p Rule) -> impl Iterator<Item = (&'p Name, &'p Principal)> {
         self.principals.iter().filter(move |(_, principal)| {

@@ -13,9 +13,6 @@ use super::{
     statement::{Body, FleetId, Statement, StatementRefusal, Step},
 };
 
-/// Keys of others that one person revokes under one policy.
-pub const MOST_REVOKED: usize = 3;
-
 /// A statement, and who signed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spoken {
@@ -100,18 +97,6 @@ impl Spoken {
     }
 }
 
-/// The keys that people revoked by statements, each judged under the policy that it names. It only ever takes away: what such a
-/// key says of batches does not count from then on.
-#[must_use]
-pub fn revoked<'a>(
-    statements: impl IntoIterator<Item = &'a [u8]>,
-    trust_domain: &str,
-    fleet: FleetId,
-    policies: &BTreeMap<u64, Policy>,
-) -> BTreeSet<String> {
-    Statements::read(statements, trust_domain, fleet).revocations(policies).into_iter().map(|(key, _)| key).collect()
-}
-
 /// A raw commit that may be a statement, and when it was first seen, where that is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
@@ -136,49 +121,71 @@ pub(super) struct Said<'a> {
     first_seen: Option<Timestamp>,
 }
 
+/// The tree without files, in both formats.
+const EMPTY_TREES: [&str; 2] =
+    ["4b825dc642cb6eb9a060e54bf8d69288fbee4904", "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"];
+
 impl<'a> Said<'a> {
     /// Reads a commit as a statement for a fleet. What is none, or for another fleet, is nothing.
+    ///
+    /// A commit without files says it on purpose. One with files may be somebody else's, with a block in its message, that a person
+    /// picked, rebased or amended and so signed; only statements about batches have the files of the plan that they approve.
     pub(super) fn read(raw: &'a [u8], trust_domain: &str, fleet: FleetId) -> Option<Self> {
         let commit = Commit::split(ObjectFormat::of_commit(raw)?, raw).ok()?;
         let statement = Statement::parse(&commit).ok()?;
         let ours = statement.trust_domain == trust_domain && statement.fleet == fleet;
-        ours.then_some(Self { raw, commit, statement, first_seen: None })
+        let batch = matches!(statement.body, Body::Batch { .. } | Body::Breakglass { .. });
+        let on_purpose = batch || EMPTY_TREES.contains(&commit.tree().to_string().as_str());
+        (ours && on_purpose).then_some(Self { raw, commit, statement, first_seen: None })
+    }
+
+    pub(super) const fn statement(&self) -> &Statement {
+        &self.statement
     }
 
     /// The key of a policy that signed it, when it is the key of whoever it says to be from.
-    fn key<'p>(&self, policy: &'p Policy) -> Option<&'p TrustKey> {
+    pub(super) fn key<'p>(&self, policy: &'p Policy) -> Option<&'p TrustKey> {
         let key = signer(&self.commit, policy.keys()).ok()?;
         let (holder, _) = policy.holder(key)?;
         (*holder == self.statement.principal && policy.state(key) == KeyState::Good).then_some(key)
     }
 
-    /// Whether it was seen before it ended.
-    fn in_time(&self) -> bool {
+    /// Whether it was seen before it ended, and has not ended since.
+    fn in_time(&self, now: Option<Timestamp>) -> bool {
         let (Body::Change { expires, .. } | Body::Reseal { expires, .. }) = &self.statement.body else { return true };
-        self.first_seen.is_none_or(|seen| seen <= *expires)
+        self.first_seen.into_iter().chain(now).all(|at| at <= *expires)
     }
 }
 
 /// All statements of one fleet that were found. One may be wrapped in many commits, and only one of them be signed: whoever
 /// counts, counts people.
 #[derive(Debug, Clone)]
-pub(super) struct Statements<'a>(Vec<Said<'a>>);
+pub(super) struct Statements<'a> {
+    said: Vec<Said<'a>>,
+    now: Option<Timestamp>,
+}
 
 impl<'a> Statements<'a> {
     pub(super) fn read(raw: impl IntoIterator<Item = &'a [u8]>, trust_domain: &str, fleet: FleetId) -> Self {
-        Self(raw.into_iter().filter_map(|raw| Said::read(raw, trust_domain, fleet)).collect())
+        Self { said: raw.into_iter().filter_map(|raw| Said::read(raw, trust_domain, fleet)).collect(), now: None }
     }
 
-    pub(super) fn heard(heard: &'a [Heard], trust_domain: &str, fleet: FleetId) -> Self {
+    /// In the order in which they were first seen. With a time, what has ended by then does not count any more.
+    pub(super) fn heard(heard: &'a [Heard], trust_domain: &str, fleet: FleetId, now: Option<Timestamp>) -> Self {
         let read = |Heard { raw, first_seen }: &'a Heard| {
             Some(Said { first_seen: *first_seen, ..Said::read(raw, trust_domain, fleet)? })
         };
-        Self(heard.iter().filter_map(read).collect())
+        let mut said: Vec<Said<'a>> = heard.iter().filter_map(read).collect();
+        said.sort_by_key(|said| (said.first_seen.is_none(), said.first_seen, said.statement.digest()));
+        Self { said, now }
     }
 
-    /// These and one more.
-    pub(super) fn with(&self, more: Option<&Said<'a>>) -> Self {
-        Self(self.0.iter().chain(more).cloned().collect())
+    /// The revocations among them.
+    pub(super) fn revoking(&self) -> impl Iterator<Item = (&Said<'a>, ObjectId)> {
+        self.said.iter().filter_map(|said| match said.statement.body {
+            Body::Revoke { last_good, .. } => Some((said, last_good)),
+            _ => None,
+        })
     }
 
     /// The different people who say it, in time and by a key that still counts, of those whom a rule of a policy names.
@@ -193,81 +200,35 @@ impl<'a> Statements<'a> {
             let principal = policy.principals().get(&said.statement.principal);
             principal.is_some_and(|principal| principal.kind == PrincipalKind::Human && rule.names(principal))
         };
-        let said = self.0.iter().filter(|said| says(&said.statement.body) && said.in_time()).filter(may);
+        let said = self.said.iter().filter(|said| says(&said.statement.body) && said.in_time(self.now)).filter(may);
         let signed = said.filter(|said| said.key(policy).is_some_and(&counts));
         signed.map(|said| said.statement.principal.clone()).collect()
     }
 
     /// Whether somebody has shown to hold a key that a policy adds.
     pub(super) fn proves(&self, policy: &Policy, key: &TrustKey, step: Step) -> bool {
-        let said = self.0.iter().filter(|said| said.statement.body == Body::Possess(step));
+        let said = self.said.iter().filter(|said| said.statement.body == Body::Possess(step));
         let mut signed = said.filter_map(|said| said.key(policy));
         signed.any(|by| by == key)
     }
 
-    /// The raw commits that agree to a step or prove a key of it, one of each statement.
+    /// The raw commits that agree to a step or prove a key of it: of each statement one by every key that signed it.
     pub(super) fn of_step(&self, step: Step, policies: [&Policy; 2]) -> Vec<Vec<u8>> {
         let mut found = BTreeMap::new();
-        for said in &self.0 {
+        for said in &self.said {
             let meant = [Body::Trust(step), Body::Possess(step)].contains(&said.statement.body);
-            if meant && policies.iter().any(|policy| said.key(policy).is_some()) {
-                found.entry(said.statement.digest()).or_insert_with(|| said.raw.to_vec());
+            if let Some(key) = policies.iter().filter(|_| meant).find_map(|policy| said.key(policy)) {
+                found.entry((said.statement.digest(), key.name())).or_insert_with(|| said.raw.to_vec());
             }
         }
         found.into_values().collect()
     }
 
-    /// Whether somebody says, whoever it is, that a commit takes the place of another one.
-    pub(super) fn reseals_to(&self, branch: &str, old: ObjectId, new: ObjectId) -> bool {
-        self.replaced_by(branch, new).any(|was| was == old)
-    }
-
     /// The commits of which somebody says, whoever it is, that this one takes their place.
     pub(super) fn replaced_by(&self, branch: &str, new: ObjectId) -> impl Iterator<Item = ObjectId> {
-        self.0.iter().filter_map(move |said| match &said.statement.body {
+        self.said.iter().filter_map(move |said| match &said.statement.body {
             Body::Reseal { branch: of, old, new: by, .. } if of == branch && *by == new => Some(*old),
             _ => None,
         })
-    }
-
-    /// The keys that people who may have revoked, each under the policy that the statement names.
-    ///
-    /// A revocation only takes away, and one person is enough; so one key that was stolen must not take everything away. A key that
-    /// the newest policy calls compromised says nothing of others any more; one person revokes at most [`MOST_REVOKED`] keys of
-    /// others under one policy; and nobody revokes so many that the policy cannot be changed, or no emergency be declared, any more.
-    pub(super) fn revocations(&self, policies: &BTreeMap<u64, Policy>) -> Vec<(String, Option<ObjectId>)> {
-        let newest = policies.values().next_back();
-        let lost =
-            |key: &TrustKey| newest.is_some_and(|newest| matches!(newest.state(key), KeyState::Compromised { .. }));
-        let mut said: Vec<&Said<'_>> =
-            self.0.iter().filter(|said| matches!(said.statement.body, Body::Revoke { .. })).collect();
-        // In one order for everybody, whatever order they were found in.
-        said.sort_by_key(|said| said.statement.digest());
-        let mut revoked: BTreeSet<(String, Option<ObjectId>)> = BTreeSet::new();
-        let mut counted: BTreeMap<(u64, &Name), BTreeSet<&str>> = BTreeMap::new();
-        for said in said {
-            let Body::Revoke { key, last_good, trust_epoch, .. } = &said.statement.body else { continue };
-            let Some(policy) = policies.get(trust_epoch) else { continue };
-            let Some((by, (name, principal))) = said.key(policy).and_then(|by| Some((by, policy.holder(by)?))) else {
-                continue;
-            };
-            // Whoever holds a key may always give it up.
-            let own = principal.keys.iter().any(|held| held.name() == *key);
-            if own && (!lost(by) || by.name() == *key) {
-                revoked.insert((key.clone(), Some(*last_good)));
-                continue;
-            }
-            let may = principal.kind == PrincipalKind::Human
-                && policy.revoke().is_some_and(|rule| rule.names(principal))
-                && !lost(by);
-            let keys = counted.entry((*trust_epoch, name)).or_default();
-            let within = keys.contains(key.as_str()) || keys.len() < MOST_REVOKED;
-            let gone = |held: &TrustKey| held.name() == *key || revoked.iter().any(|(gone, _)| *gone == held.name());
-            if may && within && policy.stands_without(gone) {
-                keys.insert(key);
-                revoked.insert((key.clone(), Some(*last_good)));
-            }
-        }
-        revoked.into_iter().collect()
     }
 }

@@ -8,11 +8,12 @@
 //! merge: that signature answers for the whole difference to the first parent. A commit that is refused stops the history
 //! there; what comes behind it is judged all the same, for people to see, and does not count.
 //!
-//! A walk begins at the anchor, or goes on from what an earlier one reached. When a key turns out to be revoked meanwhile, or the
-//! history was rewritten, it goes back to the anchor, or begins where people of the `reseal` rule say.
+//! A walk begins at the anchor, or goes on from what an earlier one reached, and remembers what it learnt of keys ([`Memory`]).
+//! When a policy says that a key was compromised before, all of it is judged again; when the history was rewritten, it begins
+//! where people of the `reseal` rule say.
 //!
-//! Pure: commits, trees and statements come through [`History`]. The only time is when a statement was first seen, which ends
-//! what people limited; a date in a commit is never looked at.
+//! Pure: commits, trees and statements come through [`History`]. The only times are when a statement was first seen and when a
+//! commit is, which ends what people limited; a date in a commit is never looked at.
 
 mod answer;
 mod chain;
@@ -24,9 +25,11 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-pub use answer::{Accepted, Epoch, Judged, Signer, Stuck, Verified, Walked};
-pub use gone::Revoked;
+pub use answer::{Accepted, Epoch, Judged, Memory, Sealed, Signer, Stuck, Verified, Walked};
+pub use gone::Declared;
 pub use refusal::Refusal;
+
+use schema::time::Timestamp;
 
 use self::{
     chain::{Chain, back, from_first_policy, tree_of},
@@ -82,6 +85,10 @@ pub trait History {
     /// # Errors
     /// When it is missing or damaged.
     fn file(&self, id: ObjectId) -> Result<Option<Vec<u8>>, Self::Error>;
+
+    /// What is wrong with a commit's files, when an error says that of them and not that something is missing or damaged: such a
+    /// commit is refused, and what came before it stands.
+    fn unfit(error: &Self::Error) -> Option<String>;
 }
 
 /// A file that differs between two trees.
@@ -119,6 +126,10 @@ pub struct Walk<'a> {
     pub known: Option<&'a Known>,
     /// Raw commits that may be statements.
     pub statements: &'a [Heard],
+    /// The time, for commits that nobody judged before: what people said until an earlier time does not count for them.
+    pub now: Option<Timestamp>,
+    /// How many commits are judged behind the first that is refused, for people to see.
+    pub beyond: usize,
 }
 
 /// What is known of a fleet without its history: policies follow each other by statements alone.
@@ -130,8 +141,8 @@ pub struct Known {
     pub fleet: FleetId,
     /// Its policies, by epoch.
     pub policies: BTreeMap<u64, Policy>,
-    /// What was said against keys.
-    pub revoked: Revoked,
+    /// What was learnt, where that is known.
+    pub memory: Option<Memory>,
 }
 
 /// Walks a history.
@@ -139,69 +150,71 @@ pub struct Known {
 /// # Errors
 /// When an object that is needed is damaged. What the history itself is refused for is in the answer.
 pub fn walk<H: History>(history: &H, walk: &Walk<'_>) -> Result<Result<Walked, Stuck>, H::Error> {
-    if let Some(after) = walk.after {
-        let (domain, fleet) = (after.trust_domain.as_str(), after.fleet);
-        let statements = Statements::heard(walk.statements, domain, fleet);
-        let ends = |id| id == after.commit || statements.reseals_to(walk.branch, after.commit, id);
-        let (chain, ended) = match back(history, walk.tip, ends)? {
-            Ok(found) => found,
-            Err(stuck) => return Ok(Err(stuck)),
-        };
-        let Some(&(first, _)) = chain.first().filter(|_| ended) else {
-            return Ok(Err(Stuck::HistoryDiverged { anchor: after.commit, tip: walk.tip }));
-        };
-        let begin = if first == after.commit {
-            Begin::Behind
-        } else {
-            let revoked = against(&statements, &after.policies, &after.revoked);
-            match reseals(&statements, walk.branch, Some(after.commit), first, &after.policies, &revoked) {
-                Some((_, by)) => Begin::Sealed(by),
-                None => return Ok(Err(Stuck::HistoryDiverged { anchor: after.commit, tip: walk.tip })),
-            }
-        };
-        let from = From { domain, fleet, policies: &after.policies, revoked: &after.revoked };
-        let walked = along(history, walk, &chain, &statements, &from, begin)?;
-        // What was verified stands as long as nobody learns of a key that was revoked: then all of it is judged again.
-        let learnt = walked.as_ref().is_ok_and(|(_, revoked)| *revoked != after.revoked);
-        if !learnt || walk.anchor.is_none() {
-            return Ok(walked.map(|(walked, _)| walked));
+    let Some(after) = walk.after else {
+        return whole(history, walk, walk.known.and_then(|known| known.memory.clone()));
+    };
+    let statements = Statements::heard(walk.statements, &after.trust_domain, after.fleet, walk.now);
+    let mut memory = after.memory.clone();
+    if let Some(newest) = after.policy() {
+        // Judged once, before anything that is new is looked at.
+        for (said, _) in statements.revoking() {
+            memory.revoked.take(said, newest, Some(after.commit));
         }
     }
-    whole(history, walk)
+    let seal = |id| reseals(&statements, walk.branch, Some(after.commit), id, &after.policies, &memory);
+    let ends = |id| id == after.commit || seal(id).is_some();
+    let (chain, ended) = match back(history, walk.tip, ends)? {
+        Ok(found) => found,
+        Err(stuck) => return Ok(Err(stuck)),
+    };
+    let Some(&(first, _)) = chain.first().filter(|_| ended) else {
+        return Ok(Err(Stuck::HistoryDiverged { anchor: after.commit, tip: walk.tip }));
+    };
+    let begin = seal(first).filter(|_| first != after.commit).map_or(Begin::Behind, |(_, by)| Begin::Sealed(by));
+    if let (Begin::Sealed(_), Some(newest)) = (&begin, after.policy()) {
+        memory.sealed.push(Sealed { old: after.commit, new: first, epoch: newest.epoch() });
+    }
+    let of = Of { domain: &after.trust_domain, fleet: after.fleet, policies: &after.policies, heard: true };
+    let along = Along { history, walk, chain: &chain, statements: &statements, of };
+    let (walked, declared) = along.pass(&memory, &begin)?;
+    if declared.is_subset(&memory.declared) || walk.anchor.is_none() {
+        return Ok(Ok(walked));
+    }
+    // A policy reaches back: what was verified is judged again, knowing what it says.
+    memory.declared.extend(declared);
+    whole(history, walk, Some(memory))
 }
 
-/// What is said against keys, before any commit is looked at.
-fn against(statements: &Statements<'_>, policies: &BTreeMap<u64, Policy>, known: &Revoked) -> Revoked {
-    known.iter().cloned().chain(statements.revocations(policies)).collect()
-}
-
-/// What a walk along a chain begins with.
-struct From<'a> {
-    domain: &'a str,
-    fleet: FleetId,
-    policies: &'a BTreeMap<u64, Policy>,
-    revoked: &'a Revoked,
-}
-
-/// Walks from the anchor, or from the last commit that begins a history which people accept in place of another one.
-fn whole<H: History>(history: &H, walk: &Walk<'_>) -> Result<Result<Walked, Stuck>, H::Error> {
-    let none = (BTreeMap::new(), Revoked::new());
-    let revoked = walk.after.map(|after| &after.revoked).or(walk.known.map(|known| &known.revoked)).unwrap_or(&none.1);
+/// Walks from the anchor, or from the last commit that begins a history which people accepted in place of another one.
+fn whole<H: History>(history: &H, walk: &Walk<'_>, memory: Option<Memory>) -> Result<Result<Walked, Stuck>, H::Error> {
+    let heard = memory.is_some();
+    let mut memory = memory.unwrap_or_default();
     if let Some(known) = walk.known {
-        let (domain, fleet) = (known.trust_domain.as_str(), known.fleet);
-        let statements = Statements::heard(walk.statements, domain, fleet);
-        let lost = against(&statements, &known.policies, revoked);
-        let sealed = |id| reseals(&statements, walk.branch, None, id, &known.policies, &lost);
-        let ends = |id| walk.anchor == Some(id) || sealed(id).is_some();
+        let statements = Statements::heard(walk.statements, &known.trust_domain, known.fleet, None);
+        let seal = |id: ObjectId| sealed(&statements, walk.branch, id, known, &memory);
+        // What would be refused there ends no chain.
+        let fits = |raw: &[u8], epoch: u64| -> Result<bool, H::Error> {
+            let Some(tree) = tree_of(history.format(), raw) else { return Ok(false) };
+            let held = match history.trust(tree) {
+                Err(error) if H::unfit(&error).is_some() => return Ok(false),
+                held => held?,
+            };
+            let policy = held.policy.as_deref().and_then(|bytes| super::policy::check(bytes).policy);
+            Ok(policy.map(|policy| policy.digest()) == known.policies.get(&epoch).map(Policy::digest))
+        };
+        let ends = |id| walk.anchor == Some(id) || seal(id).is_some();
         let (chain, ended) = match back(history, walk.tip, ends)? {
             Ok(found) => found,
             Err(stuck) => return Ok(Err(stuck)),
         };
-        if let Some((epoch, by)) = chain.first().filter(|_| ended).and_then(|(first, _)| sealed(*first)) {
+        let first = chain.first().filter(|_| ended);
+        if let Some((raw, (epoch, by))) = first.and_then(|(first, raw)| Some((raw, seal(*first)?)))
+            && fits(raw, epoch)?
+        {
             let policies = known.policies.range(..=epoch).map(|(epoch, policy)| (*epoch, policy.clone())).collect();
-            let from = From { domain, fleet, policies: &policies, revoked };
-            let walked = along(history, walk, &chain, &statements, &from, Begin::Sealed(by))?;
-            return Ok(walked.map(|(walked, _)| walked));
+            let of = Of { domain: &known.trust_domain, fleet: known.fleet, policies: &policies, heard };
+            let along = Along { history, walk, chain: &chain, statements: &statements, of };
+            return along.run(memory, &Begin::Sealed(by)).map(Ok);
         }
     }
     let (mut chain, ended) = match back(history, walk.tip, |id| walk.anchor == Some(id))? {
@@ -214,63 +227,98 @@ fn whole<H: History>(history: &H, walk: &Walk<'_>) -> Result<Result<Walked, Stuc
         None => chain = from_first_policy(history, chain)?,
     }
     let Some((anchor, raw)) = chain.first() else { return Ok(Err(Stuck::NoPolicy)) };
-    let tree = tree_of(history.format(), raw);
-    let Some(domain) = tree.map_or(Ok(None), |tree| history.trust_domain(tree))? else {
-        return Ok(Err(Stuck::NoTrustDomain(*anchor)));
+    let domain = match tree_of(history.format(), raw).map(|tree| history.trust_domain(tree)) {
+        Some(Err(error)) if H::unfit(&error).is_none() => return Err(error),
+        Some(Ok(Some(domain))) => domain,
+        _ => return Ok(Err(Stuck::NoTrustDomain(*anchor))),
     };
     if let Some(known) = walk.known.filter(|known| known.trust_domain != domain) {
         let expected = known.trust_domain.clone();
         return Ok(Err(Stuck::OtherTrustDomain { commit: *anchor, found: domain, expected }));
     }
     let fleet = FleetId::of(&domain, anchor);
-    let statements = Statements::heard(walk.statements, &domain, fleet);
-    let from = From { domain: &domain, fleet, policies: &none.0, revoked };
-    let walked = along(history, walk, &chain, &statements, &from, Begin::Anchor)?;
-    Ok(walked.map(|(walked, _)| walked))
+    let statements = Statements::heard(walk.statements, &domain, fleet, None);
+    memory.sealed.retain(|seal| chain.iter().any(|(id, _)| *id == seal.new));
+    let of = Of { domain: &domain, fleet, policies: &BTreeMap::new(), heard };
+    let along = Along { history, walk, chain: &chain, statements: &statements, of };
+    along.run(memory, &Begin::Anchor).map(Ok)
 }
 
-/// Judges a chain, and answers what is known against keys in the end.
-fn along<H: History>(
-    history: &H,
-    walk: &Walk<'_>,
-    chain: &Chain,
+/// Who accepts a commit as the beginning of a history, and under which epoch: as it is remembered, else by the newest policy.
+fn sealed(
     statements: &Statements<'_>,
-    from: &From<'_>,
-    begin: Begin,
-) -> Result<Result<(Walked, Revoked), Stuck>, H::Error> {
-    // What a key signed may stop to count by something that is said later: then the walk begins again, knowing it. Each
-    // time more is said, so it ends.
-    let mut gone = Gone::of(chain, from.revoked);
-    loop {
-        let mut walker = Walker::new(history, walk.branch, statements, (from.domain, from.fleet), from.policies, gone);
-        let commits = walker.pass(chain, &begin)?;
-        let revoked = statements.revocations(walker.policies());
-        let known = walker.gone().clone().with(chain, revoked.into_iter(), walker.policies());
-        if known != *walker.gone() {
-            gone = known;
-            continue;
+    branch: &str,
+    id: ObjectId,
+    known: &Known,
+    memory: &Memory,
+) -> Option<(u64, Vec<schema::name::Name>)> {
+    match memory.sealed.iter().rfind(|seal| seal.new == id) {
+        Some(seal) => Some((seal.epoch, Vec::new())),
+        None => reseals(statements, branch, None, id, &known.policies, memory),
+    }
+}
+
+/// What a chain belongs to.
+struct Of<'a> {
+    domain: &'a str,
+    fleet: FleetId,
+    /// The policies before it.
+    policies: &'a BTreeMap<u64, Policy>,
+    /// Whether all revocations were heard before, and are in the memory.
+    heard: bool,
+}
+
+/// A chain that is judged.
+struct Along<'a, H> {
+    history: &'a H,
+    walk: &'a Walk<'a>,
+    chain: &'a Chain,
+    statements: &'a Statements<'a>,
+    of: Of<'a>,
+}
+
+impl<H: History> Along<'_, H> {
+    /// Judges it, and once more when a policy on the way says that a key was compromised before.
+    fn run(&self, mut memory: Memory, begin: &Begin) -> Result<Walked, H::Error> {
+        let (walked, declared) = self.pass(&memory, begin)?;
+        if declared.is_subset(&memory.declared) {
+            return Ok(walked);
         }
-        let counts = commits.iter().take_while(|commit| commit.verdict.is_ok());
-        let last = counts.clone().last().map(|judged| judged.id);
-        let brought: Vec<u64> = counts.filter_map(Judged::brings).collect();
+        memory.declared.extend(declared);
+        // What a commit says that does not count by then stays said: enough people agreed to it where it stood.
+        self.pass(&memory, begin).map(|(walked, _)| walked)
+    }
+
+    /// Judges it, and answers what policies that came into force say of keys.
+    fn pass(&self, memory: &Memory, begin: &Begin) -> Result<(Walked, Declared), H::Error> {
+        let Of { domain, fleet, policies, heard } = self.of;
+        let gone = Gone::of(self.chain, &memory.declared);
+        let mut walker = Walker::new(self.history, self.walk.branch, self.statements, (domain, fleet), policies, gone);
+        walker.remember(self.chain, memory, heard);
+        let commits = walker.pass(self.chain, begin, self.walk.beyond)?;
+        let counts = || commits.iter().take_while(|commit| commit.verdict.is_ok());
+        let last = counts().last().map(|judged| judged.id);
         let commit = match begin {
-            Begin::Behind => last.or_else(|| chain.first().map(|(id, _)| *id)),
+            Begin::Behind => last.or_else(|| self.chain.first().map(|(id, _)| *id)),
             Begin::Anchor | Begin::Sealed(_) => last,
         };
-        let said = known.said().clone();
-        let (mut policies, epochs) = walker.into_epochs();
-        let most = brought.last().copied().or_else(|| from.policies.keys().next_back().copied());
-        policies.retain(|epoch, _| most.is_some_and(|most| *epoch <= most));
+        let brought: Vec<u64> = counts().filter_map(Judged::brings).collect();
+        let (revoked, mut known, epochs) = walker.into_learnt();
+        let most = brought.last().or_else(|| policies.keys().next_back()).copied();
+        known.retain(|epoch, _| most.is_some_and(|most| *epoch <= most));
+        let said = known.values().flat_map(Policy::compromised).map(|(key, since)| (key.to_owned(), since));
+        let declared: Declared = said.collect();
+        let memory = Memory { revoked, ..memory.clone() };
+        let trust_domain = domain.to_owned();
         let reached = commit.map(|commit| Verified {
-            trust_domain: from.domain.to_owned(),
-            fleet: from.fleet,
+            trust_domain: trust_domain.clone(),
+            fleet,
             commit,
-            policies,
-            revoked: said.clone(),
+            policies: known,
+            memory,
         });
         let policy = reached.as_ref().and_then(Verified::policy).cloned();
         let epochs = epochs.into_iter().filter(|epoch| brought.contains(&epoch.epoch)).collect();
-        let trust_domain = from.domain.to_owned();
-        return Ok(Ok((Walked { trust_domain, fleet: from.fleet, policy, commits, reached, epochs }, said)));
+        Ok((Walked { trust_domain, fleet, policy, commits, reached, epochs }, declared))
     }
 }

@@ -8,6 +8,7 @@ use schema::{digest::Digest, fleet::trust::Unknown, name::Name};
 use super::{KeyState, Policy, Rule, read};
 use crate::trust::{
     key::TrustKey,
+    revoked::Revocations,
     spoken::Statements,
     statement::{Body, FleetId, Step},
     walk::Refusal,
@@ -23,7 +24,8 @@ pub fn first(bytes: &[u8], pinned: Digest) -> Result<Policy, Refusal> {
 }
 
 /// The policy that follows another one: its epoch is the next, it names the one before and forgets nothing, and statements by
-/// the thresholds of the old one and of its own agree to it and prove every key that it adds. `statements` are raw commits.
+/// the thresholds of the old one and of its own agree to it and prove every key that it adds. `statements` are raw commits, and
+/// `revoked` the keys that were revoked before.
 ///
 /// # Errors
 /// With the first reason against it.
@@ -33,10 +35,11 @@ pub fn step(
     statements: &[Vec<u8>],
     trust_domain: &str,
     fleet: FleetId,
+    revoked: &Revocations,
 ) -> Result<Policy, Refusal> {
     let new = follows(next, Some(old), Unknown::Kept)?;
     let statements = Statements::read(statements.iter().map(Vec::as_slice), trust_domain, fleet);
-    agreed(old, &new, &statements, |_| true)?;
+    agreed(old, &new, &statements, |key, policy, rule| !revoked.denies_vote(key, policy, rule))?;
     Ok(new)
 }
 
@@ -67,14 +70,14 @@ pub(in crate::trust) fn agreed(
     old: &Policy,
     new: &Policy,
     statements: &Statements<'_>,
-    counts: impl Fn(&TrustKey) -> bool,
+    counts: impl Fn(&TrustKey, &Policy, &Rule) -> bool,
 ) -> Result<BTreeSet<Name>, Refusal> {
     let step = Step { prev: old.digest, next: new.digest, epoch: new.epoch };
     let agrees = |body: &Body| *body == Body::Trust(step);
     let mut by = BTreeSet::new();
     let sides: [(&str, &Policy, &Rule); 2] = [("the old", old, &old.trust), ("the new", new, &new.trust)];
     for (whose, policy, rule) in sides {
-        let people = statements.people(policy, rule, agrees, &counts);
+        let people = statements.people(policy, rule, agrees, |key| counts(key, policy, rule));
         let needed = rule.threshold;
         if people.len() < needed as usize {
             return Err(Refusal::TrustThreshold { whose, needed, by: people.into_iter().collect(), step });

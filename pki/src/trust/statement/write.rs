@@ -135,7 +135,8 @@ impl Statement {
         nonce: [u8; 16],
         body: Body,
     ) -> Result<Self, StatementRefusal> {
-        let said = Self { trust_domain: trust_domain.to_owned(), fleet, principal, nonce, body, digest: Digest::of([]) };
+        let said =
+            Self { trust_domain: trust_domain.to_owned(), fleet, principal, nonce, body, digest: Digest::of([]) };
         let read = Self::parse_message(&said.write(""))?;
         let same = read.trust_domain == said.trust_domain
             && (read.fleet, &read.principal, read.nonce) == (said.fleet, &said.principal, said.nonce)

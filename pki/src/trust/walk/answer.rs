@@ -1,6 +1,6 @@
 //! What a walk answers: each commit with its verdict, how far the history counts, and the policies that came into force.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{
     digest::Digest,
@@ -8,8 +8,10 @@ use schema::{
     name::Name,
 };
 
-use super::{MOST_COMMITS, Refusal, Revoked};
-use crate::trust::{key::TrustKey, object::ObjectId, policy::Policy, statement::FleetId};
+use super::{Declared, MOST_COMMITS, Refusal};
+use serde::{Deserialize, Serialize};
+
+use crate::trust::{key::TrustKey, object::ObjectId, policy::Policy, revoked::Revocations, statement::FleetId};
 
 /// Whose signature a commit has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +124,39 @@ pub struct Epoch {
     pub statements: Vec<Vec<u8>>,
 }
 
+/// What is never unlearnt about a history, whoever withholds the statements later on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Memory {
+    /// The keys that one person revoked, each from its place on.
+    pub revoked: Revocations,
+    /// The keys that policies call compromised.
+    pub declared: Declared,
+    /// The rewritten histories that people accepted.
+    pub sealed: Vec<Sealed>,
+}
+
+impl Memory {
+    /// The names of all keys that do not count any more, for whatever is not history.
+    #[must_use]
+    pub fn denied(&self) -> BTreeSet<String> {
+        let declared = self.declared.iter().map(|(key, _)| key.as_str());
+        self.revoked.names().chain(declared).map(str::to_owned).collect()
+    }
+}
+
+/// A rewritten history that people accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Sealed {
+    /// The commit that was verified.
+    pub old: ObjectId,
+    /// The commit that takes its place.
+    pub new: ObjectId,
+    /// The epoch of the policy in force.
+    pub epoch: u64,
+}
+
 /// How far a history was verified: what a walk goes on from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
@@ -133,8 +168,8 @@ pub struct Verified {
     pub commit: ObjectId,
     /// The policies up to the one in force there, by epoch.
     pub policies: BTreeMap<u64, Policy>,
-    /// What was known against keys. None of it is ever unlearnt.
-    pub revoked: Revoked,
+    /// What was learnt.
+    pub memory: Memory,
 }
 
 impl Verified {

@@ -9,14 +9,16 @@ use schema::{
 };
 
 use super::{
-    Accepted, Epoch, FileChange, History, Judged, Refusal, Revoked, Signer,
+    Accepted, Epoch, FileChange, History, Judged, Memory, Refusal, Signer,
     chain::{Chain, tree_of},
     gone::Gone,
 };
 use crate::trust::{
     commit::Commit,
+    key::TrustKey,
     object::{ObjectFormat, ObjectId},
-    policy::{self, KeyState, Policy, Principal},
+    policy::{self, KeyState, Policy, Principal, Rule},
+    revoked::{Revocation, Revocations},
     signature::signer,
     spoken::{Said, Statements},
     statement::{Body, FleetId, Step},
@@ -33,21 +35,26 @@ pub(super) enum Begin {
     Sealed(Vec<Name>),
 }
 
-/// Who accepts a commit in place of another one, when it is enough, and under which policy. `old` is the commit that it takes the
-/// place of, where that matters: then the newest policy has to say so.
+/// Who accepts a commit in place of another one, when it is enough, and under which policy they said so. It is the newest policy
+/// that says whose word counts. `old` is the commit that it takes the place of, where that is known: then they say it under the
+/// newest policy, too.
 pub(super) fn reseals(
     statements: &Statements<'_>,
     branch: &str,
     old: Option<ObjectId>,
     new: ObjectId,
     policies: &BTreeMap<u64, Policy>,
-    revoked: &Revoked,
+    memory: &Memory,
 ) -> Option<(u64, Vec<Name>)> {
-    let newest = if old.is_some() { 1 } else { policies.len() };
     let olds: BTreeSet<ObjectId> =
         statements.replaced_by(branch, new).filter(|was| old.is_none_or(|old| old == *was)).collect();
-    for (epoch, policy) in policies.iter().rev().take(newest) {
-        let Some(rule) = policy.reseal() else { continue };
+    let newest = policies.values().next_back().filter(|_| !olds.is_empty())?;
+    let rule = newest.reseal()?;
+    let counts = |key: &TrustKey| {
+        let declared = memory.declared.iter().any(|(name, _)| *name == key.name());
+        !declared && !memory.revoked.denies_vote(key, newest, rule)
+    };
+    for (epoch, policy) in policies.iter().rev().take(if old.is_some() { 1 } else { policies.len() }) {
         for was in &olds {
             let says = |body: &Body| match body {
                 Body::Reseal { branch: of, old, new: by, under, .. } => {
@@ -55,8 +62,7 @@ pub(super) fn reseals(
                 }
                 _ => false,
             };
-            let counts = |key: &crate::trust::key::TrustKey| !revoked.iter().any(|(name, _)| *name == key.name());
-            let people = statements.people(policy, rule, says, counts);
+            let people = statements.people(newest, rule, says, counts);
             if people.len() >= rule.threshold as usize {
                 return Some((*epoch, people.into_iter().collect()));
             }
@@ -83,14 +89,24 @@ pub(super) struct Walker<'a, H> {
     /// Whether the policy is gone from the tree.
     absent: bool,
     gone: Gone,
+    /// The revocations in force at this place, and those of later ones, each behind the commit of its place.
+    revoked: Revocations,
+    later: BTreeMap<ObjectId, Vec<Later<'a>>>,
     /// The place in the chain of the commit that is judged.
     at: usize,
+}
+
+/// What is heard behind a commit.
+enum Later<'a> {
+    /// A revocation that was judged when it was heard.
+    Known(Revocation),
+    /// One that nobody has judged.
+    Said(&'a Said<'a>),
 }
 
 /// A commit that is being judged.
 struct Case<'c> {
     commit: Commit<'c>,
-    raw: &'c [u8],
     signer: Option<Signer>,
 }
 
@@ -103,28 +119,78 @@ impl<'a, H: History> Walker<'a, H> {
         policies: &BTreeMap<u64, Policy>,
         gone: Gone,
     ) -> Self {
-        let (policies, epochs) = (policies.clone(), Vec::new());
-        Self { history, branch, statements, domain, fleet, policies, epochs, absent: false, gone, at: 0 }
+        let (policies, epochs, revoked, later) =
+            (policies.clone(), Vec::new(), Revocations::default(), BTreeMap::new());
+        Self {
+            history,
+            branch,
+            statements,
+            domain,
+            fleet,
+            policies,
+            epochs,
+            absent: false,
+            gone,
+            revoked,
+            later,
+            at: 0,
+        }
     }
 
-    pub(super) const fn policies(&self) -> &BTreeMap<u64, Policy> {
-        &self.policies
+    /// Takes over the revocations of a memory, each at its place. Without a memory each statement is heard right behind the commit that
+    /// it calls the last good one; where that is not of this history, at the beginning.
+    pub(super) fn remember(&mut self, chain: &Chain, memory: &Memory, heard: bool) {
+        let ids: BTreeSet<ObjectId> = chain.iter().map(|(id, _)| *id).collect();
+        for one in memory.revoked.iter() {
+            match one.place.filter(|place| ids.contains(place)) {
+                Some(place) => self.later.entry(place).or_default().push(Later::Known(one.clone())),
+                None => self.revoked.recall(one.clone()),
+            }
+        }
+        let first = chain.first().map(|(id, _)| *id);
+        for (said, last_good) in self.statements.revoking().filter(|_| !heard) {
+            if let Some(place) = Some(last_good).filter(|place| ids.contains(place)).or(first) {
+                self.later.entry(place).or_default().push(Later::Said(said));
+            }
+        }
     }
 
-    pub(super) const fn gone(&self) -> &Gone {
-        &self.gone
+    pub(super) fn into_learnt(mut self) -> (Revocations, BTreeMap<u64, Policy>, Vec<Epoch>) {
+        // What has its place behind the last commit that counts stays known.
+        for later in std::mem::take(&mut self.later).into_values().flatten() {
+            if let Later::Known(one) = later {
+                self.revoked.recall(one);
+            }
+        }
+        (self.revoked, self.policies, self.epochs)
     }
 
-    pub(super) fn into_epochs(self) -> (BTreeMap<u64, Policy>, Vec<Epoch>) {
-        (self.policies, self.epochs)
+    /// Hears what has its place behind a commit that counts.
+    fn hear(&mut self, id: ObjectId) {
+        let Some(later) = self.later.remove(&id) else { return };
+        let newest = self.policies.values().next_back();
+        for later in later {
+            match (later, newest) {
+                (Later::Known(one), _) => self.revoked.recall(one),
+                (Later::Said(said), Some(newest)) => self.revoked.take(said, newest, Some(id)),
+                (Later::Said(_), None) => {}
+            }
+        }
     }
 
-    /// Judges every commit of a chain.
-    pub(super) fn pass(&mut self, chain: &Chain, begin: &Begin) -> Result<Vec<Judged>, H::Error> {
+    /// Judges the commits of a chain, and so many behind the first that is refused.
+    pub(super) fn pass(&mut self, chain: &Chain, begin: &Begin, beyond: usize) -> Result<Vec<Judged>, H::Error> {
         let mut commits: Vec<Judged> = Vec::with_capacity(chain.len());
         let (mut policy, mut before) = (self.policies.values().next_back().cloned(), None);
+        let (mut stands, mut left) = (true, beyond);
         for (index, (id, raw)) in chain.iter().enumerate() {
             self.at = index;
+            if !stands {
+                match left.checked_sub(1) {
+                    Some(fewer) => left = fewer,
+                    None => break,
+                }
+            }
             let judged = match (&policy, begin) {
                 (_, Begin::Behind) if index == 0 => None,
                 (Some(policy), Begin::Sealed(by)) if index == 0 => Some(self.sealed(*id, raw, policy, by)?),
@@ -134,6 +200,10 @@ impl<'a, H: History> Walker<'a, H> {
             };
             if let Some(epoch) = judged.as_ref().and_then(Judged::brings) {
                 policy = self.policies.get(&epoch).cloned();
+            }
+            stands &= judged.as_ref().is_none_or(|judged| judged.verdict.is_ok());
+            if stands {
+                self.hear(*id);
             }
             before = tree_of(self.history.format(), raw).or(before);
             commits.extend(judged);
@@ -168,15 +238,15 @@ impl<'a, H: History> Walker<'a, H> {
         Ok(judged)
     }
 
-    /// The different people who say something that still counts.
-    fn people(
-        &self,
-        statements: &Statements<'_>,
-        policy: &Policy,
-        rule: &policy::Rule,
-        says: impl Fn(&Body) -> bool,
-    ) -> BTreeSet<Name> {
-        statements.people(policy, rule, says, |key| self.gone.at(key, self.at).is_none())
+    /// The different people who say something about a change, by a key that still counts.
+    fn people(&self, policy: &Policy, rule: &Rule, says: impl Fn(&Body) -> bool) -> BTreeSet<Name> {
+        let counts = |key: &TrustKey| self.gone.at(key, self.at).is_none() && !self.revoked.denies(key);
+        self.statements.people(policy, rule, says, counts)
+    }
+
+    /// Whether a key counts where people agree to a policy.
+    fn votes(&self, key: &TrustKey, policy: &Policy, rule: &Rule) -> bool {
+        self.gone.at(key, self.at).is_none() && !self.revoked.denies_vote(key, policy, rule)
     }
 
     /// Who signed a commit, by a key that still signs.
@@ -189,6 +259,9 @@ impl<'a, H: History> Walker<'a, H> {
         }
         if let Some(gone) = self.gone.at(key, self.at) {
             return Err(Refusal::KeyCompromised { key: key.name(), since: gone.since });
+        }
+        if let Some(revoked) = self.revoked.by(key) {
+            return Err(Refusal::KeyRevoked { key: key.name(), by: revoked.by.clone() });
         }
         let (principal, held) = policy.holder(key).expect("a key of a policy has a holder");
         Ok(Signer { principal: principal.clone(), kind: held.kind, key: key.clone() })
@@ -205,7 +278,8 @@ impl<'a, H: History> Walker<'a, H> {
                     judged.epoch = policy.epoch();
                     let verdict = self.begin(&commit, &policy, &mut judged.signer);
                     if verdict.is_ok() {
-                        self.keep(policy, commit.id(), Vec::new(), commit.tree())?;
+                        let bytes = self.history.trust(commit.tree())?.policy.unwrap_or_default();
+                        self.keep(policy, commit.id(), Vec::new(), bytes);
                     }
                     verdict
                 }
@@ -219,7 +293,7 @@ impl<'a, H: History> Walker<'a, H> {
     fn begin(&self, commit: &Commit<'_>, policy: &Policy, signer: &mut Option<Signer>) -> Result<Accepted, Refusal> {
         let own = self.signed_by(commit, policy)?;
         let step = Step { prev: Digest::from_bytes([0; 32]), next: policy.digest(), epoch: policy.epoch() };
-        let mut by = self.people(self.statements, policy, policy.trust(), |body| *body == Body::Trust(step));
+        let mut by = self.people(policy, policy.trust(), |body| *body == Body::Trust(step));
         let principal = &policy.principals()[&own.principal];
         if principal.kind == PrincipalKind::Human && policy.trust().names(principal) {
             by.insert(own.principal.clone());
@@ -250,9 +324,14 @@ impl<'a, H: History> Walker<'a, H> {
             }
         };
         let before = before.unwrap_or_else(|| commit.tree());
-        let changes = self.history.changes(before, commit.tree())?;
-        let mut case = Case { commit, raw, signer: None };
-        judged.verdict = self.judge(&mut case, &changes, policy)?;
+        let mut case = Case { commit, signer: None };
+        judged.verdict = match self.judge(&mut case, before, policy) {
+            Err(error) => match H::unfit(&error) {
+                Some(why) => Err(Refusal::Unfit(why)),
+                None => return Err(error),
+            },
+            Ok(verdict) => verdict,
+        };
         judged.signer = case.signer;
         Ok(judged)
     }
@@ -266,26 +345,29 @@ impl<'a, H: History> Walker<'a, H> {
     fn judge(
         &mut self,
         case: &mut Case<'_>,
-        changes: &[FileChange],
+        before: ObjectId,
         policy: &Policy,
     ) -> Result<Result<Accepted, Refusal>, H::Error> {
-        let trust = changes.iter().any(|change| is_trust(&change.path));
-        if trust {
+        // Who signed it is known before any of its files is looked at.
+        let signed = self.signed_by(&case.commit, policy);
+        case.signer = signed.as_ref().ok().cloned();
+        if before != case.commit.tree() {
             self.absent = self.history.trust(case.commit.tree())?.policy.is_none();
         }
         // Whatever else is wrong: without a policy nothing moves, and that is what people have to see.
         if self.absent {
-            case.signer = self.signed_by(&case.commit, policy).ok();
             return Ok(Err(Refusal::TrustRemoved));
         }
-        let signer = match self.signed_by(&case.commit, policy) {
+        let signer = match signed {
             Ok(signer) => signer,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        case.signer = Some(signer.clone());
         if case.commit.parents().len() > 2 {
             return Ok(Err(Refusal::Octopus(case.commit.parents().len())));
         }
+        let changes = self.history.changes(before, case.commit.tree())?;
+        let changes = changes.as_slice();
+        let trust = changes.iter().any(|change| is_trust(&change.path));
         let principal = &policy.principals()[&signer.principal];
         let vouched = match self.vouched(case, changes, (&signer, principal), policy)? {
             Ok(vouched) => vouched,
@@ -336,7 +418,7 @@ impl<'a, H: History> Walker<'a, H> {
         }
         let base = case.commit.parents().first().copied().unwrap_or_else(|| case.commit.id());
         let mut by = policy.change().map_or_else(Default::default, |rule| {
-            self.people(self.statements, policy, rule, |body| match body {
+            self.people(policy, rule, |body| match body {
                 Body::Change { branch, base: follows, tree, under, .. } => {
                     branch == self.branch
                         && *follows == base
@@ -382,18 +464,10 @@ impl<'a, H: History> Walker<'a, H> {
     }
 
     /// Notes a policy that came into force.
-    fn keep(
-        &mut self,
-        policy: Policy,
-        commit: ObjectId,
-        statements: Vec<Vec<u8>>,
-        tree: ObjectId,
-    ) -> Result<(), H::Error> {
-        let bytes = self.history.trust(tree)?.policy.unwrap_or_default();
+    fn keep(&mut self, policy: Policy, commit: ObjectId, statements: Vec<Vec<u8>>, bytes: Vec<u8>) {
         let (epoch, digest) = (policy.epoch(), policy.digest());
         self.epochs.push(Epoch { epoch, digest, policy: bytes, commit, statements });
         self.policies.insert(epoch, policy);
-        Ok(())
     }
 
     /// A change of the policy: agreed to by the old one and by the new one, and every new key proves itself.
@@ -402,17 +476,26 @@ impl<'a, H: History> Walker<'a, H> {
             Ok(new) => new,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        // The commit's own message may be its signer's statement.
-        let own = Said::read(case.raw, self.domain, self.fleet);
-        let statements = self.statements.with(own.as_ref());
-        let by = match policy::agreed(old, &new, &statements, |key| self.gone.at(key, self.at).is_none()) {
+        let statements = self.statements;
+        let by = match policy::agreed(old, &new, statements, |key, policy, rule| self.votes(key, policy, rule)) {
             Ok(by) => by,
             Err(refusal) => return Ok(Err(refusal)),
         };
         let epoch = new.epoch();
-        let step = Step { prev: old.digest(), next: new.digest(), epoch };
-        let raw = statements.of_step(step, [old, &new]);
-        self.keep(new, case.commit.id(), raw, case.commit.tree())?;
+        let raw = statements.of_step(Step { prev: old.digest(), next: new.digest(), epoch }, [old, &new]);
+        let bytes = self.history.trust(case.commit.tree())?.policy.unwrap_or_default();
+        // A node has what is stored and nothing else.
+        if let Err(refusal) = policy::step(old, &bytes, &raw, self.domain, self.fleet, &self.revoked) {
+            return Ok(Err(refusal));
+        }
+        let mut revoked = self.revoked.clone();
+        revoked.disarm(&new, |gone| {
+            let counts =
+                |key: &TrustKey, policy: &Policy, rule: &Rule| key.name() != gone && self.votes(key, policy, rule);
+            policy::agreed(old, &new, statements, counts).is_ok()
+        });
+        self.revoked = revoked;
+        self.keep(new, case.commit.id(), raw, bytes);
         Ok(Ok(Accepted::TrustChange { epoch, by: by.into_iter().collect() }))
     }
 }

@@ -27,6 +27,17 @@ pub enum Refusal {
         /// The last commit that it signed for its owner.
         since: Option<ObjectId>,
     },
+    /// Its key was revoked before.
+    #[error("the key {key} was revoked by {by}")]
+    KeyRevoked {
+        /// The key.
+        key: String,
+        /// Who said so.
+        by: Name,
+    },
+    /// Its files are not of a form that everybody reads alike.
+    #[error("its files are not read: {0}")]
+    Unfit(String),
     /// Too many parents.
     #[error("it merges {} histories at once", .0 - 1)]
     Octopus(usize),
@@ -153,6 +164,8 @@ impl Refusal {
             Self::Signature(refusal) => refusal.code(),
             Self::KeyRetired(_) => "key-retired",
             Self::KeyCompromised { .. } => "key-compromised",
+            Self::KeyRevoked { .. } => "key-revoked",
+            Self::Unfit(_) => "unfit-tree",
             Self::Octopus(_) => "octopus",
             Self::PathNotGranted { .. } => "path-not-granted",
             Self::NotVouched { .. } => "not-vouched",

@@ -200,10 +200,14 @@ fn a_policy_is_changed_by_the_old_threshold_and_the_new_one() {
 }
 
 #[test]
-fn the_commit_of_a_change_may_be_its_signers_statement() {
+fn a_statement_is_made_on_purpose() {
+    // A block in the message of a commit with files: somebody else's, which a person picked and so signed.
     let mut world = World::new();
     let next = policy(2, Some(world.policy().digest()), "reseal { roles \"admin\"; threshold 1; }\n");
-    world.agreeing(Person::Ada, &next);
+    world.agree_with_files(Person::Ada, &next);
+    world.push(Person::Ada, &[(FILE, &next)]);
+    assert_eq!(codes(&world.walk()), ["anchor", "trust-threshold"]);
+    world.agree(Person::Ada, &next);
     assert_eq!(codes(&world.walk()), ["anchor", "trust-change"]);
 }
 
@@ -398,15 +402,16 @@ fn a_key_that_was_found_out_revokes_nobody() {
     let good = world.tip();
     world.push(Person::Ada, &[("sites/a.kdl", "site \"a\"")]);
     world.revoke(Person::Bob, &Person::Ada.key().name(), good);
-    assert_eq!(codes(&world.walk()), ["anchor", "key-compromised"], "before anybody knows");
+    assert_eq!(codes(&world.walk()), ["anchor", "key-revoked"], "before anybody knows");
     let gone = format!("{rule}revoked \"{}\" {{ as \"compromised\"; }}\n", Person::Bob.key().name());
     let mut world = World::with(rule);
-    let good = world.tip();
     world.push(Person::Ada, &[("sites/a.kdl", "site \"a\"")]);
     let next = policy(2, Some(world.policy().digest()), &gone);
     world.agreeing(Person::Ada, &next);
+    let after = world.walk().reached.expect("it counts");
     world.revoke(Person::Bob, &Person::Ada.key().name(), good);
-    assert_eq!(codes(&world.walk()), ["anchor", "granted", "trust-change"]);
+    world.push(Person::Ada, &[("sites/b.kdl", "site \"b\"")]);
+    assert_eq!(codes(&world.go_on(Some(&after), None).expect("a walk")), ["granted"]);
 }
 
 #[test]

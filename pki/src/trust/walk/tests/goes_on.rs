@@ -7,7 +7,7 @@ use super::{
     codes,
     world::{Person, World, policy},
 };
-use crate::trust::policy as policies;
+use crate::trust::{key::TrustKey, policy as policies, revoked::Revocations};
 
 const RESEAL: &str = "reseal { roles \"admin\"; threshold 2; }\nchange { roles \"admin\"; threshold 1; }\n";
 
@@ -16,8 +16,8 @@ fn reached(walked: &Walked) -> &Verified {
 }
 
 fn known(verified: &Verified) -> Known {
-    let Verified { trust_domain, fleet, policies, revoked, .. } = verified.clone();
-    Known { trust_domain, fleet, policies, revoked }
+    let Verified { trust_domain, fleet, policies, memory, .. } = verified.clone();
+    Known { trust_domain, fleet, policies, memory: Some(memory) }
 }
 
 #[test]
@@ -58,19 +58,19 @@ fn what_a_walk_answers_of_policies_is_enough_for_a_node() {
     assert_eq!(one.policy, first.as_bytes());
     let old = policies::first(&one.policy, one.digest).expect("the first policy");
     assert_eq!(policies::first(&two.policy, two.digest), Err(Refusal::Epoch { expected: 1, found: 2 }));
-    let fleet = world.fleet();
-    let new = policies::step(&old, &two.policy, &two.statements, "acme.example", fleet).expect("a step");
+    let (fleet, none) = (world.fleet(), Revocations::default());
+    let new = policies::step(&old, &two.policy, &two.statements, "acme.example", fleet, &none).expect("a step");
     assert_eq!(Some(&new), walked.policy.as_ref());
     assert_eq!(two.statements.len(), 3);
     for left_out in 0..3 {
         let mut fewer = two.statements.clone();
         fewer.remove(left_out);
-        assert!(policies::step(&old, &two.policy, &fewer, "acme.example", fleet).is_err(), "without {left_out}");
+        assert!(policies::step(&old, &two.policy, &fewer, "acme.example", fleet, &none).is_err(), "without {left_out}");
     }
-    let other = policies::step(&old, &two.policy, &two.statements, "other.example", fleet);
+    let other = policies::step(&old, &two.policy, &two.statements, "other.example", fleet, &none);
     assert!(matches!(other, Err(Refusal::TrustThreshold { .. })), "{other:?}");
     let text = String::from_utf8(two.policy.clone()).expect("text").replace("format 1", "format 2");
-    let later = policies::step(&old, text.as_bytes(), &two.statements, "acme.example", fleet);
+    let later = policies::step(&old, text.as_bytes(), &two.statements, "acme.example", fleet, &none);
     assert_eq!(later, Err(Refusal::TooNew { format: 2 }));
     let pinned = schema::digest::Digest::of("another");
     assert_eq!(policies::first(&one.policy, pinned), Err(Refusal::NotPinned { pinned, found: one.digest }));
@@ -126,10 +126,6 @@ fn a_rewritten_history_is_accepted_by_people_and_by_nothing_else() {
     assert_eq!(reached(&again).commit, next);
     let plain = world.go_on(None, None).expect("a walk");
     assert_eq!(codes(&plain), ["anchor", "unsigned", "granted"], "nobody knows the policies there");
-    // Whoever accepts it by a key that was found out is not heard.
-    let mut found_out = known(&after);
-    found_out.revoked.insert((Person::Bob.key().name(), None));
-    assert_eq!(codes(&world.go_on(None, Some(&found_out)).expect("a walk"))[0], "anchor");
     // Back to what it took the place of is another history again.
     world.rewind(after.commit);
     assert!(world.go_on(Some(reached(&again)), None).is_err());
@@ -161,50 +157,189 @@ fn a_rewritten_history_keeps_the_policy_in_force() {
 }
 
 #[test]
-fn a_key_that_is_revoked_later_takes_back_what_was_verified_and_nothing_is_unlearnt() {
+fn a_revocation_works_forward_and_is_never_unlearnt() {
     let mut world = World::with("revoke { roles \"admin\"; }\n");
     let good = world.push(Person::Bob, &[("sites/a.kdl", "site \"a\"")]);
     world.push(Person::Bob, &[("sites/b.kdl", "site \"b\"")]);
     let after = reached(&world.walk()).clone();
     world.revoke(Person::Ada, &Person::Bob.key().name(), good);
     let walked = world.go_on(Some(&after), None).expect("a walk");
-    assert_eq!(codes(&walked), ["anchor", "granted", "key-compromised"], "all of it is judged again");
-    assert_eq!(reached(&walked).commit, good);
-    // Whoever withholds the statement later on changes nothing.
+    assert!(walked.commits.is_empty(), "what was verified stays so");
     let learnt = reached(&walked).clone();
+    assert_eq!(learnt.memory.denied().len(), 1);
+    // Whoever withholds the statement from now on changes nothing.
     world.hush();
-    let walked = world.go_on(Some(&learnt), None).expect("a walk");
-    assert_eq!(codes(&walked), ["key-compromised"]);
-    assert_eq!(codes(&world.go_on(None, Some(&known(&learnt))).expect("a walk"))[2], "key-compromised");
+    world.push(Person::Bob, &[("sites/c.kdl", "site \"c\"")]);
+    for walked in [world.go_on(Some(&learnt), None), world.go_on(None, Some(&known(&learnt)))] {
+        let walked = walked.expect("a walk");
+        assert_eq!(codes(&walked).last(), Some(&"key-revoked"));
+        assert_eq!(reached(&walked).commit, after.commit);
+    }
+    // Who has no memory places it behind the last good commit.
+    world.revoke(Person::Ada, &Person::Bob.key().name(), good);
+    assert_eq!(codes(&world.walk()), ["anchor", "granted", "key-revoked", "key-revoked"]);
+}
+
+/// A fleet of four admins: Ada, Bob and two with keys of their own.
+fn four(more: &str) -> (World, Vec<TrustKey>) {
+    let line = |name: &str| crate::trust::testing::secret(&format!("ed25519.{name}")).line.clone();
+    let of =
+        |name: &str| format!("principal \"{name}\" {{ kind \"human\"; roles \"admin\"; key \"{}\"; }}\n", line(name));
+    let world = World::with(&format!("{}{}revoke {{ roles \"admin\"; }}\n{more}", of("p1"), of("p2")));
+    (world, ["p1", "p2"].iter().map(|name| TrustKey::from_ssh(&line(name)).expect("a key")).collect())
 }
 
 #[test]
 fn a_stolen_key_does_not_revoke_everybody() {
-    let people = ["p1", "p2", "p3", "p4"];
-    let keys: Vec<String> =
-        people.iter().map(|name| crate::trust::testing::secret(&format!("ed25519.{name}")).line.clone()).collect();
-    let listed: String = people
-        .iter()
-        .zip(&keys)
-        .map(|(name, key)| format!("principal \"{name}\" {{ kind \"human\"; roles \"helper\"; key \"{key}\"; }}\n"))
-        .collect();
-    let mut world = World::with(&format!("{listed}revoke {{ roles \"admin\"; }}\n"));
+    let (mut world, keys) = four("");
     let anchor = world.anchor();
-    for key in &keys {
-        let key = crate::trust::key::TrustKey::from_ssh(key).expect("a key");
-        world.revoke(Person::Ada, &key.name(), anchor);
-    }
-    let revoked = |world: &World| reached(&world.walk()).revoked.len();
-    assert_eq!(revoked(&world), 3, "three keys of others under one policy, and no more");
+    world.revoke(Person::Bob, &Person::Ada.key().name(), anchor);
+    world.revoke(Person::Bob, &keys[0].name(), anchor);
+    world.revoke(Person::Bob, &keys[1].name(), anchor);
+    world.revoke(Person::Bob, &Person::Cleo.key().name(), anchor);
+    let revoked = |world: &World| reached(&world.walk()).memory.revoked.len();
+    assert_eq!(revoked(&world), 3, "three keys of others, and no more");
+    // The next policy does not give three more.
+    let after = reached(&world.walk()).clone();
+    let mut again = after.memory.revoked.clone();
+    let newest = after.policy().expect("a policy").clone();
     world.hush();
-    // The people who change the policy: one of the two has to stay.
+    world.revoke(Person::Bob, &Person::Forge.key().name(), anchor);
+    let raw = world.heard();
+    assert!(!again.hear(raw.iter().map(|heard| heard.raw.as_slice()), "acme.example", world.fleet(), &newest, None));
+}
+
+#[test]
+fn whoever_is_left_outvotes_a_stolen_key() {
+    // Two of four change the policy. Bob's key is stolen, and takes Ada away first.
+    let (mut world, _) = four("trust { roles \"admin\"; threshold 2; }\n");
+    let anchor = world.anchor();
+    world.agree(Person::Ada, &world.file(FILE));
+    let memory = |world: &World| reached(&world.walk()).memory.revoked.clone();
+    world.revoke(Person::Bob, &Person::Ada.key().name(), anchor);
+    let policy = world.policy();
+    let rule = policy.trust().clone();
+    let revoked = memory(&world);
+    assert!(revoked.denies(&Person::Ada.key()));
+    assert!(revoked.denies_vote(&Person::Ada.key(), &policy, &rule), "p1 and p2 are enough without the two");
+    // Then one more: those who are left would not be enough, so that one counts where the fleet is saved.
+    let (_, keys) = four("");
+    world.revoke(Person::Bob, &keys[0].name(), anchor);
+    let revoked = memory(&world);
+    assert_eq!(revoked.len(), 2);
+    let votes =
+        [Person::Ada.key(), keys[0].clone()].iter().filter(|key| !revoked.denies_vote(key, &policy, &rule)).count();
+    assert_eq!(votes, 1, "with p2 they are two");
+}
+
+#[test]
+fn in_a_fleet_of_two_a_revocation_takes_everything_but_the_way_out() {
     let mut world = World::with("revoke { roles \"admin\"; }\ntrust { roles \"admin\"; threshold 2; }\n");
     let anchor = world.anchor();
     world.revoke(Person::Ada, &Person::Bob.key().name(), anchor);
     world.push(Person::Bob, &[("sites/a.kdl", "site \"a\"")]);
-    assert_eq!(codes(&world.walk()), ["anchor", "granted"], "it would lock the policy");
+    assert_eq!(codes(&world.walk()), ["anchor", "key-revoked"]);
+    let policy = world.policy();
+    let revoked = reached(&world.walk()).memory.revoked.clone();
+    assert!(!revoked.denies_vote(&Person::Bob.key(), &policy, policy.trust()), "nobody else could change the policy");
+    // Who gives up a key of their own has no way back.
+    let mut world = World::with("trust { roles \"admin\"; threshold 2; }\n");
+    let anchor = world.anchor();
     world.revoke(Person::Bob, &Person::Bob.key().name(), anchor);
-    assert_eq!(codes(&world.walk()), ["anchor", "key-compromised"], "who gives up a key of their own is heard");
+    let revoked = reached(&world.walk()).memory.revoked.clone();
+    assert!(revoked.denies_vote(&Person::Bob.key(), &policy, policy.trust()));
+}
+
+#[test]
+fn who_was_revoked_does_not_undo_it_by_a_policy() {
+    let rule = "revoke { roles \"admin\"; }\n";
+    let mut world = World::with(rule);
+    let anchor = world.anchor();
+    let after = reached(&world.walk()).clone();
+    world.revoke(Person::Ada, &Person::Bob.key().name(), anchor);
+    // Before anybody has looked: a policy of the thief's own, which calls the other one compromised.
+    let gone = format!("{rule}revoked \"{}\" {{ as \"compromised\"; }}\n", Person::Ada.key().name());
+    let next = policy(2, Some(world.policy().digest()), &gone);
+    world.agreeing(Person::Bob, &next);
+    for walked in [world.go_on(Some(&after), None), world.go_on(None, None)] {
+        let walked = walked.expect("a walk");
+        assert_eq!(codes(&walked).last(), Some(&"key-revoked"));
+        let memory = &reached(&walked).memory;
+        assert!(memory.declared.is_empty(), "what does not count says nothing of anybody");
+        assert!(memory.revoked.denies(&Person::Bob.key()) && !memory.revoked.denies(&Person::Ada.key()));
+    }
+}
+
+#[test]
+fn who_left_revokes_nobody_and_a_forge_revokes_nothing() {
+    let rule = "revoke { roles \"admin\"; }\n";
+    let mut world = World::with(rule);
+    let anchor = world.anchor();
+    let retired = format!("{rule}revoked \"{}\" {{ as \"retired\"; }}\n", Person::Bob.key().name());
+    let next = policy(2, Some(world.policy().digest()), &retired);
+    world.agreeing(Person::Ada, &next);
+    let after = reached(&world.walk()).clone();
+    // Under the epoch in which he was somebody.
+    world.revoke(Person::Bob, &Person::Ada.key().name(), anchor);
+    world.revoke(Person::Bob, &Person::Bob.key().name(), anchor);
+    world.revoke(Person::Forge, &Person::Forge.key().name(), anchor);
+    world.push(Person::Ada, &[("sites/a.kdl", "site \"a\"")]);
+    let walked = world.go_on(Some(&after), None).expect("a walk");
+    assert_eq!(codes(&walked), ["granted"]);
+    assert!(reached(&walked).memory.revoked.is_empty());
+}
+
+#[test]
+fn a_policy_reaches_back_and_what_it_says_stays_said() {
+    let mut world = World::new();
+    let good = world.push(Person::Bob, &[("sites/a.kdl", "site \"a\"")]);
+    world.push(Person::Bob, &[("sites/b.kdl", "site \"b\"")]);
+    let after = reached(&world.walk()).clone();
+    let gone = format!("revoked \"{}\" {{ as \"compromised\"; since \"{good}\"; }}\n", Person::Bob.key().name());
+    let next = policy(2, Some(world.policy().digest()), &gone);
+    world.agreeing(Person::Ada, &next);
+    let walked = world.go_on(Some(&after), None).expect("a walk");
+    assert_eq!(codes(&walked), ["anchor", "granted", "key-compromised", "trust-change"]);
+    let reached = reached(&walked).clone();
+    assert_eq!((reached.commit, reached.policies.len()), (good, 1));
+    assert!(reached.memory.denied().contains(&Person::Bob.key().name()), "for batches, too");
+    let again = world.go_on(Some(&reached), None).expect("a walk");
+    assert_eq!(codes(&again), ["key-compromised", "trust-change"]);
+}
+
+#[test]
+fn a_reseal_that_nobody_signed_freezes_nothing() {
+    let mut world = World::with(RESEAL);
+    let after = reached(&world.walk()).clone();
+    let policy = world.policy();
+    world.push(Person::Ada, &[("sites/a.kdl", "site \"a\"")]);
+    for who in [Person::Eve, Person::Cleo, Person::Ada] {
+        world.reseal(who, after.commit, &policy);
+        assert_eq!(codes(&world.go_on(Some(&after), None).expect("a walk")), ["granted"], "{who:?}");
+    }
+}
+
+#[test]
+fn keys_of_yesterday_begin_no_history() {
+    let mut world = World::with(RESEAL);
+    let first = world.policy();
+    let names = [Person::Ada.key().name(), Person::Bob.key().name()];
+    let eve = "principal \"eve\" { kind \"human\"; roles \"admin\"; key \"@eve\"; }\n";
+    let gone = format!("{eve}revoke {{ roles \"admin\"; }}\nrevoked \"{}\" {{ as \"retired\"; }}\n", names[1]);
+    let second = policy(2, Some(first.digest()), &gone);
+    world.possess(Person::Eve, "eve", &second);
+    world.agreeing(Person::Ada, &second);
+    let after = reached(&world.walk()).clone();
+    // Whoever retired accepts a history that holds the policy of yesterday.
+    world.rewind(world.anchor());
+    let new = world.unsigned(&[("sites/evil.kdl", "site \"evil\"")]);
+    for who in [Person::Ada, Person::Bob] {
+        world.reseal_to(who, after.commit, new, &first, "2026-12-01T00:00:00Z");
+    }
+    let mut forgetful = known(&after);
+    forgetful.memory = None;
+    let walked = world.go_on(None, Some(&forgetful)).expect("a walk");
+    assert_eq!(codes(&walked), ["anchor", "unsigned"], "the newest policy has no such rule, and one of the two keys");
 }
 
 #[test]
@@ -218,4 +353,18 @@ fn a_change_statement_ends_unless_it_was_seen_in_time() {
     assert_eq!(codes(&world.walk()), ["anchor", "vouched"], "to the second");
     world.seen("2026-12-01T00:00:00.001Z");
     assert_eq!(codes(&world.walk()), ["anchor", "not-vouched"]);
+}
+
+#[test]
+fn a_merge_that_was_held_back_is_not_vouched_for_any_more() {
+    let mut world = World::with("change { roles \"admin\"; threshold 1; }\n");
+    let after = reached(&world.walk()).clone();
+    let base = world.tip();
+    world.push(Person::Forge, &[("sites/a.kdl", "site \"a\"")]);
+    world.vouch(Person::Ada, base);
+    world.seen("2026-11-30T00:00:00Z");
+    for (now, code) in [("2026-12-01T00:00:00Z", "vouched"), ("2026-12-01T00:00:01Z", "not-vouched")] {
+        let now = Some(now.parse().expect("a time"));
+        assert_eq!(codes(&world.go_on_at(Some(&after), None, now).expect("a walk")), [code]);
+    }
 }

@@ -257,7 +257,8 @@ impl World {
     }
 
     fn say(&mut self, who: Person, message: &str) {
-        let raw = self.raw(who, &[self.tip()], message);
+        let empty = "4b825dc642cb6eb9a060e54bf8d69288fbee4904".parse().expect("a tree");
+        let raw = who.sign(&Self::payload(empty, &[self.tip()], message));
         self.statements.push(raw.into());
     }
 
@@ -276,11 +277,17 @@ impl World {
         self.say(who, &message);
     }
 
-    /// A commit that changes the policy and says so itself.
-    pub(super) fn agreeing(&mut self, who: Person, text: &str) {
+    /// Agrees to a policy in a commit that has files.
+    pub(super) fn agree_with_files(&mut self, who: Person, text: &str) {
         let message = self.block("trust/v1", who.name(), &Self::step(text), "", DOMAIN);
-        self.write(&[(FILE, text)]);
-        self.next(Some(who), &[], &message);
+        let raw = self.raw(who, &[self.tip()], &message);
+        self.statements.push(raw.into());
+    }
+
+    /// Changes the policy, and agrees to it.
+    pub(super) fn agreeing(&mut self, who: Person, text: &str) {
+        self.agree(who, text);
+        self.push(who, &[(FILE, text)]);
     }
 
     pub(super) fn possess(&mut self, who: Person, name: &str, text: &str) {
@@ -320,6 +327,10 @@ impl World {
         self.statements.last_mut().expect("a statement").first_seen = Some(at.parse().expect("a time"));
     }
 
+    pub(super) fn heard(&self) -> Vec<Heard> {
+        self.statements.clone()
+    }
+
     /// Everybody forgets what was said.
     pub(super) fn hush(&mut self) {
         self.statements.clear();
@@ -343,15 +354,33 @@ impl World {
 
     /// Goes on from what an earlier walk reached, and knows these policies.
     pub(super) fn go_on(&self, after: Option<&Verified>, known: Option<&Known>) -> Result<Walked, Stuck> {
+        self.go_on_at(after, known, None)
+    }
+
+    pub(super) fn go_on_at(
+        &self,
+        after: Option<&Verified>,
+        known: Option<&Known>,
+        now: Option<schema::time::Timestamp>,
+    ) -> Result<Walked, Stuck> {
         let (anchor, statements) = (self.anchor, self.statements.as_slice());
-        let Ok(walked) = walk(self, &Walk { anchor, after, known, statements, ..self.walk_of() });
+        let Ok(walked) = walk(self, &Walk { anchor, after, known, statements, now, ..self.walk_of() });
         walked
     }
 
     // --- the walk ---
 
     pub(super) fn walk_of(&self) -> Walk<'static> {
-        Walk { branch: "main", tip: self.tip(), anchor: None, after: None, known: None, statements: &[] }
+        Walk {
+            branch: "main",
+            tip: self.tip(),
+            anchor: None,
+            after: None,
+            known: None,
+            statements: &[],
+            now: None,
+            beyond: 100,
+        }
     }
 
     pub(super) fn try_walk(&self) -> Result<Walked, Stuck> {
@@ -402,5 +431,9 @@ impl History for World {
 
     fn file(&self, id: ObjectId) -> Result<Option<Vec<u8>>, Infallible> {
         Ok(Some(self.files[&id].clone().into_bytes()))
+    }
+
+    fn unfit(error: &Infallible) -> Option<String> {
+        match *error {}
     }
 }
