@@ -69,3 +69,18 @@ pub async fn of_node(db: &Db, node: NodeId) -> Result<Vec<Attested>, DbError> {
         })
         .collect()
 }
+
+/// Forgets what a node was attested as: all of it, or what is of one kind.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn forget(txn: &mut Txn, node: NodeId, kind: Option<AttestKind>) -> Result<(), DbError> {
+    sqlx::query!(
+        "DELETE FROM attestation_uses WHERE node_id = $1 AND kind = COALESCE($2, kind)",
+        node.as_uuid(),
+        kind.map(AttestKind::as_str),
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}

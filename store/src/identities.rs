@@ -274,7 +274,8 @@ pub struct Progress {
     pub old_certificates: Stragglers,
 }
 
-/// How far the fleet followed: trust bundles of at least this version, certificates issued since then.
+/// How far the fleet followed: trust bundles of at least this version, certificates issued since then. A node whose identity was
+/// revoked follows nothing: whoever comes in for it learns what is believed then.
 ///
 /// # Errors
 /// When the statement fails.
@@ -289,6 +290,8 @@ pub async fn progress(db: &Db, version: u64, since: Option<Timestamp>) -> Result
                       false)) AS "old!"
            FROM nodes n
            WHERE n.provision_state <> 'retired'
+             AND EXISTS (SELECT FROM node_certs c
+                         WHERE c.node_id = n.id AND c.identity_generation = n.identity_generation AND c.revoked_at IS NULL)
            ORDER BY n.name"#,
         version,
         since.map(|at| at.to_sqlx()) as _,

@@ -1,6 +1,7 @@
 //! Tokens, their uses, attempts to join, certificates.
 
 use schema::{
+    attested::{AttestKind, Attested},
     digest::Digest,
     generation::IdentityGeneration,
     id::{JoinTokenId, NodeId},
@@ -10,6 +11,7 @@ use serde_json::json;
 use store::{
     Db,
     attestations::{self, RecordError},
+    identities,
     join_tokens::{self, ConsumeError, NewJoinToken},
     joins::{self, JoinKind, JoinState, NewJoin},
     node_certs::{self, NodeCert},
@@ -18,6 +20,38 @@ use store::{
 };
 
 use crate::{commit, name, new_node, node};
+
+#[tokio::test]
+async fn nobody_waits_for_a_node_whose_identity_was_revoked() {
+    let test = TestDb::create().await;
+    let (kept, gone) = (node(test.db(), "kept").await, node(test.db(), "gone").await);
+    let behind = async || identities::progress(test.db(), 2, None).await.expect("read").behind.names;
+    assert_eq!(behind().await, ["gone", "kept"]);
+    commit!(test.db(), |txn| identities::revoke(&mut txn, gone.id, "stolen").await.expect("revoked"));
+    assert_eq!(behind().await, ["kept"]);
+    commit!(test.db(), |txn| identities::set_trust_version(&mut txn, kept.id, 2).await.expect("said"));
+    assert!(behind().await.is_empty());
+}
+
+#[tokio::test]
+async fn what_a_node_was_attested_as_is_forgotten_by_kind_or_as_a_whole() {
+    let test = TestDb::create().await;
+    let node = node(test.db(), "one").await.id;
+    let [tpm, aws] = [Digest::of("key").to_string(), "123456789012/i-0abc".to_owned()]
+        .into_iter()
+        .zip(["tpm", "aws"])
+        .map(|(subject, kind)| format!("{kind}:{subject}").parse().expect("an identity"))
+        .collect::<Vec<Attested>>()
+        .try_into()
+        .expect("two");
+    for attested in [&tpm, &aws] {
+        commit!(test.db(), |txn| attestations::record(&mut txn, attested, node).await.expect("recorded"));
+    }
+    commit!(test.db(), |txn| attestations::forget(&mut txn, node, Some(AttestKind::Tpm)).await.expect("forgotten"));
+    assert_eq!(attestations::of_node(test.db(), node).await.expect("read"), [aws]);
+    commit!(test.db(), |txn| attestations::forget(&mut txn, node, None).await.expect("forgotten"));
+    assert!(attestations::of_node(test.db(), node).await.expect("read").is_empty());
+}
 
 async fn token(db: &Db, uses: u32) -> JoinTokenId {
     let new = NewJoinToken {
