@@ -6,8 +6,9 @@
 use std::{io::Write, time::Duration};
 
 use anyhow::Result;
+use gateway::Timing;
 use proto::agent::v1::{self as pb, node_frame::Frame as Up};
-use store::testing::probes;
+use store::{Db, testing::probes};
 
 use crate::{
     Options,
@@ -16,11 +17,9 @@ use crate::{
     swarm::{Nodes, Open},
 };
 
-/// How often a node says that it is there, as the gateway asks it to.
-const BEAT: Duration = Duration::from_secs(15);
-const BEATS: u64 = 4;
-/// Until what belongs to opening is written, and the statistics say so.
-const SETTLED: Duration = Duration::from_secs(15);
+const BEATS: u64 = 2;
+/// Longer than between two batches of heartbeats, and until the statistics say what was written.
+const LOOK: Duration = Duration::from_secs(7);
 
 /// Runs the bench.
 pub(crate) fn run(options: &Options, out: &mut impl Write) -> Result<bool> {
@@ -34,16 +33,17 @@ async fn size(count: usize, out: &mut impl Write) -> Result<bool> {
     let served = Served::start(Kind::Product, house.dir())?;
     let (nodes, mut heard) = Nodes::of(&house);
     let open = nodes.open_all(&house.machines, &[served.address]).await?;
-    tokio::time::sleep(SETTLED).await;
+    quiet(&house.db).await?;
+    let every = Timing::default().heartbeat.to_std();
 
     let (gateway, database) = (served.seconds(), house.database_seconds());
     let written = probes::written(&house.db).await?;
     for sequence in 0..BEATS {
-        beat(&open, sequence).await?;
+        beat(&open, sequence, every).await?;
         while heard.try_recv().is_ok() {}
     }
     let after = probes::written(&house.db).await?;
-    let share = |seconds: f64| 100.0 * seconds / (BEAT.as_secs_f64() * BEATS as f64);
+    let share = |seconds: f64| 100.0 * seconds / (every.as_secs_f64() * BEATS as f64);
     let (gateway, database) = (share(served.seconds() - gateway), share(house.database_seconds() - database));
     served.kill()?;
     house.close().await;
@@ -69,13 +69,26 @@ async fn size(count: usize, out: &mut impl Write) -> Result<bool> {
     Ok(true)
 }
 
-/// Every node says that it is there, spread over the time between two beats.
-async fn beat(open: &[Open], sequence: u64) -> Result<()> {
+/// Waits until nothing is written any more that belongs to opening.
+async fn quiet(db: &Db) -> Result<()> {
+    let mut before = probes::written(db).await?;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let after = probes::written(db).await?;
+        if (after.heartbeats, after.others) == (before.heartbeats, before.others) {
+            return Ok(());
+        }
+        before = after;
+    }
+}
+
+/// Every node says that it is there, spread over the time between two beats, as the gateway asks it to.
+async fn beat(open: &[Open], sequence: u64, every: Duration) -> Result<()> {
     let begin = tokio::time::Instant::now();
     for (place, session) in open.iter().enumerate() {
-        tokio::time::sleep_until(begin + BEAT.mul_f64(place as f64 / open.len() as f64)).await;
+        tokio::time::sleep_until(begin + every.mul_f64(place as f64 / open.len() as f64)).await;
         session.up.send(pb::NodeFrame { frame: Some(Up::Heartbeat(pb::Heartbeat { sequence })) }).await?;
     }
-    tokio::time::sleep_until(begin + BEAT).await;
+    tokio::time::sleep_until(begin + every).await;
     Ok(())
 }

@@ -47,7 +47,7 @@ pub(crate) fn run(mut words: impl Iterator<Item = String>, out: &mut impl Write)
     let dir = PathBuf::from(words.next().context("a folder")?);
     let keys = Keys::open(&std::fs::read(dir.join("keys"))?, SECRET)?;
     let url = std::fs::read_to_string(dir.join("database"))?;
-    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let listener = listener()?;
     writeln!(out, "{}", listener.local_addr()?)?;
     out.flush()?;
     // Whoever started this is gone when the pipe closes.
@@ -61,6 +61,14 @@ pub(crate) fn run(mut words: impl Iterator<Item = String>, out: &mut impl Write)
         "probe" => runtime.block_on(probe(&keys, listener)),
         other => bail!("{other} is neither product nor probe"),
     }
+}
+
+/// A port with as much room for those who wait as a gateway has.
+fn listener() -> Result<std::net::TcpListener> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())?;
+    socket.listen(4_096)?;
+    Ok(socket.into())
 }
 
 async fn product(keys: Keys, url: &str, listener: std::net::TcpListener) -> Result<()> {

@@ -2,56 +2,50 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use proto::agent::v1::{self as pb, join_server::Join};
-use schema::{clock::SharedClock, time::Timestamp};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use schema::clock::SharedClock;
+use tokio::sync::SemaphorePermit;
 use tonic::{Request, Response, Status};
 
 use crate::{
     authority::{CODE_METADATA, ControlPlane},
     connection::PeerInfo,
-    limit::{Keyed, Rate},
+    gate::{Gate, Width},
+    limit::Rate,
 };
 
 /// The largest request of these calls, in bytes.
 pub(crate) const MAX_REQUEST_BYTES: usize = 512 * 1024;
 
 /// Per address, so that one machine cannot take the whole service; a site behind one address still joins.
-const PER_ADDRESS: Rate = Rate { burst: 64, per_minute: 600 };
-const MOST_ADDRESSES: usize = 10_000;
-const IN_FLIGHT: usize = 64;
+const WIDTH: Width = Width {
+    each: Rate { burst: 64, per_minute: 600 },
+    callers: 10_000,
+    at_once: 64,
+    too_often: "too many calls from this address: try again in a minute",
+    too_many: "too many machines join at the same time: try again in a moment",
+};
 
 /// Forwards anchor, join and renewal.
 pub(crate) struct JoinForwarder {
     control_plane: Arc<dyn ControlPlane>,
     clock: SharedClock,
-    addresses: Mutex<Keyed<IpAddr>>,
-    in_flight: Semaphore,
+    gate: Gate<IpAddr>,
 }
 
 impl JoinForwarder {
     pub(crate) fn new(control_plane: Arc<dyn ControlPlane>, clock: SharedClock) -> Self {
-        let addresses = Mutex::new(Keyed::new(PER_ADDRESS, MOST_ADDRESSES, clock.now()));
-        Self { control_plane, clock, addresses, in_flight: Semaphore::new(IN_FLIGHT) }
+        let gate = Gate::new(WIDTH, clock.now());
+        Self { control_plane, clock, gate }
     }
 
     fn enter<T>(&self, request: &Request<T>) -> Result<(SocketAddr, SemaphorePermit<'_>), Status> {
         let info = request.extensions().get::<PeerInfo>().expect("every connection carries its peer");
         info.activity.call();
-        if !self.take(info.address.ip(), self.clock.now()) {
-            return Err(Status::resource_exhausted("too many calls from this address: try again in a minute"));
-        }
-        let permit = self.in_flight.try_acquire().map_err(|_| {
-            Status::resource_exhausted("too many machines join at the same time: try again in a moment")
-        })?;
-        Ok((info.address, permit))
-    }
-
-    fn take(&self, address: IpAddr, now: Timestamp) -> bool {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).take(address, now)
+        Ok((info.address, self.gate.enter(info.address.ip(), self.clock.now())?))
     }
 }
 
