@@ -18,6 +18,7 @@ mod accept;
 mod claims;
 mod connection;
 mod facts;
+mod gate;
 mod join;
 mod last_words;
 mod liveness;

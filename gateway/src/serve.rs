@@ -11,6 +11,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use pki::tls::gateway_server;
 use proto::agent::v1::{join_server::JoinServer, secrets_server::SecretsServer, session_server::SessionServer};
+use socket2::SockRef;
 use tokio::{
     net::TcpListener,
     sync::{Semaphore, mpsc},
@@ -56,6 +57,9 @@ const RESETS: usize = 32;
 const FAIR_TIME: Duration = Duration::from_millis(500);
 /// Connections to PostgreSQL: one for each task that writes or asks.
 const CONNECTIONS: u32 = 12;
+/// Connections that wait to be accepted, as far as the kernel lets them: one that finds no room tries again after a second, and
+/// when a gateway dies all of its nodes come at once.
+const BACKLOG: i32 = 4_096;
 /// How long connections may take to close by themselves at the end.
 const LAST_FRAMES: Duration = Duration::from_secs(2);
 
@@ -79,6 +83,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
     let Config { gateway_id, listener, serving, verifier, dev, db, control_plane, clock, limits, timing } = config;
     let db = db.planning_once(CONNECTIONS);
     listener.set_nonblocking(true).map_err(GatewayError::Listen)?;
+    SockRef::from(&listener).listen(BACKLOG).map_err(GatewayError::Listen)?;
     let address: SocketAddr = listener.local_addr().map_err(GatewayError::Listen)?;
     let listener = TcpListener::from_std(listener).map_err(GatewayError::Listen)?;
     let trust = Trust::new(verifier.clone());
