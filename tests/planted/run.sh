@@ -32,7 +32,7 @@ for bug in "$root"/tests/planted/[0-9]*.txt; do
     sed -n 's/^+ \{0,1\}//p' "$bug" >"$root/target/planted/new"
     if ! perl -0 -e '
         my ($file, $old, $new) = map { local $/; open my $in, "<", $_ or die; my $text = <$in>; $text } @ARGV;
-        chomp($old, $new);
+        s/\n\z// for $old, $new;
         my $first = index($file, $old);
         exit 1 if $first < 0 || index($file, $old, $first + 1) >= 0;
         substr($file, $first, length $old) = $new;
