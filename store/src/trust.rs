@@ -18,6 +18,8 @@ pub struct Epoch {
     pub commit: String,
     /// Raw commits that agree to it and prove its keys.
     pub statements: Vec<Vec<u8>>,
+    /// When it was stored; whoever stores one need not say.
+    pub at: Timestamp,
 }
 
 /// What somebody said.
@@ -101,19 +103,20 @@ pub async fn epochs(db: &Db) -> Result<Vec<Epoch>, DbError> {
 /// When the statement fails, or a digest is none.
 pub async fn epochs_after(db: &Db, epoch: u64) -> Result<Vec<Epoch>, DbError> {
     let rows = sqlx::query!(
-        "SELECT epoch, digest, policy, commit, statements FROM trust_epochs WHERE epoch > $1 ORDER BY epoch",
+        r#"SELECT epoch, digest, policy, commit, statements, at AS "at: jiff_sqlx::Timestamp"
+           FROM trust_epochs WHERE epoch > $1 ORDER BY epoch"#,
         bigint(epoch),
     )
     .fetch_all(db.pool())
     .await?;
-    let read = |row: (i64, String, Vec<u8>, String, Vec<Vec<u8>>)| {
+    let read = |row: (i64, String, Vec<u8>, String, Vec<Vec<u8>>, jiff_sqlx::Timestamp)| {
         // A row that is damaged ends what can be followed, and those behind it are as good as gone.
         let (epoch, digest) = (u64::try_from(row.0).ok()?, row.1.parse().ok()?);
-        Some(Epoch { epoch, digest, policy: row.2, commit: row.3, statements: row.4 })
+        Some(Epoch { epoch, digest, policy: row.2, commit: row.3, statements: row.4, at: row.5.to_jiff() })
     };
     Ok(rows
         .into_iter()
-        .map_while(|row| read((row.epoch, row.digest, row.policy, row.commit, row.statements)))
+        .map_while(|row| read((row.epoch, row.digest, row.policy, row.commit, row.statements, row.at)))
         .collect())
 }
 
