@@ -14,7 +14,7 @@ use proto::agent::v1 as pb;
 use schema::{
     attested::Attested,
     digest::Digest,
-    fleet::{Node as NodeDocument, Pool as PoolDocument},
+    fleet::Node as NodeDocument,
     id::{JoinTokenId, NodeId},
     object::Kind,
 };
@@ -152,9 +152,7 @@ impl JoinService {
         trace.claims = Some(claims.clone());
         trace.key = Some(key.clone());
         trace.revision = revisions::latest(&self.db).await?.map_or(0, |revision| revision.seq);
-        let pools: Vec<PoolDocument> =
-            documents::in_force(&self.db, Kind::Pool).await?.into_iter().map(|(pool, _)| pool).collect();
-        let rules = attest::rules(&pools);
+        let rules = self.rules.of(&self.db, trace.revision).await?;
         let voucher = self.vouch(&keyring, request, &csr, &rules, trace).await?;
         let attested = voucher.attested();
         trace.attested.clone_from(&attested);

@@ -29,7 +29,9 @@ mod x509;
 mod tests;
 
 pub(super) use evidence::{Evidence, keys_of};
-pub(super) use rule::{Rule, rules};
+#[cfg(test)]
+use rule::rules;
+pub(super) use rule::{Rule, Rules};
 pub(super) use token::Shown;
 
 /// What is known of a machine's request before anybody vouches for it.
@@ -67,6 +69,8 @@ pub(super) enum Testimony {
     Identity {
         /// Who it is.
         attested: Attested,
+        /// What it says about itself.
+        about: Option<String>,
         /// How it stands to the rules of its kind, one each.
         stands: Vec<Stand>,
     },

@@ -34,6 +34,10 @@ const PEER: &str = "bc-peer";
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Handshakes that are under way at once.
 const HANDSHAKES: usize = 64;
+/// How long a connection lives: who is believed no more after a rotation shows its certificate again and is refused.
+const LIVES: Duration = Duration::from_secs(600);
+/// How long what is under way on it may take then.
+const GRACE: Duration = Duration::from_secs(30);
 
 #[tonic::async_trait]
 impl Authority for JoinService {
@@ -205,9 +209,22 @@ pub async fn serve(
     tls: Arc<InternalServer>,
     cancel: CancellationToken,
 ) -> Result<(), ServeError> {
+    serve_for(LIVES, service, listener, tls, cancel).await
+}
+
+/// The same, with connections that live for so long.
+pub(super) async fn serve_for(
+    lives: Duration,
+    service: Arc<JoinService>,
+    listener: TcpListener,
+    tls: Arc<InternalServer>,
+    cancel: CancellationToken,
+) -> Result<(), ServeError> {
     let (sender, connections) = mpsc::channel(HANDSHAKES);
     let accepting = accept(listener, tls, sender, cancel.clone());
     let serving = tonic::transport::Server::builder()
+        .max_connection_age(lives)
+        .max_connection_age_grace(GRACE)
         .add_service(AuthorityServer::from_arc(service))
         .serve_with_incoming_shutdown(ReceiverStream::new(connections), cancel.cancelled_owned());
     let ((), served) = tokio::join!(accepting, serving);

@@ -8,12 +8,16 @@ use std::{
 use pki::keys::GatewayRefusal;
 use proto::internal::v1 as internal;
 use rustls_pki_types::CertificateDer;
-use schema::time::Timestamp;
+use schema::time::{Duration, Timestamp};
 use serde_json::json;
 use store::{DbError, audit, key_holders};
 
-use super::{JoinService, wire};
+use super::{JoinService, knocks::Knocks, wire};
 
+/// How many certificates a gateway gets in a row: more than all rotations there are, taken step by step in one breath.
+const RENEWALS: u64 = 40;
+/// One more after this.
+const RENEWAL_EVERY: Duration = Duration::from_secs(600);
 /// How often a gateway that says the same is written down.
 const WRITTEN_EVERY: i64 = 30;
 
@@ -23,6 +27,9 @@ pub(super) enum FollowRefusal {
     /// What it shows or asks is wrong.
     #[error(transparent)]
     Keys(#[from] GatewayRefusal),
+    /// It asked for more certificates than a gateway needs.
+    #[error("this gateway asks for certificates too often; it keeps those that it has")]
+    TooOften,
     /// Somebody ended it.
     #[error("this gateway was ended: it gets no more certificates")]
     Ended,
@@ -40,25 +47,35 @@ impl FollowRefusal {
             Self::Keys(GatewayRefusal::Possession) => "no-possession",
             Self::Keys(GatewayRefusal::Time) => "request-too-old",
             Self::Keys(_) => "bad-request",
+            Self::TooOften => "too-often",
             Self::Ended => "gateway-ended",
             Self::Db(_) => "unavailable",
         }
     }
 }
 
-/// What each gateway said last, and when that was written down.
+/// What each gateway said last and when that was written down, and how many certificates it may still ask for.
 #[derive(Debug, Default)]
-pub(super) struct Said(Mutex<HashMap<String, (u64, Timestamp)>>);
+pub(super) struct Said {
+    last: Mutex<HashMap<String, (u64, Timestamp)>>,
+    renewals: Mutex<HashMap<String, Knocks>>,
+}
 
 impl Said {
     fn is_due(&self, gateway: &str, revision: u64, now: Timestamp) -> bool {
-        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        said.get(gateway)
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.get(gateway)
             .is_none_or(|(last, at)| *last != revision || now.as_second() - at.as_second() >= WRITTEN_EVERY)
     }
 
     fn note(&self, gateway: String, revision: u64, now: Timestamp) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(gateway, (revision, now));
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).insert(gateway, (revision, now));
+    }
+
+    fn may_renew(&self, gateway: &str, now: Timestamp) -> bool {
+        let mut renewals = self.renewals.lock().unwrap_or_else(PoisonError::into_inner);
+        let bucket = renewals.entry(gateway.to_owned()).or_insert_with(|| Knocks::of(RENEWALS, RENEWAL_EVERY, now));
+        bucket.take(now)
     }
 }
 
@@ -81,6 +98,9 @@ impl JoinService {
         let Some(renewal) = request.renewal else {
             return Ok(internal::FollowKeysResponse { revision: issuer.revision(), issued: None });
         };
+        if !self.said.may_renew(&gateway, now) {
+            return Err(FollowRefusal::TooOften);
+        }
         let chain: Vec<_> = renewal.serving_chain.iter().map(|der| CertificateDer::from(der.as_slice())).collect();
         let issued = issuer.renew(&self.realm, &gateway, &chain, (&renewal.request, &renewal.signature), now)?;
         let mut txn = self.db.begin().await?;

@@ -3,6 +3,8 @@
 //! `Display` is what the person at the machine reads; `code` is what is stored and matched. A join that is *held* or
 //! *waiting* costs nothing yet: the machine asks again with the same request, and a commit or a command resolves it.
 
+use std::fmt;
+
 use pki::{
     attest::Refusal, challenge::ChallengeRefusal, csr::CsrRefusal, hardware::IdentifierKind,
     sealed::SealedTokenRefusal, verify::IdentityRefusal,
@@ -86,11 +88,8 @@ pub enum JoinRefusal {
     #[error(transparent)]
     Challenge(#[from] ChallengeRefusal),
     /// What the machine proved is known to nobody here.
-    #[error(
-        "the machine is {}, and neither a pool nor a document names that; a node document that does admits it, which `joins show` \
-         prints, and so does a join token", identities(.0)
-    )]
-    AttestationUnknown(Vec<Attested>),
+    #[error("{}; a node document that names it admits the machine (`joins show` prints one), and so does a join token", strangers(.0))]
+    AttestationUnknown(Vec<Stranger>),
     /// Token and pools say different things.
     #[error("{}", disagreement(token.as_ref(), document.as_ref(), pools))]
     Disagree {
@@ -160,6 +159,44 @@ pub enum JoinRefusal {
     /// The pool is not applied yet.
     #[error("there is no pool {0} yet")]
     UnknownPool(Name),
+}
+
+/// Something that a machine proved to be, and that neither a document nor a pool names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stranger {
+    /// What it is.
+    pub attested: Attested,
+    /// What it says about itself.
+    pub about: Option<String>,
+    /// Who stands behind it.
+    pub backed: Backed,
+}
+
+/// Who stands behind something that a machine proved to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Backed {
+    /// No pool asks for this kind.
+    Unasked,
+    /// Nobody whom a pool believes.
+    ByNobody,
+    /// Somebody whom these pools believe; they name others.
+    In(Vec<Name>),
+}
+
+impl fmt::Display for Stranger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.attested)?;
+        if let Some(about) = &self.about {
+            write!(f, " ({about})")?;
+        }
+        match &self.backed {
+            Backed::Unasked => write!(f, ", and no pool has an `attest \"{}\"`", self.attested.kind),
+            Backed::ByNobody => f.write_str(", and nobody whom a pool believes stands behind that"),
+            Backed::In(pools) => {
+                write!(f, "; {} believes who stands behind that, and its `only` names nothing that it is called", names(pools))
+            }
+        }
+    }
 }
 
 impl JoinRefusal {
@@ -259,7 +296,10 @@ impl JoinRefusal {
             | Self::ReclaimConnected(_)
             | Self::ReclaimNotLost(_)
             | Self::ReclaimBusy { .. } => Standing::Held,
-            Self::NeedsDocument | Self::UnknownPool(_) | Self::AttestationUnknown(_) => Standing::Waiting,
+            // A commit ends each of them.
+            Self::NeedsDocument | Self::UnknownPool(_) | Self::AttestationUnknown(_) | Self::Disagree { .. } => {
+                Standing::Waiting
+            }
             _ => Standing::Refused,
         }
     }
@@ -336,8 +376,9 @@ fn list(kinds: &[IdentifierKind]) -> String {
     kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn identities(identities: &[Attested]) -> String {
-    identities.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+fn strangers(strangers: &[Stranger]) -> String {
+    let each: Vec<String> = strangers.iter().map(ToString::to_string).collect();
+    format!("the machine is {}", each.join("; it is "))
 }
 
 fn disagreement(token: Option<&Name>, document: Option<&Name>, pools: &[Name]) -> String {

@@ -14,6 +14,7 @@ use super::{
     JoinRefusal,
     attest::{Rule, Stand, Testimony},
     decide::Vouched,
+    refusal::{Backed, Stranger},
     rules::Expect,
 };
 
@@ -30,6 +31,8 @@ pub(super) struct Voucher {
     pub(super) by: String,
     /// What it proved, and how that stands to the pools.
     identities: Vec<(Attested, Vec<Stand>)>,
+    /// What these say about themselves, in the same order.
+    about: Vec<Option<String>>,
     /// The pool of the token.
     token_pool: Option<Name>,
     /// The pools that let it in by what it proved.
@@ -51,6 +54,7 @@ impl Voucher {
             reclaim: false,
             by: String::new(),
             identities: Vec::new(),
+            about: Vec::new(),
             token_pool: None,
             pools: BTreeSet::new(),
         };
@@ -61,7 +65,8 @@ impl Voucher {
                     voucher = Self { token: Some(id), token_pool: Some(pool), expect, reclaim, ..voucher };
                     by.push(whose);
                 }
-                Testimony::Identity { attested, stands } => {
+                Testimony::Identity { attested, about, stands } => {
+                    voucher.about.push(about);
                     by.push(attested.to_string());
                     let admitting = stands.iter().filter(|stand| stand.admits(attested.kind));
                     voucher.pools.extend(admitting.map(|stand| stand.pool.clone()));
@@ -75,6 +80,20 @@ impl Voucher {
     /// Everything that the machine proved to be.
     pub(super) fn attested(&self) -> Vec<Attested> {
         self.identities.iter().map(|(attested, _)| attested.clone()).collect()
+    }
+
+    fn strangers(&self) -> Vec<Stranger> {
+        let stranger = |((attested, stands), about): (&(Attested, Vec<Stand>), &Option<String>)| {
+            let endorsed: Vec<Name> =
+                stands.iter().filter(|stand| stand.endorsed).map(|stand| stand.pool.clone()).collect();
+            let backed = match (stands.is_empty(), endorsed.is_empty()) {
+                (true, _) => Backed::Unasked,
+                (false, true) => Backed::ByNobody,
+                (false, false) => Backed::In(endorsed),
+            };
+            Stranger { attested: attested.clone(), about: about.clone(), backed }
+        };
+        self.identities.iter().zip(&self.about).map(stranger).collect()
     }
 
     /// What lets it in whatever documents say.
@@ -95,7 +114,7 @@ impl Voucher {
             })
         };
         match (&self.token_pool, self.pools.first()) {
-            (None, None) => Err(JoinRefusal::AttestationUnknown(self.attested())),
+            (None, None) => Err(JoinRefusal::AttestationUnknown(self.strangers())),
             (None, Some(_)) if self.pools.len() > 1 => disagree(None),
             (None, Some(pool)) => Ok(pool.clone()),
             (Some(pool), Some(_)) if !self.pools.contains(pool) => disagree(Some(pool)),

@@ -137,7 +137,7 @@ pub(in crate::api) async fn get(app: &App, input: ById) -> Result<JoinDetail, Ap
 }
 
 /// The reasons that a document settles: what a token refuses, no document allows.
-const BY_DOCUMENT: &[&str] = &["attestation-unknown", "needs-document", "weak-hardware-key"];
+const BY_DOCUMENT: &[&str] = &["attestation-disagrees", "attestation-unknown", "needs-document", "weak-hardware-key"];
 /// The reasons that one word of a person settles.
 const APPROVABLE: &[&str] = &["needs-document", "renewal-too-late", "weak-hardware-key"];
 /// The reasons that need to know which node the machine is.

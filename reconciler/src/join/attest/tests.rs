@@ -17,7 +17,7 @@ fn identity(kind: AttestKind, stands: Vec<Stand>) -> Testimony {
         AttestKind::X509 | AttestKind::Tpm => Digest::of("key").to_string(),
         AttestKind::Aws | AttestKind::Gcp | AttestKind::Azure => "acme/1".to_owned(),
     };
-    Testimony::Identity { attested: Attested::new(kind, subject).expect("an identity"), stands }
+    Testimony::Identity { attested: Attested::new(kind, subject).expect("an identity"), about: None, stands }
 }
 
 fn token(pool: &str) -> Testimony {

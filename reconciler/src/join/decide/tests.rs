@@ -3,7 +3,7 @@
 use pki::hardware::IdentifierKind;
 use schema::inventory::{Dmi, Nic};
 
-use super::*;
+use super::{super::refusal::{Backed, Stranger}, *};
 
 fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
@@ -152,6 +152,10 @@ fn a_blade_is_not_described_by_its_enclosure() {
     assert!(matches!(ask(&claims, false, &house(&documents)), Ok((_, _, true))));
 }
 
+fn stranger(who: &Attested) -> Stranger {
+    Stranger { attested: who.clone(), about: None, backed: Backed::Unasked }
+}
+
 #[test]
 fn what_a_machine_proves_goes_before_what_it_says() {
     let ek: Attested = "gcp:acme-gpu/4815162342".parse().expect("an identity");
@@ -161,7 +165,7 @@ fn what_a_machine_proves_goes_before_what_it_says() {
     ];
     let claims = machine();
     let key = claims.hardware_key();
-    let alone = || Err(JoinRefusal::AttestationUnknown(vec![ek.clone()]));
+    let alone = || Err(JoinRefusal::AttestationUnknown(vec![stranger(&ek)]));
     let proven = Knock { pool: alone(), vouched: NOBODY, attested: std::slice::from_ref(&ek), ..knock(&claims, &key) };
     let place = decide(&proven, &house(&documents)).expect("a place");
     assert_eq!((place.name.as_str(), place.pool.as_str()), ("proven", "a100"));
@@ -176,11 +180,11 @@ fn a_serial_alone_lets_nobody_in() {
     let documents = [document(r#"{"name":"fra1-r12","pool":"a100","serial":"A5M2DG769504"}"#)];
     let claims = machine();
     let key = claims.hardware_key();
-    let refused = JoinRefusal::AttestationUnknown(vec![who.clone()]);
+    let refused = JoinRefusal::AttestationUnknown(vec![stranger(&who)]);
     let attested = std::slice::from_ref(&who);
-    let stranger = Knock { pool: Err(refused.clone()), vouched: NOBODY, attested, ..knock(&claims, &key) };
-    assert_eq!(decide(&stranger, &house(&documents)), Err(refused.clone()));
-    assert_eq!(decide(&stranger, &house(&[])), Err(refused));
+    let unknown = Knock { pool: Err(refused.clone()), vouched: NOBODY, attested, ..knock(&claims, &key) };
+    assert_eq!(decide(&unknown, &house(&documents)), Err(refused.clone()));
+    assert_eq!(decide(&unknown, &house(&[])), Err(refused));
 }
 
 #[test]
@@ -206,7 +210,7 @@ fn a_stranger_learns_of_no_document_by_what_it_says() {
     let who: Attested = "gcp:acme-gpu/4815162342".parse().expect("an identity");
     let claims = machine();
     let key = claims.hardware_key();
-    let refused = JoinRefusal::AttestationUnknown(vec![who]);
-    let stranger = Knock { pool: Err(refused.clone()), vouched: NOBODY, ..knock(&claims, &key) };
-    assert_eq!(decide(&stranger, &house(&documents)), Err(refused));
+    let refused = JoinRefusal::AttestationUnknown(vec![stranger(&who)]);
+    let unknown = Knock { pool: Err(refused.clone()), vouched: NOBODY, ..knock(&claims, &key) };
+    assert_eq!(decide(&unknown, &house(&documents)), Err(refused));
 }

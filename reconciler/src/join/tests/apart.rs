@@ -11,12 +11,18 @@ use super::*;
 struct Apart {
     house: House,
     address: std::net::SocketAddr,
+    tls: Arc<tls::InternalServer>,
     cancel: CancellationToken,
     task: tokio::task::JoinHandle<Result<(), super::super::ServeError>>,
 }
 
 impl Apart {
     async fn new() -> Self {
+        Self::living(std::time::Duration::from_secs(600)).await
+    }
+
+    /// With connections that live for so long.
+    async fn living(lives: std::time::Duration) -> Self {
         let house = House::new().await;
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
@@ -26,8 +32,9 @@ impl Apart {
         let (clock, cancel) = (Arc::new(house.clock.clone()), CancellationToken::new());
         let stop = cancel.clone();
         let tls = tls::InternalServer::new(&identity, &authority, clock).expect("usable");
-        let task = tokio::spawn(super::super::serve(service, listener, tls, stop));
-        Self { house, address, cancel, task }
+        let served = super::super::authority::serve_for(lives, service, listener, Arc::clone(&tls), stop);
+        let task = tokio::spawn(served);
+        Self { house, address, tls, cancel, task }
     }
 
     async fn client(
@@ -94,5 +101,23 @@ async fn nobody_without_an_internal_certificate_is_answered() {
         Err(_) => false,
     };
     assert!(!answered);
+    apart.cancel.cancel();
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_believed_no_more_does_not_go_on_with_the_connection_that_it_has() {
+    pki::install_provider();
+    let apart = Apart::living(std::time::Duration::from_millis(50)).await;
+    let house = &apart.house;
+    let now = house.db.now().await.expect("time");
+    let gateway = house.keys.issue_gateway("gw-one", &["localhost".to_owned()], now).expect("issued");
+    let mut client = apart.client(&gateway.internal).await.expect("connects");
+    client.get_anchor(pb::GetAnchorRequest {}).await.expect("answers");
+    let others = Keys::generate("bc.local", now).expect("keys");
+    let identity = house.keys.issue_internal("worker", now).expect("issued");
+    let clock = Arc::new(house.clock.clone());
+    apart.tls.replace(&identity, &others.internal_authorities(), clock).expect("replaced");
+    let refused = async { while client.get_anchor(pb::GetAnchorRequest {}).await.is_ok() {} };
+    tokio::time::timeout(std::time::Duration::from_secs(30), refused).await.expect("it is refused");
     apart.cancel.cancel();
 }

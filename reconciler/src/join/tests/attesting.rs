@@ -14,8 +14,8 @@ const ROOT: &str = include_str!("evidence/racks.pem");
 const R12: (&str, &str) = (include_str!("evidence/r12.pem"), include_str!("evidence/r12-key.pem"));
 const R13: (&str, &str) = (include_str!("evidence/r13.pem"), include_str!("evidence/r13-key.pem"));
 const EXPIRED: (&str, &str) = (include_str!("evidence/expired.pem"), include_str!("evidence/expired-key.pem"));
-const REGION: &str = include_str!("evidence/region.pem");
-const INSTANCE: &str = include_str!("evidence/instance.b64");
+const REGION: &str = include_str!("../../../../pki/src/attest/fixtures/aws.pem");
+const INSTANCE: &str = include_str!("../../../../pki/src/attest/fixtures/aws-open.b64");
 const INSTANCE_ID: &str = "aws:123456789012/i-0123456789abcdef0";
 
 /// The document of the pool `h100` with these rules.
@@ -225,7 +225,7 @@ async fn token_and_evidence_that_disagree_let_nobody_in() {
     let other = house.token_for("a100", 1).await;
     let request =
         pb::JoinRequest { token: machine.request(&house, &other).token, ..machine.certified(&house, R12).await };
-    assert_eq!(refusal(&house, &request).await, (Code::PermissionDenied, "attestation-disagrees".into()));
+    assert_eq!(refusal(&house, &request).await, (Code::FailedPrecondition, "attestation-disagrees".into()));
     let same = house.token_for("h100", 1).await;
     let request =
         pb::JoinRequest { token: machine.request(&house, &same).token, ..machine.certified(&house, R12).await };
@@ -282,6 +282,61 @@ async fn a_machine_that_proves_to_be_a_lost_node_takes_it_back_by_itself() {
     let other = Machine { csr: NodeKey::generate().request(), ..again };
     house.silence(6 * 3_600).await;
     assert_eq!(refusal(&house, &other.certified(&house, R13).await).await.1, "duplicate-hardware");
+}
+
+#[tokio::test]
+async fn whose_word_is_missing_and_which_name_does_not_fit_are_told_apart() {
+    let house = House::new().await;
+    let why = async |house: &House, pair| {
+        let request = Machine::new("A5M2DG769504").certified(house, pair).await;
+        let refused = house.join(&request).await.expect_err("not let in");
+        refused.message().to_owned()
+    };
+    let unasked = why(&house, R12).await;
+    assert!(unasked.contains("no pool has an `attest \"x509\"`") && unasked.contains("a certificate of"), "{unasked}");
+    house.apply(&[pool(json!({ "x509": { "roots": ROOT, "only": ["r13.*"] } }))]).await;
+    let name = why(&house, R12).await;
+    assert!(name.contains("h100 believes who stands behind that") && name.contains("names nothing"), "{name}");
+    house.apply(&[pool(json!({ "x509": { "roots": REGION } }))]).await;
+    let chain = why(&house, R12).await;
+    assert!(chain.contains("nobody whom a pool believes stands behind that"), "{chain}");
+}
+
+#[tokio::test]
+async fn a_rule_that_came_into_force_counts_for_the_next_join() {
+    let house = House::new().await;
+    let request = async || Machine::new("A5M2DG769504").certified(&house, R12).await;
+    house.apply(&[pool(json!({ "x509": { "roots": REGION } }))]).await;
+    assert_eq!(refusal(&house, &request().await).await.1, "attestation-unknown");
+    assert_eq!(refusal(&house, &request().await).await.1, "attestation-unknown");
+    house.apply(&[racks()]).await;
+    assert!(house.join(&request().await).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_board_that_was_replaced_is_not_the_node_any_more() {
+    let house = House::new().await;
+    house.apply(&[racks()]).await;
+    let old = Machine::new("A5M2DG769504");
+    let request = old.certified(&house, R12).await;
+    let answer = house.join(&request).await.expect("in");
+    let node = house.identity(&request, &answer).node_id;
+    house.silence(3 * 3_600).await;
+    // Another board, with another certificate: a person says that it is the node.
+    let new = Machine::new("A5M2DG769505");
+    let request = new.certified(&house, R13).await;
+    let stored = joins::find_by_csr(&house.db, &csr::hash(&request.csr)).await.expect("read");
+    assert_eq!(stored, None);
+    house.apply(&[(Kind::Fleet, json!({ "name": "acme", "admission": "strict" }))]).await;
+    assert_eq!(refusal(&house, &request).await.1, "needs-document");
+    let stored = joins::find_by_csr(&house.db, &csr::hash(&request.csr)).await.expect("read").expect("a join");
+    let mut txn = house.db.begin().await.expect("begins");
+    assert!(joins::approve(&mut txn, stored.id, "ada", Some(node)).await.expect("approved"));
+    txn.commit().await.expect("commits");
+    let answer = house.join(&new.certified(&house, R13).await).await.expect("it is the node");
+    assert_eq!(house.identity(&request, &answer).node_id, node);
+    assert_eq!(house.attested(&id_of(R13)).await, Some(node));
+    assert_eq!(house.attested(&id_of(R12)).await, None, "what the old board proved to be is nobody");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use pki::hardware::{Claims, HardwareKey};
 use schema::{
+    attested::AttestKind,
     generation::Version,
     inventory::{Dmi, InventorySection},
     node::{Connectivity, ProvisionEvent, ProvisionState},
@@ -9,6 +10,7 @@ use schema::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{
+    attestations,
     identities::{self, Hardware, HardwareError},
     node_inventory,
     nodes::{self, Node},
@@ -139,6 +141,8 @@ pub(in crate::api) async fn rebind(mutation: Mutation<'_>, input: Rebind) -> Res
                 }
                 HardwareError::Db(error) => error.into(),
             })?;
+            // The TPM is part of the board that is gone. The disk, and a certificate on it, is still there.
+            attestations::forget(txn, id, Some(AttestKind::Tpm)).await?;
         }
     }
     changed(txn, id).await
