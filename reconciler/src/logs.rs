@@ -80,6 +80,9 @@ impl LogStore {
         if !place.endpoint.starts_with("https://") {
             return Err(LogStoreError::Insecure(place.endpoint));
         }
+        if place.endpoint.contains(['?', '#']) {
+            return Err(LogStoreError::Place(format!("{} is more than an address", place.endpoint)));
+        }
         let clean = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._/".contains(&byte));
         if place.bucket.is_empty() || !clean(&place.bucket) || !clean(&place.prefix) || place.prefix.contains("..") {
             return Err(LogStoreError::Place(format!("{}/{}", place.bucket, place.prefix)));
@@ -87,6 +90,11 @@ impl LogStore {
         // A path names the bucket everywhere; a host name of its own does only where the service has a wildcard for it.
         let bucket = Bucket::new(endpoint, UrlStyle::Path, place.bucket, place.region)
             .map_err(|error| LogStoreError::Place(error.to_string()))?;
+        // Machines are given URLs of this address, and take none with a user in it.
+        if !bucket.base_url().username().is_empty() || bucket.base_url().password().is_some() {
+            let why = "its address names a user; its keys are given by a file or by the environment";
+            return Err(LogStoreError::Place(why.to_owned()));
+        }
         keys.read()?;
         let prefix = match place.prefix.trim_matches('/') {
             "" => String::new(),

@@ -94,6 +94,8 @@ fn a_store_that_makes_no_sense_is_told_at_the_start() {
     let insecure = Place { endpoint: "http://s3.example.org".to_owned(), ..place() };
     assert!(matches!(wrong(insecure), LogStoreError::Insecure(_)));
     for other in [
+        Place { endpoint: "https://ada:hunter2@s3.example.org".to_owned(), ..place() },
+        Place { endpoint: "https://s3.example.org/?list-type=2".to_owned(), ..place() },
         Place { endpoint: "s3.example.org".to_owned(), ..place() },
         Place { bucket: String::new(), ..place() },
         Place { bucket: "a b".to_owned(), ..place() },

@@ -6,9 +6,9 @@ use schema::{
     node::Connectivity,
     time::Timestamp,
 };
-use store::{commands::Command, nodes::Node};
+use store::{commands::Command, nodes::Node, outcomes::Outcome};
 
-use super::{Area, Keeps, Lifter, Wait, for_node, in_order};
+use super::{Area, Keeps, Lifter, Wait, for_node, in_order, node::session};
 
 /// What is known of a command.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub struct CommandFacts<'a> {
     pub speaks_commands: Option<bool>,
     /// The node's last word came and is not verified.
     pub has_update: bool,
+    /// What the gateway said last of the node's session.
+    pub session: Option<&'a Outcome>,
 }
 
 /// Everything that the command waits for; how it ended, once it has.
@@ -39,6 +41,10 @@ pub fn command(facts: &CommandFacts<'_>, now: Timestamp) -> Vec<Wait> {
             vec![ended(command)]
         }
     };
+    if !command.state.is_terminal() {
+        // Why the machine is not there, or takes nothing, stands in front.
+        waits.extend(facts.session.and_then(session));
+    }
     if let Some(at) = command.cancel_requested_at
         && !command.state.is_terminal()
     {
@@ -81,6 +87,7 @@ fn pending(facts: &CommandFacts<'_>, now: Timestamp) -> Vec<Wait> {
         let times = if command.busy_count == 1 { "once".to_owned() } else { format!("{} times", command.busy_count) };
         let mut wait = match command.busy_reason.as_deref() {
             Some(reason @ "journal-full") => wait(reason, format!("the machine had no room for it {times}")),
+            Some(reason @ "journal-unusable") => wait(reason, format!("the machine could not write it down {times}")),
             _ => wait("back-off", format!("the machine was busy {times}")),
         };
         wait.until = Some(not_before);
@@ -126,7 +133,11 @@ fn under_way(facts: &CommandFacts<'_>) -> Wait {
         _ if facts.has_update => ("unbelieved-result", "its last word came and is being verified", command.started_at),
         CommandState::Running => ("under-way", "the machine is at it", command.started_at),
         CommandState::Acked => ("under-way", "the machine has it in its journal and has not begun", command.acked_at),
-        _ => ("sent", "it was sent, and the machine has not said that it has it", command.dispatched_at),
+        _ => (
+            "sent",
+            "it was sent, and the machine has not said that it has it; when nothing comes it is given up as timed out",
+            command.dispatched_at,
+        ),
     };
     let mut wait = wait(code, says);
     wait.since = since;

@@ -49,8 +49,13 @@ pub struct NodeFacts<'a> {
     pub revoked: Option<Revocation>,
 }
 
+/// A machine that cannot keep what it has to keep, as on a full disk.
+const STATE_UNWRITABLE: &str = "state-unwritable";
+
 /// What only follows from another thing that is told: the cause, and its echoes.
-const ECHOES: [(&str, &[&str]); 3] = [
+const ECHOES: [(&str, &[&str]); 4] = [
+    // A machine that can keep nothing has one short session after the other.
+    ("state-unwritable", &["disconnected"]),
     ("acceptance-failed", &["not-adopted", "maintenance", "provision-failed"]),
     ("acceptance-running", &["not-adopted", "provisioning"]),
     ("inventory-incomplete", &["not-adopted", "provisioning"]),
@@ -105,7 +110,7 @@ fn contact(facts: &NodeFacts<'_>, now: Timestamp) -> Option<Wait> {
         );
         return Some(Wait::new(Area::Session, "revoked", Keeps::Contact, says).since(revoked.at).remedy(remedy));
     }
-    let refused = facts.outcomes.iter().any(|outcome| outcome.kind == "session" && outcome.state != "done");
+    let refused = facts.outcomes.iter().filter_map(session).any(|wait| wait.code != STATE_UNWRITABLE);
     let code = match node.connectivity {
         Connectivity::Connected => return None,
         _ if facts.certificate_ends.is_some_and(|ends| ends <= now) => "certificate-ended",
@@ -119,6 +124,11 @@ fn contact(facts: &NodeFacts<'_>, now: Timestamp) -> Option<Wait> {
         (_, false) => format!("the machine is {}: it has no session", node.connectivity),
     };
     Some(Wait::new(Area::Session, code, Keeps::Contact, says).since(node.connectivity_since))
+}
+
+/// What the gateway said last of the machine's session, when it was no good.
+pub(super) fn session(outcome: &Outcome) -> Option<Wait> {
+    (outcome.kind == "session").then(|| self::outcome(outcome)).flatten()
 }
 
 /// What a reconciler or the gateway waits for, or what broke.

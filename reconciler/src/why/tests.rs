@@ -140,7 +140,7 @@ fn told(title: &str, waits: &[Wait], to: &mut String) {
 fn a_command_says_what_it_waits_for_and_how_it_ended() {
     let mut text = String::new();
     let mut look = |title: &str, command_row: &Command, ahead: &[CommandId], has_update: bool| {
-        let facts = CommandFacts { command: command_row, node: None, ahead, speaks_commands: Some(true), has_update };
+        let facts = CommandFacts { command: command_row, node: None, ahead, speaks_commands: Some(true), has_update, session: None };
         told(title, &command(&facts, at(1)), &mut text);
     };
     let pending = a_reboot(CommandState::Pending);
@@ -155,6 +155,8 @@ fn a_command_says_what_it_waits_for_and_how_it_ended() {
         ..pending.clone()
     };
     look("no place in the journal", &full, &[], false);
+    let unusable = Command { busy_reason: Some("journal-unusable".to_owned()), ..full };
+    look("no journal on a full disk", &unusable, &[], false);
     look("busy, and others go first", &Command { busy_count: 2, not_before: Some(at(2)), ..pending }, &ahead, false);
     let sent = Command { dispatched_at: Some(at(1)), ..a_reboot(CommandState::Dispatched) };
     look("sent", &sent, &[], false);
@@ -163,6 +165,7 @@ fn a_command_says_what_it_waits_for_and_how_it_ended() {
     look("at it, and cancelled", &running, &[], false);
     look("its last word came", &running, &[], true);
     let bound = Command { min_generation: Some(Generation(9)), ..sent.clone() };
+    let full_disk = machine::full_disk();
     let node = Node { connectivity: Connectivity::Unreachable, connectivity_since: at(0), ..machine::a_machine() };
     for (title, row) in [
         ("its machine went away with it", &sent),
@@ -175,12 +178,13 @@ fn a_command_says_what_it_waits_for_and_how_it_ended() {
             ahead: &[],
             speaks_commands: Some(true),
             has_update: false,
+            session: Some(&full_disk),
         };
         told(title, &command(&facts, at(1)), &mut text);
     }
     let mut look = |title: &str, command_row: &Command| {
         let facts =
-            CommandFacts { command: command_row, node: None, ahead: &[], speaks_commands: None, has_update: false };
+            CommandFacts { command: command_row, node: None, ahead: &[], speaks_commands: None, has_update: false, session: None };
         told(title, &command(&facts, at(1)), &mut text);
     };
     look("done", &a_reboot(CommandState::Succeeded));

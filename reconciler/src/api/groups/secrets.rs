@@ -2,11 +2,18 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use pki::secret::Address;
-use schema::secret::{MAX_SECRET_BYTES, SecretName};
+use schema::{
+    object::Kind,
+    secret::{MAX_SECRET_BYTES, SecretName},
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
-use store::{queue, secrets};
+use store::{
+    queue,
+    revisions::{self, ObjectState, StoredObject},
+    secrets,
+};
 
 use super::{At, Nothing, PageOf};
 use crate::api::{ApiError, App, Code, table::Mutation};
@@ -132,12 +139,70 @@ pub(in crate::api) async fn delete(mutation: Mutation<'_>, input: Delete) -> Res
         return Err(ApiError::new(Code::NotFound, format!("there is no secret {name}")));
     }
     let nodes = secrets::used_by(txn, &name).await?;
-    if !nodes.is_empty() && !input.force {
-        let count = nodes.len();
-        return Err(ApiError::new(Code::InvalidState, format!("{count} nodes refer to {}", name.reference())).why(
-            "take the reference out of the fleet first; with force they keep what they have and get nothing new",
+    if !input.force
+        && let Some(who) = referring(&documents(mutation.app, &name).await?, nodes.len())
+    {
+        return Err(ApiError::new(Code::InvalidState, format!("{who} to {}", name.reference())).why(
+            "take the reference out of the fleet first; with force machines keep what they have and get nothing new",
         ));
     }
     queue::enqueue(txn, &queue::NODESPEC, nodes).await?;
     Ok(Deleted { name: input.name })
+}
+
+/// The documents in force that refer to a secret, each with its place, whether a machine has them yet or not.
+async fn documents(app: &App, name: &SecretName) -> Result<Vec<String>, ApiError> {
+    let reference = name.reference();
+    let objects = revisions::objects_of(&app.db, Kind::Profile).await?;
+    let refers = |object: &StoredObject| {
+        object.state != ObjectState::Removed
+            && serde_json::from_str(&object.doc).is_ok_and(|document| contains(&document, &reference))
+    };
+    let named = |object: StoredObject| format!("{} ({}:{})", object.object, object.file, object.line);
+    Ok(objects.into_iter().filter(refers).map(named).collect())
+}
+
+fn contains(document: &Value, text: &str) -> bool {
+    match document {
+        Value::String(found) => found == text,
+        Value::Array(items) => items.iter().any(|item| contains(item, text)),
+        Value::Object(members) => members.values().any(|item| contains(item, text)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// Who refers to a secret, up to the verb; `None` when nobody does.
+fn referring(documents: &[String], nodes: usize) -> Option<String> {
+    const MOST: usize = 3;
+    let named = documents.iter().take(MOST).cloned().collect::<Vec<_>>().join(", ");
+    let named = match documents.len().saturating_sub(MOST) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    };
+    let machines = if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
+    match (documents.len(), nodes) {
+        (0, 0) => None,
+        (0, 1) => Some(format!("{machines} refers")),
+        (0, _) => Some(format!("{machines} refer")),
+        (1, 0) => Some(format!("{named} refers")),
+        (_, 0) => Some(format!("{named} refer")),
+        (..) => Some(format!("{named}, and by that {machines}, refer")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_refers_to_a_secret_is_named() {
+        let one = ["profile/keyed (profiles/keyed.kdl:3)".to_owned()];
+        assert_eq!(referring(&[], 0), None);
+        assert_eq!(referring(&[], 2).as_deref(), Some("2 nodes refer"));
+        assert_eq!(referring(&one, 0).as_deref(), Some("profile/keyed (profiles/keyed.kdl:3) refers"));
+        let words = referring(&one, 1).expect("words");
+        assert_eq!(words, "profile/keyed (profiles/keyed.kdl:3), and by that 1 node, refer");
+        let many: Vec<String> = (0..5).map(|n| format!("profile/{n}")).collect();
+        assert_eq!(referring(&many, 0).as_deref(), Some("profile/0, profile/1, profile/2 and 2 more refer"));
+    }
 }

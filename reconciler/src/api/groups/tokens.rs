@@ -157,7 +157,10 @@ pub(in crate::api) async fn create(mutation: Mutation<'_>, input: NewJoin) -> Re
         return Err(ApiError::field("uses", "a token lets 1 to 10000 machines in"));
     }
     let expires = input.expires.unwrap_or(DAY);
-    if expires == Duration::ZERO || expires > LONGEST {
+    if expires == Duration::ZERO {
+        return Err(ApiError::field("expires", "a token that has ended when it is made lets nobody in; say 1s to 30d"));
+    }
+    if expires > LONGEST {
         return Err(ApiError::field("expires", "a join token is good for at most 30d"));
     }
     if let Some((field, why)) = input.expect.mistake() {

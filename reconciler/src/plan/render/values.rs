@@ -42,6 +42,8 @@ fn nested(value: &Value) -> String {
 
 /// Fields that differ, at most `room.most` of them before the rest is counted.
 pub(in crate::plan) fn fields(fields: &[&FieldChange], room: Room) -> Vec<Line> {
+    let spread: Vec<FieldChange> = fields.iter().flat_map(|field| spread(field)).collect();
+    let fields: Vec<&FieldChange> = spread.iter().collect();
     let named = if fields.len() > room.most.saturating_add(2) { room.most.max(1) } else { fields.len() };
     let width = fields[..named].iter().filter(|field| on_one_line(field)).map(|field| path(field).chars().count());
     let width = width.max().unwrap_or(0).min(PATHS);
@@ -50,6 +52,27 @@ pub(in crate::plan) fn fields(fields: &[&FieldChange], room: Room) -> Vec<Line> 
         out.push(Line::new(room.indent).with(Ink::Dim, &format!("and {} more fields", fields.len() - named)));
     }
     out
+}
+
+/// A field that goes with texts of many lines in it, such as certificates, is told member by member: those are shown as lines.
+fn spread(field: &FieldChange) -> Vec<FieldChange> {
+    match (&field.before, &field.after) {
+        (Some(before @ Value::Object(members)), None) if holds_lines(before) => {
+            let one = |(key, value): (&String, &Value)| {
+                let path = if field.path.is_empty() { key.clone() } else { format!("{}.{key}", field.path) };
+                spread(&FieldChange { path, before: Some(value.clone()), after: None, place: field.place.clone() })
+            };
+            members.iter().flat_map(one).collect()
+        }
+        _ => vec![field.clone()],
+    }
+}
+
+fn holds_lines(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => members.values().any(|value| has_lines(Some(value)) || holds_lines(value)),
+        _ => false,
+    }
 }
 
 fn path(field: &FieldChange) -> String {
@@ -158,6 +181,16 @@ mod tests {
         let page = page(&before, &after);
         assert!(!page.contains(['{', '}', '"', ':']) || page.contains("\"two words\""), "{page}");
         insta::assert_snapshot!(page);
+    }
+
+    #[test]
+    fn certificates_that_go_with_their_field_are_lines() {
+        let roots = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+        let page = page(&json!({"attest": {"x509": {"only": ["a.*"], "roots": roots}}}), &json!({}));
+        assert_eq!(
+            page,
+            "attest.x509.only  - a.*\nattest.x509.roots\n  - -----BEGIN CERTIFICATE-----\n  - MIIB\n  - -----END CERTIFICATE-----"
+        );
     }
 
     #[test]

@@ -46,6 +46,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Session,
+        "state-unwritable",
+        "The machine cannot write its state directory, as on a full or a read-only disk. It does nothing that it could not remember, and begins again every few seconds; nothing is lost.",
+        Machine,
+        "free space on the machine's disk, or mend it; the rest happens by itself",
+    ),
+    entry(
+        Session,
         "CERTIFICATE_REQUIRED",
         "Something connected without a client certificate.",
         Machine,

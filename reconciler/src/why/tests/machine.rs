@@ -72,6 +72,11 @@ fn outcome(kind: &str, reason: &str, message: &str) -> Outcome {
     }
 }
 
+pub(super) fn full_disk() -> Outcome {
+    let why = "/var/lib/bcd/progress.json: write it: No space left on device (os error 28)";
+    Outcome { state: "error".to_owned(), ..outcome("session", "state-unwritable", why) }
+}
+
 fn condition(kind: &str, message: &str) -> Condition {
     Condition {
         kind: kind.to_owned(),
@@ -134,6 +139,7 @@ fn each_situation_of_a_machine_has_its_words() {
     look("a certificate that ended", &NodeFacts { certificate_ends: Some(at(-1)), ..quiet(&late) });
     let foreign = [outcome("session", "DESCRIBED_HARDWARE", "the machine is described by a file")];
     look("refused", &NodeFacts { outcomes: &foreign, ..quiet(&late) });
+    look("a full disk", &NodeFacts { outcomes: &[full_disk()], ..quiet(&away(Connectivity::Disconnected)) });
     let replaced = [outcome("session", "IDENTITY_REPLACED", "the node has a newer identity")];
     let revoked = Revocation { at: at(-5), reason: "sold on ebay".to_owned() };
     look("revoked", &NodeFacts { revoked: Some(revoked), outcomes: &replaced, ..quiet(&late) });
