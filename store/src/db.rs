@@ -337,6 +337,33 @@ mod tests {
         assert_eq!(after, "15s");
     }
 
+    #[tokio::test]
+    async fn nobody_is_poked_before_there_is_something_to_see() {
+        let test = crate::testing::TestDb::create().await;
+        let db = test.db();
+        let mut listener = poke::Listener::connect(db).await.expect("a listener");
+        // A commit that waits for whoever has the lock.
+        let slow = "CREATE TABLE slow (id int);
+                    CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';
+                    CREATE CONSTRAINT TRIGGER waits AFTER INSERT ON slow DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION waits()";
+        sqlx::raw_sql(slow).execute(db.pool()).await.expect("a slow table");
+        let mut holder = db.begin().await.expect("begin");
+        sqlx::raw_sql("SELECT pg_advisory_xact_lock(1)").execute(holder.conn()).await.expect("the lock");
+        let mut txn = db.begin().await.expect("begin");
+        sqlx::raw_sql("INSERT INTO slow VALUES (1)").execute(txn.conn()).await.expect("a row");
+        let [of_this, of_another] = ["this", "another"].map(|name| Poke::Source(name.to_owned()));
+        txn.poke(of_this.clone());
+        let others = async {
+            crate::testing::probes::somebody_waits(db).await.expect("the commit waits");
+            db.poke([of_another.clone()]).await;
+            assert_eq!(listener.next().await, poke::Heard::Poke(of_another));
+            holder.commit().await.expect("commit");
+            assert_eq!(listener.next().await, poke::Heard::Poke(of_this));
+        };
+        let (committed, ()) = tokio::join!(txn.commit(), others);
+        committed.expect("commit");
+    }
+
     /// A wire before a server's socket. Once it is silent nothing comes through on any connection that it had by then; later ones
     /// are sound.
     fn wire(config: &DbConfig) -> (DbConfig, tokio::sync::watch::Sender<bool>, tempfile::TempDir) {

@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 use nix::time::{ClockId, clock_gettime};
 use schema::{
     clock::{Clock as _, SystemClock},
+    command::CommandKind,
     time::Timestamp,
 };
 use serde_json::Value;
@@ -93,7 +94,8 @@ fn reboots(storm: &Storm, machine: &Machine, commands: &[(&Asked, &Value)], brok
         if !fair || own.len() > 1 {
             broken.push(format!("not as promised: {told}"));
         }
-        let latest = time(&command["notAfter"]).saturating_add(Duration::from_secs(30 * 60)).unwrap_or(Timestamp::MAX);
+        // What began in time may still be done as long as its kind may run.
+        let latest = CommandKind::NodeReboot.row().timeout.after(time(&command["notAfter"]));
         if own.iter().any(|at| *at >= latest) {
             broken.push(format!("late: {told}"));
         }

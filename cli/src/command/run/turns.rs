@@ -74,19 +74,27 @@ pub(super) async fn take(
         let Some(node) = nodes.next() else { break };
         let place = format!("{} of {all}  ", turns.rows.len() + 1);
         let mut row = run.queue(client, vec![node.clone()], payload, &key).await;
-        let watched =
-            !is_over(interrupt.as_mut()).await && Watch::new(client, output).beginning(&place).follow(&mut row).await?;
+        // What the turns before came to is shown though the control plane stays away.
+        let watched = if is_over(interrupt.as_mut()).await {
+            Ok(false)
+        } else {
+            Watch::new(client, output).beginning(&place).follow(&mut row).await
+        };
         let ended_well = row.iter().all(Row::has_succeeded);
-        if !watched {
+        if matches!(watched, Ok(false)) {
             show::interrupted(&row);
         }
         turns.rows.append(&mut row);
         turns.stopped = match (watched, ended_well) {
-            (false, _) => Some(BY_CTRL_C.to_owned()),
-            (true, false) => Some(format!("{} did not end well", node.name)),
+            (Err(failure), _) => Some(format!("what {} came to is not known: {failure}", node.name)),
+            (Ok(false), _) => Some(BY_CTRL_C.to_owned()),
+            (Ok(true), false) => Some(format!("{} did not end well", node.name)),
             // The last one has nobody behind it.
-            (true, true) if nodes.len() == 0 => None,
-            (true, true) => back(run, client, &node, output, &place, interrupt.as_mut()).await?,
+            (Ok(true), true) if nodes.len() == 0 => None,
+            (Ok(true), true) => match back(run, client, &node, output, &place, interrupt.as_mut()).await {
+                Ok(stopped) => stopped,
+                Err(failure) => Some(format!("whether {} is back is not known: {failure}", node.name)),
+            },
         };
     }
     turns.untouched = nodes.map(|node| node.name).collect();
