@@ -411,7 +411,8 @@ mod tests {
     async fn a_listener_whose_wire_says_nothing_any_more_listens_on_another_one() {
         let test = crate::testing::TestDb::create().await;
         let (config, silent, _dir) = wire(&test.config());
-        let mut listener = poke::Listener::connect(&Db::lazy(&config)).await.expect("a listener").quiet(Duration::from_millis(50));
+        let mut listener =
+            poke::Listener::connect(&Db::lazy(&config)).await.expect("a listener").quiet(Duration::from_millis(50));
         silent.send_replace(true);
         assert_eq!(listener.next().await, poke::Heard::Reconnected);
         test.db().poke([Poke::Source("fleet".to_owned())]).await;

@@ -104,7 +104,8 @@ pub async fn written(db: &Db) -> Result<Written, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn somebody_waits(db: &Db) -> Result<(), DbError> {
-    let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')";
+    let waits =
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')";
     while !sqlx::query_scalar::<_, bool>(waits).fetch_one(db.pool()).await? {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
