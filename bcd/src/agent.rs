@@ -12,6 +12,7 @@ use std::{
 use pki::{node_key::NodeKey, tls::LeftOpen, verify::NodeIdentity};
 use proto::agent::v1::node_frame;
 use schema::{
+    cause::chain,
     clock::{Clock as _, SharedClock},
     spec::SecretVersion,
     time::Timestamp,
@@ -24,6 +25,7 @@ use crate::{
     dial::Endpoint,
     hardware::{self, Hardware},
     join::Renewed,
+    policies::Policies,
     session::{Again, Core, Effect, Event, Inventory, Level, Me, Now},
     state::{Desired, Identity, StateDir, StateError, StateLock},
     vault::Released,
@@ -167,8 +169,9 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AgentE
     let mut backoff = Backoff::default();
     let (mut begun, mut may_be_old) = (false, true);
     let mut hands = None;
+    let mut cannot_keep = String::new();
     loop {
-        let error = match live(config.clone(), &cancel, &mut begun, &mut may_be_old, &mut hands).await {
+        let error = match live(config.clone(), &cancel, &mut begun, &mut may_be_old, &mut cannot_keep, &mut hands).await {
             Ok(Ended::Booted) => {
                 tracing::info!("the machine has another boot; beginning anew");
                 Hands::let_go(&mut hands).await;
@@ -186,8 +189,8 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AgentE
                 return ended.map(drop);
             }
         };
-        let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-        tracing::warn!("{error}: {why}; beginning again with what is kept");
+        cannot_keep = chain(&error);
+        tracing::warn!("{cannot_keep}; beginning again with what is kept");
         tokio::select! {
             () = cancel.cancelled() => {
                 Hands::let_go(&mut hands).await;
@@ -204,12 +207,16 @@ async fn live(
     cancel: &CancellationToken,
     begun: &mut bool,
     may_be_old: &mut bool,
+    cannot_keep: &mut String,
     hands: &mut Option<Hands>,
 ) -> Result<Ended, AgentError> {
     let (link_events, mut from_link) = mpsc::channel(64);
     let (sides, mut from_sides) = mpsc::channel(8);
     let mut agent = Agent::begin(config, *may_be_old, hands, link_events, sides)?;
     *begun = true;
+    if !cannot_keep.is_empty() {
+        agent.core.cannot_keep(std::mem::take(cannot_keep));
+    }
     agent.want_pass(true);
     agent.read_hardware();
     let mut ended = agent.begin_commands().map(|()| Ended::Stopped);
@@ -300,14 +307,26 @@ impl Agent {
             None => Hands::open(&config, &state, &me, &kept)?,
         };
         let progress = kept.clone().of(boot_id, hands.journal_id());
-        if progress != kept {
-            state.keep_progress(&progress)?;
-        }
+        // On a full disk the machine connects all the same, so that it can say so; it reports nothing that it could not number.
+        let cannot_keep = match if progress == kept { Ok(()) } else { state.keep_progress(&progress) } {
+            Err(error @ StateError::Io { .. }) => chain(&error),
+            kept => kept.map(|()| String::new())?,
+        };
         let clock = Arc::clone(&hands.clerk.clock);
         let desk = hands.desk();
+        desk.gate().change(|guard| {
+            guard.name.clone_from(&identity.identity.node_name);
+            guard.identity_generation = identity.identity.identity_generation;
+        });
+        let (policies, floor) = (state.policies()?, state.floor()?);
+        if let Some(why) = policies.as_ref().and_then(Policies::halted) {
+            tracing::error!("nothing destructive is done on this machine: {why}");
+        }
         let now = Instant::now();
         let mut agent = Self {
-            core: Core::new(me, trust, desired.as_ref(), progress, desk).may_be_old(may_be_old),
+            core: Core::new(me, trust, desired.as_ref(), progress, desk)
+                .may_be_old(may_be_old)
+                .believing(policies, floor),
             hands,
             config,
             state,
@@ -341,6 +360,7 @@ impl Agent {
             link_events,
             sides,
         };
+        agent.core.cannot_keep(cannot_keep);
         agent.plan_renewal();
         Ok(agent)
     }
@@ -470,11 +490,16 @@ impl Agent {
         match effect {
             Effect::Send(frame) => self.send(frame),
             Effect::KeepTrust(bundle) => self.state.keep_trust(&bundle)?,
+            Effect::KeepPolicies(kept) => self.state.keep_policies(&kept)?,
+            Effect::KeepFloor(floor) => self.state.keep_floor(floor)?,
             Effect::KeepDesired(desired) => {
                 self.state.keep_desired(&desired)?;
                 self.desired = Some(Arc::new(desired));
             }
-            Effect::KeepProgress(progress) => self.state.keep_progress(&progress)?,
+            Effect::KeepProgress(progress) => {
+                self.state.keep_progress(&progress)?;
+                self.core.kept();
+            }
             Effect::TimeProven(proven) => {
                 self.clock.prove_between(proven);
                 if !self.judge_left_open(proven.at_least()) {

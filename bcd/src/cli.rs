@@ -410,6 +410,7 @@ fn status(args: &StatusArgs) -> anyhow::Result<Exit> {
         endpoints: identity.endpoints,
         described: identity.described,
         daemon: state.daemon(),
+        people: state.policies()?.as_ref().map(print::People::of),
         desired: state.desired()?.map(|desired| desired.generation),
         progress: state.progress()?,
         commands: Commands::look(&state)?,

@@ -34,3 +34,4 @@ pub use desk::{Desk, Do};
 pub use journal::Journal;
 pub use lanes::{Lanes, Told};
 pub use pen::Pen;
+pub use quorum::Gate;

@@ -14,7 +14,8 @@ use std::{
 };
 
 use pki::{
-    anchor::{Anchor, AnchorRefusal},
+    Realm,
+    anchor::{Anchor, AnchorRefusal, AnchorTrust},
     bundle::TrustBundle,
     csr,
     node_key::NodeKey,
@@ -23,6 +24,7 @@ use pki::{
     statement::{JoinIdentity, JoinIdentityRefusal},
     tls::{self, LeftOpen, ServerTimes, agent_client},
     token::Token,
+    trust::statement::FleetId,
     verify::{IdentityRefusal, NodeIdentity, NodeVerifier, Validity},
 };
 use proto::agent::v1::{
@@ -41,6 +43,7 @@ use crate::{
     attest::{Attest, AttestError},
     dial::{DialError, Endpoint, dial},
     hardware::Hardware,
+    policies::Policies,
     state::{Identity, Progress, StateDir, StateError},
     wire,
 };
@@ -78,7 +81,7 @@ pub enum JoinError {
     )]
     AlreadyJoined(NodeId),
     /// The anchor is not the pinned one.
-    #[error("{endpoint}: {source}; compare the pin with what `better-compute token create` printed")]
+    #[error("{endpoint}: {source}; compare the pin with what `better-compute token create` prints; after a rotation of keys it is another one")]
     Anchor {
         /// Where.
         endpoint: Endpoint,
@@ -122,6 +125,19 @@ pub enum JoinError {
     /// Something else in the answer is not good.
     #[error("the answer is not good: {0}")]
     Malformed(String),
+    /// The control plane is pinned to another fleet than this machine remembers.
+    #[error(
+        "this machine remembers that people sign for the fleet {known} here, and the anchor says {now}; if the fleet was made \
+         anew, remove {}", file.display()
+    )]
+    OtherFleet {
+        /// What it remembers.
+        known: FleetId,
+        /// What the anchor says.
+        now: FleetId,
+        /// Where it remembers it.
+        file: PathBuf,
+    },
     /// The machine cannot show what it should.
     #[error(transparent)]
     Attest(#[from] AttestError),
@@ -259,6 +275,8 @@ fn accept(
         wire::bundle(bundle).first(&anchor.verifier()).map_err(|error| JoinError::Malformed(error.to_string()))?;
     check_chain(&anchor.roots(), &identity, key, &response.certificate_chain)?;
 
+    let realm = anchor.realm();
+    remember_policy(state, &realm, anchor.trust)?;
     let kept = Identity {
         endpoints: request.endpoints.iter().map(ToString::to_string).collect(),
         identity,
@@ -271,6 +289,22 @@ fn accept(
     // The identity last: with it there, the join is complete.
     state.keep_identity(&kept)?;
     Ok(kept)
+}
+
+/// A machine that comes back to the same control plane remembers what it knew; another one's people are others.
+fn remember_policy(state: &StateDir, realm: &Realm, trust: Option<AnchorTrust>) -> Result<(), JoinError> {
+    let known = state.policies()?;
+    let ours = known.as_ref().filter(|known| known.is_of(realm));
+    match (ours, trust) {
+        (Some(known), Some(trust)) if known.trust() != trust => Err(JoinError::OtherFleet {
+            known: known.trust().fleet,
+            now: trust.fleet,
+            file: state.path().join("policies.json"),
+        }),
+        (Some(_), _) => Ok(()),
+        (None, Some(trust)) => Ok(state.keep_policies(Policies::pinned(realm, trust).kept())?),
+        (None, None) => Ok(state.forget_policies()?),
+    }
 }
 
 fn certificates(chain: &[Vec<u8>]) -> Vec<CertificateDer<'static>> {

@@ -31,6 +31,7 @@ pub mod hardware;
 pub mod join;
 pub mod kind;
 pub mod path;
+pub mod policies;
 pub mod process;
 pub mod section;
 pub mod session;

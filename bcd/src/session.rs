@@ -15,7 +15,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pki::{Realm, bundle::TrustBundle, node_key::NodeKey};
+use pki::{
+    Realm,
+    bundle::TrustBundle,
+    hardware::{Claims, HardwareKey},
+    node_key::NodeKey,
+};
 use proto::agent::v1::{self as pb, gateway_frame, node_frame};
 use schema::{
     digest::Digest,
@@ -31,12 +36,14 @@ use serde_json::Value;
 
 use crate::{
     command::{Desk, Do, desk, journal::Marks},
+    policies::{self, Policies},
     state::{Desired, Progress},
 };
 
 mod commands;
 mod incoming;
 mod outgoing;
+mod people;
 mod proven;
 
 pub use proven::Proven;
@@ -51,7 +58,7 @@ const OPENING: Duration = Duration::from_secs(25);
 /// How long after the first word about a time far ahead the second one is believed.
 const SECOND_WORD: Duration = Duration::from_secs(120);
 /// How long a gateway may say nothing, in heartbeats.
-const SILENT_BEATS: u32 = 4;
+const SILENT_BEATS: u32 = 3;
 
 /// Now, by both clocks: one tells the time and may jump, the other only measures.
 #[derive(Debug, Clone, Copy)]
@@ -159,6 +166,10 @@ pub enum Effect {
     Send(node_frame::Frame),
     /// Keep the trust bundle.
     KeepTrust(TrustBundle),
+    /// Keep what people agreed on.
+    KeepPolicies(policies::Kept),
+    /// Keep that it is at least this late.
+    KeepFloor(Timestamp),
     /// Keep the spec.
     KeepDesired(Desired),
     /// Keep the progress.
@@ -208,10 +219,16 @@ pub struct Core {
     /// It reads which trust bundle this node believes.
     reads_trust: bool,
     desk: Desk,
+    /// What people agreed on.
+    policies: Option<Policies>,
+    /// It was this late once, as far as two words about the time agree.
+    floor: Option<Timestamp>,
     /// What the journal took, for Hello.
     marks: Option<Marks>,
     /// The journal may be an old copy.
     may_be_old: bool,
+    /// Why nothing could be kept last, for Hello.
+    cannot_keep: String,
     phase: Phase,
 }
 
@@ -233,8 +250,11 @@ impl Core {
             reads_drift: false,
             reads_trust: false,
             desk,
+            policies: None,
+            floor: None,
             marks: None,
             may_be_old: false,
+            cannot_keep: String::new(),
             phase: Phase::Closed,
         }
     }
@@ -244,6 +264,14 @@ impl Core {
     #[must_use]
     pub const fn may_be_old(mut self, may_be_old: bool) -> Self {
         self.may_be_old = may_be_old;
+        self
+    }
+
+    /// Goes on with what people agreed on and how late it was, as both were kept.
+    #[must_use]
+    pub fn believing(mut self, policies: Option<Policies>, floor: Option<Timestamp>) -> Self {
+        (self.policies, self.floor) = (policies, floor);
+        self.guard();
         self
     }
 
@@ -257,6 +285,16 @@ impl Core {
     /// took is not sent to this one.
     pub const fn say(&mut self, marks: Marks) {
         self.marks = Some(marks);
+    }
+
+    /// Says in Hello why nothing could be kept last, until something is.
+    pub fn cannot_keep(&mut self, why: String) {
+        self.cannot_keep = why;
+    }
+
+    /// Something could be kept.
+    pub fn kept(&mut self) {
+        self.cannot_keep.clear();
     }
 
     /// Takes an event and says what to do.
@@ -274,6 +312,7 @@ impl Core {
             Event::Settled(settled) => self.settled(settled, now),
             Event::Inventoried(inventory, wanted) => {
                 self.inventory = inventory;
+                self.guard();
                 self.report_changed_inventory(&wanted, now)
             }
             Event::Command(event) => self.command_event(event, now),

@@ -6,6 +6,8 @@
 //! | `node.csr` | the request that was sent; the same one is sent again until it is answered |
 //! | `identity.json` | who this node is: the join's answer, the certificate chain, the control plane's addresses |
 //! | `trust.json` | the trust bundle in force |
+//! | `policies.json` | the trust policies of the fleet's people, the first one first, and whose keys they revoked; never forgotten |
+//! | `time.json` | how late it was at least, as the control plane proved it |
 //! | `desired.json` | the latest verified spec, its generation and signature |
 //! | `progress.json` | journal id, report counter, applied and observed generation, how each section ended |
 //! | `memory.json` | what was there before: all that undoing needs |
@@ -142,8 +144,8 @@ impl StateDir {
             locked = Flock::lock(file, FlockArg::LockExclusiveNonblock);
         }
         let Ok(lock) = locked else { return Err(StateError::Locked(path)) };
-        let written = lock.set_len(0).and_then(|()| (&*lock).write_all(std::process::id().to_string().as_bytes()));
-        written.map_err(|source| StateError::Io { path, doing: "write", source })?;
+        // Who has it is for people: on a full disk it cannot be said, and the lock is held all the same.
+        lock.set_len(0).and_then(|()| (&*lock).write_all(std::process::id().to_string().as_bytes())).ok();
         Ok(StateLock(lock))
     }
 

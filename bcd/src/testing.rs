@@ -1,6 +1,7 @@
 //! A control plane in this process, just large enough to be joined and to open sessions: real keys, real TLS.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -10,7 +11,11 @@ use std::{
 
 use pki::{
     Realm,
-    anchor::Anchor,
+    anchor::{Anchor, AnchorTrust},
+    batch::{
+        Approval, BatchApproval, BatchHeader, BreakglassApproval, Leaf, merkle,
+        testing::{self as people, Fleet, Person},
+    },
     bundle::TrustBundle,
     csr::Csr,
     keys::Keys,
@@ -20,6 +25,7 @@ use pki::{
     statement::JoinIdentity,
     tls::{ServingCertificate, gateway_server},
     token::{Token, TokenKind},
+    trust::{policy::Policy, statement::Under},
     worker::{Signature, WorkerKey},
 };
 use proto::agent::v1::{
@@ -34,6 +40,7 @@ use schema::{
     digest::Digest,
     generation::{Generation, IdentityGeneration},
     id::{BootId, CommandId, JournalId, NodeId},
+    name::Name,
     time::Timestamp,
 };
 use serde_json::{Value, json};
@@ -42,10 +49,11 @@ use tokio_stream::{Stream, StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::{
-    command::{Pen, journal::Entry},
+    command::{Pen, journal::Entry, quorum::Guard},
     dial::Endpoint,
     hardware::{Described, SAMPLE_8XH100},
     join,
+    policies::{Offered, Policies},
 };
 
 pub(crate) fn now() -> Timestamp {
@@ -337,8 +345,135 @@ pub(crate) fn entry(body: &CommandBody, boot_id: BootId) -> Entry {
         signature: Digest::of(""),
         at: now(),
         boot_id,
+        permitted: None,
         runs: Vec::new(),
         ended: None,
         bytes: 0,
+    }
+}
+
+/// Two people whose approval a node asks for, and the fleet that they sign for.
+pub(crate) struct People {
+    pub(crate) fleet: Fleet,
+    pub(crate) ada: Person,
+    pub(crate) bob: Person,
+    pub(crate) document: String,
+    pub(crate) policy: Policy,
+}
+
+impl People {
+    /// A policy that allows so many destructive commands outside of batches in an hour.
+    pub(crate) fn new(unbatched: u32) -> Self {
+        let (ada, bob) = (Person::new("ada"), Person::new("bob"));
+        let head = format!("format 1; epoch 1; unbatched-destructive-per-hour {unbatched};");
+        let document = Self::text(&ada, &bob, &head, "");
+        let policy = people::policy(&document);
+        Self { fleet: Fleet::new("bc.local"), ada, bob, document, policy }
+    }
+
+    /// A policy of these two.
+    pub(crate) fn text(ada: &Person, bob: &Person, head: &str, more: &str) -> String {
+        let one = |person: &Person| {
+            let (name, key) = (&person.name, person.line());
+            format!("principal \"{name}\" {{ kind \"human\"; roles \"admin\"; key \"{key}\"; }}\n")
+        };
+        let tier = |word: &str, kinds: &str| {
+            format!("{word} {{ commands {kinds}; roles \"admin\"; threshold 1; max-nodes 8; max-ttl \"1h\"; }}\n")
+        };
+        format!(
+            "policy {{ {head} }}\n{}{}path \"**\" {{ roles \"admin\"; }}\ntrust {{ roles \"admin\"; threshold 1; }}\n\
+             revoke {{ roles \"admin\"; }}\n{}{}{more}",
+            one(ada),
+            one(bob),
+            tier("tier \"reboot\"", "\"node.reboot\" \"gpu.reset\""),
+            tier("breakglass", "\"node.reboot\"")
+        )
+    }
+
+    /// The next policy, agreed to by Ada.
+    pub(crate) fn next(&self, more: &str) -> (Policy, Offered) {
+        let head = format!("format 1; epoch 2; prev \"{}\";", self.policy.digest());
+        let document = Self::text(&self.ada, &self.bob, &head, more);
+        let policy = people::policy(&document);
+        let statements = vec![self.fleet.trust(&self.ada, self.policy.digest(), &policy)];
+        (policy, Offered { epoch: 2, document: document.into_bytes(), statements })
+    }
+
+    pub(crate) fn trust(&self) -> AnchorTrust {
+        AnchorTrust { fleet: self.fleet.id, digest: self.policy.digest() }
+    }
+
+    pub(crate) fn first(&self) -> Offered {
+        Offered { epoch: 1, document: self.document.clone().into_bytes(), statements: Vec::new() }
+    }
+
+    /// A node that knows the fleet and has no policy yet.
+    pub(crate) fn pinned(&self) -> Policies {
+        Policies::pinned(&Realm::new("bc.local", "fleet-one"), self.trust())
+    }
+
+    /// A node that believes the policy.
+    pub(crate) fn policies(&self) -> Policies {
+        let mut policies = self.pinned();
+        assert!(policies.take(&[self.first()], &[]).changed);
+        policies
+    }
+
+    /// What such a node holds against destructive commands.
+    pub(crate) fn guard(&self) -> Guard {
+        Guard {
+            policies: Some(Arc::new(self.policies())),
+            name: "node-one".to_owned(),
+            identity_generation: IdentityGeneration(1),
+            hardware_key: Some("none".to_owned()),
+            ..Guard::default()
+        }
+    }
+
+    /// A batch of one command, and its leaf.
+    pub(crate) fn batch(&self, name: &str, body: &CommandBody, journal: JournalId) -> BatchApproval {
+        let leaf = Leaf {
+            index: 0,
+            name: Name::new("node-one").expect("a name"),
+            node: body.node_id,
+            identity_generation: IdentityGeneration(1),
+            hardware_key: "none".to_owned(),
+            journal,
+            kind: body.kind.to_string(),
+            payload: Leaf::payload(&body.payload),
+            min_generation: Generation::NONE,
+            preconditions: BTreeMap::new(),
+        };
+        let header = BatchHeader {
+            trust_domain: "bc.local".to_owned(),
+            fleet: self.fleet.id,
+            name: Name::new(name).expect("a name"),
+            tier: Name::new("reboot").expect("a name"),
+            proposer: None,
+            excluded: BTreeSet::new(),
+            not_before: now(),
+            expires: "2026-03-01T13:00:00Z".parse().expect("a time"),
+            plan_commit: people::object("plan"),
+            plan_tree: people::object("tree"),
+            under: Under { epoch: self.policy.epoch(), digest: self.policy.digest() },
+            reason: "kernel".to_owned(),
+            leaves: 1,
+            root: merkle::root(&[leaf.hash()]),
+        };
+        BatchApproval { header, leaf, proof: Vec::new(), statements: Vec::new() }
+    }
+
+    /// What travels with a command that Bob approved.
+    pub(crate) fn approval(&self, name: &str, body: &CommandBody, journal: JournalId) -> Vec<u8> {
+        let mut batch = self.batch(name, body, journal);
+        batch.statements.push(self.fleet.approve(&self.bob, &batch.header));
+        Approval::Batch(Box::new(batch)).to_bytes()
+    }
+
+    /// What travels with a command that Ada allows in an emergency.
+    pub(crate) fn emergency(&self, from: &str, until: &str) -> Vec<u8> {
+        let window = (from.parse().expect("a time"), until.parse().expect("a time"));
+        let said = self.fleet.breakglass(&self.ada, ("node.reboot", "node-one"), &self.policy, window);
+        Approval::Breakglass(BreakglassApproval { statements: vec![said] }).to_bytes()
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use super::{Agent, AgentError, Config, NodeClock};
 use crate::{
     command::{
-        Clerk, Desk, Do, Journal, Lanes, Pen, Told,
+        Clerk, Desk, Do, Gate, Journal, Lanes, Pen, Told,
         clerk::{Carried, Tray},
         desk,
         journal::{Begun, JournalError},
@@ -62,8 +62,9 @@ impl Hands {
         };
         let (tell, told) = unbounded_channel();
         let machine = Arc::new(Machine::new(&config.root, state, Arc::clone(&config.hardware)));
-        let lanes = Lanes::new(pen.clone(), journal.clone(), Arc::clone(&clock), machine, tell.clone());
-        let desk = Some(Desk::new(pen.clone(), opened.entries));
+        let gate = Gate::new(journal.spent());
+        let lanes = Lanes::new(pen.clone(), gate.clone(), journal.clone(), Arc::clone(&clock), machine, tell.clone());
+        let desk = Some(Desk::new(pen.clone(), gate, opened.entries));
         let clerk = Clerk { pen, journal, lanes, clock };
         let no_thread = |source| JournalError::File { doing: "begin a thread for it", source };
         let tray = clerk.clone().begin(tell).map_err(no_thread)?;

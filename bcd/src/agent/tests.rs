@@ -138,14 +138,40 @@ async fn a_state_that_cannot_be_written_for_a_while_ends_nothing() {
     std::fs::create_dir(&in_the_way).expect("made");
     let cancel = CancellationToken::new();
     let daemon = tokio::spawn(run(config(dir.path()), cancel.clone()));
-    let mut hellos = 0;
-    while hellos < 2 {
-        hellos += usize::from(matches!(said.recv().await.expect("the plane lives"), Frame::Hello(_)));
+    let mut said_why = Vec::new();
+    while said_why.len() < 2 {
+        if let Frame::Hello(hello) = said.recv().await.expect("the plane lives") {
+            said_why.push(hello.cannot_keep);
+        }
     }
+    assert_eq!(said_why[0], "");
+    assert!(said_why[1].contains("desired.json"), "the next session begins with why: {said_why:?}");
     assert!(!dir.path().join("etc/motd").exists(), "what cannot be kept is not applied");
     std::fs::remove_dir(&in_the_way).expect("removed");
     status_of(&mut said, 1).await;
     assert_eq!(std::fs::read_to_string(dir.path().join("etc/motd")).expect("there"), "hi\n");
+    cancel.cancel();
+    daemon.await.expect("no panic").expect("a clean end");
+}
+
+#[tokio::test]
+async fn a_machine_that_boots_on_a_full_disk_connects_and_says_so() {
+    let (endpoint, plane, mut said) = Plane::start().await;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let state = dir.path().join("var/lib/bcd");
+    join::join(&plane.request(&endpoint, &state)).await.expect("admitted");
+    // The boot is another one than at the join, and that cannot be written down.
+    let in_the_way = state.join("progress.json.new");
+    std::fs::create_dir(&in_the_way).expect("made");
+    let cancel = CancellationToken::new();
+    let daemon = tokio::spawn(run(config(dir.path()), cancel.clone()));
+    for _ in 0..2 {
+        let frame = said.recv().await.expect("the plane lives");
+        let Frame::Hello(hello) = frame else { panic!("nothing is reported that is not numbered on disk: {frame:?}") };
+        assert!(hello.cannot_keep.contains("progress.json"), "{}", hello.cannot_keep);
+    }
+    std::fs::remove_dir(&in_the_way).expect("removed");
+    status_of(&mut said, 0).await;
     cancel.cancel();
     daemon.await.expect("no panic").expect("a clean end");
 }

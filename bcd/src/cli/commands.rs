@@ -34,6 +34,9 @@ impl Commands {
         }
         for entry in &self.commands {
             line(words(entry));
+            if let Some(permitted) = &entry.permitted {
+                line(format!("    {}", permitted.words()));
+            }
             for effect in entry.effects() {
                 line(format!("    {}  {}", effect.at.strftime("%Y-%m-%d %H:%M:%SZ"), effect.name));
             }

@@ -3,12 +3,18 @@
 
 use std::{fmt::Write as _, path::Path};
 
-use pki::statement::JoinIdentity;
-use schema::{generation::Generation, time::Moment};
+use pki::{
+    statement::JoinIdentity,
+    trust::{policy::Policy, statement::FleetId},
+};
+use schema::{digest::Digest, generation::Generation, time::Moment};
 use serde::Serialize;
 
 use super::commands::{self, Commands};
-use crate::state::{Daemon, Identity, Progress};
+use crate::{
+    policies::Policies,
+    state::{Daemon, Identity, Progress},
+};
 
 /// How many commands `bcd status` shows.
 const LAST: usize = 3;
@@ -46,6 +52,39 @@ pub(super) fn joined(identity: &Identity, state: &Path) {
     println!("next: bcd run, with the same --root, --state and --hardware options");
 }
 
+/// Whose word on destructive commands counts here.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct People {
+    pub(super) fleet: FleetId,
+    pub(super) epoch: u64,
+    pub(super) digest: Option<Digest>,
+    pub(super) revoked: Vec<String>,
+    pub(super) halted: Option<String>,
+}
+
+impl People {
+    pub(super) fn of(policies: &Policies) -> Self {
+        Self {
+            fleet: policies.trust().fleet,
+            epoch: policies.epoch(),
+            digest: policies.present().map(Policy::digest),
+            revoked: policies.revoked().iter().cloned().collect(),
+            halted: policies.halted().map(str::to_owned),
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let policy = match self.digest {
+            Some(digest) => format!("epoch {}, {digest}", self.epoch),
+            None => "no policy has come yet; nothing destructive is done until one does".to_owned(),
+        };
+        let halted = self.halted.as_ref().map(|why| format!("nothing destructive is done: {why}"));
+        let revoked = self.revoked.iter().map(|key| format!("revoked {key}"));
+        [format!("fleet {}", self.fleet), policy].into_iter().chain(halted).chain(revoked).collect()
+    }
+}
+
 /// What `bcd status` shows.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -54,6 +93,7 @@ pub(super) struct Status {
     pub(super) endpoints: Vec<String>,
     pub(super) described: bool,
     pub(super) daemon: Daemon,
+    pub(super) people: Option<People>,
     pub(super) desired: Option<Generation>,
     pub(super) progress: Option<Progress>,
     pub(super) commands: Option<Commands>,
@@ -72,6 +112,10 @@ impl Status {
         row("gateways", &self.endpoints.join(" "));
         if self.described {
             row("hardware", "described by a file");
+        }
+        match &self.people {
+            None => row("trust", "no policy: destructive commands are not asked about"),
+            Some(people) => people.lines().iter().for_each(|line| row("trust", line)),
         }
         row("daemon", &self.daemon.to_string());
         if let Some(commands) = &self.commands {

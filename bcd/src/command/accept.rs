@@ -7,18 +7,20 @@ use pki::worker::SignatureRefusal;
 use schema::{
     command::{BodyError, CommandBody, CommandHead, CommandKind, Refusal},
     generation::Generation,
-    id::NodeId,
+    id::{JournalId, NodeId},
     node::Role,
     time::Timestamp,
 };
 
-use super::quorum::{self, TrustPolicy};
+use super::quorum::{self, Asked, Guard, Held, Spent, Toll};
 
 /// A command as it came.
 #[derive(Debug)]
 pub struct Offer<'a> {
     /// Its body, as far as it can be read.
     pub body: &'a Result<CommandBody, BodyError>,
+    /// What people are said to have approved; empty when nothing came.
+    pub approval: &'a [u8],
     /// What is known of its worker's signature.
     pub signature: Result<(), SignatureRefusal>,
 }
@@ -36,8 +38,14 @@ pub struct Facts<'a> {
     pub applied: Generation,
     /// The time that the control plane proved; `None` before it did.
     pub now: Option<Timestamp>,
-    /// Whose approval destructive commands need.
-    pub policy: Option<&'a TrustPolicy>,
+    /// What its own clock says.
+    pub wall: Timestamp,
+    /// The journal of its commands.
+    pub journal: JournalId,
+    /// What it holds against destructive commands.
+    pub guard: &'a Guard,
+    /// What was used up.
+    pub spent: &'a Spent,
     /// How many more commands the lane takes.
     pub room: usize,
 }
@@ -45,8 +53,8 @@ pub struct Facts<'a> {
 /// What becomes of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is accepted.
-    Accept,
+    /// It is accepted, at this price.
+    Accept(Toll),
     /// It waits for the spec that it presupposes, until its deadline.
     Wait,
     /// It is refused.
@@ -84,11 +92,11 @@ pub fn accept(offer: &Offer<'_>, facts: &Facts<'_>) -> Verdict {
     if let Err(why) = offer.signature {
         return refuse(Refusal::BadSignature, why.to_string());
     }
-    if body.kind.row().destructive
-        && let Err((refusal, why)) = quorum::approved(body, facts.policy)
-    {
-        return refuse(refusal, why);
-    }
+    let toll = match approved(body, offer.approval, facts) {
+        Ok(toll) => toll,
+        Err(Held::Busy(why)) => return refuse(Refusal::Busy, why),
+        Err(Held::No(refusal, why)) => return refuse(refusal, why),
+    };
     if facts.now.is_none() {
         return refuse(Refusal::Busy, "the time is not proven yet".to_owned());
     }
@@ -96,7 +104,15 @@ pub fn accept(offer: &Offer<'_>, facts: &Facts<'_>) -> Verdict {
         let lane = body.kind.row().lane;
         return refuse(Refusal::Busy, format!("the lane {lane} has as many commands as it takes"));
     }
-    Verdict::Accept
+    Verdict::Accept(toll)
+}
+
+fn approved(body: &CommandBody, approval: &[u8], facts: &Facts<'_>) -> Result<Toll, Held> {
+    if !body.kind.row().destructive {
+        return Ok(Toll::Free);
+    }
+    let Facts { node, journal, now, wall, .. } = *facts;
+    quorum::approved(&Asked { body, approval, node, journal, now, wall }, facts.guard, facts.spent)
 }
 
 fn supported<'a>(

@@ -81,6 +81,7 @@ mod tests {
             signature: Digest::of("signature"),
             at: at("2026-03-01T12:00:00Z"),
             boot_id: BootId::generate(),
+            permitted: None,
             runs: started.then(|| Ran { at: at("2026-03-01T12:00:01Z"), effects: Vec::new() }).into_iter().collect(),
             ended: None,
             bytes: 0,

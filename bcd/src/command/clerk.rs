@@ -88,7 +88,7 @@ impl Tray {
             // What was accepted is run: no more than the lanes take is ever on its way.
             _ => None,
         };
-        let droppable = matches!(&what, Do::Answer(_) | Do::Spurn(_) | Do::Cancel(_) | Do::Expire(_) | Do::GiveUp(_));
+        let droppable = matches!(&what, Do::Proven(_) | Do::Answer(_) | Do::Spurn(_) | Do::Cancel(_) | Do::Expire(_) | Do::GiveUp(_));
         if crowded && (droppable || back.is_some()) {
             return Carried { update: None, events: back.into_iter().collect() };
         }
@@ -177,6 +177,12 @@ impl Clerk {
                 }
                 Carried::event(Event::Forgotten(ids, forgotten.is_ok()))
             }
+            Do::Proven(now) => {
+                if let Err(error) = self.journal.proven(now) {
+                    tracing::warn!("since when the journal of commands knows everything is not kept now: {error}");
+                }
+                Carried::default()
+            }
             Do::WantSpec(_) | Do::Warn(_) => Carried::default(),
         }
     }
@@ -184,8 +190,12 @@ impl Clerk {
     fn kept(&self, id: CommandId, kept: Result<(), JournalError>, event: fn(CommandId, bool) -> Event) -> Carried {
         let Err(error) = &kept else { return Carried::event(event(id, true)) };
         tracing::warn!("{id}: {error}");
-        let full = matches!(error, JournalError::Full).then_some(Event::Full(id));
-        Carried { update: None, events: full.into_iter().chain([event(id, false)]).collect() }
+        let why = match error {
+            JournalError::Full => Some(Event::Full(id)),
+            JournalError::Store(_) | JournalError::File { .. } | JournalError::Broken(_) => Some(Event::Unusable(id)),
+            _ => None,
+        };
+        Carried { update: None, events: why.into_iter().chain([event(id, false)]).collect() }
     }
 
     fn run_again(&self, id: CommandId, ran: bool) -> Carried {
@@ -195,7 +205,8 @@ impl Clerk {
             .and_then(|bytes| CommandBody::read(&bytes).map_err(|error| JournalError::Broken(error.to_string())));
         match body {
             Ok(body) => {
-                self.lanes.push(Order { body, ran });
+                // No kind that needs an approval is run again: what came with it is not kept.
+                self.lanes.push(Order { body, approval: Vec::new(), ran });
                 Carried::default()
             }
             Err(error @ (JournalError::Broken(_) | JournalError::Unknown(_))) => {

@@ -25,6 +25,8 @@ use crate::{agent::NodeClock, session::Inventory};
 pub struct Order {
     /// Its body. The payload was checked.
     pub body: CommandBody,
+    /// What people are said to have approved; looked at again before it begins.
+    pub approval: Vec<u8>,
     /// It began before, in an earlier life of the daemon.
     pub ran: bool,
 }
@@ -277,12 +279,12 @@ mod testing {
             let journal = Journal::open(&state, now).expect("opens").journal;
             let entry = crate::testing::entry(&body, BootId::generate());
             journal.accept(&entry, &body.to_bytes()).expect("accepted");
-            journal.start(body.id, now).expect("started");
+            journal.start(body.id, now, &crate::command::quorum::Toll::Free).expect("started");
             let (told, from) = tokio::sync::mpsc::unbounded_channel();
             let token = Token::default();
             let handle = Handle { id: body.id, token: token.clone(), journal: journal.clone(), told: from, _dir: dir };
             let context = Self {
-                order: Order { body, ran: false },
+                order: Order { body, approval: Vec::new(), ran: false },
                 before: Vec::new(),
                 since: Instant::now(),
                 token,

@@ -27,6 +27,7 @@ use super::{
     context::Order,
     journal::{Entry, MAX_ENTRIES},
     pen::Pen,
+    quorum::{Gate, Permitted, Toll},
 };
 
 mod words;
@@ -54,7 +55,7 @@ enum Standing {
     /// It waits for the spec that it presupposes.
     Waits { paper: Box<Paper>, ask: Instant },
     /// The clerk writes it down. What was cancelled meanwhile ends as soon as that is done.
-    Kept { body: Box<CommandBody>, cancelled: bool },
+    Kept { paper: Box<Paper>, cancelled: bool },
     /// It waits in its lane; it is asked about again at this time.
     Queued { ask: Option<Instant> },
     /// It runs, at most until then.
@@ -72,6 +73,20 @@ enum Standing {
 struct Paper {
     body: CommandBody,
     bytes: Vec<u8>,
+    approval: Vec<u8>,
+}
+
+/// A command as it came, and what its worker's signature is worth.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    /// The exact bytes of its body.
+    pub bytes: Vec<u8>,
+    /// Its signature.
+    pub signature: &'a Signature,
+    /// What that is worth.
+    pub verified: Result<(), SignatureRefusal>,
+    /// What came with it for a destructive command.
+    pub approval: Vec<u8>,
 }
 
 #[derive(Debug, Clone)]
@@ -95,23 +110,30 @@ impl Known {
 #[derive(Debug)]
 pub struct Desk {
     pen: Pen,
+    gate: Gate,
     role: Option<Role>,
     allowed: Option<Vec<CommandKind>>,
     known: BTreeMap<CommandId, Known>,
     forget_at: Option<Instant>,
-    /// For what the journal had no room, until that is known not to be kept.
-    full: Option<CommandId>,
+    /// What the journal did not take, and why, until that is known not to be kept.
+    refused: Option<(CommandId, Reason)>,
 }
 
 impl Desk {
     /// A desk that begins with what the journal holds.
     #[must_use]
-    pub fn new(pen: Pen, entries: Vec<Entry>) -> Self {
+    pub fn new(pen: Pen, gate: Gate, entries: Vec<Entry>) -> Self {
         let known = entries.into_iter().map(|entry| {
             let standing = if entry.ended.is_some() { Standing::Over } else { Standing::Left { ask: None } };
             (entry.id, Known { entry, standing })
         });
-        Self { pen, role: None, allowed: None, known: known.collect(), forget_at: None, full: None }
+        Self { pen, gate, role: None, allowed: None, known: known.collect(), forget_at: None, refused: None }
+    }
+
+    /// What this node holds against destructive commands.
+    #[must_use]
+    pub const fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     /// What an earlier life left behind and is certain without anybody's asking.
@@ -122,14 +144,9 @@ impl Desk {
         left.iter().flat_map(|entry| self.left(entry, None)).collect()
     }
 
-    /// A command came. `signature` is what its worker's signature is worth.
-    pub fn offer(
-        &mut self,
-        bytes: Vec<u8>,
-        signature: &Signature,
-        verified: Result<(), SignatureRefusal>,
-        moment: Moment,
-    ) -> Vec<Do> {
+    /// A command came.
+    pub fn offer(&mut self, frame: Frame<'_>, moment: Moment) -> Vec<Do> {
+        let Frame { bytes, signature, verified, approval } = frame;
         let read = CommandBody::read(&bytes);
         let head = match &read {
             Ok(body) => body.head(),
@@ -139,7 +156,7 @@ impl Desk {
         if let Some(known) = self.known.get(&head.id) {
             return self.once_more(&known.entry.clone(), &bytes, verified, moment);
         }
-        match self.judge(&read, verified, moment) {
+        match self.judge(&read, &approval, verified, moment) {
             Verdict::Ignore => Vec::new(),
             Verdict::Refuse(Refusal::Busy, why) => {
                 vec![Do::Say(self.pen.update(head.id, UpdateState::Busy).because(Refusal::Busy, why))]
@@ -155,33 +172,29 @@ impl Desk {
                 let text = format!("{} is refused: {}", head.id, update.message.as_deref().unwrap_or_default());
                 vec![Do::Warn(text), self.refuse(self.entry(&head, &bytes, signature, moment), bytes, update)]
             }
-            Verdict::Wait => self.wait(read, &head, bytes, signature, moment),
-            Verdict::Accept => {
+            Verdict::Wait => {
                 let Ok(body) = read else { return Vec::new() };
                 let entry = self.entry(&head, &bytes, signature, moment);
-                vec![self.accept(entry, body, bytes)]
+                self.wait(entry, Paper { body, bytes, approval }, moment)
+            }
+            Verdict::Accept(toll) => {
+                let Ok(body) = read else { return Vec::new() };
+                let entry = self.entry(&head, &bytes, signature, moment);
+                vec![self.accept(entry, Paper { body, bytes, approval }, &toll)]
             }
         }
     }
 
-    fn wait(
-        &mut self,
-        read: Result<CommandBody, BodyError>,
-        head: &CommandHead,
-        bytes: Vec<u8>,
-        signature: &Signature,
-        moment: Moment,
-    ) -> Vec<Do> {
-        let Ok(body) = read else { return Vec::new() };
+    fn wait(&mut self, entry: Entry, paper: Paper, moment: Moment) -> Vec<Do> {
+        let body = &paper.body;
         let lane = body.kind.row().lane;
         let waits = |known: &&Known| matches!(known.standing, Standing::Waits { .. }) && known.lane() == Some(lane);
         if self.known.values().filter(waits).count() >= lane.credits() {
             let why = format!("the lane {lane} has as many commands as it takes");
             return vec![Do::Say(self.pen.update(body.id, UpdateState::Busy).because(Refusal::Busy, why))];
         }
-        let entry = self.entry(head, &bytes, signature, moment);
         let wanted = body.min_generation.unwrap_or_default();
-        let standing = Standing::Waits { paper: Box::new(Paper { body, bytes }), ask: moment.mono + ASK_EVERY };
+        let standing = Standing::Waits { paper: Box::new(paper), ask: moment.mono + ASK_EVERY };
         self.known.insert(entry.id, Known { entry, standing });
         vec![Do::WantSpec(wanted)]
     }
@@ -223,8 +236,12 @@ impl Desk {
             Event::Kept(id, kept) => self.kept(id, kept),
             Event::Closed(id, closed) => self.closed(id, closed, moment),
             Event::Full(id) => {
-                self.full = Some(id);
+                self.refused = Some((id, Reason::JOURNAL_FULL));
                 self.make_room(moment)
+            }
+            Event::Unusable(id) => {
+                self.refused = Some((id, Reason::JOURNAL_UNUSABLE));
+                Vec::new()
             }
             Event::Began(id) => {
                 let Some(known) = self.known.get_mut(&id) else { return Vec::new() };
@@ -247,13 +264,13 @@ impl Desk {
 
     fn kept(&mut self, id: CommandId, kept: bool) -> Vec<Do> {
         let Some(known) = self.known.get_mut(&id) else { return Vec::new() };
-        let Standing::Kept { body, cancelled } = &known.standing else { return Vec::new() };
+        let Standing::Kept { paper, cancelled } = &known.standing else { return Vec::new() };
         if kept && *cancelled {
             known.standing = Standing::Left { ask: None };
             return self.cancel(id);
         }
         if kept {
-            let order = Order { body: body.as_ref().clone(), ran: false };
+            let order = Order { body: paper.body.clone(), approval: paper.approval.clone(), ran: false };
             known.standing = Standing::Queued { ask: None };
             return vec![Do::Say(self.pen.update(id, UpdateState::Acked)), Do::Run(order)];
         }
@@ -282,11 +299,13 @@ impl Desk {
 
     fn not_kept(&mut self, id: CommandId) -> Do {
         let update = self.pen.update(id, UpdateState::Busy);
-        Do::Say(if self.full.take() == Some(id) {
-            let why = "the node's journal is full; it takes this one when it has forgotten what is over";
-            update.because(Reason::JOURNAL_FULL, why)
-        } else {
-            update.because(Refusal::Busy, "the node's journal takes nothing now")
+        let reason = self.refused.take().filter(|(refused, _)| *refused == id).map(|(_, reason)| reason);
+        Do::Say(match reason {
+            Some(reason) if reason == Reason::JOURNAL_FULL => {
+                update.because(reason, "the node's journal is full; it takes this one when it has forgotten what is over")
+            }
+            Some(reason) => update.because(reason, "the node's journal cannot be written; its log says why"),
+            None => update.because(Refusal::Busy, "the node's journal takes nothing now"),
         })
     }
 
@@ -372,17 +391,17 @@ impl Desk {
         let mut waiting: Vec<_> = waiting.collect();
         waiting.sort_by_key(|(seq, ..)| *seq);
         let mut decided = Vec::new();
-        for (_, entry, Paper { body, bytes }) in waiting {
-            match self.judge(&Ok(body.clone()), Ok(()), moment) {
+        for (_, entry, paper) in waiting {
+            match self.judge(&Ok(paper.body.clone()), &paper.approval, Ok(()), moment) {
                 Verdict::Wait | Verdict::Ignore => {}
-                Verdict::Accept => decided.push(self.accept(entry, body, bytes)),
+                Verdict::Accept(toll) => decided.push(self.accept(entry, paper, &toll)),
                 Verdict::Refuse(Refusal::Busy, why) => {
                     self.known.remove(&entry.id);
                     decided.push(Do::Say(self.pen.update(entry.id, UpdateState::Busy).because(Refusal::Busy, why)));
                 }
                 Verdict::Refuse(refusal, why) => {
                     let update = self.pen.update(entry.id, UpdateState::Rejected).because(refusal, why);
-                    decided.push(self.refuse(entry, bytes, update));
+                    decided.push(self.refuse(entry, paper.bytes, update));
                 }
             }
         }
@@ -392,20 +411,25 @@ impl Desk {
     fn judge(
         &self,
         body: &Result<CommandBody, BodyError>,
+        approval: &[u8],
         signature: Result<(), SignatureRefusal>,
         moment: Moment,
     ) -> Verdict {
         let lane = body.as_ref().ok().map(|body| body.kind.row().lane);
+        let (guard, spent) = (self.gate.guard(), self.gate.spent());
         let facts = Facts {
             node: self.pen.node,
             role: self.role,
             allowed: self.allowed.as_deref(),
             applied: moment.applied,
             now: moment.now,
-            policy: None,
+            wall: moment.wall,
+            journal: self.pen.journal,
+            guard: &guard,
+            spent: &spent,
             room: lane.map_or(0, |lane| self.room(lane)),
         };
-        accept(&Offer { body, signature }, &facts)
+        accept(&Offer { body, approval, signature }, &facts)
     }
 
     fn room(&self, lane: Lane) -> usize {
@@ -472,16 +496,19 @@ impl Desk {
             signature: Digest::of(parts.map(Vec::as_slice).concat()),
             at: moment.now.unwrap_or(Timestamp::UNIX_EPOCH),
             boot_id: self.pen.boot,
+            permitted: None,
             runs: Vec::new(),
             ended: None,
             bytes: 0,
         }
     }
 
-    fn accept(&mut self, entry: Entry, body: CommandBody, bytes: Vec<u8>) -> Do {
-        let standing = Standing::Kept { body: Box::new(body), cancelled: false };
+    fn accept(&mut self, mut entry: Entry, paper: Paper, toll: &Toll) -> Do {
+        entry.permitted = Permitted::of(toll);
+        let body = paper.bytes.clone();
+        let standing = Standing::Kept { paper: Box::new(paper), cancelled: false };
         self.known.insert(entry.id, Known { entry: entry.clone(), standing });
-        Do::Accept { entry: Box::new(entry), body: bytes }
+        Do::Accept { entry: Box::new(entry), body }
     }
 
     fn refuse(&mut self, entry: Entry, bytes: Vec<u8>, update: CommandUpdate) -> Do {

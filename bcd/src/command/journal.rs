@@ -19,7 +19,10 @@ use schema::{
     time::Timestamp,
 };
 
-use super::fault;
+use super::{
+    fault,
+    quorum::{HOUR, Spent, Toll},
+};
 use crate::state::StateDir;
 
 mod entry;
@@ -45,6 +48,10 @@ pub const MAX_EFFECTS: usize = 256;
 const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
 const ENTRIES: TableDefinition<'_, [u8; 16], &[u8]> = TableDefinition::new("entries");
 const BODIES: TableDefinition<'_, [u8; 16], &[u8]> = TableDefinition::new("bodies");
+/// What began outside of batches: under its number in the order of time, at which second.
+const UNBATCHED: TableDefinition<'_, [u8; 16], i64> = TableDefinition::new("unbatched");
+/// Since when this journal knows everything, as far as the time is proven.
+const SINCE: &str = "since";
 const UPDATES: TableDefinition<'_, [u8; 16], (&[u8], &[u8])> = TableDefinition::new("updates");
 /// Approvals that were used up, and by which command: one that is here is never used again.
 const CONSUMED: TableDefinition<'_, [u8; 32], [u8; 16]> = TableDefinition::new("consumed");
@@ -81,6 +88,12 @@ pub enum JournalError {
     /// The command is settled: nothing may happen for it any more.
     #[error("{0} has ended")]
     Over(CommandId),
+    /// Another command used up what permits this one.
+    #[error("what permits it was used by {0}, and counts once")]
+    Used(CommandId),
+    /// The allowance of this hour is used up.
+    #[error("{0} commands ran outside of batches in the last hour, as many as the trust policy allows")]
+    Allowance(usize),
 }
 
 impl<E: Into<redb::Error>> From<E> for JournalError {
@@ -100,6 +113,7 @@ pub type Marks = [u64; Lane::ALL.len()];
 pub struct Journal {
     id: JournalId,
     marks: Arc<Mutex<Marks>>,
+    spent: Arc<Mutex<Spent>>,
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -111,6 +125,7 @@ struct Inner {
     count: usize,
     bytes: u64,
     marks: Arc<Mutex<Marks>>,
+    spent: Arc<Mutex<Spent>>,
 }
 
 impl Journal {
@@ -122,10 +137,11 @@ impl Journal {
         file::open(state, now)
     }
 
-    fn new(state: &StateDir, id: JournalId, database: Database, entries: &[Entry], marks: Marks) -> Self {
+    fn new(state: &StateDir, id: JournalId, database: Database, entries: &[Entry], known: file::Known) -> Self {
+        let file::Known { marks, spent } = known;
         let bytes = entries.iter().map(|entry| entry.bytes).sum();
         let count = entries.len();
-        let marks = Arc::new(Mutex::new(marks));
+        let (marks, spent) = (Arc::new(Mutex::new(marks)), Arc::new(Mutex::new(spent)));
         let inner = Inner {
             state: state.clone(),
             database: Some(database),
@@ -133,8 +149,9 @@ impl Journal {
             count,
             bytes,
             marks: Arc::clone(&marks),
+            spent: Arc::clone(&spent),
         };
-        Self { id, marks, inner: Arc::new(Mutex::new(inner)) }
+        Self { id, marks, spent, inner: Arc::new(Mutex::new(inner)) }
     }
 
     /// What is in the journal of a state directory, while a daemon runs with it or not; `None` when there is none.
@@ -158,6 +175,31 @@ impl Journal {
         *self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What was used up, for whoever asks before a command begins. What is in it is on disk.
+    #[must_use]
+    pub fn spent(&self) -> Arc<Mutex<Spent>> {
+        Arc::clone(&self.spent)
+    }
+
+    /// The time is proven: from here on, at the latest, this journal knows everything.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn proven(&self, now: Timestamp) -> Result<(), JournalError> {
+        // A time that was taken back does not stay.
+        let known = || self.spent.lock().unwrap_or_else(PoisonError::into_inner).since.is_some_and(|since| since <= now);
+        if known() {
+            return Ok(());
+        }
+        let mut inner = self.lock();
+        inner.write("proven", |write| {
+            write.open_table(META)?.insert(SINCE, now.to_string().as_str())?;
+            Ok(())
+        })?;
+        inner.spent().since = Some(now);
+        Ok(())
+    }
+
     /// Makes it another journal that knows the same: what it does not know is lost, and whoever opens it next has a new id.
     /// What it holds stays, so that nothing of that runs twice, whoever said that it is old.
     ///
@@ -166,7 +208,9 @@ impl Journal {
     pub fn rename(&self) -> Result<JournalId, JournalError> {
         let id = JournalId::generate();
         self.lock().write("rename", |write| {
-            write.open_table(META)?.insert("journal", id.to_string().as_str())?;
+            let mut meta = write.open_table(META)?;
+            meta.insert("journal", id.to_string().as_str())?;
+            meta.remove(SINCE)?;
             Ok(())
         })?;
         Ok(id)
@@ -236,15 +280,54 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes down that a command begins. Begun again, it keeps the effects of the runs before.
+    /// Writes down that a command begins, and in the same breath what it uses up. Begun again, it keeps the effects of the
+    /// runs before.
     ///
     /// # Errors
-    /// When it cannot be kept: it does not begin then.
-    pub fn start(&self, id: CommandId, now: Timestamp) -> Result<Entry, JournalError> {
-        self.lock().change("start", id, |entry| {
-            entry.runs.push(Ran { at: now, effects: Vec::new() });
-            Ok(())
-        })
+    /// When it cannot be kept, or what it costs is used up: it does not begin then.
+    pub fn start(&self, id: CommandId, now: Timestamp, toll: &Toll) -> Result<Entry, JournalError> {
+        let mut inner = self.lock();
+        let mut entry = inner.entry(id)?;
+        if entry.ended.is_some() {
+            return Err(JournalError::Over(id));
+        }
+        let uses: &[Digest] = match toll {
+            Toll::Permit(permit) => &permit.uses,
+            Toll::Free | Toll::Unbatched { .. } => &[],
+        };
+        {
+            let spent = inner.spent();
+            if let Some(user) = spent.by_another(uses, id) {
+                return Err(JournalError::Used(user));
+            }
+            if let Toll::Unbatched { per_hour } = toll
+                && let before @ 1.. = spent.unbatched_before(now, id)
+                && before >= *per_hour as usize
+            {
+                return Err(JournalError::Allowance(before));
+            }
+        }
+        entry.runs.push(Ran { at: now, effects: Vec::new() });
+        let by = id.as_uuid().into_bytes();
+        inner.write("start", |write| {
+            for used in uses {
+                write.open_table(CONSUMED)?.insert(used.as_bytes(), by)?;
+            }
+            if let Toll::Unbatched { .. } = toll {
+                let mut unbatched = write.open_table(UNBATCHED)?;
+                unbatched.insert(by, now.as_second())?;
+                unbatched.retain(|_, at| HOUR.after(at_second(at)) > now)?;
+            }
+            put(write, &entry)
+        })?;
+        let mut spent = inner.spent();
+        spent.uses.extend(uses.iter().map(|used| (*used, id)));
+        if let Toll::Unbatched { .. } = toll {
+            spent.unbatched.retain(|(other, at)| *other != id && HOUR.after(*at) > now);
+            spent.unbatched.push((id, now));
+        }
+        drop(spent);
+        Ok(entry)
     }
 
     /// Writes down that something is about to be done to the machine.
@@ -310,24 +393,6 @@ impl Journal {
         all(&inner.database()?.begin_read()?)
     }
 
-    /// Uses up an approval for a command. `false`, and nothing changes, when another command used it up.
-    ///
-    /// # Errors
-    /// When it cannot be kept: the command is not to be run then.
-    pub fn consume(&self, approval: Digest, by: CommandId) -> Result<bool, JournalError> {
-        let mut inner = self.lock();
-        let by = by.as_uuid().into_bytes();
-        let read = inner.database()?.begin_read()?;
-        if let Some(user) = read.open_table(CONSUMED)?.get(approval.as_bytes())? {
-            return Ok(user.value() == by);
-        }
-        inner.write("consume", |write| {
-            write.open_table(CONSUMED)?.insert(approval.as_bytes(), by)?;
-            Ok(())
-        })?;
-        Ok(true)
-    }
-
     /// Forgets commands that nobody will ask about again.
     ///
     /// # Errors
@@ -382,6 +447,10 @@ impl Journal {
 }
 
 impl Inner {
+    fn spent(&self) -> MutexGuard<'_, Spent> {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn marks(&self) -> MutexGuard<'_, Marks> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -396,6 +465,7 @@ impl Inner {
             let read = database.begin_read()?;
             let entries = all(&read)?;
             *self.marks() = marks(&read, &entries)?;
+            *self.spent() = spent(&read)?;
             self.count = entries.len();
             self.bytes = entries.iter().map(|entry| entry.bytes).sum();
             self.database = Some(database);
@@ -477,6 +547,33 @@ fn marks(read: &redb::ReadTransaction, entries: &[Entry]) -> Result<Marks, Journ
         marks[lane.index()] = kept.or_else(|| took.map(|entry| entry.seq).max()).unwrap_or(0);
     }
     Ok(marks)
+}
+
+fn at_second(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap_or(Timestamp::MIN)
+}
+
+/// What was used up, as it is written down.
+fn spent(read: &redb::ReadTransaction) -> Result<Spent, JournalError> {
+    let id = |bytes: [u8; 16]| CommandId::from_uuid(uuid::Uuid::from_bytes(bytes));
+    let mut spent = Spent::default();
+    for row in read.open_table(CONSUMED)?.iter()? {
+        let (used, by) = row?;
+        spent.uses.insert(Digest::from_bytes(used.value()), id(by.value()));
+    }
+    // A journal from before there were any has no such table.
+    match read.open_table(UNBATCHED) {
+        Ok(table) => {
+            for row in table.iter()? {
+                let (by, at) = row?;
+                spent.unbatched.push((id(by.value()), at_second(at.value())));
+            }
+        }
+        Err(redb::TableError::TableDoesNotExist(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    spent.since = read.open_table(META)?.get(SINCE)?.and_then(|since| since.value().parse().ok());
+    Ok(spent)
 }
 
 fn put(write: &WriteTransaction, entry: &Entry) -> Result<(), JournalError> {

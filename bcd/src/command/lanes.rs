@@ -24,6 +24,7 @@ use super::{
     context::{Context, Order, Outcome, Run, Token},
     journal::{Ended, Journal, JournalError},
     pen::Pen,
+    quorum::{self, Asked, Gate, Held, Toll},
 };
 use crate::{agent::NodeClock, session::Inventory};
 
@@ -75,6 +76,7 @@ pub struct Lanes(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     pen: Pen,
+    gate: Gate,
     journal: Journal,
     clock: Arc<NodeClock>,
     run: Arc<dyn Run>,
@@ -116,13 +118,14 @@ impl Lanes {
     #[must_use]
     pub fn new(
         pen: Pen,
+        gate: Gate,
         journal: Journal,
         clock: Arc<NodeClock>,
         run: Arc<dyn Run>,
         told: UnboundedSender<Told>,
     ) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Self(Arc::new(Shared { pen, journal, clock, run, told, state, changed, left: Notify::new() }))
+        Self(Arc::new(Shared { pen, gate, journal, clock, run, told, state, changed, left: Notify::new() }))
     }
 
     /// Queues an accepted command.
@@ -296,8 +299,27 @@ impl Shared {
                 self.settle(&self.unbegun(&order, UpdateState::Rejected, Refusal::Expired.into(), TOO_LATE));
                 return false;
             }
-            match self.journal.start(id, self.clock.now()) {
+            // A policy, a revocation or the end of an approval may have come while it waited.
+            let toll = match self.approved(&order) {
+                Ok(toll) => toll,
+                Err(Held::Busy(why)) => {
+                    self.settle(&self.unbegun(&order, UpdateState::Rejected, Refusal::BatchUnapproved.into(), &why));
+                    return false;
+                }
+                Err(Held::No(refusal, why)) => {
+                    self.settle(&self.unbegun(&order, UpdateState::Rejected, refusal.into(), &why));
+                    return false;
+                }
+            };
+            match self.journal.start(id, self.clock.now(), &toll) {
                 Ok(entry) => break entry,
+                Err(error @ (JournalError::Used(_) | JournalError::Allowance(_))) => {
+                    let limit = matches!(error, JournalError::Allowance(_));
+                    let refusal = if limit { Refusal::UnbatchedLimit } else { Refusal::BatchUnapproved };
+                    let why = error.to_string();
+                    self.settle(&self.unbegun(&order, UpdateState::Rejected, refusal.into(), &why));
+                    return false;
+                }
                 Err(error) => {
                     if !self.waits(id, &error) {
                         return false;
@@ -339,6 +361,22 @@ impl Shared {
         };
         self.settle(&update);
         false
+    }
+
+    /// Whether it may still begin, and what that costs.
+    fn approved(&self, order: &Order) -> Result<Toll, Held> {
+        if !order.row().destructive {
+            return Ok(Toll::Free);
+        }
+        let asked = Asked {
+            body: &order.body,
+            approval: &order.approval,
+            node: self.pen.node,
+            journal: self.pen.journal,
+            now: self.clock.proven(),
+            wall: self.clock.machine(),
+        };
+        quorum::approved(&asked, &self.gate.guard(), &self.gate.spent())
     }
 
     /// The end of a command that does not begin. One that ran in an earlier life was interrupted then.

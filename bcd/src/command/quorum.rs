@@ -1,20 +1,269 @@
 //! The step at which a node asks for people's approval of destructive work.
 //!
-//! Its place in the order is fixed; what it checks follows from the trust policy. A node that holds no policy lets go.
+//! Its place in the order is fixed, and what it checks follows from the trust policy that this node believes. It is asked
+//! twice: when a command is accepted, and in the moment before it begins. A node that was never told of a policy lets go.
 
-use schema::command::{CommandBody, Refusal};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-/// What people have to approve, and who may. This version reads no policy, so there is no value of this type.
-#[derive(Debug)]
-pub enum TrustPolicy {}
+use pki::batch::{Approval, Authority, Me, Permit, Trusted, permit};
+use schema::{
+    command::{CommandBody, Refusal},
+    digest::Digest,
+    generation::IdentityGeneration,
+    id::{CommandId, JournalId, NodeId},
+    name::Name,
+    time::{Duration, Timestamp},
+};
+use serde::{Deserialize, Serialize};
 
-/// Whether a destructive command has the approvals that it needs.
+use crate::policies::Policies;
+
+#[cfg(test)]
+mod tests;
+
+/// In which time the allowance for commands outside of batches counts.
+pub const HOUR: Duration = Duration::from_secs(3600);
+
+/// What this node holds against a destructive command.
+#[derive(Debug, Clone, Default)]
+pub struct Guard {
+    /// What people agreed on; `None` when nobody ever told this node of a policy.
+    pub policies: Option<Arc<Policies>>,
+    /// This node's name, as the signed answer to its join says.
+    pub name: String,
+    /// Which of its identities.
+    pub identity_generation: IdentityGeneration,
+    /// What it is recognised by; `None` before the machine was looked at.
+    pub hardware_key: Option<String>,
+    /// What it knows of itself, by the words that preconditions use.
+    pub facts: BTreeMap<String, String>,
+    /// It was this late once, as far as two words of the control plane agree.
+    pub floor: Option<Timestamp>,
+}
+
+/// What was used up, as the journal knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// By which command.
+    pub uses: BTreeMap<Digest, CommandId>,
+    /// What began outside of batches, and when. What is older than the allowance counts is not in it for ever.
+    pub unbatched: Vec<(CommandId, Timestamp)>,
+    /// Since when the journal knows everything; `None` before the time was proven to it.
+    pub since: Option<Timestamp>,
+}
+
+impl Spent {
+    /// The command other than this one that used something up.
+    #[must_use]
+    pub fn by_another(&self, uses: &[Digest], id: CommandId) -> Option<CommandId> {
+        uses.iter().filter_map(|used| self.uses.get(used).copied()).find(|user| *user != id)
+    }
+
+    /// How many others began outside of batches in the hour before.
+    #[must_use]
+    pub fn unbatched_before(&self, now: Timestamp, id: CommandId) -> usize {
+        let counts = |(other, at): &&(CommandId, Timestamp)| *other != id && HOUR.after(*at) > now;
+        self.unbatched.iter().filter(counts).count()
+    }
+}
+
+/// What the desk and the lanes ask: the same guard, and what was used up.
+#[derive(Debug, Clone, Default)]
+pub struct Gate {
+    guard: Arc<Mutex<Arc<Guard>>>,
+    spent: Arc<Mutex<Spent>>,
+}
+
+impl Gate {
+    /// A gate beside what a journal knows.
+    #[must_use]
+    pub fn new(spent: Arc<Mutex<Spent>>) -> Self {
+        Self { guard: Arc::default(), spent }
+    }
+
+    /// The guard as it is.
+    #[must_use]
+    pub fn guard(&self) -> Arc<Guard> {
+        Arc::clone(&self.guard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes the guard for whoever asks from now on.
+    pub fn change(&self, change: impl FnOnce(&mut Guard)) {
+        change(Arc::make_mut(&mut self.guard.lock().unwrap_or_else(PoisonError::into_inner)));
+    }
+
+    /// What was used up.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What a destructive command costs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Toll {
+    /// Nothing: it is harmless, or this node knows no policy.
+    Free,
+    /// What people permitted, once.
+    Permit(Permit),
+    /// One of the policy's allowance for commands outside of batches.
+    Unbatched {
+        /// So many in an hour.
+        per_hour: u32,
+    },
+}
+
+/// Why a destructive command is not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Held {
+    /// Not now; the same command may be permitted a little later.
+    Busy(String),
+    /// It is refused.
+    No(Refusal, String),
+}
+
+/// One look at a command.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The command, whose signature was checked.
+    pub body: &'a CommandBody,
+    /// What came with it; empty when nothing did.
+    pub approval: &'a [u8],
+    /// This node.
+    pub node: NodeId,
+    /// The journal of its commands.
+    pub journal: JournalId,
+    /// The time that the control plane proved.
+    pub now: Option<Timestamp>,
+    /// The time that this machine's own clock says.
+    pub wall: Timestamp,
+}
+
+/// Whether a destructive command has the approvals that it needs, and what it costs.
 ///
 /// # Errors
 /// With the refusal and why.
-pub(super) const fn approved(_: &CommandBody, policy: Option<&TrustPolicy>) -> Result<(), (Refusal, String)> {
-    match policy {
-        None => Ok(()),
-        Some(policy) => match *policy {},
+pub fn approved(asked: &Asked<'_>, guard: &Guard, spent: &Spent) -> Result<Toll, Held> {
+    let unapproved = |why: String| Held::No(Refusal::BatchUnapproved, why);
+    let Some(policies) = &guard.policies else { return Ok(Toll::Free) };
+    if let Some(why) = policies.halted() {
+        return Err(unapproved(format!("the trust policy that follows epoch {} cannot be judged here: {why}", policies.epoch())));
+    }
+    if asked.approval.is_empty() {
+        return without_approval(asked, policies, spent);
+    }
+    let approval = Approval::read(asked.approval).map_err(|why| unapproved(why.to_string()))?;
+    let now = asked.now.ok_or_else(|| Held::Busy("the time is not proven yet".to_owned()))?;
+    let policy = policies.present().ok_or_else(|| Held::Busy("the trust policy has not come yet".to_owned()))?;
+    let hardware_key = guard.hardware_key.as_deref();
+    let hardware_key = hardware_key.ok_or_else(|| Held::Busy("the machine has not been looked at yet".to_owned()))?;
+    let me = Me {
+        name: &guard.name,
+        node: asked.node,
+        identity_generation: guard.identity_generation,
+        hardware_key,
+        journal: asked.journal,
+        facts: &guard.facts,
+    };
+    let (trust_domain, fleet) = (policies.trust_domain(), policies.trust().fleet);
+    let trusted = Trusted { trust_domain, fleet, policy, revoked: policies.revoked() };
+    let permit = permit(asked.body, &approval, &me, &trusted, now).map_err(|denied| {
+        if denied.may_pass() { Held::Busy(denied.to_string()) } else { unapproved(denied.to_string()) }
+    })?;
+    // A control plane that lies about the time meets this machine's own clocks.
+    let latest = [Some(asked.wall), guard.floor].into_iter().flatten().find(|late| *late > permit.until);
+    if let Some(late) = latest {
+        let until = permit.until;
+        return Err(unapproved(format!("its approvals counted until {until}, and by a clock of this machine it is {late}")));
+    }
+    // An emergency binds no journal, so whatever was called before this one began may have been used in the one before.
+    if let Authority::Breakglass { .. } = permit.by
+        && spent.since.is_none_or(|since| permit.from < since)
+    {
+        return Err(unapproved("the emergency was called before this node's journal of commands began".to_owned()));
+    }
+    if let Some(user) = spent.by_another(&permit.uses, asked.body.id) {
+        return Err(unapproved(format!("its approval was used by {user}, and counts once")));
+    }
+    Ok(Toll::Permit(permit))
+}
+
+fn without_approval(asked: &Asked<'_>, policies: &Policies, spent: &Spent) -> Result<Toll, Held> {
+    let per_hour = policies.present().map_or(0, pki::trust::policy::Policy::unbatched_destructive_per_hour);
+    if per_hour == 0 || asked.body.batch.is_some() {
+        let kind = asked.body.kind;
+        let why = format!("{kind} is destructive, and it comes without a batch that people approved");
+        return Err(Held::No(Refusal::BatchUnapproved, why));
+    }
+    let Some(now) = asked.now else { return Err(Held::Busy("the time is not proven yet".to_owned())) };
+    let before = spent.unbatched_before(now, asked.body.id);
+    if before >= per_hour as usize {
+        let why = format!("{before} commands ran outside of batches in the last hour, and the trust policy allows {per_hour}");
+        return Err(Held::No(Refusal::UnbatchedLimit, why));
+    }
+    Ok(Toll::Unbatched { per_hour })
+}
+
+/// By what a destructive command was permitted, as the journal keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", tag = "by")]
+pub enum Permitted {
+    /// A batch.
+    Batch {
+        /// Its name.
+        batch: Name,
+        /// Its digest.
+        digest: Digest,
+        /// Which leaf of it.
+        index: u32,
+        /// Its tier.
+        tier: Name,
+        /// Who approved it.
+        people: Vec<Name>,
+    },
+    /// An emergency.
+    Breakglass {
+        /// Why.
+        reason: String,
+        /// Who called it.
+        people: Vec<Name>,
+    },
+    /// The policy's allowance for commands outside of batches.
+    Unbatched,
+}
+
+impl Permitted {
+    /// What a toll says; `None` when nothing had to be permitted.
+    #[must_use]
+    pub fn of(toll: &Toll) -> Option<Self> {
+        match toll {
+            Toll::Free => None,
+            Toll::Unbatched { .. } => Some(Self::Unbatched),
+            Toll::Permit(Permit { by, people, .. }) => {
+                let people = people.iter().cloned().collect();
+                Some(match by {
+                    Authority::Batch { name, digest, index, tier } => {
+                        Self::Batch { batch: name.clone(), digest: *digest, index: *index, tier: tier.clone(), people }
+                    }
+                    Authority::Breakglass { reason } => Self::Breakglass { reason: reason.clone(), people },
+                })
+            }
+        }
+    }
+
+    /// In words.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let list = |people: &[Name]| people.iter().map(Name::as_str).collect::<Vec<_>>().join(", ");
+        match self {
+            Self::Batch { batch, index, tier, people, .. } => {
+                format!("approved in batch/{batch} (tier {tier}, leaf {index}) by {}", list(people))
+            }
+            Self::Breakglass { reason, people } => format!("break-glass by {}: {reason}", list(people)),
+            Self::Unbatched => "within the trust policy's allowance for commands outside of batches".to_owned(),
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::{Core, Effect, Level, Now, Proven};
 use crate::{
     command::{
         Do,
-        desk::{Event, Moment},
+        desk::{Event, Frame, Moment},
     },
     wire,
 };
@@ -17,16 +17,17 @@ impl Core {
         let proven = self.proven_at(now).map(Proven::at_most);
         // The clock that goes on in sleep may know more.
         let proven = proven.map(|own| now.proven.map_or(own, |measured| measured.max(own)));
-        Moment { now: proven, mono: now.mono, applied: self.progress.applied }
+        Moment { now: proven, wall: now.wall, mono: now.mono, applied: self.progress.applied }
     }
 
     pub(super) fn command(&mut self, command: pb::Command, now: Now) -> Vec<Effect> {
-        let signature = wire::signature(command.signature);
+        let signature = wire::signature(command.signature.clone());
         // A command is judged at one moment: the signature, the deadline and everything else.
         let moment = self.moment(now);
         let validity = moment.now.map_or(Validity::Open, Validity::At);
         let verified = self.trust.verifier().command(self.me.node_id, &command.body, &signature, validity);
-        let decided = self.desk.offer(command.body, &signature, verified, moment);
+        let pb::Command { body: bytes, approval, .. } = command;
+        let decided = self.desk.offer(Frame { bytes, signature: &signature, verified, approval }, moment);
         self.decided(decided)
     }
 

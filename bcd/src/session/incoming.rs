@@ -11,7 +11,7 @@ use schema::{
 };
 
 use super::{Again, Core, Effect, Level, Now, Phase, Proven};
-use crate::{state::Desired, wire};
+use crate::{command::Do, state::Desired, wire};
 
 const DEFAULT_BEAT: u32 = 30;
 const BEATS: std::ops::RangeInclusive<u32> = 5..=300;
@@ -45,6 +45,7 @@ impl Core {
             (Phase::Open { .. }, Frame::Command(command)) => self.command(command, now),
             (Phase::Open { .. }, Frame::CancelCommand(cancel)) => self.cancel_command(&cancel),
             (Phase::Open { .. }, Frame::Trust(steps)) => self.trust_steps(steps, now),
+            (Phase::Open { .. }, Frame::Policies(policies)) => self.policies(policies, now),
             (Phase::Open { .. }, Frame::HeartbeatAck(_)) => Vec::new(),
             (Phase::Open { .. }, Frame::Welcome(_)) => vec![say(Level::Warn, "a second welcome was ignored")],
         }
@@ -79,6 +80,8 @@ impl Core {
         match signed.and_then(|time| Ok((time, self.prove(Proven::signed(time, age), now)?))) {
             Ok((time, proven)) => {
                 effects.push(Effect::TimeProven(proven));
+                effects.push(Effect::Command(Box::new(Do::Proven(proven.at_most()))));
+                effects.extend(self.floor(proven));
                 let off = now.wall.duration_since(time).as_secs();
                 if off.abs() > 5 {
                     effects.push(say(Level::Warn, format!("this machine's clock is {off} s off; using signed time")));

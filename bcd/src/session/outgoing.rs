@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proto::agent::v1::{self as pb, node_frame};
 use schema::{
-    command::{COMMANDS_CAPABILITY, Lane},
+    command::{APPROVALS_CAPABILITY, COMMANDS_CAPABILITY, Lane},
     inventory::InventorySection,
     report::{InventoryReport, ReportKind, StatusReport},
 };
@@ -24,13 +24,15 @@ impl Core {
             journal_id: self.progress.journal_id.to_string(),
             nonce: nonce.to_vec(),
             agent_version: self.me.version.clone(),
-            capabilities: ["host", "access", COMMANDS_CAPABILITY].map(str::to_owned).to_vec(),
+            capabilities: ["host", "access", COMMANDS_CAPABILITY, APPROVALS_CAPABILITY].map(str::to_owned).to_vec(),
             applied_generation: self.progress.applied.0,
             observed_generation: self.progress.observed.0,
             trust_version: self.trust.version,
             inventory: digests.iter().map(|(section, digest)| (section.to_string(), digest.to_string())).collect(),
             described: self.me.described,
             journal_marks: self.marks.iter().flat_map(|marks| Lane::ALL.iter().zip(marks)).map(said).collect(),
+            cannot_keep: self.cannot_keep.clone(),
+            policy_epoch: self.policy_epoch(),
         }
     }
 

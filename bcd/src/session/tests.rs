@@ -8,9 +8,10 @@ use schema::{
 };
 
 use super::*;
-use crate::command::Pen;
+use crate::command::{Gate, Pen};
 
 mod commands;
+mod people;
 
 struct World {
     keys: Keys,
@@ -47,7 +48,7 @@ impl World {
         let progress = Progress::begin(boot_id);
         let pen =
             Pen { node, realm: anchor.realm(), key: Arc::clone(&key), journal: progress.journal_id, boot: boot_id };
-        let desk = Desk::new(pen, Vec::new());
+        let desk = Desk::new(pen, Gate::default(), Vec::new());
         let core = Core::new(me, TrustBundle::of_anchor(&anchor, 1), None, progress, desk);
         Self {
             keys,

@@ -13,16 +13,24 @@ use schema::{
     node::Condition,
     report::{DriftEntry, SectionStatus},
     spec::Section,
+    time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{StateDir, StateError};
-use crate::{command::journal, converge::Memory, drift::Ledger};
+use crate::{
+    command::journal,
+    converge::Memory,
+    drift::Ledger,
+    policies::{self, Policies},
+};
 
 const KEY: &str = "node.key";
 const REQUEST: &str = "node.csr";
 const IDENTITY: &str = "identity.json";
 const TRUST: &str = "trust.json";
+const POLICIES: &str = "policies.json";
+const TIME: &str = "time.json";
 const DESIRED: &str = "desired.json";
 const PROGRESS: &str = "progress.json";
 const MEMORY: &str = "memory.json";
@@ -208,6 +216,46 @@ impl StateDir {
     /// When it cannot be written.
     pub fn keep_trust(&self, bundle: &TrustBundle) -> Result<(), StateError> {
         self.write(TRUST, &bundle.to_bytes())
+    }
+
+    /// What people agreed on; `None` when this node was never told of a policy.
+    ///
+    /// # Errors
+    /// When the file cannot be read. A node that cannot tell whether it knows a policy does nothing.
+    pub fn policies(&self) -> Result<Option<Policies>, StateError> {
+        Ok(self.load(POLICIES)?.map(Policies::read))
+    }
+
+    /// Keeps what people agreed on.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_policies(&self, kept: &policies::Kept) -> Result<(), StateError> {
+        self.save(POLICIES, kept)
+    }
+
+    /// Forgets what people agreed on: only when somebody at the machine makes it another control plane's.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn forget_policies(&self) -> Result<(), StateError> {
+        self.remove(POLICIES)
+    }
+
+    /// How late it was at least.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn floor(&self) -> Result<Option<Timestamp>, StateError> {
+        self.load(TIME)
+    }
+
+    /// Keeps how late it is at least.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_floor(&self, floor: Timestamp) -> Result<(), StateError> {
+        self.save(TIME, &floor)
     }
 
     /// The latest spec.

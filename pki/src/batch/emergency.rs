@@ -10,6 +10,7 @@ use super::{
 };
 use crate::trust::{
     policy::{Policy, Tier},
+    spoken::EMPTY_TREES,
     statement::{Body, FleetId},
 };
 
@@ -122,6 +123,9 @@ fn one(
     };
     if statement.trust_domain != trust_domain || statement.fleet != fleet {
         return Err(NoVote::OtherFleet);
+    }
+    if !EMPTY_TREES.contains(&said.commit.tree().to_string().as_str()) {
+        return Err(NoVote::NotEmpty);
     }
     if (under.epoch, under.digest) != (policy.epoch(), policy.digest()) {
         return Err(NoVote::OtherPolicy(under.epoch));

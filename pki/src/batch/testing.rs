@@ -15,6 +15,7 @@ use crate::{
     trust::{
         object::{ObjectFormat, ObjectId},
         policy::{Policy, check},
+        spoken::EMPTY_TREES,
         statement::FleetId,
     },
 };
@@ -78,6 +79,11 @@ impl Person {
 #[must_use]
 pub fn object(content: &str) -> ObjectId {
     ObjectId::of_commit(ObjectFormat::Sha1, content.as_bytes()).expect("no collision")
+}
+
+/// The tree of statements that are about no plan: nobody says them by a commit that does something else as well.
+fn nothing() -> ObjectId {
+    EMPTY_TREES[0].parse().expect("a name")
 }
 
 /// A policy from its text.
@@ -162,25 +168,30 @@ impl Fleet {
         ];
         let behind = [("not-before", not_before.to_string()), ("expires", expires.to_string())];
         let message = self.message("breakglass/v1", &before, &by.name, &behind);
-        by.commit(object("tree"), &[object("tip")], &message)
+        by.commit(nothing(), &[object("tip")], &message)
     }
 
     /// A person's word that a policy follows another one.
     #[must_use]
     pub fn trust(&self, by: &Person, prev: Digest, next: &Policy) -> Vec<u8> {
+        self.step("trust/v1", by, prev, (next.epoch(), next.digest()))
+    }
+
+    /// The same of a policy that only its epoch and its digest are known of.
+    #[must_use]
+    pub fn trust_to(&self, by: &Person, prev: Digest, next: (u64, Digest)) -> Vec<u8> {
         self.step("trust/v1", by, prev, next)
     }
 
     /// A person's proof to hold a key that a policy adds.
     #[must_use]
     pub fn possess(&self, by: &Person, prev: Digest, next: &Policy) -> Vec<u8> {
-        self.step("possess/v1", by, prev, next)
+        self.step("possess/v1", by, prev, (next.epoch(), next.digest()))
     }
 
-    fn step(&self, kind: &str, by: &Person, prev: Digest, next: &Policy) -> Vec<u8> {
-        let before =
-            [("prev", prev.to_string()), ("next", next.digest().to_string()), ("epoch", next.epoch().to_string())];
-        by.commit(object("tree"), &[object("tip")], &self.message(kind, &before, &by.name, &[]))
+    fn step(&self, kind: &str, by: &Person, prev: Digest, (epoch, next): (u64, Digest)) -> Vec<u8> {
+        let before = [("prev", prev.to_string()), ("next", next.to_string()), ("epoch", epoch.to_string())];
+        by.commit(nothing(), &[object("tip")], &self.message(kind, &before, &by.name, &[]))
     }
 
     /// A person's word that a key does not count any more.
@@ -192,6 +203,6 @@ impl Fleet {
             ("last-good", object("tip").to_string()),
             ("trust-epoch", policy.epoch().to_string()),
         ];
-        by.commit(object("tree"), &[object("tip")], &self.message("revoke/v1", &before, &by.name, &[]))
+        by.commit(nothing(), &[object("tip")], &self.message("revoke/v1", &before, &by.name, &[]))
     }
 }

@@ -24,6 +24,7 @@ struct Broken {
     stale: bool,
     expired: bool,
     signature: bool,
+    unapproved: bool,
     busy: bool,
 }
 
@@ -47,15 +48,18 @@ impl Broken {
             allowed: None,
             applied: Generation(3),
             now: Some(now()),
-            policy: None,
+            wall: now(),
+            journal: JournalId::generate(),
+            guard: if self.unapproved { guarded() } else { open() },
+            spent: &NOTHING,
             room: usize::from(!self.busy),
         };
         let signature = if self.signature { FORGED } else { SIGNED };
-        accept(&Offer { body: &Ok(body), signature }, &facts)
+        accept(&Offer { body: &Ok(body), approval: &[], signature }, &facts)
     }
 
     /// The first of the broken rules, in the order of the specification.
-    const fn first(self) -> Option<Refusal> {
+    const fn first(self, destructive: bool) -> Option<Refusal> {
         if self.unsupported {
             Some(Refusal::Unsupported)
         } else if self.stale {
@@ -64,6 +68,8 @@ impl Broken {
             Some(Refusal::Expired)
         } else if self.signature {
             Some(Refusal::BadSignature)
+        } else if self.unapproved && destructive {
+            Some(Refusal::BatchUnapproved)
         } else if self.busy {
             Some(Refusal::Busy)
         } else {
@@ -73,9 +79,9 @@ impl Broken {
 }
 
 fn situations() -> impl Iterator<Item = Broken> {
-    (0..32u8).map(|bits| {
+    (0..64u8).map(|bits| {
         let bit = |place: u8| bits & (1 << place) != 0;
-        Broken { unsupported: bit(0), stale: bit(1), expired: bit(2), signature: bit(3), busy: bit(4) }
+        Broken { unsupported: bit(0), stale: bit(1), expired: bit(2), signature: bit(3), unapproved: bit(4), busy: bit(5) }
     })
 }
 
@@ -83,8 +89,8 @@ fn situations() -> impl Iterator<Item = Broken> {
 fn the_first_broken_rule_is_the_one_that_is_reported() {
     for broken in situations() {
         for kind in [CommandKind::InventoryRefresh, CommandKind::NodeReboot] {
-            match (broken.first(), broken.judge(kind)) {
-                (None, verdict) => assert_eq!(verdict, Verdict::Accept, "{broken:?}"),
+            match (broken.first(kind.row().destructive), broken.judge(kind)) {
+                (None, verdict) => assert_eq!(verdict, Verdict::Accept(Toll::Free), "{broken:?}"),
                 // A genuine command that is early waits; one that is late, or forged, is answered at once.
                 (Some(Refusal::StaleGeneration), Verdict::Wait) => {
                     assert!(!broken.expired && !broken.signature, "{broken:?}");
@@ -117,8 +123,34 @@ fn plain(kind: CommandKind) -> CommandBody {
     }
 }
 
+static NOTHING: Spent = Spent { uses: std::collections::BTreeMap::new(), unbatched: Vec::new(), since: None };
+
+/// A node that was never told of a policy.
+fn open() -> &'static Guard {
+    static OPEN: std::sync::LazyLock<Guard> = std::sync::LazyLock::new(Guard::default);
+    &OPEN
+}
+
+/// A node whose people want to be asked.
+fn guarded() -> &'static Guard {
+    static GUARDED: std::sync::LazyLock<Guard> =
+        std::sync::LazyLock::new(|| crate::testing::People::new(0).guard());
+    &GUARDED
+}
+
 fn facts(node: NodeId) -> Facts<'static> {
-    Facts { node, role: None, allowed: None, applied: Generation(3), now: Some(now()), policy: None, room: 1 }
+    Facts {
+        node,
+        role: None,
+        allowed: None,
+        applied: Generation(3),
+        now: Some(now()),
+        wall: now(),
+        journal: JournalId::generate(),
+        guard: open(),
+        spent: &NOTHING,
+        room: 1,
+    }
 }
 
 fn refusal(verdict: &Verdict) -> Option<Refusal> {
@@ -133,9 +165,9 @@ fn the_deadline_is_the_first_moment_that_is_too_late() {
     let body = plain(CommandKind::NodeReboot);
     let judge = |now: &str| {
         let facts = Facts { now: Some(at(now)), ..facts(body.node_id) };
-        accept(&Offer { body: &Ok(body.clone()), signature: SIGNED }, &facts)
+        accept(&Offer { body: &Ok(body.clone()), approval: &[], signature: SIGNED }, &facts)
     };
-    assert_eq!(judge("2026-03-01T12:09:59.999999999Z"), Verdict::Accept);
+    assert_eq!(judge("2026-03-01T12:09:59.999999999Z"), Verdict::Accept(Toll::Free));
     assert_eq!(refusal(&judge("2026-03-01T12:10:00Z")), Some(Refusal::Expired));
     assert_eq!(refusal(&judge("2031-01-01T00:00:00Z")), Some(Refusal::Expired));
 }
@@ -145,7 +177,7 @@ fn while_the_time_is_not_proven_everything_comes_again_later() {
     for row in &schema::command::KINDS {
         let body = plain(row.kind);
         let facts = Facts { now: None, ..facts(body.node_id) };
-        let verdict = accept(&Offer { body: &Ok(body), signature: SIGNED }, &facts);
+        let verdict = accept(&Offer { body: &Ok(body), approval: &[], signature: SIGNED }, &facts);
         assert_eq!(refusal(&verdict), Some(Refusal::Busy), "{}", row.kind);
     }
 }
@@ -154,16 +186,16 @@ fn while_the_time_is_not_proven_everything_comes_again_later() {
 fn a_restricted_identity_and_a_role_take_what_is_theirs() {
     let body = Ok(plain(CommandKind::NodeReboot));
     let node = body.as_ref().expect("a body").node_id;
-    let offer = Offer { body: &body, signature: SIGNED };
+    let offer = Offer { body: &body, approval: &[], signature: SIGNED };
     let only = [CommandKind::InventoryRefresh];
     let restricted = Facts { allowed: Some(&only), ..facts(node) };
     assert_eq!(refusal(&accept(&offer, &restricted)), Some(Refusal::Unsupported));
     let both = [CommandKind::InventoryRefresh, CommandKind::NodeReboot];
-    assert_eq!(accept(&offer, &Facts { allowed: Some(&both), ..facts(node) }), Verdict::Accept);
+    assert_eq!(accept(&offer, &Facts { allowed: Some(&both), ..facts(node) }), Verdict::Accept(Toll::Free));
     for role in Role::ALL {
         let runs = CommandKind::NodeReboot.row().roles.contains(role);
         let verdict = accept(&offer, &Facts { role: Some(*role), ..facts(node) });
-        assert_eq!(verdict == Verdict::Accept, runs, "{role}");
+        assert_eq!(verdict == Verdict::Accept(Toll::Free), runs, "{role}");
     }
 }
 
@@ -176,7 +208,7 @@ fn a_command_of_a_later_version_is_unsupported_and_noise_is_nothing() {
     });
     let read = |bytes: &[u8]| CommandBody::read(bytes);
     let later = read(text.to_string().as_bytes());
-    let verdict = accept(&Offer { body: &later, signature: SIGNED }, &facts(node));
+    let verdict = accept(&Offer { body: &later, approval: &[], signature: SIGNED }, &facts(node));
     assert_eq!(refusal(&verdict), Some(Refusal::Unsupported));
-    assert_eq!(accept(&Offer { body: &read(b"{"), signature: SIGNED }, &facts(node)), Verdict::Ignore);
+    assert_eq!(accept(&Offer { body: &read(b"{"), approval: &[], signature: SIGNED }, &facts(node)), Verdict::Ignore);
 }

@@ -8,6 +8,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::{
     super::{
+        Gate,
         context::{Context, Outcome, Run},
         journal::Entry,
     },
@@ -43,7 +44,7 @@ impl World {
         clock.prove(now());
         let pen = pen(journal.id());
         let (tell, told) = unbounded_channel();
-        let lanes = Lanes::new(pen.clone(), journal.clone(), Arc::clone(&clock), Arc::new(Done), tell.clone());
+        let lanes = Lanes::new(pen.clone(), Gate::default(), journal.clone(), Arc::clone(&clock), Arc::new(Done), tell.clone());
         let clerk = Clerk { pen, journal, lanes, clock };
         let tray = clerk.clone().begin(tell).expect("a thread");
         Self { clerk, tray, told, _dir: dir }
@@ -106,7 +107,7 @@ fn what_is_kept_is_said_in_order() {
     let said = world.carried().update.expect("said");
     assert_eq!(CommandUpdate::read(&said.update).expect("an update").state, UpdateState::Acked);
     assert!(said.signature.is_empty(), "only a last word is signed");
-    let _ = world.tray.put(Do::Run(Order { body, ran: false }));
+    let _ = world.tray.put(Do::Run(Order { body, approval: Vec::new(), ran: false }));
     while world.told.blocking_recv() != Some(Told::Ended(id)) {}
     let _ = world.tray.put(Do::Answer(id));
     let said = world.carried().update.expect("said");

@@ -17,8 +17,18 @@ fn at(text: &str) -> Timestamp {
     text.parse().expect("a time")
 }
 
-fn signature() -> Signature {
-    Signature { worker: b"w".to_vec(), root_signature: b"r".to_vec(), signature: b"s".to_vec() }
+fn signature() -> &'static Signature {
+    static MADE: std::sync::LazyLock<Signature> = std::sync::LazyLock::new(|| Signature {
+        worker: b"w".to_vec(),
+        root_signature: b"r".to_vec(),
+        signature: b"s".to_vec(),
+    });
+    &MADE
+}
+
+/// A frame as the session hands it over.
+fn frame(bytes: Vec<u8>, verified: Result<(), SignatureRefusal>) -> Frame<'static> {
+    Frame { bytes, signature: signature(), verified, approval: Vec::new() }
 }
 
 struct World {
@@ -31,14 +41,14 @@ struct World {
 impl World {
     fn new() -> Self {
         let pen = pen(JournalId::generate());
-        Self { desk: Desk::new(pen, Vec::new()), start: Instant::now(), applied: 3, seq: 0 }
+        Self { desk: Desk::new(pen, Gate::default(), Vec::new()), start: Instant::now(), applied: 3, seq: 0 }
     }
 
     /// So many seconds after noon, which is proven.
     fn moment(&self, seconds: u64) -> Moment {
         let passed = Duration::from_secs(seconds);
         let now = at("2026-03-01T12:00:00Z").saturating_add(passed).expect("a time");
-        Moment { now: Some(now), mono: self.start + passed, applied: Generation(self.applied) }
+        Moment { now: Some(now), wall: now, mono: self.start + passed, applied: Generation(self.applied) }
     }
 
     fn body(&mut self, kind: CommandKind) -> CommandBody {
@@ -58,7 +68,7 @@ impl World {
 
     fn offer_at(&mut self, body: &CommandBody, seconds: u64) -> Vec<Do> {
         let moment = self.moment(seconds);
-        self.desk.offer(body.to_bytes(), &signature(), Ok(()), moment)
+        self.desk.offer(frame(body.to_bytes(), Ok(())), moment)
     }
 
     fn offer(&mut self, body: &CommandBody) -> Vec<Do> {
@@ -84,7 +94,7 @@ impl World {
         if !same_boot {
             pen.boot = BootId::generate();
         }
-        self.desk = Desk::new(pen, vec![entry]);
+        self.desk = Desk::new(pen, Gate::default(), vec![entry]);
         self.desk.begin()
     }
 
@@ -110,6 +120,7 @@ fn word(what: &Do) -> String {
         Do::Cancel(_) => "cancel".to_owned(),
         Do::Expire(_) => "expire".to_owned(),
         Do::GiveUp(_) => "give up".to_owned(),
+        Do::Proven(_) => "proven".to_owned(),
         Do::WantSpec(generation) => format!("want {generation}"),
         Do::Forget(ids) => format!("forget {}", ids.len()),
         Do::Warn(_) => "warn".to_owned(),
@@ -185,14 +196,14 @@ fn a_forged_copy_is_named_and_poisons_nothing() {
     let mut world = World::new();
     let body = world.body(CommandKind::NodeReboot);
     let moment = world.moment(1);
-    let forged = world.desk.offer(body.to_bytes(), &signature(), Err(SignatureRefusal::BadSignature), moment);
+    let forged = world.desk.offer(frame(body.to_bytes(), Err(SignatureRefusal::BadSignature)), moment);
     assert_eq!(words(&forged), ["warn", "spurn: rejected BAD_SIGNATURE"]);
     let Some(Do::Spurn(update)) = forged.last() else { unreachable!("{forged:?}") };
-    assert_eq!(update.copy, Some(command_copy(&body.to_bytes(), &signature())));
+    assert_eq!(update.copy, Some(command_copy(&body.to_bytes(), signature())));
     assert!(world.desk.known.is_empty());
     assert_eq!(words(&world.offer(&body)), ["accept"]);
     world.tell(Event::Kept(body.id, true));
-    let forged = world.desk.offer(body.to_bytes(), &signature(), Err(SignatureRefusal::BadSignature), moment);
+    let forged = world.desk.offer(frame(body.to_bytes(), Err(SignatureRefusal::BadSignature)), moment);
     assert_eq!(words(&forged), ["say: acked"], "where it stands is no secret");
     let other = CommandBody { seq: 99, ..body };
     assert_eq!(words(&world.offer(&other)), ["warn"], "one name, one text");
@@ -203,7 +214,7 @@ fn a_forged_copy_asks_for_nothing_and_waits_for_nothing() {
     let mut world = World::new();
     let body = CommandBody { min_generation: Some(Generation(9)), ..world.body(CommandKind::NodeReboot) };
     let moment = world.moment(1);
-    let forged = world.desk.offer(body.to_bytes(), &signature(), Err(SignatureRefusal::UnknownRoot), moment);
+    let forged = world.desk.offer(frame(body.to_bytes(), Err(SignatureRefusal::UnknownRoot)), moment);
     assert_eq!(words(&forged), ["warn", "spurn: rejected STALE_GENERATION"]);
 }
 
@@ -393,7 +404,7 @@ fn a_crowded_journal_forgets_what_is_over_and_could_not_begin_any_more() {
     let ended = Ended { state: UpdateState::Succeeded, reason: None, at: entry.at };
     let entries =
         (0..=CROWDED).map(|_| Entry { id: CommandId::generate(), ended: Some(ended.clone()), ..entry.clone() });
-    world.desk = Desk::new(world.desk.pen.clone(), entries.collect());
+    world.desk = Desk::new(world.desk.pen.clone(), Gate::default(), entries.collect());
     let over = 600 + 1800;
     assert_eq!(words(&world.desk.tick(world.moment(over))), [""; 0]);
     assert_eq!(words(&world.desk.tick(world.moment(over + 1))), [format!("forget {ROOM}")]);
@@ -403,7 +414,7 @@ fn a_crowded_journal_forgets_what_is_over_and_could_not_begin_any_more() {
 }
 
 #[test]
-fn a_journal_that_is_full_says_so_of_the_command_that_it_did_not_take() {
+fn a_journal_that_does_not_take_a_command_says_why() {
     let mut world = World::new();
     let (one, two) = (world.body(CommandKind::LogsCollect), world.body(CommandKind::LogsCollect));
     world.offer(&one);
@@ -411,11 +422,10 @@ fn a_journal_that_is_full_says_so_of_the_command_that_it_did_not_take() {
     world.tell(Event::Full(one.id));
     assert_eq!(words(&world.tell(Event::Kept(one.id, false))), ["say: busy journal-full"]);
     world.tell(Event::Full(CommandId::generate()));
-    assert_eq!(
-        words(&world.tell(Event::Kept(two.id, false))),
-        ["say: busy BUSY"],
-        "a disk that says no is no full journal"
-    );
+    assert_eq!(words(&world.tell(Event::Kept(two.id, false))), ["say: busy BUSY"], "it was another one's");
+    world.offer(&two);
+    world.tell(Event::Unusable(two.id));
+    assert_eq!(words(&world.tell(Event::Kept(two.id, false))), ["say: busy journal-unusable"]);
 }
 
 #[test]
@@ -423,12 +433,12 @@ fn an_unproven_time_accepts_nothing_and_runs_nothing_again() {
     let mut world = World::new();
     let body = world.body(CommandKind::LogsCollect);
     let unproven = Moment { now: None, ..world.moment(1) };
-    let decided = world.desk.offer(body.to_bytes(), &signature(), Ok(()), unproven);
+    let decided = world.desk.offer(frame(body.to_bytes(), Ok(())), unproven);
     assert_eq!(words(&decided), ["say: busy BUSY"]);
     world.offer(&body);
     let entry = world.entry(&body);
     assert!(world.again(entry, true).is_empty());
-    let decided = world.desk.offer(body.to_bytes(), &signature(), Ok(()), unproven);
+    let decided = world.desk.offer(frame(body.to_bytes(), Ok(())), unproven);
     assert_eq!(words(&decided), [""; 0]);
 }
 
@@ -436,12 +446,12 @@ fn an_unproven_time_accepts_nothing_and_runs_nothing_again() {
 fn noise_is_ignored_and_a_stranger_s_kind_is_unsupported() {
     let mut world = World::new();
     let moment = world.moment(1);
-    assert_eq!(words(&world.desk.offer(b"{".to_vec(), &signature(), Ok(()), moment)), ["warn"]);
+    assert_eq!(words(&world.desk.offer(frame(b"{".to_vec(), Ok(())), moment)), ["warn"]);
     let text = json!({
         "id": CommandId::generate(), "nodeId": world.desk.pen.node, "kind": "disk.wipe", "seq": 4, "payload": {},
         "notAfter": "2026-03-01T12:10:00Z",
     });
-    let decided = world.desk.offer(text.to_string().into_bytes(), &signature(), Ok(()), moment);
+    let decided = world.desk.offer(frame(text.to_string().into_bytes(), Ok(())), moment);
     assert_eq!(words(&decided), ["warn", "refuse: rejected UNSUPPORTED"]);
     let Some(Do::Refuse { entry, .. }) = decided.last() else { unreachable!("{decided:?}") };
     assert_eq!(entry.kind, "disk.wipe");

@@ -11,6 +11,8 @@ use super::super::{context::Order, journal::Entry};
 pub struct Moment {
     /// The proven time; `None` before it is proven.
     pub now: Option<Timestamp>,
+    /// What the machine's own clock says.
+    pub wall: Timestamp,
     /// Time that passes.
     pub mono: Instant,
     /// The spec that was attempted last.
@@ -26,6 +28,8 @@ pub enum Event {
     Closed(CommandId, bool),
     /// The journal has no room for this one.
     Full(CommandId),
+    /// The journal could not be written for this one.
+    Unusable(CommandId),
     /// A command runs.
     Began(CommandId),
     /// A lane has ended a command, and the journal knows.
@@ -70,6 +74,8 @@ pub enum Do {
         /// It began in an earlier life.
         ran: bool,
     },
+    /// Write down since when the journal knows everything.
+    Proven(Timestamp),
     /// Cancel a command in its lane.
     Cancel(CommandId),
     /// Take a command that waits past its deadline out of its lane.

@@ -9,6 +9,7 @@ use schema::{
 use serde::{Deserialize, Serialize};
 
 use super::JournalError;
+use crate::command::quorum::Permitted;
 
 /// How long after the last moment at which a command may run somebody may still ask about it.
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
@@ -33,6 +34,9 @@ pub struct Entry {
     pub at: Timestamp,
     /// The boot that it came in.
     pub boot_id: BootId,
+    /// By what people it was permitted, when somebody had to be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permitted: Option<Permitted>,
     /// Each time that it began. More than once only when its kind is safe to run again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<Ran>,

@@ -11,8 +11,8 @@ use std::{
 use redb::{Builder, ConcurrencyMode, Database, DatabaseError, ReadableDatabase as _, StorageError};
 use schema::{id::JournalId, time::Timestamp};
 
-use super::{BODIES, CONSUMED, ENTRIES, Entry, Journal, JournalError, META, Marks, UPDATES, all, marks};
-use crate::state::StateDir;
+use super::{BODIES, ENTRIES, Entry, Journal, JournalError, META, Marks, UPDATES, all, marks, spent};
+use crate::{command::quorum::Spent, state::StateDir};
 
 /// Its name in the state directory.
 pub const FILE: &str = "journal.redb";
@@ -53,8 +53,8 @@ pub(super) fn open(state: &StateDir, now: Timestamp) -> Result<Opened, JournalEr
     let path = state.path().join(FILE);
     let begun = if path.exists() {
         match guarded(|| read_all(load(&path)?)) {
-            Ok((id, database, entries, marks)) => {
-                let journal = Journal::new(state, id, database, &entries, marks);
+            Ok((id, database, entries, known)) => {
+                let journal = Journal::new(state, id, database, &entries, known);
                 return Ok(Opened { journal, entries, begun: Begun::Found });
             }
             Err(JournalError::Broken(why)) => Begun::Broken { why, aside: keep_aside(state, &path)? },
@@ -64,7 +64,7 @@ pub(super) fn open(state: &StateDir, now: Timestamp) -> Result<Opened, JournalEr
         Begun::Fresh
     };
     let (id, database) = create(state, now)?;
-    Ok(Opened { journal: Journal::new(state, id, database, &[], Marks::default()), entries: Vec::new(), begun })
+    Ok(Opened { journal: Journal::new(state, id, database, &[], Known::default()), entries: Vec::new(), begun })
 }
 
 /// Opens the store again after a write that failed.
@@ -136,15 +136,21 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, JournalError>) -> Result<T, Journ
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(JournalError::Broken("it makes no sense".to_owned())))
 }
 
-fn read_all(database: Database) -> Result<(JournalId, Database, Vec<Entry>, Marks), JournalError> {
+/// What a journal knows besides its entries.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    pub(super) marks: Marks,
+    pub(super) spent: Spent,
+}
+
+fn read_all(database: Database) -> Result<(JournalId, Database, Vec<Entry>, Known), JournalError> {
     let read = database.begin_read()?;
     let (id, entries) = (id_of(&read)?, all(&read)?);
-    let marks = marks(&read, &entries)?;
+    let known = Known { marks: marks(&read, &entries)?, spent: spent(&read)? };
     read.open_table(BODIES)?;
     read.open_table(UPDATES)?;
-    read.open_table(CONSUMED)?;
     drop(read);
-    Ok((id, database, entries, marks))
+    Ok((id, database, entries, known))
 }
 
 fn id_of(read: &redb::ReadTransaction) -> Result<JournalId, JournalError> {
@@ -176,7 +182,8 @@ fn create(state: &StateDir, now: Timestamp) -> Result<(JournalId, Database), Jou
         write.open_table(ENTRIES)?;
         write.open_table(BODIES)?;
         write.open_table(UPDATES)?;
-        write.open_table(CONSUMED)?;
+        write.open_table(super::CONSUMED)?;
+        write.open_table(super::UNBATCHED)?;
     }
     write.commit()?;
     database.close().map_err(opening)?;

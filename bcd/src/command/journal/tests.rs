@@ -2,6 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
+use pki::batch::{Authority, Permit};
 use schema::{
     command::{CommandKind, CommandUpdate, Reason, UpdateState},
     id::{BootId, NodeId},
@@ -27,6 +28,7 @@ fn entry(seq: u64) -> Entry {
         signature: Digest::of("signature"),
         at: now(),
         boot_id: BootId::generate(),
+        permitted: None,
         runs: Vec::new(),
         ended: None,
         bytes: 0,
@@ -88,7 +90,7 @@ fn every_step_is_on_disk_when_its_call_returns() {
     assert_eq!((entries[0].id, entries[0].bytes, &entries[0].runs), (one.id, 8, &Vec::new()));
     assert_eq!(world.killed().open().journal.body(one.id).expect("read"), b"the body");
 
-    journal.start(one.id, now()).expect("kept");
+    journal.start(one.id, now(), &Toll::Free).expect("kept");
     assert_eq!(seen().0[0].runs, [Ran { at: now(), effects: Vec::new() }]);
 
     journal.effect(one.id, "reboot", now()).expect("kept");
@@ -108,13 +110,13 @@ fn the_first_end_is_the_end() {
     let journal = world.open().journal;
     let one = entry(1);
     journal.accept(&one, b"body").expect("kept");
-    journal.start(one.id, now()).expect("kept");
+    journal.start(one.id, now(), &Toll::Free).expect("kept");
     journal.settle(one.id, &succeeded(), &said("done")).expect("kept");
     let other = CommandUpdate::new(one.id, NodeId::generate(), UpdateState::Failed, journal.id(), one.boot_id);
     let other = Ended::of(&other.because(Reason::TIMEOUT, ""), now());
     assert!(matches!(journal.settle(one.id, &other, &said("late")), Err(JournalError::Over(_))));
     assert!(matches!(journal.effect(one.id, "late", now()), Err(JournalError::Over(_))));
-    assert!(matches!(journal.start(one.id, now()), Err(JournalError::Over(_))));
+    assert!(matches!(journal.start(one.id, now(), &Toll::Free), Err(JournalError::Over(_))));
     assert_eq!(journal.said(one.id).expect("read"), Some(said("done")));
 }
 
@@ -124,11 +126,11 @@ fn a_second_run_keeps_the_effects_of_the_first() {
     let journal = world.open().journal;
     let one = entry(1);
     journal.accept(&one, b"body").expect("kept");
-    journal.start(one.id, now()).expect("kept");
+    journal.start(one.id, now(), &Toll::Free).expect("kept");
     journal.effect(one.id, "first", now()).expect("kept");
     drop(journal);
     let journal = world.open().journal;
-    let entry = journal.start(one.id, now()).expect("kept");
+    let entry = journal.start(one.id, now(), &Toll::Free).expect("kept");
     assert_eq!((entry.runs.len(), entry.effects().count()), (2, 1));
 }
 
@@ -192,7 +194,7 @@ fn a_broken_one_is_kept_aside_and_never_believed() {
     for seq in 1..6 {
         let one = entry(seq);
         journal.accept(&one, &vec![7; 3000]).expect("kept");
-        journal.start(one.id, now()).expect("kept");
+        journal.start(one.id, now(), &Toll::Free).expect("kept");
         journal.settle(one.id, &succeeded(), &said("done")).expect("kept");
     }
     let entries = journal.entries().expect("read");
@@ -277,7 +279,7 @@ fn it_remembers_no_more_than_it_may() {
         "the last places are the control lane's"
     );
     journal.accept(&one, b"body").expect("kept");
-    journal.start(one.id, now()).expect("kept");
+    journal.start(one.id, now(), &Toll::Free).expect("kept");
     let full = Happened { name: "x".to_owned(), at: now() };
     let fill = |entry: &mut Entry| {
         entry.runs[0].effects = vec![full.clone(); MAX_EFFECTS - 1];
@@ -346,17 +348,91 @@ fn an_old_copy_says_less_than_it_took_and_goes_on_as_another_that_knows_the_same
     ));
 }
 
+fn permit(word: &str) -> Toll {
+    Toll::Permit(Permit {
+        by: Authority::Breakglass { reason: word.to_owned() },
+        people: std::collections::BTreeSet::new(),
+        uses: vec![Digest::of(word), Digest::of(format!("{word} too"))],
+        from: now(),
+        until: at("2026-03-01T13:00:00Z"),
+    })
+}
+
 #[test]
-fn an_approval_is_used_up_once() {
+fn an_approval_is_used_up_once_with_the_beginning_that_it_permits() {
     let world = World::new();
     let journal = world.open().journal;
-    let approval = Digest::of("an approval");
-    let (one, two) = (CommandId::generate(), CommandId::generate());
-    assert!(journal.consume(approval, one).expect("kept"));
-    assert!(journal.consume(approval, one).expect("kept"), "the same command goes on");
-    assert!(!journal.consume(approval, two).expect("kept"));
+    let all: Vec<Entry> = (1..=3).map(entry).collect();
+    for one in &all {
+        journal.accept(one, b"body").expect("kept");
+    }
+    journal.start(all[0].id, now(), &permit("a")).expect("kept");
+    journal.start(all[0].id, now(), &permit("a")).expect("the same command goes on");
+    let other = Toll::Permit(Permit {
+        uses: vec![Digest::of("fresh"), Digest::of("a too")],
+        ..match permit("b") {
+            Toll::Permit(permit) => permit,
+            toll => unreachable!("{toll:?}"),
+        }
+    });
+    let again = |journal: &Journal| {
+        for toll in [permit("a"), other.clone()] {
+            let refused = journal.start(all[1].id, now(), &toll);
+            assert!(matches!(refused, Err(JournalError::Used(user)) if user == all[0].id));
+        }
+    };
+    again(&journal);
+    let began = |journal: &Journal| -> Vec<usize> {
+        journal.entries().expect("read").iter().map(|entry| entry.runs.len()).collect()
+    };
+    assert_eq!(began(&journal), [2, 0, 0], "what was refused did not begin");
+    let spent = journal.spent().lock().expect("whole").clone();
+    assert_eq!((spent.uses.len(), spent.uses[&Digest::of("a")]), (2, all[0].id));
     drop(journal);
-    assert!(!world.open().journal.consume(approval, two).expect("kept"));
+    let journal = world.open().journal;
+    assert_eq!(*journal.spent().lock().expect("whole"), spent, "and after a restart");
+    again(&journal);
+    journal.forget(&[all[0].id]).expect("forgotten");
+    again(&journal);
+    journal.start(all[1].id, now(), &permit("b")).expect("another approval");
+}
+
+#[test]
+fn the_allowance_of_an_hour_outlives_the_daemon() {
+    let world = World::new();
+    let journal = world.open().journal;
+    let all: Vec<Entry> = (1..=4).map(entry).collect();
+    for one in &all {
+        journal.accept(one, b"body").expect("kept");
+    }
+    let two = Toll::Unbatched { per_hour: 2 };
+    let at = |minutes: u64| now().saturating_add(std::time::Duration::from_secs(minutes * 60)).expect("a time");
+    journal.start(all[0].id, at(0), &two).expect("the first");
+    journal.start(all[1].id, at(30), &two).expect("the second");
+    drop(journal);
+    let journal = world.open().journal;
+    assert!(matches!(journal.start(all[2].id, at(59), &two), Err(JournalError::Allowance(2))));
+    journal.start(all[2].id, at(60), &two).expect("an hour after the first");
+    assert!(matches!(journal.start(all[3].id, at(61), &two), Err(JournalError::Allowance(2))));
+    assert_eq!(journal.spent().lock().expect("whole").unbatched.len(), 2);
+}
+
+#[test]
+fn a_journal_says_since_when_it_knows_everything() {
+    let world = World::new();
+    let journal = world.open().journal;
+    let since = |journal: &Journal| journal.spent().lock().expect("whole").since;
+    assert_eq!(since(&journal), None);
+    journal.proven(at("2036-01-01T00:00:00Z")).expect("kept");
+    journal.proven(now()).expect("kept");
+    journal.proven(at("2026-03-02T12:00:00Z")).expect("kept");
+    assert_eq!(since(&journal), Some(now()), "a time that was taken back does not stay");
+    drop(journal);
+    let journal = world.open().journal;
+    assert_eq!(since(&journal), Some(now()));
+    journal.rename().expect("kept");
+    drop(journal);
+    assert_eq!(since(&world.open().journal), None, "another journal knows nothing of what was before");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     state::StateDir,
-    testing::{command, entry, now, pen},
+    testing::{People, command, entry, now, pen},
 };
 
 type Work = Box<dyn Fn(&Context) -> Outcome + Send + Sync>;
@@ -50,7 +50,7 @@ impl World {
         let pen = pen(journal.id());
         let (tell, told) = unbounded_channel();
         let run = Arc::new(Steered(Box::new(work)));
-        let lanes = Lanes::new(pen.clone(), journal.clone(), clock, run, tell);
+        let lanes = Lanes::new(pen.clone(), Gate::new(journal.spent()), journal.clone(), clock, run, tell);
         Self { lanes, journal, pen, machine, told, _dir: dir }
     }
 
@@ -62,7 +62,7 @@ impl World {
     fn accept(&self, kind: CommandKind, seq: u64) -> Order {
         let body = command(&self.pen, kind, seq);
         self.journal.accept(&entry(&body, self.pen.boot), &body.to_bytes()).expect("kept");
-        Order { body, ran: false }
+        Order { body, approval: Vec::new(), ran: false }
     }
 
     fn push(&self, kind: CommandKind, seq: u64) -> CommandId {
@@ -320,4 +320,61 @@ fn nothing_harmful_begins_beside_the_remains_of_what_was_given_up() {
     go.send(()).expect("it hangs");
     while world.hear() != Told::Began(second) {}
     assert_eq!(world.ended(), second);
+}
+
+/// An order that people approved, for the journal of this world.
+fn approved(world: &World, people: &People, batch: &str, seq: u64) -> Order {
+    let order = world.accept(CommandKind::NodeReboot, seq);
+    let approval = people.approval(batch, &order.body, world.pen.journal);
+    Order { approval, ..order }
+}
+
+fn guarded(people: &People) -> World {
+    let world = World::new(|_| Outcome::Succeeded(json!({}))).proven();
+    let guard = people.guard();
+    world.lanes.0.gate.change(|own| *own = guard);
+    world
+}
+
+fn reason(world: &mut World, order: Order) -> Option<Reason> {
+    let id = order.body.id;
+    world.lanes.push(order);
+    assert_eq!(world.ended(), id);
+    world.update(id).reason
+}
+
+#[test]
+fn an_approval_is_asked_for_again_as_a_command_begins_and_used_up_with_it() {
+    let people = People::new(0);
+    let mut world = guarded(&people);
+    let (one, twin) = (approved(&world, &people, "b", 1), world.accept(CommandKind::NodeReboot, 2));
+    // Another command of the same kind and payload shows the same leaf.
+    let twin = Order { approval: one.approval.clone(), ..twin };
+    let id = one.body.id;
+    assert_eq!(reason(&mut world, one), None);
+    assert_eq!(world.journal.spent().lock().expect("whole").uses.values().collect::<Vec<_>>(), [&id]);
+    assert_eq!(reason(&mut world, twin), Some(Refusal::BatchUnapproved.into()), "once");
+    let bare = world.accept(CommandKind::NodeReboot, 3);
+    assert_eq!(reason(&mut world, bare), Some(Refusal::BatchUnapproved.into()));
+    assert_eq!(world.journal.entries().expect("read").iter().filter(|entry| !entry.runs.is_empty()).count(), 1);
+}
+
+#[test]
+fn what_is_revoked_while_a_command_waits_does_not_begin() {
+    let people = People::new(0);
+    let mut world = guarded(&people);
+    let order = approved(&world, &people, "b", 1);
+    let mut policies = people.policies();
+    policies.take(&[], &[people.fleet.revoke(&people.ada, &people.bob.key(), &people.policy)]);
+    world.lanes.0.gate.change(|guard| guard.policies = Some(Arc::new(policies)));
+    assert_eq!(reason(&mut world, order), Some(Refusal::BatchUnapproved.into()));
+}
+
+#[test]
+fn the_allowance_ends_at_its_number() {
+    let people = People::new(1);
+    let mut world = guarded(&people);
+    let (one, two) = (world.accept(CommandKind::NodeReboot, 1), world.accept(CommandKind::NodeReboot, 2));
+    assert_eq!(reason(&mut world, one), None);
+    assert_eq!(reason(&mut world, two), Some(Refusal::UnbatchedLimit.into()));
 }

@@ -51,6 +51,10 @@ fn an_emergency_is_small_short_and_of_people_who_may() {
     assert_eq!(code(&world, called(&world, "ada", ("node.reboot", "a,b,c"), WINDOW)), ["window"]);
     assert_eq!(code(&world, called(&world, "ada", usual, (0, 3601))), ["window"]);
     assert_eq!(code(&world, world.approve("ada")), ["other-subject"]);
+    let message = String::from_utf8(called(&world, "ada", usual, WINDOW)).expect("text");
+    let (_, message) = message.split_once("\n\n").expect("a message");
+    let carried = world.people["ada"].commit(object("a change"), &[object("tip")], message);
+    assert_eq!(code(&world, carried), ["not-empty"], "somebody's message that was picked with a change");
     let foreign = Fleet::new("staging.example");
     let foreign = foreign.breakglass(&world.people["ada"], usual, &world.policy, (now(), after(60)));
     assert_eq!(code(&world, foreign), ["other-fleet"]);

@@ -1,0 +1,272 @@
+//! What people agreed on, as far as this node knows: the chain of trust policies from the first one on, and the keys that they
+//! revoked.
+//!
+//! Policies come from whoever holds the session, and are believed because each is agreed to by the one before it. The first
+//! one is recognised by its digest: from the anchor that was pinned when the machine joined, or by a worker's word to a
+//! machine that joined before. What was taken once is never forgotten, and no policy is ever taken back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use pki::{
+    Realm,
+    anchor::AnchorTrust,
+    trust::{
+        policy::{self, Policy},
+        revoked::Revocations,
+        statement::MAX_STATEMENT_BYTES,
+        walk::Refusal,
+    },
+};
+use serde::{Deserialize, Serialize};
+
+#[cfg(test)]
+mod tests;
+
+/// The largest policy that is looked at.
+const MAX_DOCUMENT: usize = 512 << 10;
+/// The most statements that are looked at beside one policy.
+const MAX_STATEMENTS: usize = 128;
+/// The most revocations that are looked at at once.
+const MAX_REVOCATIONS: usize = 4_096;
+
+/// What is on disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Kept {
+    /// The trust domain that statements name.
+    pub trust_domain: String,
+    /// The control plane's own fleet id: another one has another chain.
+    pub control_plane: String,
+    /// The fleet that statements name, and its first policy.
+    pub trust: AnchorTrust,
+    /// The policies, the first one first.
+    epochs: Vec<KeptPolicy>,
+    /// The keys that were revoked, each as it was judged when it was heard.
+    #[serde(default, skip_serializing_if = "Revocations::is_empty")]
+    revoked: Revocations,
+}
+
+/// One policy and what agreed to it, in base64.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct KeptPolicy {
+    document: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    statements: Vec<String>,
+}
+
+/// A policy as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offered {
+    /// Its epoch, as whoever brings it says.
+    pub epoch: u64,
+    /// The bytes of its file.
+    pub document: Vec<u8>,
+    /// Raw commits.
+    pub statements: Vec<Vec<u8>>,
+}
+
+/// What came of something that was offered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Something is to be kept.
+    pub changed: bool,
+    /// Good news.
+    pub told: Vec<String>,
+    /// What was not taken, and why.
+    pub refused: Vec<String>,
+}
+
+/// What this node believes.
+#[derive(Debug, Clone)]
+pub struct Policies {
+    kept: Kept,
+    known: BTreeMap<u64, Policy>,
+    /// Names of keys.
+    revoked: BTreeSet<String>,
+    halted: Option<String>,
+}
+
+fn encoded(bytes: &[Vec<u8>]) -> Vec<String> {
+    bytes.iter().map(|bytes| STANDARD.encode(bytes)).collect()
+}
+
+fn decoded(texts: &[String]) -> Vec<Vec<u8>> {
+    texts.iter().filter_map(|text| STANDARD.decode(text).ok()).collect()
+}
+
+impl Policies {
+    /// A node that knows with which policy its fleet begins, and has none yet.
+    #[must_use]
+    pub fn pinned(realm: &Realm, trust: AnchorTrust) -> Self {
+        let kept = Kept {
+            trust_domain: realm.trust_domain.clone(),
+            control_plane: realm.fleet_id.clone(),
+            trust,
+            epochs: Vec::new(),
+            revoked: Revocations::default(),
+        };
+        Self { kept, known: BTreeMap::new(), revoked: BTreeSet::new(), halted: None }
+    }
+
+    /// What was kept, judged again from the first policy on. Where that ends early, as when a later version of the daemon
+    /// wrote it, nothing destructive is done: [`Self::halted`] says why.
+    #[must_use]
+    pub fn read(kept: Kept) -> Self {
+        let (epochs, revoked) = (kept.epochs.clone(), names(&kept.revoked));
+        let mut this = Self { kept, known: BTreeMap::new(), revoked, halted: None };
+        // What was revoked later took nothing back.
+        let none = Revocations::default();
+        for KeptPolicy { document, statements } in &epochs {
+            let judged = STANDARD.decode(document).map_err(|error| error.to_string());
+            let judged = judged.and_then(|document| {
+                this.judge(&document, &decoded(statements), &none).map_err(|refusal| words(&refusal))
+            });
+            match judged {
+                Ok(policy) => drop(this.known.insert(policy.epoch(), policy)),
+                Err(why) => {
+                    this.halted = Some(why);
+                    break;
+                }
+            }
+        }
+        this
+    }
+
+    /// What is to be kept.
+    #[must_use]
+    pub const fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// The trust domain and the fleet that statements name, and the first policy.
+    #[must_use]
+    pub const fn trust(&self) -> AnchorTrust {
+        self.kept.trust
+    }
+
+    /// Whether it was learnt from this control plane.
+    #[must_use]
+    pub fn is_of(&self, realm: &Realm) -> bool {
+        (&self.kept.trust_domain, &self.kept.control_plane) == (&realm.trust_domain, &realm.fleet_id)
+    }
+
+    /// The trust domain that statements name.
+    #[must_use]
+    pub fn trust_domain(&self) -> &str {
+        &self.kept.trust_domain
+    }
+
+    /// The epoch of the policy in force; 0 before the first one came.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.known.keys().next_back().copied().unwrap_or(0)
+    }
+
+    /// The policy in force.
+    #[must_use]
+    pub fn present(&self) -> Option<&Policy> {
+        self.known.values().next_back()
+    }
+
+    /// The keys that were revoked, by name.
+    #[must_use]
+    pub const fn revoked(&self) -> &BTreeSet<String> {
+        &self.revoked
+    }
+
+    /// Why nothing destructive is done, whoever approves it: there is a policy that this version cannot judge.
+    #[must_use]
+    pub fn halted(&self) -> Option<&str> {
+        self.halted.as_deref()
+    }
+
+    /// Takes policies, one epoch after the other, and revocations.
+    pub fn take(&mut self, policies: &[Offered], revocations: &[Vec<u8>]) -> Taken {
+        let mut taken = Taken::default();
+        // What takes away is heard first, under the policies that are known, and again under those that come.
+        self.hear(revocations, &mut taken);
+        for offered in policies {
+            if offered.epoch <= self.epoch() {
+                continue;
+            }
+            match self.follow(offered) {
+                Ok(told) => {
+                    taken.changed = true;
+                    taken.told.push(told);
+                    self.hear(revocations, &mut taken);
+                }
+                Err(why) => {
+                    taken.refused.push(format!("the trust policy of epoch {} is not taken: {why}", offered.epoch));
+                    break;
+                }
+            }
+        }
+        taken
+    }
+
+    fn hear(&mut self, revocations: &[Vec<u8>], taken: &mut Taken) {
+        let Some(present) = self.known.values().next_back() else { return };
+        let Kept { trust_domain, trust, revoked, .. } = &mut self.kept;
+        let small = |raw: &&Vec<u8>| raw.len() <= MAX_STATEMENT_BYTES;
+        let raw = revocations.iter().take(MAX_REVOCATIONS).filter(small).map(Vec::as_slice);
+        if revoked.hear(raw, trust_domain, trust.fleet, present, None) {
+            let names = names(revoked);
+            taken.changed = true;
+            taken.told.extend(names.difference(&self.revoked).map(|key| format!("the key {key} is revoked")));
+            self.revoked = names;
+        }
+    }
+
+    fn follow(&mut self, offered: &Offered) -> Result<String, String> {
+        let next = self.epoch() + 1;
+        if offered.epoch != next {
+            return Err(format!("this node has epoch {}, and what comes between was not sent", next - 1));
+        }
+        let large = |raw: &Vec<u8>| raw.len() > MAX_STATEMENT_BYTES;
+        let Offered { document, statements, .. } = offered;
+        if document.len() > MAX_DOCUMENT || statements.len() > MAX_STATEMENTS || statements.iter().any(large) {
+            return Err("it is larger than any policy".to_owned());
+        }
+        let policy = match self.judge(document, statements, &self.kept.revoked) {
+            Ok(policy) => policy,
+            Err(why) => {
+                if let Refusal::TooNew { .. } = why {
+                    self.halted = Some(words(&why));
+                }
+                return Err(words(&why));
+            }
+        };
+        if policy.epoch() != next {
+            return Err(format!("it is of epoch {}", policy.epoch()));
+        }
+        let told = format!("the trust policy of epoch {next} ({}) is in force", policy.digest().short());
+        self.kept.epochs.push(KeptPolicy { document: STANDARD.encode(document), statements: encoded(statements) });
+        self.known.insert(next, policy);
+        self.halted = None;
+        Ok(told)
+    }
+
+    /// Judges the policy that comes next.
+    fn judge(&self, document: &[u8], statements: &[Vec<u8>], revoked: &Revocations) -> Result<Policy, Refusal> {
+        let Kept { trust_domain, trust, .. } = &self.kept;
+        match self.present() {
+            None => policy::first(document, trust.digest),
+            Some(present) => policy::step(present, document, statements, trust_domain, trust.fleet, revoked),
+        }
+    }
+}
+
+fn names(revoked: &Revocations) -> BTreeSet<String> {
+    revoked.names().map(str::to_owned).collect()
+}
+
+fn words(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::TooNew { format } => {
+            format!("TrustTooNew: it has format {format}, which this version of bcd does not know; upgrade it")
+        }
+        other => other.to_string(),
+    }
+}
