@@ -14,6 +14,8 @@
 //! - [`apply`] writes a revision, its objects and the wake-ups of what it touches in one transaction.
 //! - [`reconcile`] wakes for keys, not for events: a run reads what is, moves it one step towards what should be, and says
 //!   `Done`, `Again` or `Wait` with a stored reason. Losing a wake-up costs time, never truth.
+//! - [`audit`] chains the audit log and signs its checkpoints.
+//! - [`custody`] keeps what a thief of the database cannot write: what is composed and signed follows from it.
 //! - [`join`] lets machines in: the only part that issues certificates.
 //! - [`logs`] says where bundles of logs go, and gives each one its place there.
 //! - [`trust`] knows what the fleet is pinned to.
@@ -25,6 +27,9 @@
 
 pub mod api;
 pub mod apply;
+pub mod audit;
+pub mod batch;
+pub mod custody;
 pub mod join;
 pub mod logs;
 pub mod plan;

@@ -12,6 +12,7 @@
 //! A [`Plan`] is what people and machines look at. [`Planned`] carries with it the exact rows that `apply` writes, so
 //! that what is done is what was shown.
 
+mod batches;
 mod bind;
 mod brakes;
 mod delta;
@@ -44,8 +45,8 @@ pub use observed::{
 };
 pub use render::{RenderOptions, render, render_against};
 pub use types::{
-    Bind, CapacityImpact, Change, Counts, Gate, GateWord, Held, HoldChange, Inputs, MoveReason, MovedChange, NodeMove,
-    ObjectChange, ObservedFrom, Plan, PlanBrake, PoolPlan, ReservationImpact, TargetChange, TenantImpact, Verification,
+    BatchPool, Bind, CapacityImpact, Change, Counts, Gate, GateWord, Held, HoldChange, Inputs, MoveReason, MovedChange, NodeMove,
+    ObjectChange, ObservedFrom, Plan, PlanBatch, PlanBrake, PoolPlan, ReservationImpact, TargetChange, TenantImpact, Verification,
     Wait, Warning, Wave,
 };
 
@@ -197,6 +198,7 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
         moved: identity.renames.len(),
         awaiting_boot: view.boots.as_ref().map(BTreeSet::len),
     };
+    let batches = batches::of(fleet, view, &objects.changes);
     let mut plan = Plan {
         format: 1,
         base: observed.commit.clone(),
@@ -210,6 +212,7 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
         nodes: machines.moves,
         holds: machines.holds,
         gates: removals.gates,
+        batches,
         moved: Vec::new(),
         effects: machines.effects,
         classes,

@@ -7,6 +7,7 @@ use schema::time::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+mod batch;
 pub mod catalogue;
 mod command;
 mod node;
@@ -15,6 +16,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
+pub use batch::{BatchFacts, batch};
 pub use catalogue::{Area, Entry, Lifter};
 pub use command::{CommandFacts, command};
 pub use node::{Gate, NodeFacts, is_echo, node, revoked};

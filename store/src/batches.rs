@@ -294,6 +294,7 @@ fn machine(
     applied: i64,
     connectivity: &str,
     cordoned: bool,
+    staged: bool,
     provision: &str,
 ) -> Result<Machine, DbError> {
     let name_of = |text: Option<String>| text.map(|text| convert::word::<Name>("name", &text)).transpose();
@@ -309,6 +310,7 @@ fn machine(
         applied: Generation::from_i64(applied),
         connectivity: convert::word::<Connectivity>("connectivity", connectivity)?,
         cordoned,
+        staged,
         provision: convert::word::<ProvisionState>("provision state", provision)?,
     })
 }

@@ -1,5 +1,7 @@
 //! The handlers, one file per group, and the words that they share.
 
+pub(super) mod audit;
+pub(super) mod batches;
 pub(super) mod brakes;
 pub(super) mod commands;
 pub(super) mod events;

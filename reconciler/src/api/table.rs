@@ -11,7 +11,7 @@ use super::{
     ApiError, App,
     auth::Caller,
     groups::{
-        brakes, commands, events, fleet, joins, keys, nodes, plans, pools, revisions, secrets, sites, tokens, why,
+        audit, batches, brakes, commands, events, fleet, joins, keys, nodes, plans, pools, revisions, secrets, sites, tokens, why,
     },
 };
 
@@ -136,6 +136,42 @@ impl std::fmt::Debug for Method {
 /// The table.
 pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
     vec![
+        mutation(
+            "commandBatches",
+            "cancel",
+            "commands:write",
+            "Takes a batch back: what of it has not begun never does. Anybody who may run commands can.",
+            batches::cancel,
+        ),
+        mutation(
+            "commandBatches",
+            "close",
+            "commands:write",
+            "Says what was found about an emergency afterwards, so that it is not to be reviewed any more.",
+            batches::close,
+        ),
+        mutation(
+            "commandBatches",
+            "create",
+            "commands:write",
+            "Writes a batch down that no document asks for; where people approve batches it says how to commit one.",
+            batches::create,
+        ),
+        query(
+            "commandBatches",
+            "get",
+            "commands:read",
+            "One batch: what people sign, what they said, and how far it is.",
+            batches::get,
+        ),
+        query("commandBatches", "list", "commands:read", "Batches, newest first.", batches::list),
+        query(
+            "commandBatches",
+            "scope",
+            "commands:read",
+            "The machines of a batch, a page at a time: what is done to each, and how far it is.",
+            batches::scope,
+        ),
         mutation(
             "commands",
             "cancel",
@@ -330,6 +366,10 @@ pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
             })),
         )
         .heavy(),
+        query("audit", "export", "audit:read", "A part of the audit log as a file that proves itself.", audit::export).heavy(),
+        query("audit", "list", "audit:read", "Who did what, newest first.", audit::list),
+        query("audit", "receipt", "audit:read", "What became of a batch, as a file that proves itself.", audit::receipt).heavy(),
+        query("audit", "status", "audit:read", "How far the audit log is chained and signed.", audit::status),
         query("pools", "get", "pools:read", "One pool, with its progress and its document.", pools::get),
         query("pools", "list", "pools:read", "Pools with their progress.", pools::list),
         query(

@@ -72,7 +72,7 @@ pub(super) fn compare(scene: &Scene<'_>, declared: &BTreeMap<&ObjectRef, &Object
     let mut declared_again = InOrder::new(declared.keys().map(|object| (*object, ())));
     for (object, held) in observed.objects.iter().filter(|(object, _)| declared_again.find(object).is_none()) {
         out.changes.push(match object.kind {
-            Kind::Freeze | Kind::Batch if is_over(object, held, now) => over(object, held, delta),
+            Kind::Freeze | Kind::Batch if is_over(object, held, now) => over(object, held, now, delta),
             _ => absent(object, held, removals, identity.follows(object), delta),
         });
     }
@@ -81,7 +81,7 @@ pub(super) fn compare(scene: &Scene<'_>, declared: &BTreeMap<&ObjectRef, &Object
     out
 }
 
-/// A freeze that has ended, or a batch whose time has passed: its document may be deleted freely.
+/// A freeze that has ended, or a batch: its document may be deleted freely, because nothing more happens then.
 fn is_over(object: &ObjectRef, held: &ObservedObject, now: Timestamp) -> bool {
     if object.kind == Kind::Freeze {
         let brakes = brake::of_document(object.kind, &object.name, &held.doc);
@@ -91,11 +91,12 @@ fn is_over(object: &ObjectRef, held: &ObservedObject, now: Timestamp) -> bool {
         };
         return !brakes.is_empty() && brakes.iter().all(ends);
     }
-    let expires = held.doc.get("expires").and_then(Value::as_str).and_then(|text| text.parse::<Timestamp>().ok());
-    expires.is_some_and(|expires| expires <= now)
+    true
 }
 
-fn over(object: &ObjectRef, held: &ObservedObject, delta: &mut Delta) -> ObjectChange {
+fn over(object: &ObjectRef, held: &ObservedObject, now: Timestamp, delta: &mut Delta) -> ObjectChange {
+    let expires = held.doc.get("expires").and_then(Value::as_str).and_then(|text| text.parse::<Timestamp>().ok());
+    let taken_back = object.kind == Kind::Batch && expires.is_none_or(|expires| expires > now);
     delta.objects.push(ObjectRow {
         object: object.clone(),
         digest: held.digest,
@@ -110,7 +111,7 @@ fn over(object: &ObjectRef, held: &ObservedObject, delta: &mut Delta) -> ObjectC
         file: held.file.clone(),
         line: held.line,
         fields: Vec::new(),
-        reason: Some("its time has passed".to_owned()),
+        reason: Some(if taken_back { "it is taken back" } else { "its time has passed" }.to_owned()),
         paste: None,
         renamed_to: None,
     }

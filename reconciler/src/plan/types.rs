@@ -13,12 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use super::diff::FieldChange;
 
+mod batch;
 mod gate;
 mod impact;
 mod input;
 mod machine;
 
 pub(super) use gate::share_of;
+pub use batch::{BatchPool, PlanBatch};
 pub use gate::{Bind, Gate, GateWord, Held, PlanBrake, Wait};
 pub use impact::{CapacityImpact, ReservationImpact, TenantImpact};
 pub use input::{Inputs, ObservedFrom};
@@ -55,6 +57,9 @@ pub struct Plan {
     pub holds: Vec<HoldChange>,
     /// What does not go with the rest, and what it waits for.
     pub gates: Vec<Gate>,
+    /// Batches of destructive commands that come, change or go.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub batches: Vec<PlanBatch>,
     /// Objects that keep their identity under another name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved: Vec<MovedChange>,

@@ -30,7 +30,7 @@ use schema::{
     time::Timestamp,
 };
 use store::{
-    Txn, commands, identities, joins, node_drift, node_inventory, node_reports,
+    Txn, batches, commands, identities, joins, node_drift, node_inventory, node_reports,
     node_sections::{self, NodeSection},
     nodes, pools,
     queue::{self, Kind},
@@ -232,6 +232,9 @@ async fn write(txn: &mut Txn, node: &nodes::Node, read: &Read, judgement: &Judge
     }
     node_inventory::upsert(txn, id, &read.inventory.changed()).await?;
     node_inventory::remove(txn, id, read.inventory.gone()).await?;
+    if let Some((payload, signature)) = &read.taken.identity {
+        batches::keep_identity(txn, id, payload, signature).await?;
+    }
     if !read.taken.inventory.is_empty() {
         nodes::set_inventory_wanted(txn, id, &read.wanted).await?;
     }

@@ -5,6 +5,8 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use store::{Role, queue::Kind};
 
+use crate::{audit::AuditChain, batch::Batches};
+
 use super::{
     Context, Failure, Outcome, command::Command, housekeeping::Housekeeping, liveness::Liveness, node::Node,
     nodespec::NodeSpec, sweeper::CommandSweeper,
@@ -67,6 +69,8 @@ impl Registry {
             .with(Command)
             .with(Liveness)
             .with(CommandSweeper)
+            .with(Batches)
+            .with(AuditChain)
             .with(Housekeeping)
     }
 

@@ -32,6 +32,9 @@ pub enum GitError {
     /// The repository uses something that is never followed.
     #[error("{0}")]
     Refused(String),
+    /// A commit's files are not of a form that everybody reads alike, or too many.
+    #[error("{0}")]
+    Unfit(String),
     /// The repository has no commit.
     #[error("the repository has no commit yet")]
     Empty,
@@ -61,7 +64,7 @@ impl From<GitError> for Trouble {
     fn from(error: GitError) -> Self {
         let state = match &error {
             GitError::Open { .. } | GitError::Unreachable(_) | GitError::Interrupted => SourceState::Unreachable,
-            GitError::Refused(_) => SourceState::Refused,
+            GitError::Refused(_) | GitError::Unfit(_) => SourceState::Refused,
             GitError::Empty => SourceState::RepositoryEmpty,
             GitError::BranchMissing(_) => SourceState::BranchMissing,
             GitError::Broken { .. } => SourceState::ObjectBroken,
@@ -129,6 +132,19 @@ impl Repo {
             .map_err(|error| GitError::Open { place: dir.display().to_string(), reason: chain(&error) })?;
         let (root, folder) = locate(&absolute)?;
         Ok((Self::open(&root)?, folder))
+    }
+
+    /// The same repository once more, for another thread.
+    pub(super) fn again(&self) -> Self {
+        Self { inner: self.inner.clone() }
+    }
+
+    /// The commits that references below a prefix name; what cannot be read is left out.
+    pub(super) fn tips(&self, prefix: &str, most: usize) -> Vec<String> {
+        let Ok(references) = self.inner.references() else { return Vec::new() };
+        let Ok(references) = references.prefixed(prefix) else { return Vec::new() };
+        let id = |reference: gix::Reference<'_>| reference.target().try_id().map(|id| id.to_owned().to_string());
+        references.flatten().filter_map(id).take(most).collect()
     }
 
     /// Opens a repository where it is.

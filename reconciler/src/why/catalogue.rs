@@ -5,6 +5,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+mod batches;
 mod calls;
 mod commands;
 mod gates;
@@ -24,6 +25,8 @@ pub enum Area {
     Renewal,
     /// A command.
     Command,
+    /// A batch of destructive commands.
+    Batch,
     /// What holds a change back, or work away.
     Gate,
     /// A reconciler.
@@ -40,11 +43,12 @@ pub enum Area {
 
 impl Area {
     /// Every area, in the order of the reference.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Session,
         Self::Join,
         Self::Renewal,
         Self::Command,
+        Self::Batch,
         Self::Gate,
         Self::Work,
         Self::Condition,
@@ -61,6 +65,7 @@ impl Area {
             Self::Join => "join",
             Self::Renewal => "renewal",
             Self::Command => "command",
+            Self::Batch => "batch",
             Self::Gate => "gate",
             Self::Work => "work",
             Self::Condition => "condition",
@@ -78,6 +83,7 @@ impl Area {
             Self::Join => "Why a machine does not become a node",
             Self::Renewal => "Why a node gets no new certificate",
             Self::Command => "Why a command waits, or how it ended",
+            Self::Batch => "Why a batch of destructive commands waits, or how it ended",
             Self::Gate => "What holds a change back, or keeps new work away on purpose",
             Self::Work => "What a reconciler waits for, or what broke",
             Self::Condition => "Facts about a machine",
@@ -98,6 +104,8 @@ pub enum Lifter {
     Operator,
     /// Whoever writes the fleet repository.
     Author,
+    /// People whom the trust policy names.
+    People,
     /// Whoever is at the machine.
     Machine,
     /// Whoever asked for it.
@@ -114,6 +122,7 @@ impl Lifter {
             Self::Itself => "it passes by itself",
             Self::Operator => "an operator",
             Self::Author => "a commit in the fleet repository",
+            Self::People => "people whom the trust policy names",
             Self::Machine => "somebody at the machine",
             Self::Caller => "whoever asked for it",
             Self::Developer => "a new version of this program",
@@ -138,7 +147,7 @@ pub struct Entry {
 
 /// Every entry, area by area.
 pub fn all() -> impl Iterator<Item = &'static Entry> {
-    [sessions::ENTRIES, joins::ENTRIES, commands::ENTRIES, gates::ENTRIES, work::ENTRIES, calls::ENTRIES]
+    [sessions::ENTRIES, joins::ENTRIES, commands::ENTRIES, batches::ENTRIES, gates::ENTRIES, work::ENTRIES, calls::ENTRIES]
         .into_iter()
         .flatten()
 }

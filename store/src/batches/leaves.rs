@@ -15,6 +15,7 @@ pub async fn leaves(txn: &mut Txn, batch: BatchId) -> Result<Vec<Leaf>, DbError>
                   n.name AS "name?", n.pool, n.site, n.labels AS "labels?", n.identity_generation AS "identity?", n.hardware_key,
                   b.journal_id AS "journal?", n.applied_generation AS "applied?", n.connectivity AS "connectivity?",
                   n.cordoned AS "cordoned?", n.provision_state AS "provision?",
+                  COALESCE(n.conditions @> '[{"type": "RebootRequired", "status": "true"}]', false) AS "staged!",
                   c.state AS "command_state?", c.reason AS "command_reason?"
            FROM batch_leaves l
            LEFT JOIN nodes n ON n.id = l.node_id AND n.provision_state <> 'retired'
@@ -42,6 +43,7 @@ pub async fn leaves(txn: &mut Txn, batch: BatchId) -> Result<Vec<Leaf>, DbError>
                         applied,
                         &connectivity,
                         cordoned,
+                        row.staged,
                         &provision,
                     )?)
                 }

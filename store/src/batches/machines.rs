@@ -37,6 +37,8 @@ pub struct Machine {
     pub connectivity: Connectivity,
     /// Whether any hold exists.
     pub cordoned: bool,
+    /// Whether something waits for a boot on it.
+    pub staged: bool,
     /// How far it is.
     pub provision: ProvisionState,
 }
@@ -48,7 +50,8 @@ pub struct Machine {
 pub async fn machines(txn: &mut Txn) -> Result<Vec<Machine>, DbError> {
     let rows = sqlx::query!(
         r#"SELECT n.id, n.name, n.pool, n.site, n.labels, n.identity_generation, n.hardware_key, b.journal_id AS "journal_id?",
-                  n.applied_generation, n.connectivity, n.cordoned, n.provision_state
+                  n.applied_generation, n.connectivity, n.cordoned, n.provision_state,
+                  n.conditions @> '[{"type": "RebootRequired", "status": "true"}]' AS "staged!"
            FROM nodes n
            LEFT JOIN node_boots b ON b.node_id = n.id
            WHERE n.provision_state <> 'retired'
@@ -70,6 +73,7 @@ pub async fn machines(txn: &mut Txn) -> Result<Vec<Machine>, DbError> {
                 row.applied_generation,
                 &row.connectivity,
                 row.cordoned,
+                row.staged,
                 &row.provision_state,
             )
         })

@@ -143,8 +143,14 @@ pub async fn move_to(
 async fn tell(txn: &mut Txn, name: &str, id: BatchId, state: BatchState, reason: Option<&str>, actor: &str) -> Result<(), DbError> {
     let doc = json!({ "batchId": id, "name": name, "state": state.as_str(), "reason": reason });
     outbox::append(txn, &[outbox::NewEvent::new(outbox::BATCH_MOVED, format!("batch/{name}"), doc)]).await?;
-    let detail = json!({ "batchId": id, "state": state.as_str(), "reason": reason });
-    audit::append(txn, actor, "batches.move", &format!("batch/{name}"), &detail).await.map(drop)
+    let row = sqlx::query!("SELECT document, digest, plan_commit FROM batches WHERE id = $1", id.as_uuid())
+        .fetch_one(txn.conn())
+        .await?;
+    let detail = json!({
+        "batchId": id, "state": state.as_str(), "reason": reason, "planCommit": row.plan_commit,
+        "document": convert::digest(&row.document)?, "digest": convert::maybe_digest(row.digest)?,
+    });
+    audit::append(txn, actor, &format!("batches.{state}"), &format!("batch/{name}"), &detail).await.map(drop)
 }
 
 /// Somebody looked at an emergency afterwards. `false` when there is none to look at.

@@ -1,5 +1,6 @@
 //! `commands`: one-shot work for one node, with a deadline.
 
+mod batch;
 mod check;
 mod view;
 
@@ -17,7 +18,8 @@ use store::commands::{self, EnqueueError, NewCommand, Unsigned};
 use super::PageOf;
 use crate::{
     api::{ApiError, App, Code, table::Mutation, text},
-    reconcile::command::{BatchRequired, may_queue},
+    batch::resolve::Trust,
+    reconcile::command::{BatchRequired, QuorumPolicy, may_queue},
 };
 
 pub(in crate::api) use check::check;
@@ -83,19 +85,34 @@ pub(in crate::api) async fn run(mutation: Mutation<'_>, input: Run) -> Result<Co
         return Err(ApiError::field("notAfterSeconds", format!("a command waits {SHORTEST} to {LONGEST} seconds")));
     }
     let batch_id: Option<BatchId> = input.batch.as_deref().map(|text| super::parse("batch", text)).transpose()?;
-    let payload = input.payload.unwrap_or(Value::Null);
-    kind.check_callers(&payload).map_err(not_the_callers)?;
+    let payload = input.payload;
+    kind.check_callers(payload.as_ref().unwrap_or(&Value::Null)).map_err(not_the_callers)?;
     let created_by = super::brakes::owner(caller, input.owner)?;
     let node = super::nodes::find(app, &input.node).await?;
-    // Without a trust policy there is no quorum to ask for.
-    may_queue(kind, batch_id, None).map_err(batch_required)?;
+    // Without a pinned anchor there is no quorum to ask for.
+    let policy = match batch_id {
+        None if kind.row().destructive => super::batches::trust(app).await?.map(|trust| quorum(&trust)),
+        _ => None,
+    };
+    may_queue(kind, batch_id, policy.as_ref()).map_err(batch_required)?;
+    let place = match batch_id {
+        Some(id) => Some(batch::place(app, txn, id, node.id, kind, payload.as_ref()).await?),
+        None => None,
+    };
+    let payload = match &place {
+        Some(place) => place.payload.clone(),
+        None => payload.unwrap_or(Value::Null),
+    };
     let new = NewCommand {
         node_id: node.id,
         kind,
         payload,
         idempotency_key: format!("api:{}:{key}", caller.identity),
-        not_after: Duration::from_secs(u64::from(seconds)).after(txn.now().await?),
-        min_generation: input.min_generation,
+        not_after: match &place {
+            Some(place) if place.held => place.not_after,
+            _ => Duration::from_secs(u64::from(seconds)).after(txn.now().await?),
+        },
+        min_generation: input.min_generation.max(place.as_ref().and_then(|place| place.min_generation)),
         batch_id,
         secrets: Vec::new(),
         created_by,
@@ -105,7 +122,13 @@ pub(in crate::api) async fn run(mutation: Mutation<'_>, input: Run) -> Result<Co
         None => commands::enqueue(txn, &new).await,
     }
     .map_err(refused)?;
-    if queued.fresh {
+    let mut queued = queued;
+    if let Some(place) = &place
+        && queued.fresh
+    {
+        batch::took(txn, place, &mut queued.command).await?;
+    }
+    if queued.fresh && queued.command.not_before.is_some() {
         after.sign.push(Unsigned { id: queued.command.id, node_id: node.id, body: queued.body });
     }
     CommandView::of(&queued.command)
@@ -152,8 +175,14 @@ pub(in crate::api) async fn cancel(mutation: Mutation<'_>, input: Which) -> Resu
     CommandView::of(&command.ok_or_else(|| ApiError::not_found(format!("command {id}")))?)
 }
 
+/// What the policy in force allows without a batch.
+fn quorum(trust: &Trust) -> QuorumPolicy {
+    let most = trust.present().map_or(0, |policy| policy.unbatched_destructive_per_hour());
+    QuorumPolicy { unbatched_destructive_per_hour: most }
+}
+
 /// A kind that people may run.
-fn kind(word: &str) -> Result<CommandKind, ApiError> {
+pub(super) fn kind(word: &str) -> Result<CommandKind, ApiError> {
     let allowed = || CommandKind::by_run().map(CommandKind::as_str);
     let list = || allowed().collect::<Vec<_>>().join(", ");
     let unsupported = |message: String| ApiError::new(Code::Unsupported, message);

@@ -2,12 +2,14 @@
 
 use schema::{
     command::CommandState,
-    id::CommandId,
+    id::{BatchId, CommandId},
     object::{Kind, ObjectRef},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::{commands, node_certs, node_holds, node_sections, nodes, outcomes, sessions};
+use store::{batches,
+    queue,
+    revisions::{self, ObjectState}, commands, node_certs, node_holds, node_sections, nodes, outcomes, sessions};
 
 use super::brakes;
 use crate::{
@@ -19,7 +21,7 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::api) struct About {
-    /// `node/NAME`, a node's id or name, or a command's id.
+    /// `node/NAME`, a node's id or name, `batch/NAME` or a batch's id, or a command's id.
     subject: String,
 }
 
@@ -27,7 +29,7 @@ pub(in crate::api) struct About {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::api) struct Why {
-    /// `node/NAME` or the command's id.
+    /// `node/NAME`, `batch/NAME` or the command's id.
     subject: String,
     /// Where it stands, in one line.
     summary: String,
@@ -41,10 +43,13 @@ pub(in crate::api) async fn why(app: &App, input: About) -> Result<Why, ApiError
     if let Ok(id) = input.subject.parse::<CommandId>() {
         return of_command(app, id).await;
     }
+    if input.subject.parse::<BatchId>().is_ok() || input.subject.starts_with("batch/") {
+        return of_batch(app, &input.subject).await;
+    }
     let named = match input.subject.parse::<ObjectRef>() {
         Ok(object) if object.kind == Kind::Node => object.name.to_string(),
         Ok(_) => {
-            return Err(ApiError::field("subject", "it is node/NAME, a node's name or id, or a command's id (cmd_…)"));
+            return Err(ApiError::field("subject", "it is node/NAME, a node's name or id, batch/NAME, or a command's id (cmd_…)"));
         }
         Err(_) => input.subject,
     };
@@ -79,6 +84,29 @@ async fn of_node(app: &App, named: &str) -> Result<Why, ApiError> {
     })
 }
 
+async fn of_batch(app: &App, said: &str) -> Result<Why, ApiError> {
+    let batch = super::batches::find(app, said).await?;
+    let mut txn = app.db.snapshot().await?;
+    let leaves = batches::leaves(&mut txn, batch.id).await?;
+    drop(txn);
+    let name = batch.new.name.as_str();
+    let outcome = outcomes::find(&app.db, queue::BATCH.name, name).await?;
+    let object = ObjectRef::new(Kind::Batch, batch.new.name.clone());
+    let in_force = revisions::find_object(&app.db, &object).await?;
+    let waits = why::batch(&why::BatchFacts {
+        batch: &batch,
+        leaves: &leaves,
+        outcome: outcome.as_ref(),
+        text_differs: in_force.is_some_and(|object| object.state == ObjectState::Declared && object.digest != batch.document),
+    });
+    Ok(Why {
+        subject: format!("batch/{name}"),
+        summary: format!("{} on {} machines, {}", batch.new.kind, leaves.len(), batch.state),
+        clear: waits.iter().all(|wait| wait.keeps == why::Keeps::Nothing),
+        waits,
+    })
+}
+
 async fn of_command(app: &App, id: CommandId) -> Result<Why, ApiError> {
     let command = commands::find(&app.db, id).await?.ok_or_else(|| ApiError::not_found(format!("command {id}")))?;
     let node = nodes::find(&app.db, command.node_id).await?;
@@ -92,6 +120,7 @@ async fn of_command(app: &App, id: CommandId) -> Result<Why, ApiError> {
             ahead: &commands::ahead(&app.db, &command).await?,
             speaks_commands: session.map(|session| session.commands),
             has_update: updates.iter().any(|stored| stored.update.id == id),
+            session: outcomes::find(&app.db, "session", &command.node_id.to_string()).await?.as_ref(),
         },
         now,
     );

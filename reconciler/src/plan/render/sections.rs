@@ -1,6 +1,7 @@
 //! The parts of a plan, in the order in which a reviewer asks: what changes in the files, what hosts become, what is done
 //! to whom, in which order, what does not go and why, and what is worth knowing.
 
+mod batches;
 mod held;
 mod machines;
 mod objects;
@@ -29,6 +30,7 @@ pub(in crate::plan) fn of(plan: &Plan, fold: Fold) -> Vec<Section> {
         ("What hosts become", machines::targets(plan, fold)),
         ("What is done to machines", machines::effects(plan, fold)),
         ("Order", machines::order(plan, fold)),
+        ("Batches of destructive commands", batches::of(plan, fold)),
         ("Bookings", machines::bookings(plan, fold)),
         ("Held (the rest goes)", held::held(plan, fold)),
         ("Freezes, pins and suspensions", held::brakes(plan, fold)),

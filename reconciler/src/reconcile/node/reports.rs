@@ -8,6 +8,7 @@ use pki::{Realm, node_key::NodePublicKey, report::ReportKind as Purpose};
 use schema::{
     generation::Generation,
     id::NodeId,
+    inventory::InventorySection,
     report::{DriftEntry, InventoryReport, MAX_DRIFT, MAX_DRIFT_VALUE, ReportKind, StatusReport},
 };
 use store::{
@@ -25,6 +26,8 @@ pub(super) struct Taken {
     pub(super) status: Option<StatusReport>,
     /// The highest generations of all statuses that were taken over: applied and observed.
     pub(super) highest: (Generation, Generation),
+    /// The newest inventory that names serial numbers, as it was signed.
+    pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
     /// Inventories, oldest first.
     pub(super) inventory: Vec<InventoryReport>,
     /// The newest mark per kind.
@@ -101,6 +104,9 @@ pub(super) async fn take(context: &Context, node: &nodes::Node) -> Result<Taken,
                 let mark = Mark { kind: ReportKind::Inventory, journal: inventory.journal_id, seq: inventory.seq };
                 remember(&mut marks, mark);
                 taken.accept(mark);
+                if inventory.sections.contains_key(&InventorySection::Dmi) {
+                    taken.identity = Some((report.payload.clone(), report.signature.clone()));
+                }
                 taken.inventory.push(inventory);
                 taken.refused = None;
             }

@@ -119,3 +119,21 @@ fn a_later_format_is_known_as_one_whatever_it_holds() {
     }
     assert_eq!(read(FILE, GOOD.as_bytes(), Unknown::Refused).later_format, None);
 }
+
+#[test]
+fn a_batch_is_found_however_its_name_is_written() {
+    let kdl = |name: &str, reason: &str| format!("batch \"{name}\" {{ command \"node.reboot\"; reason \"{reason}\"; }}\n");
+    let yaml = |name: &str| format!("kind: batch\nname: {name}\ncommand: node.reboot\nreason: a\n");
+    let look = |path: &str, before: Option<&str>, after: Option<&str>| {
+        let found = batch_touched(path, "kernel", before.map(str::as_bytes), after.map(str::as_bytes));
+        (found.before, found.after, found.differs)
+    };
+    assert_eq!(look("b.kdl", None, Some(&kdl("k\\u{65}rnel", "a"))), (false, true, true));
+    assert_eq!(look("b.kdl", Some(&kdl("k\\u{65}rnel", "a")), Some(&kdl("kernel", "a"))), (true, true, false));
+    assert_eq!(look("b.kdl", Some(&kdl("k\\u{65}rnel", "a")), Some(&kdl("kernel", "b"))), (true, true, true));
+    assert_eq!(look("b.yaml", None, Some(&yaml("\"\\x6bernel\""))), (false, true, true));
+    assert_eq!(look("b.yaml", Some(&yaml("kernel")), None), (true, false, true));
+    assert_eq!(look("b.kdl", Some(&kdl("other", "a")), Some(&kdl("other", "b"))), (false, false, false));
+    assert_eq!(look("b.kdl", Some("batch \"kernel"), Some(&kdl("other", "b"))), (true, true, true), "unreadable");
+    assert_eq!(look("b.txt", None, Some(&kdl("kernel", "a"))), (false, false, false));
+}

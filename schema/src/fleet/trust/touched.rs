@@ -67,23 +67,16 @@ pub struct BatchTouched {
     pub differs: bool,
 }
 
-/// Compares the batch of a name in a file before and after a change. A file that cannot be read has every batch that its bytes
-/// name.
+/// Compares the batch of a name in a file before and after a change. A name may be written in many ways, so that files are read and
+/// not searched; one that cannot be read may have every batch.
 #[must_use]
 pub fn batch_touched(path: &str, name: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> BatchTouched {
     let syntax = match Syntax::of(path) {
         None | Some(Syntax::Template) => return BatchTouched::default(),
         Some(syntax) => syntax,
     };
-    let mentions = |bytes: Option<&[u8]>| {
-        bytes.is_some_and(|bytes| bytes.windows(name.len().max(1)).any(|window| window == name.as_bytes()))
-    };
-    if before == after || !(mentions(before) || mentions(after)) {
-        let there = mentions(before) && has(read(before, syntax).as_ref(), name);
-        return BatchTouched { before: there, after: there && mentions(after), differs: false };
-    }
     let Some((old, new)) = read(before, syntax).zip(read(after, syntax)) else {
-        return BatchTouched { before: mentions(before), after: mentions(after), differs: true };
+        return BatchTouched { before: before.is_some(), after: after.is_some(), differs: before != after };
     };
     let key = ("batch".to_owned(), name.to_owned());
     let (old, new) = (old.get(&key), new.get(&key));
@@ -92,10 +85,6 @@ pub fn batch_touched(path: &str, name: &str, before: Option<&[u8]>, after: Optio
     };
     let same = old.map(Vec::len) == new.map(Vec::len) && alike(&fields(old), &fields(new));
     BatchTouched { before: old.is_some(), after: new.is_some(), differs: !same }
-}
-
-fn has(objects: Option<&Objects>, batch: &str) -> bool {
-    objects.is_none_or(|objects| objects.contains_key(&("batch".to_owned(), batch.to_owned())))
 }
 
 type Objects = BTreeMap<(String, String), Vec<Object>>;

@@ -1,0 +1,250 @@
+//! `approve`, `reject`, `withdraw`: what a person says about a batch, signed by their own key, after this program has made every
+//! number of it again from their own clone.
+
+mod check;
+mod show;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use pki::trust::statement::{Body, Statement, Word};
+use serde_json::{Value, json};
+
+use self::check::{Asked, Checked};
+use crate::{
+    args::FormatArg,
+    client::{Client, Target},
+    exit::{During as _, Exit, Failure},
+    output::{Output, confirm, note},
+    statement::{self, Speaker, Written},
+};
+
+const APPROVE: &str = "\
+Examples:
+  better-compute approve batch/2026-12-kernel            in a clone of the fleet repository
+  better-compute approve batch/2026-12-kernel --repo ~/fleet --yes
+  better-compute approve batch/2026-12-kernel --no-push  sign, and push by hand
+
+Signs with the key that git signs with here (git config gpg.format, user.signingKey). docs/guides/approvals.md has the whole way.";
+
+const REJECT: &str = "\
+Examples:
+  better-compute reject batch/2026-12-kernel
+
+One rejection is enough, and nothing takes it back: the batch needs another name.";
+
+const WITHDRAW: &str = "\
+Examples:
+  better-compute withdraw batch/2026-12-kernel
+
+It counts for what was not sent yet, and for this batch for good.";
+
+/// Approve a batch of destructive commands.
+///
+/// Shows what would be done to which machines, makes the digest of the batch again from this clone and from what each machine signed,
+/// asks, and pushes your signed approval to a branch of its own. Nothing is believed that the control plane alone says.
+#[derive(Debug, Args)]
+#[command(after_help = APPROVE)]
+pub struct Approve {
+    /// What is said about
+    #[command(flatten)]
+    pub say: Say,
+}
+
+/// Reject a batch of destructive commands.
+///
+/// Shows the batch as `approve` does, asks, and pushes your signed no. One is enough.
+#[derive(Debug, Args)]
+#[command(after_help = REJECT)]
+pub struct Reject {
+    /// What is said about
+    #[command(flatten)]
+    pub say: Say,
+}
+
+/// Take your approval of a batch back.
+///
+/// Shows the batch as `approve` does, asks, and pushes your signed withdrawal. What was sent already is not called back.
+#[derive(Debug, Args)]
+#[command(after_help = WITHDRAW)]
+pub struct Withdraw {
+    /// What is said about
+    #[command(flatten)]
+    pub say: Say,
+}
+
+/// What something is said about, and from where.
+#[derive(Debug, Args)]
+pub struct Say {
+    /// The batch
+    #[arg(value_name = "batch/NAME")]
+    pub batch: String,
+    /// Clone of the fleet repository, or a folder of one that holds the fleet
+    #[arg(long, value_name = "PATH", default_value = ".")]
+    pub repo: PathBuf,
+    /// Branch that the fleet is on, instead of the one that is checked out
+    #[arg(long, value_name = "BRANCH")]
+    pub branch: Option<String>,
+    /// Without asking
+    #[arg(long)]
+    pub yes: bool,
+    /// Sign, and do not push
+    #[arg(long)]
+    pub no_push: bool,
+    /// How results are written
+    #[command(flatten)]
+    pub format: FormatArg,
+    /// Which control plane
+    #[command(flatten)]
+    pub target: Target,
+}
+
+impl Approve {
+    /// Looks, asks, signs and pushes.
+    ///
+    /// # Errors
+    /// When the batch is not what the clone says, nobody agrees, or git does not sign.
+    pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
+        self.say.run(Word::Approve, output).await
+    }
+}
+
+impl Reject {
+    /// Looks, asks, signs and pushes.
+    ///
+    /// # Errors
+    /// As [`Approve::run`].
+    pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
+        self.say.run(Word::Reject, output).await
+    }
+}
+
+impl Withdraw {
+    /// Looks, asks, signs and pushes.
+    ///
+    /// # Errors
+    /// As [`Approve::run`].
+    pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
+        self.say.run(Word::Withdraw, output).await
+    }
+}
+
+impl Say {
+    async fn run(&self, word: Word, output: &Output) -> Result<Exit, Failure> {
+        let client = Client::new(&self.target)?;
+        let asked = Asked::get(&client, &self.batch).await?;
+        let checked = check::check(&asked, &self.repo, self.branch.as_deref())?;
+        let speaker = statement::speaker(&self.repo, &checked.policy)?;
+        may(word, &checked, &speaker)?;
+        if !output.is_json() {
+            output.line(show::render(&asked, &checked, &speaker, output))?;
+        }
+        let question = match word {
+            Word::Approve => format!("Approve this as {}? Type yes:", speaker.principal),
+            Word::Reject => format!("Reject this for good as {}? Type yes:", speaker.principal),
+            Word::Withdraw => format!("Take your approval back for good as {}? Type yes:", speaker.principal),
+        };
+        if !self.yes && !confirm(output, &question)? {
+            note("nothing was signed");
+            return Ok(Exit::Failed);
+        }
+        let written = self.write(word, &checked, &speaker)?;
+        self.told(word, &checked, &speaker, &written, output)?;
+        Ok(Exit::Ok)
+    }
+
+    fn write(&self, word: Word, checked: &Checked, speaker: &Speaker) -> Result<Written, Failure> {
+        let header = &checked.header;
+        let body = Body::Batch {
+            word,
+            batch: header.name.clone(),
+            digest: header.digest(),
+            plan_commit: header.plan_commit,
+            tier: header.tier.clone(),
+            under: header.under,
+            not_before: header.not_before,
+            expires: header.expires,
+        };
+        let nonce: [u8; 16] = rand::random();
+        let statement = Statement::new(&header.trust_domain, header.fleet, speaker.principal.clone(), nonce, body)
+            .during("the statement cannot be written")?;
+        let line = match word {
+            Word::Approve => format!("approve batch/{}", header.name),
+            Word::Reject => format!("reject batch/{}", header.name),
+            Word::Withdraw => format!("withdraw the approval of batch/{}", header.name),
+        };
+        let place = (header.plan_commit, header.plan_tree);
+        statement::write_and_push(&self.repo, place, &line, &statement, &checked.policy, !self.no_push)
+    }
+
+    fn told(
+        &self,
+        word: Word,
+        checked: &Checked,
+        speaker: &Speaker,
+        written: &Written,
+        output: &Output,
+    ) -> Result<(), Failure> {
+        let header = &checked.header;
+        if output.is_json() {
+            return output.json(&json!({
+                "batch": header.name, "digest": header.digest(), "principal": speaker.principal, "said": said(word),
+                "commit": written.commit.to_string(), "reference": written.reference, "remote": written.remote,
+            }));
+        }
+        let done = match word {
+            Word::Approve => "approved",
+            Word::Reject => "rejected",
+            Word::Withdraw => "withdrawn",
+        };
+        output.line(format!("batch/{} {done} by {}", header.name, speaker.principal))?;
+        match &written.remote {
+            Some(remote) => output.line(format!("  pushed to {remote} as {}", written.reference))?,
+            None => note(format!("it lies only here yet: {}", written.push_line())),
+        }
+        note(format!("better-compute batches {} shows how it goes on", header.name));
+        Ok(())
+    }
+}
+
+const fn said(word: Word) -> &'static str {
+    match word {
+        Word::Approve => "approve",
+        Word::Reject => "reject",
+        Word::Withdraw => "withdraw",
+    }
+}
+
+/// Refuses to sign what would not count.
+fn may(word: Word, checked: &Checked, speaker: &Speaker) -> Result<(), Failure> {
+    let (header, who) = (&checked.header, &speaker.principal);
+    let tier = checked.policy.tiers().iter().find(|tier| tier.name == header.tier);
+    let tier = tier.ok_or_else(|| Failure::failed(format!("the trust policy has no tier {}", header.tier)))?;
+    if matches!(word, Word::Withdraw) {
+        return Ok(());
+    }
+    let named = checked.policy.principals().get(who).is_some_and(|principal| tier.rule.names(principal));
+    if !named {
+        let roles: Vec<&str> = tier.rule.roles.iter().map(schema::name::Name::as_str).collect();
+        return Err(Failure::failed(format!("{who} has no word in the tier {}", tier.name))
+            .hint(format!("it is for people with the role {}", roles.join(" or "))));
+    }
+    if matches!(word, Word::Reject) {
+        return Ok(());
+    }
+    if header.does_not_count().any(|other| other == who) || tier.exclude.contains(who) {
+        return Err(Failure::failed(format!("{who} asked for this batch or signed its document, so that their own approval does not count"))
+            .hint("somebody else has to approve it"));
+    }
+    if !tier.keys.is_empty() && !tier.keys.contains(speaker.key.class().as_str()) {
+        let classes: Vec<&str> = tier.keys.iter().map(String::as_str).collect();
+        return Err(Failure::failed(format!("the tier {} counts keys of the class {} only", tier.name, classes.join(", ")))
+            .hint(format!("git signs here with a key of the class {}", speaker.key.class().as_str())));
+    }
+    Ok(())
+}
+
+/// A member of an answer as text; `-` when it is not there.
+fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+    value.get(name).and_then(Value::as_str).unwrap_or("-")
+}

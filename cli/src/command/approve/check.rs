@@ -1,0 +1,370 @@
+//! A batch made again from a clone: what the control plane says about it is compared with the commit, the policy, the leaves and
+//! what each machine signed.
+
+use std::{collections::BTreeSet, path::Path};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use pki::{
+    Realm,
+    batch::{BatchHeader, Leaf, Question, judge, merkle},
+    hardware::{Claims, HardwareKey},
+    node_key::NodePublicKey,
+    report::ReportKind,
+    trust::{
+        commit::Commit,
+        object::ObjectId,
+        policy::Policy,
+        walk::{self, History as _, Walk, Walked},
+    },
+};
+use reconciler::{
+    batch::history::{self, Untraceable},
+    source::{self, GitError, Repo},
+};
+use schema::{
+    digest::Digest,
+    fleet::Batch,
+    inventory::{Dmi, InventorySection},
+    report::InventoryReport,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    client::Client,
+    exit::{During as _, Failure},
+};
+
+/// What the control plane says about a batch.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// The batch.
+    pub(super) batch: Value,
+    /// Its machines.
+    pub(super) machines: Vec<Value>,
+    realm: Realm,
+}
+
+/// A batch that is what the clone says.
+#[derive(Debug)]
+pub(super) struct Checked {
+    /// What is signed.
+    pub(super) header: BatchHeader,
+    /// The policy in force.
+    pub(super) policy: Policy,
+    /// The document at the plan commit.
+    pub(super) document: Batch,
+    /// What every command is told.
+    pub(super) payload: Value,
+    /// Its machines.
+    pub(super) machines: Vec<Machine>,
+    /// Who is still needed, without whoever signs now.
+    pub(super) missing: Vec<String>,
+    /// What each pool allows to be disturbed at once.
+    pub(super) budgets: Vec<(String, usize, Option<String>)>,
+    /// What is worth knowing before one signs.
+    pub(super) notes: Vec<String>,
+}
+
+/// One machine.
+#[derive(Debug)]
+pub(super) struct Machine {
+    /// Its leaf.
+    pub(super) leaf: Leaf,
+    /// Its serial number, or why that is not known.
+    pub(super) serial: Result<String, &'static str>,
+    /// Its pool.
+    pub(super) pool: Option<String>,
+    /// Whether it is there.
+    pub(super) connectivity: Option<String>,
+    /// Whether it is cordoned.
+    pub(super) cordoned: bool,
+    /// Whether something waits for a boot on it.
+    pub(super) staged: bool,
+}
+
+impl Asked {
+    pub(super) async fn get(client: &Client, name: &str) -> Result<Self, Failure> {
+        let batch = client.call("commandBatches.get", &json!({ "batch": name })).await?;
+        if batch.get("header").is_none() {
+            let name = super::text(&batch, "name").to_owned();
+            return Err(if batch.get("needsApproval").and_then(Value::as_bool) == Some(true) {
+                let why = batch.get("message").and_then(Value::as_str).unwrap_or("it can come to nothing");
+                Failure::failed(format!("batch/{name} is {}: {why}", super::text(&batch, "state")))
+            } else {
+                Failure::failed(format!("batch/{name} needs no approval")).hint(
+                    "nobody pinned a trust anchor here: batches are written down for audit and go at once; better-compute trust pin",
+                )
+            });
+        }
+        let mut machines = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let mut input = json!({ "batch": name, "identities": true });
+            if let Some(after) = &after {
+                input["after"] = after.as_str().into();
+            }
+            let mut page = client.call("commandBatches.scope", &input).await?;
+            if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
+                machines.extend(items);
+            }
+            after = page.get("next").and_then(Value::as_str).map(str::to_owned);
+            if after.is_none() {
+                break;
+            }
+        }
+        let status = client.call("fleet.status", &json!({})).await?;
+        let realm = Realm::new(super::text(&status, "trustDomain"), super::text(&status, "fleetId"));
+        Ok(Self { batch, machines, realm })
+    }
+}
+
+fn git(what: &'static str) -> impl Fn(GitError) -> Failure {
+    move |error| Failure::because(what, &error)
+}
+
+/// Something is not what the clone says.
+fn lie(what: impl Into<String>) -> Failure {
+    Failure::failed(what.into()).hint("nothing was signed. If your clone is up to date, the control plane does not tell the truth")
+}
+
+/// Makes the batch again.
+pub(super) fn check(asked: &Asked, dir: &Path, branch: Option<&str>) -> Result<Checked, Failure> {
+    let strange = "the control plane describes the batch strangely";
+    let header: BatchHeader =
+        serde_json::from_value(asked.batch.get("header").cloned().unwrap_or_default()).during(strange)?;
+    let (repo, folder) = Repo::discover(dir).map_err(git("cannot open the repository"))?;
+    let history = repo.trust_history(&folder);
+    let name = branch.map(str::to_owned).or_else(|| repo.branch()).unwrap_or_else(|| "HEAD".to_owned());
+    let tip = source::resolve(&repo, branch.unwrap_or("HEAD")).map_err(git("cannot find the branch"))?;
+    let tip: ObjectId = tip.parse().during("the branch has no tip")?;
+    let statements = history.statements().map_err(git("cannot read the statements"))?;
+    let asked_walk =
+        Walk { branch: name.trim_start_matches("refs/heads/"), tip, anchor: None, after: None, known: None, statements: &statements, now: None, beyond: 0 };
+    let walked = walk::walk(&history, &asked_walk)
+        .map_err(git("cannot read the history"))?
+        .map_err(|stuck| Failure::failed(format!("the history of this clone cannot be verified: {stuck}")).hint("better-compute verify --dry-run"))?;
+    let policy = policy(&walked, &header)?;
+    let plan = header.plan_commit;
+    let Ok(Some(raw)) = history.commit(plan) else {
+        return Err(Failure::failed(format!("the commit {plan}, which asks for the batch, is not in this clone"))
+            .hint("git fetch origin && git pull"));
+    };
+    let commit = Commit::split(history.format(), &raw).during("the commit that asks for the batch is malformed")?;
+    if commit.tree() != header.plan_tree {
+        return Err(lie("the batch names another tree than its commit has"));
+    }
+    let (commits, proposed) = origin(&history, &walked, &header, &commit)?;
+    let policies: Vec<&Policy> = walked.reached.iter().flat_map(|reached| reached.policies.values()).collect();
+    let signers = history::signers(&history, &commits, &policies).map_err(untraceable)?;
+    if signers != header.excluded {
+        return Err(lie("the batch names others than those who signed its document"));
+    }
+    let document = document(&repo, &folder, &header)?;
+    let payload = compare(&document, &header, proposed)?;
+    let leaves = leaves(asked, &header, &document, &payload)?;
+    let mut notes = scope_notes(&document, &leaves);
+    let machines = machines(asked, leaves, &mut notes);
+    let revoked: BTreeSet<String> = walked.reached.iter().flat_map(|reached| reached.memory.denied()).collect();
+    let kinds = BTreeSet::from([document.command.value.as_str().to_owned()]);
+    let raws: Vec<Vec<u8>> = statements.into_iter().map(|heard| heard.raw).collect();
+    let question =
+        Question { header: &header, kinds: &kinds, statements: &raws, named: &policy, present: &policy, revoked: &revoked, now: schema::time::Timestamp::now() };
+    let tally = judge(&question);
+    if let Some(flaw) = &tally.flaw {
+        return Err(Failure::failed(format!("nothing can come of batch/{}: {flaw}", header.name)));
+    }
+    let budgets = budgets(&repo, &folder, plan, &machines);
+    Ok(Checked { missing: tally.missing, header, policy, document, payload, machines, budgets, notes })
+}
+
+fn untraceable(error: Untraceable<GitError>) -> Failure {
+    Failure::because("where the batch comes from cannot be told from this clone", &error)
+}
+
+/// The policy in force in the clone, when the batch is to be approved under it.
+fn policy(walked: &Walked, header: &BatchHeader) -> Result<Policy, Failure> {
+    let policy = walked.policy.clone();
+    let policy = policy.ok_or_else(|| {
+        Failure::failed("no commit of this clone is verified").hint("better-compute verify --dry-run says why")
+    })?;
+    if walked.fleet != header.fleet || walked.trust_domain != header.trust_domain {
+        return Err(Failure::failed(format!(
+            "the batch is of the fleet {} of {}, and this clone is the fleet {} of {}",
+            header.fleet, header.trust_domain, walked.fleet, walked.trust_domain
+        )));
+    }
+    if (policy.epoch(), policy.digest()) != (header.under.epoch, header.under.digest) {
+        return Err(Failure::failed(format!(
+            "the batch is to be approved under the trust policy of epoch {}, and this clone has epoch {}",
+            header.under.epoch,
+            policy.epoch()
+        ))
+        .hint("git pull; a batch from before a change of the policy is void, and needs another name"));
+    }
+    Ok(policy)
+}
+
+/// The commits that added or changed the document, and whether a service proposes it beside the branch.
+fn origin(
+    history: &source::TrustHistory<'_>,
+    walked: &Walked,
+    header: &BatchHeader,
+    commit: &Commit<'_>,
+) -> Result<(Vec<ObjectId>, bool), Failure> {
+    let verified: Vec<ObjectId> = walked.commits.iter().take(walked.verified()).map(|judged| judged.id).collect();
+    let (plan, anchor) = (header.plan_commit, verified.first().copied());
+    if verified.contains(&plan) {
+        let tip = *verified.last().unwrap_or(&plan);
+        let origin = history::trace(history, tip, anchor, &header.name).map_err(untraceable)?;
+        if origin.plan != plan {
+            return Err(Failure::failed(format!("the text of batch/{} changed since, in {}", header.name, origin.plan))
+                .hint("what is signed for the old text does not count any more; wait until the control plane has the new one"));
+        }
+        return Ok((origin.commits, false));
+    }
+    match commit.parents() {
+        [parent] if verified.contains(parent) => Ok((vec![plan], true)),
+        _ => Err(Failure::failed(format!("the commit {plan} is not verified in this clone"))
+            .hint("git pull; better-compute verify --dry-run says what it concludes about each commit")),
+    }
+}
+
+fn document(repo: &Repo, folder: &str, header: &BatchHeader) -> Result<Batch, Failure> {
+    let sources = source::read_tree(repo, &header.plan_commit.to_string(), folder)
+        .map_err(git("cannot read the commit that asks for the batch"))?;
+    let fleet = schema::fleet::load(&sources).fleet;
+    let fleet = fleet.ok_or_else(|| Failure::failed("the commit that asks for the batch is no fleet to this version"))?;
+    let batch = fleet.batches.get(&header.name).cloned();
+    batch.ok_or_else(|| lie(format!("the commit {} asks for no batch/{}", header.plan_commit, header.name)))
+}
+
+/// The payload, when the header says what the document does.
+fn compare(document: &Batch, header: &BatchHeader, proposed: bool) -> Result<Value, Failure> {
+    let second = |at: schema::time::Timestamp| at.as_second();
+    if document.reason.value != header.reason {
+        return Err(lie("the batch gives another reason than its document"));
+    }
+    if second(document.expires.value) != second(header.expires)
+        || document.not_before.as_ref().is_some_and(|at| second(at.value) != second(header.not_before))
+    {
+        return Err(lie("the batch has another window than its document"));
+    }
+    let said = document.proposer.as_ref().map(|name| &name.value);
+    if said.is_some() && said != header.proposer.as_ref() || (said.is_none() && header.proposer.is_some() && !proposed) {
+        return Err(lie("the batch names another proposer than its document"));
+    }
+    let kind = document.kind();
+    let kind = kind.ok_or_else(|| Failure::failed(format!("this version has no command {}", document.command.value)))?;
+    kind.check_payload(&document.payload()).during("the payload of the document does not fit its command")
+}
+
+fn leaves(asked: &Asked, header: &BatchHeader, document: &Batch, payload: &Value) -> Result<Vec<Leaf>, Failure> {
+    let strange = "the control plane describes a machine of the batch strangely";
+    let mut leaves = Vec::with_capacity(asked.machines.len());
+    for machine in &asked.machines {
+        let leaf: Leaf = serde_json::from_value(machine.get("leaf").cloned().unwrap_or_default()).during(strange)?;
+        leaves.push(leaf);
+    }
+    let hashes: Vec<Digest> = leaves.iter().map(Leaf::hash).collect();
+    if leaves.len() != header.leaves as usize || merkle::root(&hashes) != header.root {
+        return Err(lie("the machines that are shown are not those of the batch"));
+    }
+    let digest = Leaf::payload(payload);
+    let kind = document.command.value.as_str();
+    if let Some(odd) = leaves.iter().find(|leaf| leaf.kind != kind || leaf.payload != digest) {
+        return Err(lie(format!("node/{} would do something else than the document says", odd.name)));
+    }
+    let mut names = BTreeSet::new();
+    if let Some(twice) = leaves.iter().find(|leaf| !names.insert(&leaf.name)) {
+        return Err(lie(format!("node/{} is in the batch twice", twice.name)));
+    }
+    let scope = &document.scope.value;
+    let by_name_alone = scope.pools.is_empty() && scope.sites.is_empty() && !scope.nodes.is_empty();
+    let named = |leaf: &&Leaf| scope.nodes.iter().any(|node| node.value == leaf.name);
+    if by_name_alone && let Some(odd) = leaves.iter().find(|leaf| !named(leaf)) {
+        return Err(lie(format!("node/{} is in the batch, and the document does not name it", odd.name)));
+    }
+    Ok(leaves)
+}
+
+fn scope_notes(document: &Batch, leaves: &[Leaf]) -> Vec<String> {
+    let scope = &document.scope.value;
+    let mut notes = Vec::new();
+    let absent: Vec<&str> = scope
+        .nodes
+        .iter()
+        .map(|node| node.value.as_str())
+        .filter(|node| !leaves.iter().any(|leaf| leaf.name.as_str() == *node))
+        .collect();
+    if !absent.is_empty() {
+        notes.push(format!("the document names {}, which the batch leaves out", absent.join(", ")));
+    }
+    if !(scope.pools.is_empty() && scope.sites.is_empty() && scope.selector.is_empty()) {
+        notes.push("which machines are in the pools, sites and labels of its scope is what the control plane says".to_owned());
+    }
+    notes
+}
+
+fn machines(asked: &Asked, leaves: Vec<Leaf>, notes: &mut Vec<String>) -> Vec<Machine> {
+    let mut machines = Vec::with_capacity(leaves.len());
+    for (leaf, machine) in leaves.into_iter().zip(&asked.machines) {
+        let text = |name: &str| machine.get(name).and_then(Value::as_str).map(str::to_owned);
+        let flag = |name: &str| machine.get(name).and_then(Value::as_bool).unwrap_or(false);
+        machines.push(Machine {
+            serial: serial(&asked.realm, &leaf, machine.get("identity")),
+            pool: text("pool"),
+            connectivity: text("connectivity"),
+            cordoned: flag("cordoned"),
+            staged: flag("staged"),
+            leaf,
+        });
+    }
+    let unproven = machines.iter().filter(|machine| machine.serial.is_err()).count();
+    if unproven > 0 {
+        notes.push(format!("of {unproven} of them no serial number is proven: know them by another way, or do not approve"));
+    }
+    machines
+}
+
+/// The serial number that a machine signed, when it is the machine of the leaf: what it is recognised by is made again from what
+/// it says.
+fn serial(realm: &Realm, leaf: &Leaf, identity: Option<&Value>) -> Result<String, &'static str> {
+    let identity = identity.ok_or("it signed no inventory yet")?;
+    let bytes = |value: Option<&Value>| value.and_then(Value::as_str).and_then(|text| STANDARD.decode(text).ok());
+    let payload = bytes(identity.get("payload")).ok_or("its inventory is unreadable")?;
+    let signature = bytes(identity.get("signature")).ok_or("its inventory is unreadable")?;
+    let keys = identity.get("keys").and_then(Value::as_array).ok_or("its keys are unknown")?;
+    let signed = keys.iter().filter_map(|key| bytes(Some(key))).any(|key| {
+        let key = NodePublicKey::from_bytes(&key);
+        key.verify_report(realm, ReportKind::Inventory, leaf.node, &payload, &signature).is_ok()
+    });
+    if !signed {
+        return Err("none of its keys signed its inventory");
+    }
+    let report: InventoryReport = serde_json::from_slice(&payload).map_err(|_| "its inventory is unreadable")?;
+    if report.node_id != leaf.node {
+        return Err("its inventory is another machine's");
+    }
+    let dmi = report.sections.get(&InventorySection::Dmi).ok_or("its inventory names no serial number")?;
+    let dmi: Dmi = serde_json::from_value(dmi.clone()).map_err(|_| "its inventory is unreadable")?;
+    let key = HardwareKey::derive(&Claims::of_dmi(&dmi));
+    if key.digest.map(|digest| digest.to_string()).as_deref() != Some(leaf.hardware_key.as_str()) {
+        return Err("its inventory is of other hardware than the batch binds");
+    }
+    dmi.serial.or(dmi.board_serial).ok_or("its firmware has no serial number")
+}
+
+/// How many machines of each pool, and what the pool allows.
+fn budgets(repo: &Repo, folder: &str, plan: ObjectId, machines: &[Machine]) -> Vec<(String, usize, Option<String>)> {
+    let fleet = source::read_tree(repo, &plan.to_string(), folder).ok().and_then(|sources| schema::fleet::load(&sources).fleet);
+    let pools: BTreeSet<&String> = machines.iter().filter_map(|machine| machine.pool.as_ref()).collect();
+    pools
+        .into_iter()
+        .map(|pool| {
+            let count = machines.iter().filter(|machine| machine.pool.as_ref() == Some(pool)).count();
+            let document = fleet.as_ref().and_then(|fleet| fleet.pools.get(pool.as_str()));
+            let budget = document.and_then(|pool| pool.policy.as_ref()?.disruption_budget.as_ref());
+            (pool.clone(), count, budget.map(|budget| budget.value.clone()))
+        })
+        .collect()
+}

@@ -1,0 +1,254 @@
+//! `breakglass`: destructive work without a batch, by people of the emergency tier: few kinds, a short while, loud, once.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use pki::trust::{
+    object::ObjectId,
+    policy::{Policy, Tier},
+    statement::{Body, Statement, Under},
+    walk::{self, History as _, Walk, Walked},
+};
+use pki::trust::commit::Commit;
+use reconciler::source::{self, GitError, Repo};
+use schema::{
+    command::CommandKind,
+    name::Name,
+    time::{Duration, Moment, Timestamp},
+};
+use serde_json::json;
+
+use super::token::once;
+use crate::{
+    args::FormatArg,
+    client::{Client, Target},
+    exit::{During as _, Exit, Failure},
+    output::{Output, confirm, note, text::{Style, printable}},
+    statement::{self, Speaker},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  better-compute breakglass node/fra1-r12-u04 --kind node.reboot --reason \"it hangs, and the rack burns\"
+  better-compute breakglass close breakglass-91aa4c0f3e22 --note \"a fan failed; OPS-4190\"
+
+Each machine does it once. Everybody who follows events is told, and it waits to be reviewed until somebody closes it.";
+
+/// Have destructive work done in an emergency, without a batch.
+///
+/// Signs a statement of the policy's emergency tier and pushes it. When more than one person is needed, the others say exactly the same:
+/// this prints the line for them.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Breakglass {
+    /// What else can be done
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
+    /// The machines
+    #[arg(value_name = "node/NAME", required = true)]
+    pub nodes: Vec<String>,
+    /// What is done
+    #[arg(long, value_name = "KIND", required = true)]
+    pub kind: Option<String>,
+    /// Why; everybody reads it
+    #[arg(long, value_name = "TEXT", required = true)]
+    pub reason: Option<String>,
+    /// For how long it holds; as long as the policy allows when nothing is said
+    #[arg(long, value_name = "LENGTH", conflicts_with = "until")]
+    pub r#for: Option<Duration>,
+    /// From when on, as whoever said it first said it
+    #[arg(long, value_name = "TIME", requires = "until")]
+    pub from: Option<Timestamp>,
+    /// Until when, as whoever said it first said it
+    #[arg(long, value_name = "TIME", requires = "from")]
+    pub until: Option<Timestamp>,
+    /// Clone of the fleet repository, or a folder of one that holds the fleet
+    #[arg(long, value_name = "PATH", default_value = ".")]
+    pub repo: PathBuf,
+    /// Branch that the fleet is on, instead of the one that is checked out
+    #[arg(long, value_name = "BRANCH")]
+    pub branch: Option<String>,
+    /// Without asking
+    #[arg(long)]
+    pub yes: bool,
+    /// How results are written
+    #[command(flatten)]
+    pub format: FormatArg,
+    /// Which control plane
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// What can be done about an emergency afterwards.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Say what was found, so that it is not to be reviewed any more
+    Close {
+        /// The emergency
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// What was found
+        #[arg(long, value_name = "TEXT")]
+        note: String,
+    },
+}
+
+impl Breakglass {
+    /// Signs and pushes, or closes.
+    ///
+    /// # Errors
+    /// When the policy has no such tier, nobody agrees, or git does not sign.
+    pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
+        if let Some(Verb::Close { name, note: found }) = &self.verb {
+            let client = Client::new(&self.target)?;
+            let input = json!({ "batch": name, "note": found, "idempotencyKey": once() });
+            let batch = client.call("commandBatches.close", &input).await?;
+            if output.is_json() {
+                output.json(&batch)?;
+            } else {
+                output.line(format!("batch/{} is reviewed", printable(name.trim_start_matches("batch/"))))?;
+            }
+            return Ok(Exit::Ok);
+        }
+        let (walked, tip, tree) = self.walk()?;
+        let policy = walked.policy.as_ref();
+        let policy = policy.ok_or_else(|| {
+            Failure::failed("no commit of this clone is verified").hint("better-compute verify --dry-run says why")
+        })?;
+        let speaker = statement::speaker(&self.repo, policy)?;
+        let body = self.body(policy, &speaker)?;
+        let Body::Breakglass { kinds, nodes, reason, not_before, expires, .. } = &body else {
+            return Err(Failure::failed("not an emergency"));
+        };
+        let tier = policy.breakglass();
+        let others = tier.map_or(0, |tier| tier.rule.threshold.saturating_sub(1));
+        if !output.is_json() {
+            let names: Vec<String> = nodes.iter().map(|node| format!("node/{node}")).collect();
+            output.line(format!(
+                "{}  {} on {}\n  why     {}\n  window  {} to {}\n  It goes without a batch, everybody is told, and it is to be reviewed afterwards.",
+                Style::Bad.paint("BREAK GLASS", output.colour),
+                kinds.join(", "),
+                names.join(", "),
+                printable(reason),
+                Moment(*not_before),
+                Moment(*expires),
+            ))?;
+        }
+        if !self.yes && !confirm(output, &format!("Break glass as {}? Type yes:", speaker.principal))? {
+            note("nothing was signed");
+            return Ok(Exit::Failed);
+        }
+        let nonce: [u8; 16] = rand::random();
+        let line = format!("break glass: {} on {} of {}", kinds.join(", "), nodes.len(), if nodes.len() == 1 { "machine" } else { "machines" });
+        let again = format!(
+            "better-compute breakglass {} --kind {} --reason {} --from {not_before} --until {expires}",
+            nodes.iter().map(|node| format!("node/{node}")).collect::<Vec<_>>().join(" "),
+            kinds.join(","),
+            quoted(reason),
+        );
+        let said = Statement::new(&walked.trust_domain, walked.fleet, speaker.principal.clone(), nonce, body.clone())
+            .during("the statement cannot be written")?;
+        let written = statement::write_and_push(&self.repo, (tip, tree), &line, &said, policy, true)?;
+        if output.is_json() {
+            return output
+                .json(&json!({
+                    "principal": speaker.principal, "commit": written.commit.to_string(), "reference": written.reference,
+                    "remote": written.remote, "others": others, "theySay": again,
+                }))
+                .map(|()| Exit::Ok);
+        }
+        output.line(format!("glass broken by {}", speaker.principal))?;
+        match &written.remote {
+            Some(remote) => output.line(format!("  pushed to {remote} as {}", written.reference))?,
+            None => note(format!("it lies only here yet: {}", written.push_line())),
+        }
+        if others > 0 {
+            note(format!("{others} more of the emergency tier have to say the same, each with their own key: {again}"));
+        }
+        Ok(Exit::Ok)
+    }
+
+    fn walk(&self) -> Result<(Walked, ObjectId, ObjectId), Failure> {
+        let git = |what: &'static str| move |error: GitError| Failure::because(what, &error);
+        let (repo, folder) = Repo::discover(&self.repo).map_err(git("cannot open the repository"))?;
+        let history = repo.trust_history(&folder);
+        let branch = self.branch.clone().or_else(|| repo.branch()).unwrap_or_else(|| "HEAD".to_owned());
+        let tip = source::resolve(&repo, self.branch.as_deref().unwrap_or("HEAD")).map_err(git("cannot find the branch"))?;
+        let tip: ObjectId = tip.parse().during("the branch has no tip")?;
+        let statements = history.statements().map_err(git("cannot read the statements"))?;
+        let walk = Walk {
+            branch: branch.trim_start_matches("refs/heads/"),
+            tip,
+            anchor: None,
+            after: None,
+            known: None,
+            statements: &statements, now: None, beyond: 0 };
+        let walked = walk::walk(&history, &walk).map_err(git("cannot read the history"))?;
+        let walked = walked.map_err(|stuck| {
+            Failure::failed(format!("the history of this clone cannot be verified: {stuck}")).hint("better-compute verify --dry-run")
+        })?;
+        let raw = history.commit(tip).map_err(git("cannot read the tip"))?;
+        let raw = raw.ok_or_else(|| Failure::failed("the tip is not in this clone"))?;
+        let tree = Commit::split(history.format(), &raw).during("the tip is malformed")?.tree();
+        Ok((walked, tip, tree))
+    }
+
+    fn body(&self, policy: &Policy, speaker: &Speaker) -> Result<Body, Failure> {
+        let none = || Failure::failed("the trust policy has no emergency tier").hint("add `breakglass` to trust/policy.kdl; docs/guides/trust.md");
+        let tier: &Tier = policy.breakglass().ok_or_else(none)?;
+        let named = policy.principals().get(&speaker.principal).is_some_and(|principal| tier.rule.names(principal));
+        if !named || tier.exclude.contains(&speaker.principal) {
+            return Err(Failure::failed(format!("{} has no word in emergencies", speaker.principal)));
+        }
+        let kind = self.kind.as_deref().unwrap_or_default();
+        let allowed: Vec<&str> = tier.commands.iter().map(String::as_str).collect();
+        if !tier.commands.contains(kind) {
+            return Err(Failure::failed(format!("the emergency tier has no {}", printable(kind)))
+                .hint(format!("it has {}", allowed.join(", "))));
+        }
+        let reason = self.reason.clone().unwrap_or_default();
+        let told = kind.parse::<CommandKind>().ok().is_some_and(|kind| {
+            kind.check_payload(&json!({ "reason": reason })).or_else(|_| kind.check_payload(&json!({}))).is_ok()
+        });
+        if !told {
+            return Err(Failure::failed(format!("{kind} has to be told more than a reason, which an emergency cannot say"))
+                .hint("ask for it in a batch"));
+        }
+        let mut nodes: Vec<Name> = Vec::new();
+        for said in &self.nodes {
+            let name = said.strip_prefix("node/").unwrap_or(said);
+            nodes.push(Name::new(name).during(format!("{} is no machine's name", printable(said)))?);
+        }
+        nodes.sort();
+        nodes.dedup();
+        if nodes.len() > tier.max_nodes as usize {
+            return Err(Failure::failed(format!("an emergency is about {} machines at most", tier.max_nodes)));
+        }
+        let (not_before, expires) = match (self.from, self.until) {
+            (Some(from), Some(until)) => (from, until),
+            _ => {
+                let now = Timestamp::now();
+                let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+                let most = self.r#for.map_or(tier.max_ttl, |length| length.min(tier.max_ttl));
+                (now, most.after(now))
+            }
+        };
+        let under = Under { epoch: policy.epoch(), digest: policy.digest() };
+        Ok(Body::Breakglass { kinds: vec![kind.to_owned()], nodes, reason, under, not_before, expires })
+    }
+}
+
+/// A text as a shell reads it back.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_survives_a_shell() {
+        assert_eq!(quoted("it's on fire"), r"'it'\''s on fire'");
+    }
+}

@@ -1,0 +1,81 @@
+//! Why a batch waits, or how it ended.
+
+use schema::node::Connectivity;
+use store::{
+    batches::{Batch, Leaf, LeafState, Origin},
+    outcomes::Outcome,
+};
+
+use super::{Area, Keeps, Wait, in_order};
+
+/// What is known of a batch.
+#[derive(Debug)]
+pub struct BatchFacts<'a> {
+    /// Its row.
+    pub batch: &'a Batch,
+    /// Its machines.
+    pub leaves: &'a [Leaf],
+    /// What the reconciler said last.
+    pub outcome: Option<&'a Outcome>,
+    /// The text of its document in force differs from the one that was resolved.
+    pub text_differs: bool,
+}
+
+/// Everything that a batch waits for; how it ended, once it has.
+#[must_use]
+pub fn batch(facts: &BatchFacts<'_>) -> Vec<Wait> {
+    let batch = facts.batch;
+    let mut waits = Vec::new();
+    if batch.state.is_terminal() {
+        if let Some(reason) = batch.reason.as_deref() {
+            let says = batch.message.clone().unwrap_or_else(|| format!("it is {}", batch.state));
+            let mut wait = wait(reason, says);
+            wait.since = batch.ended_at;
+            wait.ended = true;
+            waits.push(wait);
+        }
+        if facts.text_differs {
+            let says = "its document was changed after it had ended, and a name is used once";
+            waits.push(wait("text-changed", says));
+        }
+    } else if let Some(outcome) = facts.outcome.filter(|outcome| outcome.state == "wait" || outcome.state == "error") {
+        let mut wait = wait(&outcome.reason, outcome.message.clone()).since(outcome.since).said_in(&outcome.place);
+        wait.until = Some(batch.new.expires);
+        waits.push(wait);
+    }
+    if batch.new.origin == Origin::Breakglass && batch.closed.is_none() {
+        let mut wait = wait("to-review", format!("{} called an emergency: {}", batch.new.created_by, batch.new.why));
+        wait.keeps = Keeps::Nothing;
+        waits.push(wait.since(batch.created_at));
+    }
+    if !batch.state.is_terminal() {
+        waits.extend(facts.leaves.iter().filter_map(machine));
+    }
+    for wait in &mut waits {
+        wait.place.clone_from(&batch.new.place);
+        wait.remedy = wait.remedy.replace("NAME", batch.new.name.as_str());
+    }
+    in_order(waits)
+}
+
+/// A machine that keeps the batch waiting.
+fn machine(leaf: &Leaf) -> Option<Wait> {
+    if leaf.state != LeafState::Waiting {
+        return None;
+    }
+    let machine = leaf.machine.as_ref()?;
+    let says = if machine.connectivity != Connectivity::Connected {
+        format!("node/{} is {}", leaf.node, machine.connectivity)
+    } else if machine.cordoned {
+        format!("node/{} is cordoned", leaf.node)
+    } else {
+        return None;
+    };
+    let mut wait = wait("batch-machines", says).remedy(format!("better-compute why node/{}", leaf.node));
+    wait.keeps = Keeps::NewWork;
+    Some(wait)
+}
+
+fn wait(code: &str, says: impl Into<String>) -> Wait {
+    Wait::new(Area::Batch, code, Keeps::Command, says)
+}
