@@ -47,7 +47,9 @@ impl Written {
 /// When git signs with no key, or with one that is not a person's in the policy.
 pub fn speaker(repo: &Path, policy: &Policy) -> Result<Speaker, Failure> {
     let found = match signing_key(repo)? {
-        SigningKey::Ssh(key) => policy.keys().find(|held| held.name() == key.name()).cloned().ok_or_else(|| key.name()),
+        SigningKey::Ssh(key, _) => {
+            policy.keys().find(|held| held.name() == key.name()).cloned().ok_or_else(|| key.name())
+        }
         SigningKey::OpenPgp(names) => {
             let held = policy.keys().find(|held| names.contains(&held.name())).cloned();
             held.ok_or_else(|| names.join(", "))
@@ -71,8 +73,8 @@ pub fn speaker(repo: &Path, policy: &Policy) -> Result<Speaker, Failure> {
 /// The key that git signs with.
 #[derive(Debug)]
 pub enum SigningKey {
-    /// Through `ssh-keygen`.
-    Ssh(TrustKey),
+    /// Through `ssh-keygen`, with its line as a policy lists it.
+    Ssh(TrustKey, String),
     /// Through `gpg`: the fingerprints that it may be.
     OpenPgp(Vec<String>),
 }
@@ -91,7 +93,7 @@ pub fn signing_key(repo: &Path) -> Result<SigningKey, Failure> {
         let text = named.or_else(|| default_key(repo)).ok_or_else(none)?;
         let line = public_line(&text)?;
         let key = TrustKey::from_ssh(&line).during(format!("git signs with a key that is not taken ({text})"))?;
-        return Ok(SigningKey::Ssh(key));
+        return Ok(SigningKey::Ssh(key, line));
     }
     let who = named.or_else(|| config(repo, "user.email")).ok_or_else(none)?;
     let program = config(repo, "gpg.openpgp.program").or_else(|| config(repo, "gpg.program"));
@@ -189,6 +191,15 @@ pub fn remote(repo: &Path) -> Option<String> {
         let usual = all.iter().find(|name| **name == "origin").or(if all.len() == 1 { all.first() } else { None });
         usual.map(|name| (*name).to_owned())
     })
+}
+
+/// The tree without files: a statement about the history has it, so that nobody makes one by accident.
+///
+/// # Errors
+/// When git cannot write it.
+pub fn empty_tree(repo: &Path) -> Result<ObjectId, Failure> {
+    let made = git(repo, &["mktree"]).map_err(Failure::failed)?;
+    made.parse().during("git made a tree without a name")
 }
 
 fn sign(repo: &Path, parent: ObjectId, tree: ObjectId, message: &str) -> Result<String, Failure> {

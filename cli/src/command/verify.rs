@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use pki::trust::{
     object::ObjectId,
+    signature::SignatureRefusal,
+    spoken::{Heard, Spoken, Unheard},
     walk::{self, Stuck, Walk, Walked},
 };
 use reconciler::source::{self, GitError, Repo};
@@ -25,6 +27,9 @@ Examples:
   better-compute verify --dry-run -o json
 
 Exits with 0 when every commit since the anchor counts, and with 3 when one does not or nothing can be verified. docs/guides/trust.md walks through a first policy.";
+
+/// Commits that are judged behind the first that does not count, for people to see.
+const BEYOND: usize = 200;
 
 /// Say what the trust policy concludes about each commit, and why.
 ///
@@ -63,6 +68,8 @@ struct Report {
     pinned: bool,
     tip: ObjectId,
     outcome: Result<Walked, Stuck>,
+    /// What looks like a statement and is none that anybody hears: where it lies, and why.
+    unheard: Vec<(String, String)>,
 }
 
 impl Verify {
@@ -88,10 +95,21 @@ impl Verify {
         let tip = commit(&repo, self.branch.as_deref().unwrap_or("HEAD"), "cannot find the branch")?;
         let anchor = self.anchor.as_deref().map(|name| commit(&repo, name, "cannot find the anchor")).transpose()?;
         let history = repo.trust_history(&folder);
-        let statements = history.statements().map_err(|error| git("cannot read the statements", &error))?;
-        let walk = Walk { branch: &branch, tip, anchor, after: None, known: None, statements: &statements };
+        let said = history.said().map_err(|error| git("cannot read the statements", &error))?;
+        let statements: Vec<Heard> = said.iter().map(|(_, raw)| raw.clone().into()).collect();
+        let walk = Walk {
+            branch: &branch,
+            tip,
+            anchor,
+            after: None,
+            known: None,
+            statements: &statements,
+            now: None,
+            beyond: BEYOND,
+        };
         let outcome = walk::walk(&history, &walk).map_err(|error| git("cannot read the history", &error))?;
-        Ok(Report { branch, pinned: anchor.is_some(), tip, outcome })
+        let unheard = outcome.as_ref().map_or_else(|_| Vec::new(), |walked| unheard(&said, walked));
+        Ok(Report { branch, pinned: anchor.is_some(), tip, outcome, unheard })
     }
 }
 
@@ -100,6 +118,17 @@ impl Report {
     fn counts(&self) -> bool {
         self.outcome.as_ref().is_ok_and(|walked| walked.verified() == walked.commits.len())
     }
+}
+
+/// What was said in a way that nobody hears. Who signed it is another question, which the verdicts answer.
+fn unheard(said: &[(String, Vec<u8>)], walked: &Walked) -> Vec<(String, String)> {
+    let policies = || walked.reached.iter().flat_map(|reached| reached.policies.values());
+    let why = |raw: &[u8]| match Spoken::hear(raw, &walked.trust_domain, walked.fleet, policies()) {
+        Err(Unheard::Signature(SignatureRefusal::UnknownKey(_))) => None,
+        Err(refusal) => Some(refusal.to_string()),
+        Ok(spoken) => (!spoken.is_on_purpose()).then(|| "its commit has files, and a statement has none".to_owned()),
+    };
+    said.iter().filter_map(|(name, raw)| Some((name.clone(), why(raw)?))).collect()
 }
 
 fn open(dir: &Path) -> Result<(Repo, String), Failure> {

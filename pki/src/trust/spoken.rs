@@ -97,6 +97,15 @@ impl Spoken {
     }
 }
 
+impl Spoken {
+    /// Whether its commit has no files, where a statement has to have none: one about a batch has those of its plan.
+    #[must_use]
+    pub fn is_on_purpose(&self) -> bool {
+        let batch = matches!(self.statement.body, Body::Batch { .. } | Body::Breakglass { .. });
+        batch || EMPTY_TREES.contains(&self.tree.to_string().as_str())
+    }
+}
+
 /// A raw commit that may be a statement, and when it was first seen, where that is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
@@ -121,8 +130,8 @@ pub(super) struct Said<'a> {
     first_seen: Option<Timestamp>,
 }
 
-/// The tree without files, in both formats.
-const EMPTY_TREES: [&str; 2] =
+/// The tree without files, in SHA-1 and in SHA-256 repositories.
+pub const EMPTY_TREES: [&str; 2] =
     ["4b825dc642cb6eb9a060e54bf8d69288fbee4904", "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"];
 
 impl<'a> Said<'a> {

@@ -4,6 +4,7 @@ use serde_json::json;
 use store::{Db, DbError, Txn, audit, poke::Poke, sources};
 
 use super::SourceState;
+use crate::trust::Pinned;
 
 /// Why a rewritten history was not accepted.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +15,9 @@ pub enum AcceptError {
     /// The source does not wait for this.
     #[error("the source is {0}; only a diverged history is accepted")]
     NotDiverged(String),
+    /// The fleet is pinned: nobody accepts a history without signing for it.
+    #[error("the fleet is verified: people of the reseal rule accept a rewritten history by signed statements (better-compute trust reseal)")]
+    Pinned,
     /// Another commit is the tip.
     #[error("the tip of the branch is {tip}, not {asked}")]
     NotTheTip {
@@ -32,7 +36,17 @@ pub enum AcceptError {
 ///
 /// # Errors
 /// When the source does not wait for this, or the tip is another one.
-pub async fn accept(db: &Db, txn: &mut Txn, name: &str, commit: &str, actor: &str) -> Result<(), AcceptError> {
+pub async fn accept(
+    db: &Db,
+    txn: &mut Txn,
+    pinned: &Pinned,
+    name: &str,
+    commit: &str,
+    actor: &str,
+) -> Result<(), AcceptError> {
+    if pinned.get().is_some() {
+        return Err(AcceptError::Pinned);
+    }
     let source = sources::find(db, name).await?.ok_or_else(|| AcceptError::Missing(name.to_owned()))?;
     if source.state != SourceState::HistoryDiverged.as_str() {
         return Err(AcceptError::NotDiverged(source.state));

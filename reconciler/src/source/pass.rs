@@ -5,12 +5,15 @@
 //! What is in force does not need git: while the tip is held, or its host away, machines are brought in line with the
 //! files of the revision in force, and a rollback brings an earlier one back into force ([`stored`]).
 
+mod batches;
 mod bring;
 mod marks;
 mod reading;
 mod stored;
+mod verify;
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::{Arc, Mutex, atomic::AtomicBool},
     time::Instant,
@@ -32,11 +35,16 @@ use super::{
     read::{Read, Remembered},
 };
 use crate::{
+    custody::SourceCustody,
     apply::{Applied, ApplyError, Cause, ObserveError},
     plan::Shown,
+    trust::Pinned,
 };
+use batches::At;
 use bring::{Brought, Candidate};
 use stored::InForce;
+
+use verify::{Tip, Trusted};
 
 pub(crate) use stored::rolled_back;
 
@@ -137,6 +145,11 @@ pub struct Pass {
     memory: Option<Memory>,
     remembered: Arc<Mutex<Remembered>>,
     in_force: Option<Arc<InForce>>,
+    custody: Option<Arc<SourceCustody>>,
+    pinned: Pinned,
+    /// Proposals of batches that do not count, by their commit.
+    refused: BTreeSet<String>,
+    trusted: Trusted,
     shown: Vec<Shown>,
     waits: bool,
     next_edge: Option<Timestamp>,
@@ -167,11 +180,23 @@ impl Pass {
             stop: Arc::new(AtomicBool::new(false)),
             memory: None,
             in_force: None,
+            custody: None,
+            pinned: Pinned::none(),
+            refused: BTreeSet::new(),
+            trusted: Trusted::default(),
             shown: Vec::new(),
             waits: false,
             next_edge: None,
             touched: None,
         }
+    }
+
+    /// Signs what each revision consists of, and believes no stored file that it did not sign for.
+    #[must_use]
+    pub fn with_custody(mut self, custody: Option<Arc<SourceCustody>>) -> Self {
+        self.pinned = custody.as_ref().map_or_else(Pinned::none, |custody| custody.pinned());
+        self.custody = custody;
+        self
     }
 
     /// The flag that stops reading.
@@ -237,21 +262,32 @@ impl Pass {
         if last == Step::Look {
             return Ok(Passed::Stopped(last));
         }
+        // Before anything else is asked: what people said is heard whatever becomes of the tip.
+        if let Err(trouble) = self.verify(lease, &source, &Tip::of(&seen)).await? {
+            return self.held(lease, &source, Some(&tip), trouble, again).await;
+        }
         if let Some(trouble) = self.quarantined(&source, &tip).await? {
             return self.held(lease, &source, Some(&tip), trouble, again).await;
         }
         let in_force = source.applied.as_ref().map(|at| at.commit.clone());
         if in_force.as_deref() == Some(tip.as_str()) && source.state == SourceState::Ok.as_str() && !again {
             self.touch(lease).await?;
+            let at = At::of(&seen);
+            self.proposals(lease, at).await?;
             return Ok(Passed::InForce { commit: tip, applied: None });
         }
-        let branch = seen.branch.clone();
+        let (branch, at) = (seen.branch.clone(), At::of(&seen));
         let base = source.rolled_back_from.clone().or(in_force);
-        let read = match self.read(seen, base, source.accepted.clone()).await {
+        // A verified tip is meant, whatever it takes the place of.
+        let verified = self.pinned.get().is_some();
+        let accepted = if verified { Some(tip.clone()) } else { source.accepted.clone() };
+        let read = match self.read(seen, base, accepted).await {
             Ok(read) => read,
             Err(trouble) => return self.held(lease, &source, Some(&tip), trouble, again).await,
         };
-        self.advance(lease, Stage::Verified, source.verified.as_ref().map(|at| at.commit.as_str()), &tip).await?;
+        if !verified {
+            self.advance(lease, Stage::Verified, source.verified.as_ref().map(|at| at.commit.as_str()), &tip).await?;
+        }
         if last == Step::Verify {
             return Ok(Passed::Stopped(last));
         }
@@ -274,11 +310,13 @@ impl Pass {
                 self.settle(lease).await?;
                 self.remember(lease, &read.sources).await?;
                 self.in_force = Some(Arc::new(InForce::of(&candidate)));
+                self.batches(lease, &read.fleet, Some(at)).await?;
                 Ok(Passed::InForce { commit: tip, applied: None })
             }
             Ok(Brought::Applied(applied)) => {
                 tracing::info!(commit = %tip, assigned = applied.assigned.len(), "the fleet is in force");
                 self.in_force = Some(Arc::new(InForce::of(&candidate)));
+                self.batches(lease, &read.fleet, Some(at)).await?;
                 Ok(Passed::InForce { commit: tip, applied: Some(applied) })
             }
             Err(PassError::Apply(ApplyError::Taken(error @ RenameError::Taken { .. }))) => {

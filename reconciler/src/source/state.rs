@@ -48,6 +48,16 @@ states! {
     Refused = "refused",
     /// The commit in force is not on the first-parent chain of the tip.
     HistoryDiverged = "history-diverged",
+    /// The remote shows a commit that was verified before the one that was verified last: an old mirror, or a branch that was set back.
+    StaleSource = "stale-source",
+    /// The repository lacks history that has to be verified.
+    HistoryIncomplete = "history-incomplete",
+    /// A commit of the branch does not count by the trust policy in force.
+    UnverifiedCommit = "unverified-commit",
+    /// The trust policy is gone from the tree, or cannot be read there.
+    TrustRemoved = "trust-removed",
+    /// The history is another one than the pinned one, or of another trust domain.
+    OtherHistory = "other-history",
     /// The tree has no `fleet.kdl` or `fleet.yaml` where the fleet should be.
     RootMissing = "root-missing",
     /// Somebody put the commit in quarantine.
@@ -76,7 +86,7 @@ pub struct Trouble {
     pub state: SourceState,
     /// What happened, for people, and what to do about it.
     pub reason: String,
-    /// Diagnostics, for [`SourceState::FleetInvalid`].
+    /// Diagnostics, for [`SourceState::FleetInvalid`]; the refused commit, for [`SourceState::UnverifiedCommit`].
     pub detail: Option<Value>,
 }
 

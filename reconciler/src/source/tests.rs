@@ -4,6 +4,7 @@ mod brakes;
 mod pass;
 mod remote;
 mod running;
+mod verified;
 
 use std::{path::Path, sync::atomic::AtomicBool};
 

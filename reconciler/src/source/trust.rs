@@ -1,7 +1,13 @@
-//! What the history walk of [`pki::trust`] reads, out of a repository: raw commits, which files differ, the folder of trust,
-//! and the statements that people pushed. Conclusions are not made here.
+//! What the history walk of [`pki::trust`] reads, out of a repository: raw commits, which files differ, the folder of trust.
+//! Conclusions are not made here. What people said is found by [`words`].
 
-use std::collections::BTreeMap;
+pub(super) mod words;
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
 
 use gix::{
     ObjectId,
@@ -9,14 +15,14 @@ use gix::{
 };
 use pki::trust::{
     object::{self, ObjectFormat},
-    spoken::Heard,
-    statement::MAX_STATEMENT_BYTES,
-    walk::{FileChange, History, MOST_STATEMENTS, TrustFolder},
+    policy::{self, Policy},
+    walk::{FileChange, History, TrustFolder},
 };
 use schema::fleet::{self, Sources, trust};
 
 use super::{
-    git::{GitError, MAX_COMMIT_BYTES, Object, Repo, TreeEntry, chain},
+    Verdict,
+    git::{GitError, MAX_COMMIT_BYTES, Object, Repo, TreeEntry},
     history::parse,
 };
 
@@ -24,21 +30,45 @@ use super::{
 const MAX_DEPTH: usize = 32;
 /// Files that one commit changes.
 const MAX_CHANGES: usize = 200_000;
-/// Where statements are pushed to.
-const STATEMENTS: &str = "bc/statements/";
 
 /// A repository as the walk reads it: the fleet in one of its folders.
 #[derive(Debug)]
 pub struct TrustHistory<'r> {
     repo: &'r Repo,
     folder: Vec<&'r str>,
+    stop: Option<(&'r AtomicBool, Instant)>,
 }
 
 impl Repo {
     /// The repository as the history walk reads it; `folder` is empty when the fleet is at the root.
     #[must_use]
     pub fn trust_history<'r>(&'r self, folder: &'r str) -> TrustHistory<'r> {
-        TrustHistory { repo: self, folder: folder.split('/').filter(|part| !part.is_empty()).collect() }
+        TrustHistory { repo: self, folder: folder.split('/').filter(|part| !part.is_empty()).collect(), stop: None }
+    }
+
+    /// The trust policy in the tree of a commit, when it is one.
+    pub(super) fn policy_at(&self, commit: &str, folder: &str) -> Result<Option<Policy>, GitError> {
+        let tree = self.commit(parse(commit)?)?.tree;
+        let tree = tree.parse().map_err(|_| GitError::Broken { id: tree, what: "is no name".to_owned() })?;
+        let held = match self.trust_history(folder).trust(tree) {
+            Err(GitError::Unfit(_)) => return Ok(None),
+            held => held?.policy,
+        };
+        Ok(held.and_then(|bytes| policy::check(&bytes).policy))
+    }
+
+    /// Whether a commit is among the first parents of another one.
+    pub(super) fn follows(&self, tip: &str, base: &str) -> bool {
+        matches!(self.judge(tip, Some(base)), Ok(Verdict::Forward(_)))
+    }
+
+    /// How the repository names its objects.
+    #[must_use]
+    pub fn object_format(&self) -> ObjectFormat {
+        match self.inner.object_hash() {
+            gix::hash::Kind::Sha256 => ObjectFormat::Sha256,
+            _ => ObjectFormat::Sha1,
+        }
     }
 
     /// The branch that `HEAD` names.
@@ -49,38 +79,18 @@ impl Repo {
     }
 }
 
-impl TrustHistory<'_> {
-    /// Commits that may be statements: the tips of `refs/heads/bc/statements/…`, and of what was fetched of them. Names of
-    /// references mean nothing; what cannot be read is no statement.
-    ///
-    /// # Errors
-    /// When the references cannot be listed.
-    pub fn statements(&self) -> Result<Vec<Heard>, GitError> {
-        let broken =
-            |error: &dyn std::error::Error| GitError::Refused(format!("references cannot be read: {}", chain(error)));
-        let references = self.repo.inner.references().map_err(|error| broken(&error))?;
-        let mut found = Vec::new();
-        for prefix in ["refs/heads/", "refs/remotes/"] {
-            let references = references.prefixed(prefix).map_err(|error| broken(&error))?;
-            for reference in references.flatten() {
-                let name = reference.name().as_bstr().to_string();
-                let own = name.strip_prefix("refs/heads/").is_some_and(|rest| rest.starts_with(STATEMENTS));
-                let fetched = name
-                    .strip_prefix("refs/remotes/")
-                    .and_then(|rest| rest.split_once('/'))
-                    .is_some_and(|(_, rest)| rest.starts_with(STATEMENTS));
-                let Some(id) = reference.target().try_id().map(ToOwned::to_owned).filter(|_| own || fetched) else {
-                    continue;
-                };
-                if found.len() >= MOST_STATEMENTS {
-                    return Err(GitError::Refused(format!("there are more than {MOST_STATEMENTS} statements")));
-                }
-                if let Ok(Object::Data(raw)) = self.repo.object(id, Kind::Commit, MAX_STATEMENT_BYTES as u64) {
-                    found.push(raw.into());
-                }
-            }
-        }
-        Ok(found)
+impl<'r> TrustHistory<'r> {
+    /// Reads no further once it is told to stop, or when its time is over.
+    #[must_use]
+    pub(super) fn until(mut self, stop: &'r AtomicBool, deadline: Instant) -> Self {
+        self.stop = Some((stop, deadline));
+        self
+    }
+
+    fn going(&self) -> Result<(), GitError> {
+        let over =
+            |(stop, deadline): (&AtomicBool, Instant)| stop.load(Ordering::Relaxed) || Instant::now() >= deadline;
+        if self.stop.is_some_and(over) { Err(GitError::Interrupted) } else { Ok(()) }
     }
 
     /// A tree below a tree.
@@ -98,6 +108,7 @@ impl TrustHistory<'_> {
 
     fn entries(&self, tree: Option<ObjectId>) -> Result<BTreeMap<Vec<u8>, TreeEntry>, GitError> {
         let entries = tree.map_or_else(|| Ok(Vec::new()), |tree| self.repo.tree(tree))?;
+        in_order(&entries)?;
         Ok(entries.into_iter().map(|entry| (entry.name.clone(), entry)).collect())
     }
 
@@ -111,8 +122,9 @@ impl TrustHistory<'_> {
         if before == after {
             return Ok(());
         }
+        self.going()?;
         if depth > MAX_DEPTH || found.len() > MAX_CHANGES {
-            return Err(GitError::Refused("a commit changes too many files, or too deep ones".to_owned()));
+            return Err(GitError::Unfit("it changes too many files, or too deep ones".to_owned()));
         }
         let (mut olds, news) = (self.entries(before)?, self.entries(after)?);
         let mut pairs: Vec<(Vec<u8>, Option<TreeEntry>, Option<TreeEntry>)> = Vec::new();
@@ -125,6 +137,9 @@ impl TrustHistory<'_> {
             if old.as_ref().map(|entry| (entry.mode, entry.id)) == new.as_ref().map(|entry| (entry.mode, entry.id)) {
                 continue;
             }
+            if let Some(new) = &new {
+                plain(new, above)?;
+            }
             let name = String::from_utf8(name).unwrap_or_else(|error| error.as_bytes().escape_ascii().to_string());
             let path = if above.is_empty() { name } else { format!("{above}/{name}") };
             let tree =
@@ -132,7 +147,12 @@ impl TrustHistory<'_> {
             let other = |entry: &Option<TreeEntry>| entry.as_ref().is_some_and(|entry| !entry.mode.is_tree());
             let folders = (tree(&old), tree(&new));
             if folders != (None, None) {
+                let before = found.len();
                 self.differ(folders, &path, depth + 1, found)?;
+                // git shows no folder without files, and everybody has to answer for one all the same.
+                if found.len() == before && !(other(&old) || other(&new)) {
+                    found.push(FileChange { path: path.clone(), before: None, after: None });
+                }
             }
             if other(&old) || other(&new) {
                 found.push(FileChange { path, before: file(old.as_ref()), after: file(new.as_ref()) });
@@ -142,10 +162,59 @@ impl TrustHistory<'_> {
     }
 }
 
+/// Entries in git's own order: others read a tree by halves, and would find something else in it.
+fn in_order(entries: &[TreeEntry]) -> Result<(), GitError> {
+    let key = |entry: &TreeEntry| {
+        let end = if entry.mode.is_tree() { b"/".as_slice() } else { b"\0" };
+        [&entry.name, end].concat()
+    };
+    match entries.windows(2).find(|pair| key(&pair[0]) >= key(&pair[1])) {
+        Some(pair) => Err(GitError::Unfit(format!(
+            "a folder has {:?} behind {:?}, which is not git's order",
+            pair[1].name.escape_ascii().to_string(),
+            pair[0].name.escape_ascii().to_string()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// A file or a folder under a name that is the same one on everybody's machine. Only what is new has to be.
+fn plain(entry: &TreeEntry, above: &str) -> Result<(), GitError> {
+    let shown = entry.name.escape_ascii().to_string();
+    let unfit = |what: &str| Err(GitError::Unfit(format!("{shown:?} {what}")));
+    match entry.mode.kind() {
+        EntryKind::Blob | EntryKind::BlobExecutable | EntryKind::Tree => {}
+        EntryKind::Link => return unfit("is a symbolic link"),
+        EntryKind::Commit => return unfit("is a submodule"),
+    }
+    let Ok(name) = std::str::from_utf8(&entry.name) else { return unfit("is not UTF-8") };
+    if name.chars().any(|letter| {
+        letter == '\\'
+            || letter == ':'
+            || matches!(letter, '\u{200c}' | '\u{200d}')
+            || pki::trust::commit::hidden(letter)
+            || letter.is_control()
+    }) {
+        return unfit("has a character that is not seen, or means something elsewhere");
+    }
+    let folded = name.trim_end_matches(['.', ' ']).to_ascii_lowercase();
+    let device = folded.split('.').next().unwrap_or_default();
+    if folded.starts_with(".git") && folded.len() == 4
+        || folded.starts_with("git~")
+        || ["con", "prn", "aux", "nul"].contains(&device)
+    {
+        return unfit("is another name on some machines");
+    }
+    if above.is_empty() && folded == trust::FOLDER && name != trust::FOLDER {
+        return unfit("is the folder of trust on some machines");
+    }
+    Ok(())
+}
+
 /// The content of an entry that is a file.
 fn file(entry: Option<&TreeEntry>) -> Option<object::ObjectId> {
     let entry = entry.filter(|entry| matches!(entry.mode.kind(), EntryKind::Blob | EntryKind::BlobExecutable))?;
-    object::ObjectId::parse_as(ObjectFormat::Sha1, entry.id.to_string().as_bytes())
+    entry.id.to_string().parse().ok()
 }
 
 fn theirs(id: object::ObjectId) -> Result<ObjectId, GitError> {
@@ -156,10 +225,18 @@ impl History for TrustHistory<'_> {
     type Error = GitError;
 
     fn format(&self) -> ObjectFormat {
-        ObjectFormat::Sha1
+        self.repo.object_format()
+    }
+
+    fn unfit(error: &GitError) -> Option<String> {
+        match error {
+            GitError::Unfit(what) => Some(what.clone()),
+            _ => None,
+        }
     }
 
     fn commit(&self, id: object::ObjectId) -> Result<Option<Vec<u8>>, GitError> {
+        self.going()?;
         let id = theirs(id)?;
         if self.repo.inner.is_shallow().unwrap_or(true) && !self.repo.inner.has_object(id) {
             return Ok(None);
@@ -176,6 +253,7 @@ impl History for TrustHistory<'_> {
         for entry in self.repo.tree(root)? {
             let name = String::from_utf8_lossy(&entry.name).into_owned();
             if ["fleet.kdl", "fleet.yaml", "fleet.yml"].contains(&name.as_str())
+                && file(Some(&entry)).is_some()
                 && let Object::Data(bytes) = self.repo.object(entry.id, Kind::Blob, Sources::MAX_FILE_BYTES)?
             {
                 sources.insert_file(name, bytes);

@@ -1,6 +1,8 @@
 //! A verified history for people and for programs.
 
 use pki::trust::{
+    object::ObjectFormat,
+    spoken::EMPTY_TREES,
     statement::Step,
     walk::{Accepted, Judged, Refusal, Walked},
 };
@@ -32,6 +34,9 @@ impl Report {
                 text.push_str("\n\n");
                 text.push_str(&self.explain(judged, refusal, walked, output));
             }
+        }
+        for (name, why) in &self.unheard {
+            text.push_str(&format!("\n\n{} is not heard: {}", printable(name), printable(why)));
         }
         text.push_str("\n\n");
         text.push_str(&conclusion(walked, output));
@@ -66,11 +71,15 @@ impl Report {
             text.extend(more.map(|found| format!("\n  {}: {} {}", found.at(), found.code, printable(&found.message))));
         }
         if let Some(missing) = self.missing(refusal, walked) {
-            let (who, kind) = (missing.who, missing.kind);
-            text.push_str(&format!("\n  → {who} sign a commit (git commit -S --allow-empty) with this message:\n"));
+            let Missing { who, kind, verb, subject, .. } = &missing;
+            text.push_str(&format!("\n  → {who} say so: better-compute trust {verb}"));
+            text.push_str("\n    or by hand, in a signed commit without files, with this message:\n");
             let block = missing.message.lines().map(|line| format!("      {line}").trim_end().to_owned());
             text.push_str(&block.collect::<Vec<_>>().join("\n"));
-            text.push_str(&format!("\n    and push it: git push origin HEAD:refs/heads/bc/statements/{kind}/NAME/1"));
+            let empty = EMPTY_TREES[usize::from(judged.id.format() == ObjectFormat::Sha256)];
+            text.push_str(&format!(
+                "\n    and push it: git push origin $(git commit-tree -S -F statement.txt {empty}):refs/heads/bc/statements/{kind}/{subject}/NAME/1"
+            ));
         } else if let Some(hint) = hint(refusal) {
             text.push_str(&format!("\n  → {hint}"));
         }
@@ -79,22 +88,31 @@ impl Report {
 
     /// The statement that is missing, and who has to make it.
     fn missing(&self, refusal: &Refusal, walked: &Walked) -> Option<Missing> {
-        let (kind, who, fields, last) = match refusal {
+        let (kind, (who, verb, subject), fields, last) = match refusal {
             Refusal::NotVouched { base, tree, .. } => {
                 let policy = walked.policy.as_ref()?;
                 policy.change()?;
                 let under = format!("trust-epoch: {}\ntrust-digest: {}\n", policy.epoch(), policy.digest());
                 let fields = format!("branch: {}\nbase: {base}\ntree: {tree}\n{under}", self.branch);
-                ("change", "people who may vouch for it", fields, "expires: YYYY-MM-DDThh:mm:ssZ\n")
+                (
+                    "change",
+                    ("people who may vouch for it", "vouch", base.to_string()),
+                    fields,
+                    "expires: YYYY-MM-DDThh:mm:ssZ\n",
+                )
             }
-            Refusal::TrustThreshold { step, .. } => ("trust", "people who may change the policy", fields(*step), ""),
-            Refusal::NotProven { step, .. } => ("possess", "let their holders, with these keys,", fields(*step), ""),
+            Refusal::TrustThreshold { step, .. } => {
+                ("trust", ("people who may change the policy", "agree", step.epoch.to_string()), fields(*step), "")
+            }
+            Refusal::NotProven { step, .. } => {
+                ("possess", ("let their holders, with these keys,", "agree", step.epoch.to_string()), fields(*step), "")
+            }
             _ => return None,
         };
         let (domain, fleet) = (&walked.trust_domain, walked.fleet);
         let head = format!("a line for people\n\nbc-statement: {kind}/v1\ntrust-domain: {domain}\nfleet: {fleet}\n");
         let foot = format!("principal: NAME\nnonce: 32 hexadecimal digits (openssl rand -hex 16)\n{last}");
-        Some(Missing { kind, who, message: format!("{head}{fields}{foot}") })
+        Some(Missing { kind, who, verb, subject, message: format!("{head}{fields}{foot}") })
     }
 
     /// For programs: the same facts.
@@ -118,6 +136,7 @@ impl Report {
             "anchor": { "commit": walked.commits.first().map(|anchor| anchor.id), "pinned": self.pinned },
             "policy": policy,
             "counts": self.counts(),
+            "unheard": self.unheard.iter().map(|(name, why)| json!({ "reference": name, "why": why })).collect::<Vec<_>>(),
             "verified": verified.checked_sub(1).map(|last| walked.commits[last].id),
             "commits": commits,
         })
@@ -128,6 +147,10 @@ impl Report {
 struct Missing {
     kind: &'static str,
     who: &'static str,
+    /// How the command line calls it.
+    verb: &'static str,
+    /// What it is about, in the name of its branch.
+    subject: String,
     message: String,
 }
 
@@ -148,6 +171,8 @@ fn hint(refusal: &Refusal) -> Option<&'static str> {
         Refusal::TrustRemoved => "put trust/policy.kdl back as it was",
         Refusal::TrustMixed(_) => "make two commits of it: one for trust/policy.kdl alone",
         Refusal::KeyRetired(_) | Refusal::KeyCompromised { .. } => "let its owner sign it again with another key",
+        Refusal::KeyRevoked { .. } => "let somebody else sign it again: the key was revoked before",
+        Refusal::Unfit(_) => "make it again without that file",
         Refusal::ForgeCannotPropose(_) => "sign a change of batches yourself, on your machine",
         _ => return None,
     })
@@ -158,6 +183,7 @@ fn words(accepted: &Accepted) -> (&'static str, String) {
         Accepted::Anchor => ("anchor", "the history begins here".to_owned()),
         Accepted::Granted => ("ok", "its signer may change it".to_owned()),
         Accepted::Vouched(by) => ("ok", format!("vouched for by {}", list(by))),
+        Accepted::Resealed(by) => ("resealed", format!("a rewritten history, accepted by {}", list(by))),
         Accepted::TrustChange { epoch, by } => ("trust", format!("policy of epoch {epoch}, agreed to by {}", list(by))),
     }
 }
@@ -227,10 +253,11 @@ fn one(judged: &Judged, counts: bool) -> Value {
                 Accepted::Anchor => "anchor",
                 Accepted::Granted => "granted",
                 Accepted::Vouched(_) => "vouched",
+                Accepted::Resealed(_) => "resealed",
                 Accepted::TrustChange { .. } => "trust-change",
             };
             let by = match accepted {
-                Accepted::Vouched(by) | Accepted::TrustChange { by, .. } => by.as_slice(),
+                Accepted::Vouched(by) | Accepted::Resealed(by) | Accepted::TrustChange { by, .. } => by.as_slice(),
                 Accepted::Anchor | Accepted::Granted => &[],
             };
             (word, words(accepted).1, by)

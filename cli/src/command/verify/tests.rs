@@ -69,13 +69,21 @@ impl World {
         self.git(&args, repo);
     }
 
-    /// A commit on a branch of its own: what `HEAD` is stays.
+    /// A commit without files, on a branch of its own.
     fn state(&self, who: &str, message: &str) {
         let repo = Path::new("repo");
-        self.git(&["checkout", "-q", "--detach"], repo);
-        self.commit(Some(who), message);
-        self.git(&["branch", &format!("bc/statements/trust/policy/{who}/0"), "HEAD"], repo);
-        self.git(&["checkout", "-q", "main"], repo);
+        let empty = self.git(&["hash-object", "-t", "tree", "-w", "/dev/null"], repo);
+        self.state_with(who, message, &empty);
+    }
+
+    fn state_with(&self, who: &str, message: &str, tree: &str) {
+        let (repo, file) = (Path::new("repo"), self.dir.path().join("statement.txt"));
+        std::fs::write(&file, message).expect("a file");
+        let (file, key) =
+            (file.display().to_string(), format!("user.signingKey={}", self.dir.path().join(who).display()));
+        let made = self.git(&["-c", "gpg.format=ssh", "-c", &key, "commit-tree", "-S", "-F", &file, tree], repo);
+        let at = self.git(&["for-each-ref", "refs/heads/bc"], repo).lines().count();
+        self.git(&["branch", &format!("bc/statements/trust/2/{who}/{at}"), &made], repo);
     }
 
     fn policy(&self, epoch: u64, prev: &str, more: &str) -> String {
@@ -202,6 +210,9 @@ fn a_change_of_the_policy_is_told_what_it_lacks_and_goes_when_it_has_it() {
         let message = message.replace("NAME", who).replace("32 hexadecimal digits (openssl rand -hex 16)", &nonce);
         world.state(who, &message);
     };
+    world.state("ada", "yes\n\nbc-statement: trust/v1\nprincipal: NAME\n");
+    let shown = world.shown(&world.verify().report().expect("a report"));
+    assert!(shown.contains("bc/statements/trust/2/ada/0 is not heard: "), "{shown}");
     statement("ada");
     statement("eve");
     let report = world.verify().report().expect("a report");

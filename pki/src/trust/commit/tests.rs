@@ -84,6 +84,10 @@ fn what_git_verifies_and_shows_otherwise_is_malformed_here() {
             },
             Malformed::AfterSignature("note".to_owned()),
         ),
+        ("a space without width", sign(&PLAIN.replace("two", "t\u{200b}wo")), Malformed::HiddenCharacter('\u{200b}')),
+        ("a soft hyphen", sign(&PLAIN.replace("two", "t\u{ad}wo")), Malformed::HiddenCharacter('\u{ad}')),
+        ("an Arabic letter mark", sign(&PLAIN.replace("two", "\u{61c}two")), Malformed::HiddenCharacter('\u{61c}')),
+        ("a tag", sign(&PLAIN.replace("two", "two\u{e0041}")), Malformed::HiddenCharacter('\u{e0041}')),
         ("text that hides behind a NUL", sign(&PLAIN.replace("two", "two\0hidden")), Malformed::Nul),
     ] {
         assert!(git.verifies(&git.put(text.as_bytes()), &[&key.line]), "git verifies {what}");

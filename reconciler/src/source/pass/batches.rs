@@ -62,6 +62,10 @@ impl At {
     pub(super) fn of(seen: &Look) -> Self {
         Self { repo: seen.repo.again(), path: seen.path.clone(), tip: seen.tip.clone() }
     }
+
+    fn again(&self) -> Self {
+        Self { repo: self.repo.again(), path: self.path.clone(), tip: self.tip.clone() }
+    }
 }
 
 /// What a batch's history came to.
@@ -86,8 +90,9 @@ impl Pass {
     /// Brings stored batches in line with the documents in force: new ones are resolved, changed ones resolved anew while nothing
     /// of them was sent, and those whose document is gone are cancelled.
     pub(super) async fn batches(&mut self, lease: &Lease, fleet: &Fleet, at: Option<At>) -> Result<(), PassError> {
-        if let Some(at) = &at {
-            self.proposals(lease, at).await?;
+        let copy = at.as_ref().map(At::again);
+        if let Some(copy) = copy {
+            self.proposals(lease, copy).await?;
         }
         let known = batches::in_force(&self.db).await?;
         let texts: BTreeMap<&Name, String> = fleet
@@ -187,7 +192,7 @@ impl Pass {
     }
 
     /// What services propose: commits of one batch each, beside the branch.
-    pub(super) async fn proposals(&mut self, lease: &Lease, at: &At) -> Result<(), PassError> {
+    pub(super) async fn proposals(&mut self, lease: &Lease, at: At) -> Result<(), PassError> {
         if self.pinned.get().is_none() {
             return Ok(());
         }

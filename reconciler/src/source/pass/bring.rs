@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schema::{
     digest::Digest,
     fleet::{Fleet, Sources},
-    id::PlanId,
+    id::{PlanId, RevisionId},
 };
 use serde_json::Value;
 use store::{
@@ -16,6 +16,8 @@ use store::{
 
 use super::{Pass, PassError, Step};
 use crate::{
+    custody::{self, Drawing},
+    join,
     apply::{self, Applied, ApplyError, Cause, Named},
     plan::{Observed, Plan, Planned, Shown, plan},
     source::CommitInfo,
@@ -108,8 +110,23 @@ impl Pass {
                 return Ok(Brought::Stopped);
             }
             if expected == Some(commit) && planned.is_settled() && !matches!(candidate.cause, Cause::Rollback(_)) {
+                self.attest(lease, candidate, &observed, &planned).await?;
                 return Ok(Brought::Settled);
             }
+            let manifest = match &self.custody {
+                Some(custody) if apply::makes_revision(&planned, &observed, candidate.info) => {
+                    let drawing = Drawing {
+                        source: &self.name,
+                        revision: RevisionId::generate(),
+                        commit: candidate.info,
+                        fleet: candidate.fleet,
+                        observed: &observed,
+                        planned: &planned,
+                    };
+                    Some(custody::draw(&self.db, custody, &drawing).await?)
+                }
+                _ => None,
+            };
             let target = apply::Target {
                 source: &self.name,
                 branch: candidate.branch,
@@ -119,6 +136,7 @@ impl Pass {
                 cause: candidate.cause,
                 shown: if waiting { &named } else { &[] },
                 plan: stored,
+                manifest: manifest.as_ref(),
                 trust_domain: &candidate.fleet.document.trust_domain.value,
                 worker: self.worker,
                 lease,
@@ -130,6 +148,32 @@ impl Pass {
             }
         }
         Err(ApplyError::Stale.into())
+    }
+
+    /// Sees that what is in force is signed as it should be. Only what was read from git can make good what is missing.
+    async fn attest(
+        &self,
+        lease: &Lease,
+        candidate: &Candidate<'_>,
+        observed: &Observed,
+        planned: &Planned,
+    ) -> Result<(), PassError> {
+        let (Some(custody), Cause::Tip) = (&self.custody, candidate.cause) else { return Ok(()) };
+        let Some(newest) = revisions::newest(&self.db, &self.name).await? else { return Ok(()) };
+        let drawing = Drawing {
+            source: &self.name,
+            revision: newest.revision.id,
+            commit: candidate.info,
+            fleet: candidate.fleet,
+            observed,
+            planned,
+        };
+        let Some(attested) = custody::attest(&self.db, custody, &drawing).await? else { return Ok(()) };
+        let mut txn = self.begin(lease).await?;
+        attested.write(&mut txn).await?;
+        txn.commit().await?;
+        tracing::info!(revision = %newest.revision.id, "what is in force is signed anew");
+        Ok(join::wake_nodes(&self.db).await?)
     }
 
     /// The plans that people were shown: stored ones, and ones that were made offline from the same files.

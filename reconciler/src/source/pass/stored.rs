@@ -22,6 +22,7 @@ use store::{
 use super::{Pass, PassError, Passed, Step, bring::Brought, bring::Candidate};
 use crate::{
     apply::{ApplyError, Cause},
+    custody,
     source::{CommitInfo, SourceState, history::short, read::load, tree::Brake},
 };
 
@@ -111,6 +112,7 @@ impl Pass {
             Err(error) if error.is_unavailable() => return Err(error.into()),
             Err(error) => return Ok(Err(error.to_string())),
         };
+        let tree = files.digest();
         let remembered = Arc::clone(&self.remembered);
         let load = move |stop: &AtomicBool| {
             let brake = Brake { stop, deadline: Instant::now().checked_add(READ_DEADLINE) };
@@ -119,6 +121,15 @@ impl Pass {
         };
         let loaded = self.blocking(READ_DEADLINE, load).await;
         let Ok(loaded) = loaded else { return Ok(Err("reading its files was interrupted".to_owned())) };
+        if let Some(custody) = &self.custody {
+            let manifest = custody::proven(&self.db, custody.signer().verifier(), id).await?;
+            let signed = manifest.map(|manifest| (manifest.files, manifest.commit));
+            if signed != Some((tree, revision.revision.commit.clone())) {
+                return Ok(Err(format!(
+                    "no manifest that this control plane signed stands behind the stored files of {id}"
+                )));
+            }
+        }
         let Some(fleet) = loaded.fleet else {
             let errors = loaded.diagnostics.iter().filter(|one| one.is_error());
             let first =
@@ -206,6 +217,7 @@ impl Pass {
             Ok(Brought::Settled | Brought::Applied(_)) => {
                 tracing::warn!(commit, owner = %wanted.new.owner, reason = %wanted.new.reason, "the fleet is back at an earlier revision");
                 self.in_force = Some(Arc::new(InForce::of(&candidate)));
+                self.batches(lease, &fleet.fleet, None).await?;
                 Ok(Some(Passed::RolledBack { commit }))
             }
             Err(PassError::Apply(ApplyError::Taken(error @ RenameError::Taken { .. }))) => {

@@ -49,6 +49,11 @@ impl World {
         Pass::new(self.db.db().clone(), FLEET, config, GitAccess::default(), self.git.path().to_owned(), self.worker)
     }
 
+    /// A pass over another repository.
+    pub(super) fn pass_over(&self, config: crate::source::SourceConfig) -> Pass {
+        Pass::new(self.db.db().clone(), FLEET, config, GitAccess::default(), self.git.path().to_owned(), self.worker)
+    }
+
     /// A pass of another process, once the lease of this one is over.
     pub(super) async fn run_later(&self) -> Passed {
         let (worker, lease) = holder(&self.db).await;
@@ -70,7 +75,7 @@ impl World {
 
     async fn accept(&self, commit: &str) -> Result<(), AcceptError> {
         let mut txn = self.db.db().begin().await.expect("begins");
-        accept(self.db.db(), &mut txn, FLEET, commit, "ada").await?;
+        accept(self.db.db(), &mut txn, &crate::trust::Pinned::none(), FLEET, commit, "ada").await?;
         txn.commit().await.expect("commits");
         Ok(())
     }

@@ -31,7 +31,12 @@ fn role(db: &TestDb, git: &Git, timing: Timing) -> SourceRole {
         data: git.path().to_owned(),
         host: "test".to_owned(),
         timing,
+        custody: crate::custody::SourceCustody::new(&keys().source(), "fleet_test"),
     }
+}
+
+fn keys() -> pki::keys::Keys {
+    pki::keys::Keys::generate("bc.local", jiff::Timestamp::UNIX_EPOCH).expect("keys")
 }
 
 const fn is_send<T: Send>(_: &T) {}

@@ -1,0 +1,264 @@
+//! What people say about the history: that they vouch for a commit, agree to a policy, revoke a key, or mean a rewritten branch.
+
+use clap::{Args, ValueEnum};
+use pki::trust::{
+    object::ObjectId,
+    policy::Policy,
+    statement::{Body, RevokeReason, Statement, Step, Under},
+    walk::{Judged, Refusal},
+};
+use schema::time::{Duration, Timestamp};
+use serde_json::json;
+
+use super::{Looked, Place, commit};
+use crate::{
+    exit::{During as _, Exit, Failure},
+    output::{self, Output},
+    statement::{self, Written, write_and_push},
+};
+
+/// Vouch for a commit that waits for another person, whoever signed it.
+///
+/// Says that the tree of a commit is good in the place where it stands. Look at it first: git show COMMIT.
+#[derive(Debug, Args)]
+pub struct Vouch {
+    /// The commit [default: the first that waits for it]
+    #[arg(value_name = "COMMIT")]
+    pub commit: Option<String>,
+    /// How long it holds
+    #[arg(long, value_name = "DURATION", default_value = "168h")]
+    pub expires_in: Duration,
+    /// What you say
+    #[command(flatten)]
+    pub said: Said,
+    /// Where
+    #[command(flatten)]
+    pub place: Place,
+}
+
+/// Agree to the change of the policy that waits, and prove a key that it gives you.
+///
+/// Look at it first: git show COMMIT. Signs a trust/v1 statement when your word is asked for, and a possess/v1 statement when the key
+/// that git signs with is one that the policy adds.
+#[derive(Debug, Args)]
+pub struct Agree {
+    /// What you say
+    #[command(flatten)]
+    pub said: Said,
+    /// Where
+    #[command(flatten)]
+    pub place: Place,
+}
+
+/// Revoke a key at once, without a change of the policy.
+///
+/// Works forward: nothing that was verified is taken back. A key of your own you may always give up.
+#[derive(Debug, Args)]
+pub struct Revoke {
+    /// The key: SHA256:…, or an OpenPGP fingerprint
+    #[arg(value_name = "KEY")]
+    pub key: String,
+    /// Why
+    #[arg(long, value_enum)]
+    pub reason: Reason,
+    /// The last commit that its owner signed [default: the last that counts]
+    #[arg(long, value_name = "COMMIT")]
+    pub last_good: Option<String>,
+    /// What you say
+    #[command(flatten)]
+    pub said: Said,
+    /// Where
+    #[command(flatten)]
+    pub place: Place,
+}
+
+/// Accept that a branch was rewritten.
+///
+/// `status` names both commits when a branch does not follow what was verified. It goes on from NEW once enough people of the reseal
+/// rule say so; they answer for all of it.
+#[derive(Debug, Args)]
+pub struct Reseal {
+    /// The commit that was verified last
+    #[arg(value_name = "OLD")]
+    pub old: String,
+    /// The commit that takes its place
+    #[arg(value_name = "NEW")]
+    pub new: String,
+    /// How long it holds
+    #[arg(long, value_name = "DURATION", default_value = "24h")]
+    pub expires_in: Duration,
+    /// What you say
+    #[command(flatten)]
+    pub said: Said,
+    /// Where
+    #[command(flatten)]
+    pub place: Place,
+}
+
+/// How it is said.
+#[derive(Debug, Clone, Args)]
+pub struct Said {
+    /// A line for people
+    #[arg(short, long, value_name = "TEXT", default_value = "")]
+    pub message: String,
+    /// Sign it, and push nothing
+    #[arg(long)]
+    pub no_push: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+}
+
+/// Why a key is revoked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Reason {
+    /// Its owner has another one
+    Superseded,
+    /// Somebody else has it
+    Compromised,
+}
+
+fn under(policy: &Policy) -> Under {
+    Under { epoch: policy.epoch(), digest: policy.digest() }
+}
+
+/// To the second, as statements have it.
+fn ends(after: Duration, now: Timestamp) -> Result<Timestamp, Failure> {
+    Timestamp::from_second(after.after(now).as_second()).during("the end is too far away")
+}
+
+impl Vouch {
+    pub(super) fn run(&self, output: &Output) -> Result<Exit, Failure> {
+        let looked = self.place.look(None)?;
+        let waits = looked.walked.refused().and_then(|(judged, refusal)| match refusal {
+            Refusal::NotVouched { base, tree, .. } => Some((judged, *base, *tree)),
+            _ => None,
+        });
+        let named = self.commit.as_deref().map(|name| commit(&looked.repo, name)).transpose()?;
+        let Some((judged, base, tree)) = waits.filter(|(judged, ..)| named.is_none_or(|named| judged.id == named)) else {
+            return Err(Failure::failed("no such commit waits for anybody to vouch for it").hint("better-compute verify --dry-run"));
+        };
+        let body = Body::Change {
+            branch: looked.branch.clone(),
+            base,
+            tree,
+            under: under(looked.policy()?),
+            expires: ends(self.expires_in, output.now)?,
+        };
+        let what = format!("vouch for {} ({})", judged.id.short(), judged.subject);
+        self.said.say(&looked, looked.policy()?, vec![body], &what, output)
+    }
+}
+
+impl Agree {
+    pub(super) fn run(&self, output: &Output) -> Result<Exit, Failure> {
+        let looked = self.place.look(None)?;
+        let (judged, step) = waiting_step(&looked)?;
+        let next = looked.policy_in(judged)?;
+        let you = statement::speaker(&looked.dir, &next)?;
+        let old = looked.walked.policy.as_ref();
+        let may = |policy: &Policy| policy.principals().get(&you.principal).is_some_and(|held| policy.trust().names(held));
+        let mut bodies = Vec::new();
+        if may(&next) || old.is_some_and(may) {
+            bodies.push(Body::Trust(step));
+        }
+        if old.is_some_and(|old| !old.keys().any(|key| key.raw() == you.key.raw())) {
+            bodies.push(Body::Possess(step));
+        }
+        if bodies.is_empty() {
+            return Err(Failure::failed(format!("nobody asks {} about this policy", you.principal)));
+        }
+        let what = format!("agree to the policy of epoch {} in {} ({})", step.epoch, judged.id.short(), judged.subject);
+        self.said.say(&looked, &next, bodies, &what, output)
+    }
+}
+
+/// The change of the policy that waits for people.
+fn waiting_step(looked: &Looked) -> Result<(&Judged, Step), Failure> {
+    let waits = looked.walked.refused().and_then(|(judged, refusal)| match refusal {
+        Refusal::TrustThreshold { step, .. } | Refusal::NotProven { step, .. } => Some((judged, *step)),
+        _ => None,
+    });
+    waits.ok_or_else(|| {
+        Failure::failed("no change of the trust policy waits for anybody")
+            .hint("commit it first, on the branch that is checked out; better-compute verify --dry-run")
+    })
+}
+
+impl Revoke {
+    pub(super) fn run(&self, output: &Output) -> Result<Exit, Failure> {
+        let looked = self.place.look(None)?;
+        let policy = looked.policy()?;
+        let Some(key) = policy.keys().find(|key| key.name() == self.key) else {
+            return Err(Failure::failed(format!("the policy lists no key {}", self.key)).hint("better-compute trust show"));
+        };
+        let (holder, _) = policy.holder(key).expect("a key of a policy has a holder");
+        let last = looked.walked.reached.as_ref().map_or(looked.tip, |reached| reached.commit);
+        let last_good = self.last_good.as_deref().map_or(Ok(last), |name| commit(&looked.repo, name))?;
+        let reason = match self.reason {
+            Reason::Superseded => RevokeReason::Superseded,
+            Reason::Compromised => RevokeReason::Compromised,
+        };
+        let body = Body::Revoke { key: self.key.clone(), reason, last_good, trust_epoch: policy.epoch() };
+        self.said.say(&looked, policy, vec![body], &format!("revoke {key} of {holder}"), output)
+    }
+}
+
+impl Reseal {
+    pub(super) fn run(&self, output: &Output) -> Result<Exit, Failure> {
+        let (repo, folder) = self.place.open()?;
+        let branch = self.place.branch_of(&repo)?;
+        let new = commit(&repo, &self.new)?;
+        // What was verified may be on no branch here any more: its id is enough.
+        let old = commit(&repo, &self.old).or_else(|failure| self.old.parse::<ObjectId>().map_err(|_| failure))?;
+        // The policy in force is that of the history that was verified.
+        let on = Place { branch: Some(old.to_string()), path: Some(folder), ..self.place.clone() };
+        let looked = on.look(None).or_else(|_| self.place.look(None))?;
+        let policy = looked.policy()?;
+        if policy.reseal().is_none() {
+            return Err(Failure::failed("the policy has no reseal rule: nobody accepts a rewritten branch"));
+        }
+        let looked = Looked { branch: branch.clone(), ..looked };
+        let policy = looked.policy()?;
+        let expires = ends(self.expires_in, output.now)?;
+        let body = Body::Reseal { branch: branch.clone(), old, new, under: under(policy), expires };
+        let what = format!("let {branch} go on from {} in place of {}", new.short(), old.short());
+        self.said.say(&looked, policy, vec![body], &what, output)
+    }
+}
+
+impl Said {
+    /// Asks, signs, and pushes.
+    fn say(&self, looked: &Looked, policy: &Policy, bodies: Vec<Body>, what: &str, output: &Output) -> Result<Exit, Failure> {
+        let you = statement::speaker(&looked.dir, policy)?;
+        if !self.yes && !output::confirm(output, &format!("{}: {what}? [yes/no]", you.principal))? {
+            output::note("nothing was said");
+            return Ok(Exit::Ok);
+        }
+        let tree = statement::empty_tree(&looked.dir)?;
+        let mut written: Vec<(Statement, Written)> = Vec::new();
+        for body in bodies {
+            let (domain, fleet) = (&looked.walked.trust_domain, looked.walked.fleet);
+            let said = Statement::new(domain, fleet, you.principal.clone(), Statement::fresh_nonce(), body);
+            let said = said.during("this cannot be said")?;
+            let line = if self.message.is_empty() { what } else { self.message.as_str() };
+            let made = write_and_push(&looked.dir, (looked.tip, tree), line, &said, policy, !self.no_push)?;
+            written.push((said, made));
+        }
+        if output.is_json() {
+            let one = |(said, made): &(Statement, Written)| {
+                json!({ "statement": said.body.kind(), "digest": said.digest(), "principal": you.principal, "commit": made.commit, "reference": made.reference, "pushedTo": made.remote })
+            };
+            output.json(&written.iter().map(one).collect())?;
+            return Ok(Exit::Ok);
+        }
+        for (said, made) in &written {
+            output.line(format!("{} by {}: {}", said.body.kind(), you.principal, made.reference))?;
+            match &made.remote {
+                Some(remote) => output.line(format!("  pushed to {remote}"))?,
+                None => output::note(format!("  it lies in this repository; where the control plane follows a remote: {}", made.push_line())),
+            }
+        }
+        Ok(Exit::Ok)
+    }
+}
