@@ -9,6 +9,7 @@ use std::{
 };
 
 use nix::fcntl::{Flock, FlockArg};
+use pki::keys::Keys;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{During as _, Failure};
@@ -117,6 +118,35 @@ impl ClientFile {
         serde_json::from_str(&text).map(Some).during(format!("{} is not a client file", path.display()))
     }
 
+    /// Whether the file can be written there, so that a mistake is told before anything begins. A directory that is missing is
+    /// made, for its owner only.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn make_room(path: &Path) -> Result<(), Failure> {
+        let what = || format!("cannot write {}", path.display());
+        if path.is_dir() {
+            return Err(Failure::usage(format!("{} is a directory; name a file in it", path.display())));
+        }
+        let directory = parent(path);
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).during(what())?;
+        tempfile::NamedTempFile::new_in(directory).map(drop).during(what())
+    }
+
+    /// Brings the file to what these keys say; one that is not there, or says it already, is left alone.
+    ///
+    /// # Errors
+    /// When it cannot be read or written.
+    pub fn follow(path: &Path, keys: &Keys, fleet_id: &str) -> Result<(), Failure> {
+        let Some(file) = Self::read(path)? else { return Ok(()) };
+        let next = Self {
+            ca: pki::issue::to_pem(&[keys.root_certificate()]),
+            pin: keys.anchor(fleet_id).pin().to_string(),
+            ..file.clone()
+        };
+        if next == file { Ok(()) } else { next.write(path) }
+    }
+
     /// Writes the file for its owner only, whole or not at all.
     ///
     /// # Errors
@@ -127,13 +157,18 @@ impl ClientFile {
     }
 }
 
+/// The directory of a file.
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
+}
+
 /// Writes a file that only its owner can read, whole or not at all.
 ///
 /// # Errors
 /// When it cannot be written.
 pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let what = || format!("cannot write {}", path.display());
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    let directory = parent(path);
     let mut file = tempfile::NamedTempFile::new_in(directory).during(what())?;
     file.as_file().set_permissions(fs::Permissions::from_mode(0o600)).during(what())?;
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).during(what())?;
@@ -157,6 +192,19 @@ mod tests {
     }
 
     #[test]
+    fn room_for_a_client_file_is_made_before_anything_begins() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b/client.json");
+        ClientFile::make_room(&path).unwrap();
+        assert_eq!(fs::metadata(dir.path().join("a/b")).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(fs::read_dir(dir.path().join("a/b")).unwrap().count(), 0, "nothing is left there");
+        let inside = ClientFile::make_room(&dir.path().join("a")).unwrap_err();
+        assert!(inside.message.contains("is a directory"), "{inside}");
+        fs::write(dir.path().join("file"), "").unwrap();
+        ClientFile::make_room(&dir.path().join("file/client.json")).unwrap_err();
+    }
+
+    #[test]
     fn a_client_file_is_private_and_survives() {
         let dir = tempfile::tempdir().unwrap();
         let path = client_file(dir.path());
@@ -171,5 +219,31 @@ mod tests {
         file.write(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(ClientFile::read(&path).unwrap(), Some(file));
+    }
+
+    #[test]
+    fn a_client_file_follows_the_keys_and_keeps_its_token() {
+        pki::install_provider();
+        let dir = tempfile::tempdir().unwrap();
+        let path = client_file(dir.path());
+        let now = "2026-11-29T12:00:00Z".parse().unwrap();
+        let mut keys = Keys::generate("bc.local", now).unwrap();
+        ClientFile::follow(&path, &keys, "fleet").unwrap();
+        assert!(!path.exists(), "nobody asked for one");
+        let file = ClientFile {
+            url: "https://127.0.0.1:1".into(),
+            ca: pki::issue::to_pem(&[keys.root_certificate()]),
+            token: "bcat_x".into(),
+            gateway: "https://127.0.0.1:2".into(),
+            pin: keys.anchor("fleet").pin().to_string(),
+        };
+        file.write(&path).unwrap();
+        for _ in 0..3 {
+            keys.advance(pki::keys::RotationKind::NodeCa, "fleet", now);
+        }
+        ClientFile::follow(&path, &keys, "fleet").unwrap();
+        let followed = ClientFile::read(&path).unwrap().unwrap();
+        assert_eq!(followed.pin, keys.anchor("fleet").pin().to_string());
+        assert!(followed.pin != file.pin && followed.ca != file.ca && followed.token == file.token);
     }
 }

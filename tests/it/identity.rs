@@ -190,7 +190,7 @@ fn keys_rotate_under_an_open_session_and_a_machine_that_was_off_comes_back_by_it
         until_some("the node steps while its session is open", || {
             (trust_version(&up, &here_name) == version).then_some(())
         });
-        let refused = up.cli().run(&["keys", "rotate", kind]);
+        let refused = up.cli().run(&["keys", "rotate", kind, "--wait", "0s"]);
         assert_eq!(refused.code, 4, "{} has not followed: {}{}", away_name, refused.out, refused.err);
         assert!(refused.err.contains(&away_name), "{}", refused.err);
         for step in ["switched", "finished"] {

@@ -8,19 +8,17 @@ use tests::{
     Apart, Cli, Node, Repo, Up, World,
     apart::free_ports,
     process::{self, Process},
-    until, until_some,
+    until,
     up::{password, sql},
 };
 
 use crate::secrets::{PROFILE, put};
 
-/// Takes the next step as soon as everybody followed the one before.
+/// Takes the next step, which waits until everybody followed the one before.
 fn step(cli: &Cli, keys: &str, kind: &str, force: &[&str]) -> String {
-    until_some(&format!("{kind} takes a step"), || {
-        let said = cli.run(&[&["keys", "rotate", kind, "--keys", keys], force].concat());
-        assert!(said.code == 0 || said.err.contains("not followed"), "{}{}", said.out, said.err);
-        (said.code == 0).then_some(said.out)
-    })
+    let said = cli.run(&[&["keys", "rotate", kind, "--keys", keys, "--wait", "3m"], force].concat());
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    said.out
 }
 
 fn status(cli: &Cli, keys: &str) -> Value {
@@ -282,7 +280,8 @@ fn every_role_works_with_the_least_keys_and_rights() {
 
     // A command root that is rotated is taken over by whoever signs, once its keys are handed out anew.
     assert!(step(&cli, &keys, "command-root", &[]).contains("begun"));
-    let behind = cli.run(&["keys", "rotate", "command-root", "--keys", &keys]);
+    let behind = cli.run(&["keys", "rotate", "command-root", "--keys", &keys, "--wait", "3s"]);
+    assert!(behind.err.contains("waiting for 1 follower"), "{}", behind.err);
     assert!(behind.err.contains("not followed"), "{}", behind.err);
     let _ = Cli::offline().ok(&["keys", "signing", "--keys", &keys, "--out", &signing]);
     assert!(step(&cli, &keys, "command-root", &[]).contains("switched"));

@@ -1,7 +1,7 @@
 //! `commands`: what was queued for machines, what became of it, and taking it back.
 
 use clap::{Args, Subcommand};
-use schema::command::CommandState;
+use schema::command::{CommandKind, CommandState};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -45,8 +45,8 @@ pub struct Commands {
     #[arg(long, value_name = "STATE", value_parser = state())]
     pub state: Option<CommandState>,
     /// Only of this kind
-    #[arg(long, value_name = "KIND")]
-    pub kind: Option<String>,
+    #[arg(long, value_name = "KIND", value_parser = kind())]
+    pub kind: Option<CommandKind>,
     /// How many at most
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub limit: u32,
@@ -62,6 +62,12 @@ fn state() -> impl clap::builder::TypedValueParser<Value = CommandState> {
     use clap::builder::{PossibleValuesParser, TypedValueParser as _};
     PossibleValuesParser::new(CommandState::ALL.iter().map(|state| state.as_str()))
         .map(|word| word.parse().expect("only words of states are possible"))
+}
+
+fn kind() -> impl clap::builder::TypedValueParser<Value = CommandKind> {
+    use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+    PossibleValuesParser::new(CommandKind::ALL.iter().map(|kind| kind.as_str()))
+        .map(|word| word.parse().expect("only words of kinds are possible"))
 }
 
 /// What can be done.
@@ -121,7 +127,8 @@ impl Commands {
     async fn list(&self, client: &Client, output: &Output) -> Result<(), Failure> {
         let mut input = Map::new();
         let state = self.state.map(CommandState::as_str);
-        for (key, value) in [("node", self.node.as_deref()), ("state", state), ("kind", self.kind.as_deref())] {
+        let kind = self.kind.map(CommandKind::as_str);
+        for (key, value) in [("node", self.node.as_deref()), ("state", state), ("kind", kind)] {
             input.extend(value.map(|value| (key.to_owned(), Value::from(value))));
         }
         let mut found: Vec<Value> = Vec::new();

@@ -8,7 +8,7 @@ use crate::{
     args::FormatArg,
     client::{Client, Target},
     exit::{Exit, Failure},
-    output::Output,
+    output::{self, Output, text::printable_lines},
 };
 
 const EXAMPLES: &str = "\
@@ -67,6 +67,12 @@ impl Joins {
                     output.json(&json!({ "joins": items }))?;
                 } else {
                     output.table(&get::table(Kind::Joins, &items, output), "nobody tried to join")?;
+                    let open = |item: &&Value| item.get("state").and_then(Value::as_str) != Some("admitted");
+                    if let Some(id) = items.iter().find(open).and_then(|item| item.get("id")?.as_str()) {
+                        output::note(format!(
+                            "\n`better-compute joins show {id}` says what a reason means here, and what would admit the machine."
+                        ));
+                    }
                 }
             }
             Some(Verb::Approve { id }) => {
@@ -96,14 +102,64 @@ impl Joins {
 /// # Errors
 /// When standard output cannot be written.
 pub fn show(detail: &Value, output: &Output) -> Result<(), Failure> {
-    output.line(output.outline(detail.get("join").unwrap_or(detail), 0))?;
+    output.line(page(detail, output))
+}
+
+fn page(detail: &Value, output: &Output) -> String {
+    let join = detail.get("join").unwrap_or(detail);
+    let mut parts = vec![output.outline(join, 0)];
     if let Some(claims) = detail.get("claims").filter(|claims| !claims.is_null()) {
-        output.line(format!("claims:\n{}", output.outline(claims, 1)))?;
+        parts.push(format!("claims:\n{}", output.outline(&brief(claims), 1)));
     }
     if let Some(lines) = detail.get("admit").and_then(Value::as_str) {
-        output.line(format!(
-            "\nThis document would admit the machine; commit it, for example as nodes/NAME.kdl:\n\n{lines}"
-        ))?;
+        let proven = join.get("attested").and_then(Value::as_array).is_some_and(|proven| !proven.is_empty());
+        let first = if proven {
+            "This document would admit the machine: it believes the identity itself, whoever issued it. Compare that with the\n\
+             machine, and commit it, for example as nodes/NAME.kdl:"
+        } else {
+            "This document would admit the machine; commit it, for example as nodes/NAME.kdl:"
+        };
+        parts.push(format!("\n{first}\n\n{}", printable_lines(lines)));
     }
-    Ok(())
+    parts.join("\n")
+}
+
+/// What a machine says of itself, with its parts counted: by what a part is known is told, the rest is in the JSON.
+fn brief(claims: &Value) -> Value {
+    const KNOWN_BY: [&str; 4] = ["mac", "uuid", "serial", "name"];
+    const MOST: usize = 4;
+    let Value::Object(members) = claims else { return claims.clone() };
+    let part = |item: &Value| KNOWN_BY.iter().find_map(|key| item.get(key)?.as_str().map(str::to_owned));
+    let one = |value: &Value| match value {
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            let mut known: Vec<String> = items.iter().filter_map(part).take(MOST).collect();
+            if items.len() > known.len() {
+                known.push("…".to_owned());
+            }
+            Value::from(format!("{} ({})", items.len(), known.join(", ")))
+        }
+        value => value.clone(),
+    };
+    members.iter().map(|(key, value)| (key.clone(), one(value))).collect::<serde_json::Map<_, _>>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Format;
+
+    #[test]
+    fn a_machine_with_many_parts_does_not_hide_its_document() {
+        let gpu = |n: u32| json!({ "uuid": format!("GPU-{n}"), "name": "H100" });
+        let detail = json!({
+            "join": { "id": "join_1", "state": "waiting", "reason": "attestation-unknown", "attested": ["x509:sha256:00"] },
+            "claims": { "dmi": { "serial": "PF3K0X91" }, "gpus": (0..8).map(gpu).collect::<Vec<_>>(), "nics": [{ "name": "eth0", "mac": "0c:42" }] },
+            "admit": "node \"n\" {\n}\n",
+        });
+        let output =
+            Output { format: Format::Text, colour: false, width: None, now: "2026-11-29T12:10:00Z".parse().unwrap() };
+        let text = page(&detail, &output);
+        assert!(text.contains("8 (GPU-0, GPU-1, GPU-2, GPU-3, …)") && text.contains("1 (0c:42)"), "{text}");
+        assert!(text.contains("whoever issued it") && text.ends_with("node \"n\" {\n}\n"), "{text}");
+    }
 }

@@ -9,7 +9,7 @@ pub(super) mod watch;
 
 use std::{path::PathBuf, sync::Arc};
 
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 use schema::{
     command::CommandKind,
     id::BatchId,
@@ -60,14 +60,14 @@ pub struct Run {
     #[arg(value_name = "KIND", value_parser = kind())]
     pub kind: CommandKind,
     /// On which machines, by name or id
-    #[arg(value_name = "NODE", required_unless_present = "pool")]
+    #[arg(value_name = "NODE", required_unless_present = "pool", value_parser = NonEmptyStringValueParser::new())]
     pub nodes: Vec<String>,
     /// On every machine of this pool
     #[arg(long, value_name = "POOL")]
     pub pool: Option<String>,
     /// How many machines at most; 100 when nothing is said, 1 for what harms running work
-    #[arg(long, value_name = "N")]
-    pub most: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub most: Option<u32>,
     /// Begin on a machine when the one before has ended well and is back; stop at the first that has not
     #[arg(long, conflicts_with = "no_wait")]
     pub one_at_a_time: bool,
@@ -191,7 +191,8 @@ impl Run {
             return Err(failure);
         }
         let nodes = once(meant.iter().filter_map(meant::Meant::machine).collect());
-        let most = self.most.unwrap_or(if self.kind.row().destructive { 1 } else { USUAL_MOST });
+        let usual = if self.kind.row().destructive { 1 } else { USUAL_MOST };
+        let most = self.most.map_or(usual, |most| most as usize);
         if nodes.is_empty() {
             let pool = self.pool.as_deref().unwrap_or_default();
             return Err(Failure::failed(format!("pool {pool} has no machines")));

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use reconciler::join;
+use reconciler::{join, source::SourcePoke};
 use schema::cause::chain;
 use store::{Db, key_holders};
 use tokio_util::sync::CancellationToken;
 
-use super::keys::KeyDir;
+use super::keys::{KeyDir, Stamp};
 use crate::exit::Failure;
 
 /// How often the directory is looked at.
@@ -17,15 +17,42 @@ const SAID_EVERY: Duration = Duration::from_secs(15);
 /// A process that says nothing for so long is gone.
 const GONE_AFTER: Duration = Duration::from_secs(45);
 
-/// Follows one key directory.
-pub(super) struct Following<F> {
-    pub(super) db: Db,
+/// One key directory, and the revision of it that this process works with.
+pub(super) struct Watched<F> {
     pub(super) place: KeyDir,
-    /// What this process is called.
-    pub(super) holder: String,
     pub(super) revision: u64,
     /// Works with what is there from then on, and says its revision.
     pub(super) take_over: F,
+    /// The state of the directory that was taken over. What was read before anybody followed may be older than it looks.
+    seen: Option<Stamp>,
+}
+
+impl<F> Watched<F>
+where
+    F: FnMut(&KeyDir) -> Result<Option<u64>, Failure>,
+{
+    pub(super) const fn new(place: KeyDir, revision: u64, take_over: F) -> Self {
+        Self { place, revision, take_over, seen: None }
+    }
+
+    /// Takes over what changed; whether this process works with another revision since.
+    fn look(&mut self) -> Result<bool, Failure> {
+        let stamp = self.place.stamp();
+        if self.seen == Some(stamp) {
+            return Ok(false);
+        }
+        let Some(revision) = (self.take_over)(&self.place)? else { return Ok(false) };
+        self.seen = Some(stamp);
+        Ok(std::mem::replace(&mut self.revision, revision) != revision)
+    }
+}
+
+/// Follows it.
+pub(super) struct Following<F> {
+    pub(super) db: Db,
+    /// What this process is called.
+    pub(super) holder: String,
+    pub(super) watched: Watched<F>,
 }
 
 impl<F> Following<F>
@@ -33,28 +60,23 @@ where
     F: FnMut(&KeyDir) -> Result<Option<u64>, Failure>,
 {
     pub(super) async fn run(mut self, cancel: CancellationToken) {
-        let mut seen = self.place.stamp();
-        let mut said = self.say().await;
+        let mut said = None;
         loop {
+            match self.watched.look() {
+                Ok(true) => {
+                    tracing::info!(revision = self.watched.revision, "the keys were changed, and are in use");
+                    said = None;
+                    self.wake_nodes().await;
+                }
+                Ok(false) => {}
+                Err(error) => tracing::error!(%error, "the changed keys cannot be used"),
+            }
+            if said.is_none_or(|at: Instant| at.elapsed() >= SAID_EVERY) {
+                said = self.say().await;
+            }
             tokio::select! {
                 () = cancel.cancelled() => break,
                 () = tokio::time::sleep(LOOKED_AT) => {}
-            }
-            let stamp = self.place.stamp();
-            if stamp != seen {
-                match (self.take_over)(&self.place) {
-                    Ok(Some(revision)) => {
-                        (seen, self.revision) = (stamp, revision);
-                        tracing::info!(revision, "the keys were changed, and are in use");
-                        said = None;
-                        self.wake_nodes().await;
-                    }
-                    Ok(None) => {}
-                    Err(error) => tracing::error!(%error, "the changed keys cannot be used"),
-                }
-            }
-            if said.is_none_or(|at| at.elapsed() >= SAID_EVERY) {
-                said = self.say().await;
             }
         }
         // Whoever rotates next need not wait for a process that is gone.
@@ -62,7 +84,7 @@ where
     }
 
     async fn say(&self) -> Option<Instant> {
-        match key_holders::process(&self.db, &self.holder, self.revision, GONE_AFTER).await {
+        match key_holders::process(&self.db, &self.holder, self.watched.revision, GONE_AFTER).await {
             Ok(()) => Some(Instant::now()),
             Err(error) => {
                 tracing::warn!(error = chain(&error), "which keys this process works with is said later");
@@ -71,10 +93,39 @@ where
         }
     }
 
-    /// Whoever signs does so with another key from now on: specs that the one before signed are looked at.
+    /// Whoever signs does so with another key from now on: specs and revisions that the one before signed are looked at.
     async fn wake_nodes(&self) {
+        SourcePoke::new(self.db.clone()).poke().await;
         if let Err(error) = join::wake_nodes(&self.db).await {
             tracing::warn!(error = chain(&error), "specs are signed again later");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_between_reading_the_keys_and_following_them_is_taken_over() {
+        pki::install_provider();
+        let dir = tempfile::tempdir().unwrap();
+        let place = KeyDir::at(dir.path());
+        let now = "2026-11-29T12:00:00Z".parse().unwrap();
+        let mut keys = pki::keys::Keys::generate("bc.local", now).unwrap();
+        place.store_control_plane(&keys).unwrap();
+        let read = place.control_plane().unwrap().unwrap();
+        keys.advance(pki::keys::RotationKind::Checkpoint, "fleet", now);
+        place.store_control_plane(&keys).unwrap();
+
+        let mut taken = 0;
+        let mut watched = Watched::new(place.clone(), read.revision(), |place: &KeyDir| {
+            taken += 1;
+            Ok(place.control_plane()?.map(|keys| keys.revision()))
+        });
+        assert!(watched.look().unwrap(), "the step is not missed");
+        assert_eq!(watched.revision, keys.revision());
+        assert!(!watched.look().unwrap());
+        assert_eq!(taken, 1, "what did not change is not read again");
     }
 }

@@ -193,7 +193,11 @@ impl fmt::Display for Stranger {
             Backed::Unasked => write!(f, ", and no pool has an `attest \"{}\"`", self.attested.kind),
             Backed::ByNobody => f.write_str(", and nobody whom a pool believes stands behind that"),
             Backed::In(pools) => {
-                write!(f, "; {} believes who stands behind that, and its `only` names nothing that it is called", names(pools))
+                write!(
+                    f,
+                    "; {} believes who stands behind that, and its `only` names nothing that it is called",
+                    names(pools)
+                )
             }
         }
     }

@@ -37,9 +37,8 @@ pub(super) fn read(text: &str, found: &[Found], asked: Option<&[u32]>) -> Option
         checks.push(check("dcgm.run", None, CheckStatus::Unknown, Some(why)));
     }
     // A report that says itself that something is wrong with all of it needs no more words.
-    let is_wrong = |check: &Check| {
-        check.gpu.is_none() && matches!(check.status, CheckStatus::Fail | CheckStatus::Unknown)
-    };
+    let is_wrong =
+        |check: &Check| check.gpu.is_none() && matches!(check.status, CheckStatus::Fail | CheckStatus::Unknown);
     if !checks.iter().any(is_wrong) {
         checks.extend(forgotten(&checks, found, asked));
     }

@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
+    time::Duration as StdDuration,
 };
 
 use clap::{Args, ValueEnum};
@@ -17,6 +18,7 @@ use schema::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::super::token::once;
 use crate::{
@@ -38,9 +40,12 @@ Examples:
   better-compute keys rotate secret-store        every value is sealed anew
 
 A rotation has three steps: begin (old and new are believed, the old one signs), switch (the new
-one signs), finish (the old one is over). Each waits for nodes, processes and gateways; machines
-that are switched off meanwhile catch up when they come back, even when it was finished without
+one signs), finish (the old one is over). Each waits a minute for nodes, processes and gateways to
+follow the one before, and is refused when they do not; machines that are switched off meanwhile catch up when they come back, even when it was finished without
 them (--force). A gateway that was away then needs new keys (`keys gateway`).";
+
+/// How soon whoever was behind is asked about again.
+const LOOK_AGAIN: StdDuration = StdDuration::from_secs(1);
 
 /// What of the old key may be on its way when the new one is used, and for how long.
 const fn on_their_way(kind: RotationKind) -> Option<(Duration, &'static str)> {
@@ -88,6 +93,9 @@ pub struct Rotate {
     /// Take the step although somebody is behind; nodes catch up when they come back
     #[arg(long)]
     pub force: bool,
+    /// How long to wait for those who are behind; whoever runs follows within seconds
+    #[arg(long, value_name = "DURATION", default_value = "60s")]
+    pub wait: Duration,
     /// How results are written
     #[command(flatten)]
     pub format: FormatArg,
@@ -265,11 +273,44 @@ impl Rotate {
         let (place, keys, client) = open(self.keys.as_deref(), &self.target)?;
         match self.kind {
             None => show(&place, &keys, &client, &output).await,
-            Some(kind) => self.step(&place, kind.into(), &client, &output).await,
+            Some(kind) => self.step(&place, kind.into(), &client, clock).await,
         }
     }
 
-    async fn step(&self, place: &KeyDir, kind: RotationKind, client: &Client, output: &Output) -> Result<(), Failure> {
+    /// Takes the step. Whoever runs follows the one before within seconds: it waits for them, and only then says no.
+    async fn step(
+        &self,
+        place: &KeyDir,
+        kind: RotationKind,
+        client: &Client,
+        clock: &SharedClock,
+    ) -> Result<(), Failure> {
+        let until = Instant::now() + self.wait.to_std();
+        let mut said = String::new();
+        loop {
+            let output = Output::detect(self.format.format, clock.now());
+            match self.try_step(place, kind, client, &output).await? {
+                Tried::Taken => return Ok(()),
+                Tried::Behind(missing) if !missing.passes() || Instant::now() >= until => return Err(missing.refusal()),
+                Tried::Behind(missing) => {
+                    let text = missing.progress();
+                    if text != said && !output.is_json() {
+                        note(&text);
+                    }
+                    said = text;
+                }
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    async fn try_step(
+        &self,
+        place: &KeyDir,
+        kind: RotationKind,
+        client: &Client,
+        output: &Output,
+    ) -> Result<Tried, Failure> {
         let _held = place.hold()?;
         let mut keys = control_plane(place)?;
         let held = Held::ask(client).await?;
@@ -280,7 +321,7 @@ impl Rotate {
         let rotation = keys.rotation(kind);
         let behind = behind(kind, &keys, &held, client).await?;
         if behind.count() > 0 && !(self.force && may_leave_behind(kind, rotation)) {
-            return Err(refuse(kind, rotation, &behind));
+            return Ok(Tried::Behind(Missing { kind, rotation, behind }));
         }
         if let Some(at) = rotation.and_then(|rotation| rotation.switched_at) {
             if let Some((life, what)) = on_their_way(kind).filter(|_| !self.force) {
@@ -299,11 +340,64 @@ impl Rotate {
         let done = keys.advance(kind, fleet, output.now);
         place.store_control_plane(&keys)?;
         if output.is_json() {
-            return output.json(&json!({ "kind": kind, "step": word(done), "trustVersion": keys.trust_version() }));
+            output.json(&json!({ "kind": kind, "step": word(done), "trustVersion": keys.trust_version() }))?;
+            return Ok(Tried::Taken);
         }
         output.line(format!("{kind}: {}", said(kind, done, &keys)))?;
         note(next(kind, done));
-        Ok(())
+        Ok(Tried::Taken)
+    }
+}
+
+/// What became of a try.
+enum Tried {
+    Taken,
+    Behind(Missing),
+}
+
+/// Who is behind, and what that keeps from happening.
+struct Missing {
+    kind: RotationKind,
+    rotation: Option<Rotation>,
+    behind: Behind,
+}
+
+impl Missing {
+    /// Whether it passes by itself and soon: certificates of nodes are renewed in half a day.
+    const fn passes(&self) -> bool {
+        self.behind.certificates.is_empty()
+    }
+
+    fn who(&self) -> String {
+        match (self.behind.nodes, self.behind.holders.len() as u64) {
+            (nodes, 0) => count(nodes, "node"),
+            (0, holders) => count(holders, "follower"),
+            (nodes, holders) => format!("{} and {}", count(nodes, "node"), count(holders, "follower")),
+        }
+    }
+
+    fn progress(&self) -> String {
+        format!("waiting for {} to take the step before over: {}", self.who(), self.behind.names())
+    }
+
+    fn refusal(&self) -> Failure {
+        let kind = self.kind;
+        let step = match self.rotation.map(|rotation| rotation.phase) {
+            None => "begun",
+            Some(Phase::Begun) => "switched",
+            Some(Phase::Switched) => "finished",
+        };
+        let has = if self.behind.count() == 1 { "has" } else { "have" };
+        let message =
+            format!("{kind} cannot be {step} yet: {} {has} not followed ({})", self.who(), self.behind.names());
+        let again = format!("run it again when they are back, `better-compute keys rotate {kind}`");
+        Failure::new(Exit::Refused, message).hint(if !may_leave_behind(kind, self.rotation) {
+            format!("{again}; --force does not go on without them: what they seal with the old key would be lost. A process that ended is forgotten within a minute")
+        } else if self.behind.nodes == 0 {
+            format!("{again}; a process that ended is forgotten within a minute, and a gateway by `keys end-gateway`. --force leaves them behind")
+        } else {
+            format!("{again}; with --force nodes catch up when they come back")
+        })
     }
 }
 
@@ -385,26 +479,6 @@ fn next(kind: RotationKind, done: Advanced) -> String {
             followers(kind)
         ),
     }
-}
-
-fn refuse(kind: RotationKind, rotation: Option<Rotation>, behind: &Behind) -> Failure {
-    let step = match rotation.map(|rotation| rotation.phase) {
-        None => "begun",
-        Some(Phase::Begun) => "switched",
-        Some(Phase::Switched) => "finished",
-    };
-    let who = match (behind.nodes, behind.holders.len() as u64) {
-        (nodes, 0) => count(nodes, "node"),
-        (0, holders) => count(holders, "follower"),
-        (nodes, holders) => format!("{} and {}", count(nodes, "node"), count(holders, "follower")),
-    };
-    let has = if behind.count() == 1 { "has" } else { "have" };
-    let message = format!("{kind} cannot be {step} yet: {who} {has} not followed ({})", behind.names());
-    Failure::new(Exit::Refused, message).hint(if may_leave_behind(kind, rotation) {
-        "wait for them; --force goes on without them, and nodes catch up when they come back"
-    } else {
-        "wait for them, with --force too: what they seal with the old key would be lost; one that ended is forgotten in two minutes"
-    })
 }
 
 async fn behind(kind: RotationKind, keys: &Keys, held: &Held, client: &Client) -> Result<Behind, Failure> {
@@ -553,6 +627,18 @@ mod tests {
         let some = held("", &[("one/1", false, 2), ("gw", true, 2)]);
         assert_eq!(some.behind(kind, keys.revision()), ["one/1"]);
         assert_eq!(some.behind(RotationKind::InternalAuthority, keys.revision()), ["one/1", "gw"]);
+    }
+
+    #[test]
+    fn a_refusal_says_whom_to_wait_for_before_it_speaks_of_force() {
+        let missing = |kind, behind| Missing { kind, rotation: None, behind };
+        let process = Behind { holders: vec!["vm/27471".to_owned()], ..Behind::default() };
+        let refused = missing(RotationKind::Checkpoint, process).refusal();
+        assert_eq!(refused.message, "checkpoint cannot be begun yet: 1 follower has not followed (vm/27471)");
+        let hint = refused.hint.expect("a hint");
+        assert!(hint.starts_with("run it again when they are back, `better-compute keys rotate checkpoint`"), "{hint}");
+        let certificates = Behind { certificates: vec!["gpu-1".to_owned()], nodes: 1, ..Behind::default() };
+        assert!(!missing(RotationKind::NodeCa, certificates).passes(), "half a day is not waited for");
     }
 
     #[test]

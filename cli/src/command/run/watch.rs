@@ -1,7 +1,11 @@
 //! Watching commands until each has ended. What is new is said on the side.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
+use schema::command::CommandState;
 use serde_json::{Value, json};
 
 use super::show::{Row, is_over, word};
@@ -17,6 +21,8 @@ const AT_ONCE: usize = 200;
 const FEW: usize = 12;
 const FIRST: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(2);
+/// When nothing moves for so long, it is said who knows why.
+const STILL: Duration = Duration::from_secs(10);
 /// How often in a row nobody may answer before watching is given up.
 const PATIENCE: u32 = 30;
 
@@ -27,11 +33,13 @@ pub(in crate::command) struct Watch<'a> {
     quiet: bool,
     place: String,
     said: String,
+    /// When nothing moved any more, and whether that was said.
+    still: Option<(Instant, bool)>,
 }
 
 impl<'a> Watch<'a> {
     pub(in crate::command) fn new(client: &'a Client, output: &Output) -> Self {
-        Self { client, quiet: output.is_json(), place: String::new(), said: String::new() }
+        Self { client, quiet: output.is_json(), place: String::new(), said: String::new(), still: None }
     }
 
     /// Begins each line with where among many it stands.
@@ -58,8 +66,14 @@ impl<'a> Watch<'a> {
                 () = tokio::time::sleep(pause) => {}
             }
             match self.look(rows).await {
-                Ok(true) => (pause, silence) = (FIRST, 0),
-                Ok(false) => (pause, silence) = ((pause * 2).min(LONGEST), 0),
+                Ok(true) => {
+                    self.still = None;
+                    (pause, silence) = (FIRST, 0);
+                }
+                Ok(false) => {
+                    self.say_who_waits(rows);
+                    (pause, silence) = ((pause * 2).min(LONGEST), 0);
+                }
                 Err(failure) if failure.exit == Exit::Unreachable && silence < PATIENCE => {
                     silence += 1;
                     pause = LONGEST;
@@ -90,6 +104,20 @@ impl<'a> Watch<'a> {
         Ok(moved)
     }
 
+    /// A command that is not sent for a while waits for something, and somebody else can say for what.
+    fn say_who_waits(&mut self, rows: &[Row]) {
+        let (since, said) = self.still.get_or_insert_with(|| (Instant::now(), false));
+        if *said || self.quiet || since.elapsed() < STILL {
+            return;
+        }
+        *said = true;
+        let waits =
+            |row: &&Row| row.outcome.as_ref().is_ok_and(|command| word(command) == CommandState::Pending.as_str());
+        if let Some(id) = rows.iter().find(waits).and_then(Row::id) {
+            note(format!("{}`better-compute why {id}` says what it waits for", self.place));
+        }
+    }
+
     fn say(&mut self, rows: &[Row]) {
         let line = progress(rows);
         if !self.quiet && !line.is_empty() && line != self.said {
@@ -103,7 +131,16 @@ impl<'a> Watch<'a> {
 pub(super) fn progress(rows: &[Row]) -> String {
     let states = rows.iter().filter_map(|row| Some((row.node.as_str(), word(row.outcome.as_ref().ok()?))));
     if rows.len() <= FEW {
-        return states.map(|(node, state)| format!("{node} {state}")).collect::<Vec<_>>().join("  ");
+        let busy = |row: &Row| {
+            let command = row.outcome.as_ref().ok()?;
+            let reason = command.get("busyReason")?.as_str()?;
+            Some(format!(" ({reason})")).filter(|_| word(command) == CommandState::Pending.as_str())
+        };
+        let reasons = rows.iter().filter(|row| row.outcome.is_ok()).map(busy);
+        let one = |((node, state), reason): ((&str, &str), Option<String>)| {
+            format!("{node} {state}{}", reason.unwrap_or_default())
+        };
+        return states.zip(reasons).map(one).collect::<Vec<_>>().join("  ");
     }
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     states.for_each(|(_, state)| *counts.entry(state).or_default() += 1);
@@ -125,6 +162,9 @@ mod tests {
     #[test]
     fn few_machines_are_named_and_many_are_counted() {
         assert_eq!(progress(&rows(&["pending", "running"])), "gpu-0 pending  gpu-1 running");
+        let mut full = rows(&["pending", "succeeded"]);
+        full[0].outcome.as_mut().expect("a command")["busyReason"] = "journal-unusable".into();
+        assert_eq!(progress(&full), "gpu-0 pending (journal-unusable)  gpu-1 succeeded");
         let many = [["running"; 10], ["succeeded"; 10]].concat();
         assert_eq!(progress(&rows(&many)), "10 running, 10 succeeded");
     }

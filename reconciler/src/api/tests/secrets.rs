@@ -1,7 +1,7 @@
 //! Facts about `secrets`: values go in, and nothing that is stored or said has them.
 
 use pki::{keys::Keys, secret::SecretStore};
-use schema::secret::SecretName;
+use schema::{object::Kind, secret::SecretName};
 use store::secrets;
 
 use super::*;
@@ -112,4 +112,18 @@ async fn who_may_read_names_may_not_put() {
     let reader = tokens::bootstrap(&desk.house.db, "reader", &["secrets:read"], "test").await.expect("a token");
     assert_eq!(desk.call_as(&reader, "secrets.list", &json!({})).await.0, StatusCode::OK);
     assert_eq!(desk.call_as(&reader, "secrets.put", &put(ENCODED, "1")).await.0, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn a_secret_that_only_a_document_names_is_not_deleted_by_accident() {
+    let desk = Desk::new().await;
+    desk.ok("secrets.put", put(ENCODED, "1")).await;
+    let profile = json!({ "name": "keyed", "files": [{ "path": "/etc/ntp.key", "secret": "secret://ntp/key" }] });
+    desk.house.apply(json!({ "name": "h100", "site": "fra1", "profile": "keyed" }), &[(Kind::Profile, profile)]).await;
+    let refused = desk.refused("secrets.delete", json!({ "name": "ntp/key", "idempotencyKey": "2" })).await;
+    assert_eq!(refused["code"], "INVALID_STATE");
+    assert!(refused["message"].as_str().expect("words").starts_with("profile/keyed ("), "{refused}");
+    desk.ok("secrets.put", json!({ "name": "ntp/other", "value": ENCODED, "idempotencyKey": "3" })).await;
+    desk.ok("secrets.delete", json!({ "name": "ntp/other", "idempotencyKey": "4" })).await;
+    desk.ok("secrets.delete", json!({ "name": "ntp/key", "force": true, "idempotencyKey": "5" })).await;
 }

@@ -3,7 +3,10 @@
 use pki::hardware::IdentifierKind;
 use schema::inventory::{Dmi, Nic};
 
-use super::{super::refusal::{Backed, Stranger}, *};
+use super::{
+    super::refusal::{Backed, Stranger},
+    *,
+};
 
 fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
