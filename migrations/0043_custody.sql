@@ -35,6 +35,9 @@ CREATE TABLE manifest_targets (
 ALTER TABLE nodes ADD COLUMN placement bytea;
 ALTER TABLE commands ADD COLUMN mark bytea;
 
+-- The certificates themselves, the node's first: who has a result that a node signed can check by them who that was.
+ALTER TABLE node_certs ADD COLUMN chain bytea[];
+
 -- The audit log as a chain: each row binds the one before it. It is chained by one writer in the order in which rows became
 -- visible, so that nobody waits for anybody else to write one; what is not chained yet stands in the tail.
 CREATE TABLE audit_tail (

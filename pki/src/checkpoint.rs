@@ -227,6 +227,12 @@ impl CheckpointVerifier {
         self.keys.iter().copied().find(|key| key.signed(&bytes, signature)).ok_or(CheckpointRefusal::NotOurs)
     }
 
+    /// The key that signs.
+    #[must_use]
+    pub fn present(&self) -> Option<CheckpointKey> {
+        self.keys.first().copied()
+    }
+
     /// Whether a key is the one that signs.
     #[must_use]
     pub fn is_present(&self, key: CheckpointKey) -> bool {

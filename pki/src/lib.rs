@@ -17,6 +17,7 @@
 //! | [`broker`] | how a value gets to the node that may have it, past whoever carries it |
 //! | [`attest`] | what a machine proves about itself when it joins: certificates, TPMs, cloud instances |
 //! | [`audit`] | the audit log as something that can be proven, line by line or as a whole |
+//! | [`receipt`] | what became of a batch, in one file that is checked without asking anybody |
 //! | [`checkpoint`] | what a thief of the database cannot write: checkpoints, manifests, tags of commands |
 //! | [`challenge`] | what makes a renewal or a join fresh |
 //! | [`keys`] | every key of a control plane as one sealed document, and what each role gets of it |
@@ -43,6 +44,7 @@ pub mod keys;
 pub mod node_key;
 pub mod provider;
 pub mod realm;
+pub mod receipt;
 pub mod release;
 pub mod report;
 pub mod sealed;

@@ -14,4 +14,5 @@ mod tests;
 
 pub(crate) use observe::brake_by_hand;
 pub use observe::{ObserveError, observe, renamed_since};
+pub(crate) use write::makes_revision;
 pub use write::{Applied, ApplyError, Cause, Named, Target, apply};

@@ -193,6 +193,15 @@ pub async fn of_other_keys(
     Ok(rows.into_iter().map(|row| of((row.revision, row.body, row.signature))).collect())
 }
 
+/// How many manifests another key than this one signed.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn count_of_other_keys(db: &Db, key: &[u8; 32]) -> Result<u64, DbError> {
+    let count = sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM manifests WHERE key <> $1"#, &key[..]);
+    Ok(u64::try_from(count.fetch_one(db.pool()).await?).unwrap_or(0))
+}
+
 /// Puts another signature under manifests whose text is still the same.
 ///
 /// # Errors

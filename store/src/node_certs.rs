@@ -44,6 +44,31 @@ pub async fn insert(txn: &mut Txn, cert: &NodeCert) -> Result<(), DbError> {
     Ok(())
 }
 
+/// Keeps a certificate as it was issued, with those that it follows from.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn keep_chain(txn: &mut Txn, serial: &[u8], chain: &[Vec<u8>]) -> Result<(), DbError> {
+    sqlx::query!("UPDATE node_certs SET chain = $2 WHERE serial = $1", serial, chain).execute(txn.conn()).await?;
+    Ok(())
+}
+
+/// The certificate of a node's key, with those that it follows from; none when it was not kept.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn chain_of(db: &Db, node: NodeId, key: &[u8]) -> Result<Vec<Vec<u8>>, DbError> {
+    let chain = sqlx::query_scalar!(
+        r#"SELECT chain AS "chain!" FROM node_certs
+           WHERE node_id = $1 AND public_key = $2 AND chain IS NOT NULL ORDER BY not_after DESC LIMIT 1"#,
+        node.as_uuid(),
+        key,
+    )
+    .fetch_optional(db.pool())
+    .await?;
+    Ok(chain.unwrap_or_default())
+}
+
 /// One certificate.
 ///
 /// # Errors

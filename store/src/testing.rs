@@ -25,6 +25,7 @@ mod dump;
 pub mod probes;
 
 pub use dump::dump;
+pub use probes::steal;
 
 /// Names the server that tests share, as a URL of a user who may create databases.
 const SHARED: &str = "BETTER_COMPUTE_TEST_PG";

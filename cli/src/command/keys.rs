@@ -76,6 +76,15 @@ pub enum Verb {
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
     },
+    /// Make the keys of one process that follows the fleet and has no other key
+    Source {
+        /// Directory with the control plane's keys
+        #[arg(long, value_name = "DIR")]
+        keys: PathBuf,
+        /// Directory for the process's keys
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
     /// End a gateway that was lost: it gets no more certificates
     EndGateway {
         /// Its name, as `keys status` shows it
@@ -112,6 +121,7 @@ impl Keys {
             Verb::Rotate(rotate) => rotate.run(clock).await?,
             Verb::Status(status) => status.run(clock).await?,
             Verb::Signing { keys, out } => signing(&KeyDir::at(keys), &KeyDir::at(out))?,
+            Verb::Source { keys, out } => source(&KeyDir::at(keys), &KeyDir::at(out))?,
             Verb::EndGateway { name, target } => end_gateway(name, target).await?,
             Verb::Gateway { keys, out, names } => gateway(&KeyDir::at(keys), &KeyDir::at(out), names, clock)?,
         }
@@ -155,6 +165,11 @@ fn control_plane(place: &KeyDir) -> Result<pki::keys::Keys, Failure> {
 fn signing(place: &KeyDir, out: &KeyDir) -> Result<(), Failure> {
     out.store_signing(&control_plane(place)?.signing())?;
     output::plain(&format!("made the keys of a process that signs in {}", out.path().display()))
+}
+
+fn source(place: &KeyDir, out: &KeyDir) -> Result<(), Failure> {
+    out.store_source(&control_plane(place)?.source())?;
+    output::plain(&format!("made the keys of a process that follows the fleet in {}", out.path().display()))
 }
 
 async fn end_gateway(name: &str, target: &Target) -> Result<(), Failure> {

@@ -100,6 +100,7 @@ impl World {
             cause: Cause::Tip,
             shown: &[],
             plan: None,
+            manifest: None,
             trust_domain: &fleet.document.trust_domain.value,
             worker: self.worker,
             lease: &self.lease,

@@ -15,7 +15,7 @@ use store::{
     control_plane::{self, TrustDomainError},
     fleet_holds,
     leases::{self, FenceError, Lease},
-    node_holds, nodes, plans, pools, quarantine, queue,
+    manifests, node_holds, nodes, placements, plans, pools, quarantine, queue,
     renames::{self, RenameError},
     revision_files, revisions,
     rollbacks::{self, Rollback, RollbackState},
@@ -24,6 +24,7 @@ use store::{
 
 use super::observe::{ObserveError, machines, suspended};
 use crate::{
+    custody::Signed,
     plan::{Delta, GateWord, ObjectStanding, Observed, ObservedNode, Planned},
     source::{CommitInfo, SourceState},
 };
@@ -67,6 +68,8 @@ pub struct Target<'a> {
     pub shown: &'a [Named],
     /// The stored plan that this carries out.
     pub plan: Option<PlanId>,
+    /// What the revision consists of, signed, for when there is one.
+    pub(crate) manifest: Option<&'a Signed>,
     /// The fleet's trust domain.
     pub trust_domain: &'a str,
     /// Who applies it.
@@ -143,7 +146,7 @@ pub async fn apply(
     let delta = &planned.delta;
     let mut txn = db.begin().await?;
     leases::fence(&mut txn, target.worker, target.lease).await?;
-    let moves_on = observed.commit.as_deref() != Some(target.commit.id.as_str());
+    let moves_on = moves_on(observed, target.commit);
     advance(&mut txn, observed, target, moves_on).await?;
     if suspended(&mut txn, observed).await? != observed.suspensions {
         return Err(ApplyError::Stale);
@@ -151,6 +154,7 @@ pub async fn apply(
     // From here on nobody joins a pool until the commit: a join reads its pool's row under a shared lock.
     pools::lock_all(&mut txn).await?;
     let mut present = machines(&mut txn).await?;
+    let places = placements::list(&mut txn).await?;
     let newcomers = present != observed.nodes;
     if newcomers && !(only_joined(&present, &observed.nodes) && takes_nothing_away(delta)) {
         return Err(ApplyError::Stale);
@@ -173,12 +177,16 @@ pub async fn apply(
         })
         .collect();
     pools::insert_targets(&mut txn, &targets).await?;
-    let changes = !(delta.objects.is_empty() && delta.pools.is_empty() && delta.moved.is_empty());
-    let revision = (moves_on || changes).then(RevisionId::generate);
+    let revision = is_revision(planned, moves_on)
+        .then(|| target.manifest.map_or_else(RevisionId::generate, |signed| signed.manifest.revision));
     if let Some(revision) = revision {
         write_revision(&mut txn, revision, planned, observed, target).await?;
+        if let Some(signed) = target.manifest {
+            manifests::put(&mut txn, &signed.rows()).await?;
+        }
     }
     let assigned = write_machines(&mut txn, delta, &present).await?;
+    placements::follow(&mut txn, &places).await?;
     write_holds(&mut txn, delta).await?;
     if let Some(plan) = target.plan {
         plans::set_state(&mut txn, plan, plans::PlanState::Applied).await?;
@@ -208,6 +216,20 @@ pub async fn apply(
     }
     txn.commit().await?;
     Ok(Applied { revision, assigned, newcomers })
+}
+
+fn moves_on(observed: &Observed, commit: &CommitInfo) -> bool {
+    observed.commit.as_deref() != Some(commit.id.as_str())
+}
+
+/// Whether applying a plan makes a revision, and does not only bring machines in line.
+pub(crate) fn makes_revision(planned: &Planned, observed: &Observed, commit: &CommitInfo) -> bool {
+    is_revision(planned, moves_on(observed, commit))
+}
+
+const fn is_revision(planned: &Planned, moves_on: bool) -> bool {
+    let delta = &planned.delta;
+    moves_on || !(delta.objects.is_empty() && delta.pools.is_empty() && delta.moved.is_empty())
 }
 
 impl<'a> Target<'a> {

@@ -105,6 +105,7 @@ impl JoinService {
         };
         use_voucher(&mut txn, entry.voucher, trace, &signed).await?;
         node_certs::insert(&mut txn, &certificate_row(id, &signed.issued, generation)).await?;
+        node_certs::keep_chain(&mut txn, &signed.issued.serial.to_bytes(), &chain(&signed.issued)).await?;
         if let (Claim::New, Some(hold)) = (&entry.claim, &entry.hold) {
             node_holds::place(&mut txn, id, hold).await?;
         }
@@ -193,6 +194,10 @@ async fn take_over(
         return Err(Lost::Race);
     }
     let hardware = Hardware { key: entry.key.digest, trusted: entry.key.trusted };
+    if node.hardware_key != hardware.key {
+        // What the machine before it proved to be is not this one; what this one proved is recorded with its voucher.
+        attestations::forget(txn, node.id, None).await?;
+    }
     match identities::take_over(txn, &node, hardware, ground.as_str()).await {
         Ok(()) => Ok(()),
         Err(TakeOverError::Change(nodes::ChangeError::Db(error))) => Err(error.into()),
@@ -224,6 +229,10 @@ async fn use_voucher(txn: &mut Txn, voucher: &Voucher, trace: &Trace<'_>, signed
 async fn wake(txn: &mut Txn, id: NodeId) -> Result<(), DbError> {
     queue::enqueue(txn, &queue::NODE, [id]).await?;
     queue::enqueue(txn, &queue::NODESPEC, [id]).await
+}
+
+pub(super) fn chain(issued: &IssuedCertificate) -> Vec<Vec<u8>> {
+    issued.chain.iter().map(|certificate| certificate.to_vec()).collect()
 }
 
 pub(super) fn certificate_row(node: NodeId, issued: &IssuedCertificate, generation: IdentityGeneration) -> NodeCert {

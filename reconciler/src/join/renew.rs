@@ -18,7 +18,7 @@ use store::{
     node_certs, nodes,
 };
 
-use super::{JoinService, Keyring, RenewRefusal, enter::certificate_row, wire};
+use super::{JoinService, Keyring, RenewRefusal, enter::{certificate_row, chain}, wire};
 
 /// How long after its end a certificate renews without anybody looking.
 const UNATTENDED: Duration = Duration::from_secs(30 * 86_400);
@@ -99,6 +99,7 @@ impl JoinService {
             return Err(RenewRefusal::ChallengeUsed.into());
         }
         node_certs::insert(&mut txn, &certificate_row(node.id, &issued, node.identity_generation)).await?;
+        node_certs::keep_chain(&mut txn, &issued.serial.to_bytes(), &chain(&issued)).await?;
         if is_late {
             let row = late.row(&node);
             let row = NewJoin { state: JoinState::Admitted, reason: "renewed".to_owned(), ..row };

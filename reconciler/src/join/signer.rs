@@ -4,7 +4,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use pki::{
     Realm,
-    worker::{CommandRoot, Signature, WorkerKey},
+    audit::Vouch,
+    checkpoint::CheckpointKey,
+    worker::{CommandRoot, CommandVerifier, Signature, WorkerKey},
 };
 use schema::{generation::Generation, id::NodeId, time::Timestamp};
 
@@ -73,6 +75,15 @@ impl SpecSigner for Signer {
 
     fn sign_command(&self, node: NodeId, body: &[u8], now: Timestamp) -> Signature {
         self.worker(now).sign_command(node, body)
+    }
+
+    fn vouch(&self, key: CheckpointKey, now: Timestamp) -> Vouch {
+        Vouch::make(&self.worker(now), key)
+    }
+
+    fn is_vouch_current(&self, vouch: &Vouch) -> bool {
+        let root = self.inner.read().unwrap_or_else(PoisonError::into_inner).root.public();
+        vouch.verify(&CommandVerifier::new(self.realm.clone(), vec![root])).is_ok()
     }
 }
 

@@ -27,7 +27,7 @@ use schema::{
 use serde_json::json;
 use store::{
     Txn, audit,
-    commands::{self, Ending, Evidence, Proved, Resume, Settled, StoredUpdate},
+    commands::{self, Ending, Evidence, Proved, Resume, Settled, Queued, StoredUpdate, Unsigned},
     node_certs,
     queue::{self, Kind},
 };
@@ -96,12 +96,34 @@ async fn sign(context: &Context, node: NodeId) -> Result<bool, Failure> {
     if waiting.is_empty() {
         return Ok(false);
     }
+    let more = waiting.len() >= SIGNED_AT_ONCE as usize;
     let now = context.now().await?;
-    let signed = Signing { signer: context.signer(), logs: context.logs() }.all(&waiting, now);
+    let ours = |queued: &Queued| context.custody().is_queued_here(&queued.command.body, queued.mark.as_deref());
+    let (ours, forged): (Vec<Queued>, Vec<Queued>) = waiting.into_iter().partition(ours);
+    let ours: Vec<Unsigned> = ours.into_iter().map(|queued| queued.command).collect();
+    let signed = Signing { signer: context.signer(), logs: context.logs() }.all(&ours, now);
     let mut txn = context.begin().await?;
     commands::sign(&mut txn, &signed).await?;
+    refuse_forged(&mut txn, node, &forged).await?;
     txn.commit().await?;
-    Ok(waiting.len() >= SIGNED_AT_ONCE as usize)
+    Ok(more)
+}
+
+/// What nobody here queued is never signed; it ends, and that is told.
+async fn refuse_forged(txn: &mut Txn, node: NodeId, forged: &[Queued]) -> Result<(), Failure> {
+    let mut ids: Vec<CommandId> = forged.iter().map(|queued| queued.command.id).collect();
+    ids.sort_unstable();
+    commands::lock(txn, node, &ids).await?;
+    for id in ids {
+        let ending = Ending {
+            message: Some("no process of this control plane queued it: somebody wrote it into the database".to_owned()),
+            ..Ending::because(CommandEvent::Cancel, Reason::NOT_OURS)
+        };
+        if commands::settle(txn, node, id, &ending).await? == Settled::Moved(CommandState::Cancelled) {
+            tracing::error!(node_id = %node, command = %id, "a command that no process of this control plane queued is not signed");
+        }
+    }
+    Ok(())
 }
 
 /// A last word that counts.

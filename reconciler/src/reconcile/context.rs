@@ -2,12 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
-use pki::{Realm, worker::Signature};
+use pki::{Realm, audit::Vouch, checkpoint::CheckpointKey, worker::Signature};
 use schema::{generation::Generation, id::NodeId, id::WorkerId, time::Timestamp};
 use store::{Db, Txn, leases, leases::Lease};
 
 use super::Failure;
-use crate::logs::LogStore;
+use crate::{custody::Custody, logs::LogStore};
 
 /// Signs specs and commands with a worker key that the command-signing root certified.
 pub trait SpecSigner: Send + Sync {
@@ -19,6 +19,12 @@ pub trait SpecSigner: Send + Sync {
 
     /// Signs the exact bytes of a command to a node.
     fn sign_command(&self, node: NodeId, body: &[u8], now: Timestamp) -> Signature;
+
+    /// Vouches for the key that signs checkpoints of the audit log.
+    fn vouch(&self, key: CheckpointKey, now: Timestamp) -> Vouch;
+
+    /// Whether the root that signs now stands behind such a word.
+    fn is_vouch_current(&self, vouch: &Vouch) -> bool;
 }
 
 /// What every run of a process shares.
@@ -30,6 +36,8 @@ pub struct Shared {
     pub realm: Realm,
     /// Who signs specs and commands; `None` in a process without controllers.
     pub signer: Option<Arc<dyn SpecSigner>>,
+    /// What rows have to follow from before a spec is composed of them or a command signed; `None` as with the signer.
+    pub custody: Option<Arc<Custody>>,
     /// Where bundles of logs go; `None`: they stay on their machines.
     pub logs: Option<Arc<LogStore>>,
 }
@@ -69,6 +77,12 @@ impl Context {
     #[must_use]
     pub fn signer(&self) -> &dyn SpecSigner {
         self.shared.signer.as_deref().expect("a process that runs controllers has a signer")
+    }
+
+    /// What rows have to follow from.
+    #[must_use]
+    pub fn custody(&self) -> &Custody {
+        self.shared.custody.as_deref().expect("a process that runs controllers has their keys")
     }
 
     /// Where bundles of logs go.

@@ -3,8 +3,9 @@
 //! The spec is made from the target that the node was last *assigned*, never from the newest one, by the contributors in
 //! their order. A new generation is written if and only if the canonical bytes differ; the one exception is a node that
 //! reports a spec that we never wrote (a restored database), past which the next one jumps. Signing happens outside the
-//! transaction; the result is stored by compare-and-swap on the generation, and the node's gateway is poked after the
-//! commit. A stored spec whose worker certificate is past half of its life is signed again under the same generation.
+//! transaction, and only of what a signed manifest names ([`custody`](crate::custody)); the result is stored by
+//! compare-and-swap on the generation, and the node's gateway is poked after the commit. A stored spec whose worker
+//! certificate is past half of its life is signed again under the same generation.
 
 mod contribute;
 mod step;
@@ -25,8 +26,9 @@ use schema::{
     spec,
     time::Timestamp,
 };
+use serde_json::json;
 use store::{
-    Txn, node_sections,
+    Txn, audit, node_sections,
     nodes::{self, SpecError},
     pools,
     queue::{self, Kind},
@@ -36,9 +38,11 @@ use store::{
 pub use contribute::{Contributor, Input};
 use step::Step;
 pub(super) use step::is_other;
-pub(super) use stored::{decode as decode_signature, encode as encode_signature};
+pub(crate) use stored::decode as decode_signature;
+pub(super) use stored::encode as encode_signature;
 
 use super::{Context, Failure, Outcome, Reconciler, ShardBy, WaitReason};
+use crate::custody::{Assigned, Unproven, Who};
 
 /// The spec could not be composed; the last good one stays in force.
 pub const SPEC_INVALID: &str = "SpecInvalid";
@@ -63,6 +67,7 @@ enum Missing {
     Adoption(ProvisionState),
     Assignment,
     Composition(ComposeError),
+    Unproven(Unproven),
     Secret(SecretName),
 }
 
@@ -72,6 +77,7 @@ impl WaitReason for Missing {
             Self::Adoption(_) => "not-adopted",
             Self::Assignment => "nothing-assigned",
             Self::Composition(_) => "compose-failed",
+            Self::Unproven(unproven) => unproven.code(),
             Self::Secret(_) => "secret-missing",
         }
     }
@@ -85,6 +91,7 @@ impl fmt::Display for Missing {
             Self::Composition(error) => {
                 write!(f, "the spec cannot be composed: {error}; the last good one stays in force")
             }
+            Self::Unproven(unproven) => unproven.fmt(f),
             Self::Secret(name) => {
                 write!(
                     f,
@@ -228,6 +235,16 @@ impl NodeSpec {
         let target = pools::find_target(context.db(), assigned).await?;
         let target = target
             .ok_or_else(|| Failure::new("target-gone", format!("the assigned target {assigned} is not stored")))?;
+        let who = Who { id: node.id, name: node.name.as_str(), pool: node.pool.as_deref() };
+        let says = Assigned {
+            target: *assigned,
+            doc: &target.doc,
+            overlay: &node.assigned_overlay,
+            former_name: node.assigned_name.as_deref(),
+        };
+        if let Err(unproven) = context.custody().prove(context.db(), who, &says).await? {
+            return Ok(Err(Missing::Unproven(unproven)));
+        }
         let template: HostTemplate =
             serde_json::from_str(&target.doc).map_err(|e| Failure::new("target-unreadable", e))?;
         let overlay: NodeOverlay =
@@ -242,28 +259,37 @@ impl NodeSpec {
 }
 
 async fn refuse(context: &Context, node: &nodes::Node, missing: Missing) -> Result<Outcome, Failure> {
-    if let Missing::Composition(error) = &missing {
-        let message = error.to_string();
+    let told = match &missing {
+        Missing::Composition(error) => Some(("ComposeFailed", error.to_string())),
+        Missing::Unproven(unproven) => Some(("Unproven", unproven.to_string())),
+        Missing::Adoption(_) | Missing::Assignment | Missing::Secret(_) => None,
+    };
+    if let Some((reason, message)) = told {
         let told =
             node.conditions.iter().any(|condition| condition.kind == SPEC_INVALID && condition.message == message);
         if !told {
             let now = context.now().await?;
             let mut txn = context.begin().await?;
-            set_invalid(&mut txn, node.id, Some((message, now))).await?;
+            if let Missing::Unproven(unproven) = &missing {
+                tracing::error!(node_id = %node.id, name = %node.name, code = unproven.code(), "{unproven}");
+                let detail = json!({ "code": unproven.code(), "message": message, "name": node.name });
+                audit::append(&mut txn, "nodespec", "nodes.specRefused", &node.id.to_string(), &detail).await?;
+            }
+            set_invalid(&mut txn, node.id, Some((reason, message, now))).await?;
             txn.commit().await?;
         }
     }
     Ok(Outcome::wait(&missing))
 }
 
-async fn set_invalid(txn: &mut Txn, id: NodeId, invalid: Option<(String, Timestamp)>) -> Result<(), Failure> {
+async fn set_invalid(txn: &mut Txn, id: NodeId, invalid: Option<(&str, String, Timestamp)>) -> Result<(), Failure> {
     let Some(node) = nodes::lock(txn, id).await? else { return Ok(()) };
     let mut conditions = node.conditions;
     conditions.retain(|condition| condition.kind != SPEC_INVALID);
-    conditions.extend(invalid.map(|(message, since)| Condition {
+    conditions.extend(invalid.map(|(reason, message, since)| Condition {
         kind: SPEC_INVALID.to_owned(),
         status: ConditionStatus::True,
-        reason: "ComposeFailed".to_owned(),
+        reason: reason.to_owned(),
         message,
         since,
     }));

@@ -19,7 +19,7 @@ use schema::{
 };
 use serde_json::{Value, json};
 use store::{
-    Db, node_certs, node_reports, nodes,
+    Db, manifests, node_certs, node_reports, nodes,
     pools::{self, NewPool, Target},
     queue,
     revisions::{self, NewRevision, ObjectChange, ObjectState},
@@ -28,13 +28,17 @@ use store::{
 };
 
 use super::{Registry, Shared, jobs::Jobs};
-use crate::join::Signer;
+use crate::{
+    custody::{Custody, Manifest, Part},
+    join::Signer,
+};
 
 pub(crate) struct House {
     pub(crate) test: TestDb,
     pub(crate) db: Db,
     pub(crate) shared: Shared,
     pub(crate) jobs: Jobs,
+    pub(crate) keys: Keys,
 }
 
 pub(crate) fn name(text: &str) -> Name {
@@ -61,9 +65,11 @@ impl House {
         let keys = Keys::generate("bc.local", now).expect("keys");
         let realm = Realm::new("bc.local", "fleet_test");
         let signer = Arc::new(Signer::new(keys.command_root().clone(), realm.clone(), now));
-        let shared = Shared { db: db.clone(), realm, signer: Some(signer), logs: None };
+        let custody = Custody::new(&keys.signing(), &realm.fleet_id);
+        db.set_marker(Arc::clone(&custody) as _);
+        let shared = Shared { db: db.clone(), realm, signer: Some(signer), custody: Some(custody), logs: None };
         let jobs = Jobs::new(shared.clone(), Registry::standard());
-        let house = Self { test, db, shared, jobs };
+        let house = Self { test, db, shared, jobs, keys };
         house.apply(json!({ "name": "h100", "site": "fra1", "profile": "base" }), &[]).await;
         house
     }
@@ -84,21 +90,7 @@ impl House {
                 state: ObjectState::Declared,
             })
             .collect();
-        let stored = NewRevision {
-            id: revision,
-            source: "fleet".to_owned(),
-            commit: revision.to_string(),
-            tree: "tree".to_owned(),
-            branch: "main".to_owned(),
-            author: "Ada".to_owned(),
-            committer: "Ada".to_owned(),
-            subject: "a change".to_owned(),
-            committed_at: self.db.now().await.expect("time"),
-            applied_by: "source".to_owned(),
-            digest: Digest::of(revision.to_string()),
-            summary: json!({}),
-            plan: None,
-        };
+        let stored = self.revision(revision).await;
         let pool = NewPool {
             name: name(pool["name"].as_str().expect("a name")),
             site: name("fra1"),
@@ -115,6 +107,53 @@ impl House {
         txn.commit().await.expect("commit");
     }
 
+    /// A signed revision in which the hosts of a pool should be this.
+    pub(crate) async fn vouch(&self, template: &HostTemplate) {
+        let revision = RevisionId::generate();
+        let part = Part {
+            pool: template.pool.clone(),
+            profile: template.profile.clone(),
+            targets: BTreeMap::from([(template.profile.clone(), template.digest())]),
+            nodes: BTreeMap::new(),
+        };
+        let manifest = Manifest {
+            source: "fleet".to_owned(),
+            revision,
+            commit: revision.to_string(),
+            tree: "tree".to_owned(),
+            files: Digest::of("files"),
+            objects: Digest::of("objects"),
+            pools: BTreeMap::from([(part.pool.clone(), Digest::of(part.to_bytes()))]),
+            moved: Vec::new(),
+            before: None,
+        };
+        let signer = self.keys.checkpoint_signer(&self.shared.realm.fleet_id);
+        let signed = manifest.sign(vec![part], &signer);
+        let stored = self.revision(revision).await;
+        let mut txn = self.db.begin().await.expect("begin");
+        revisions::insert(&mut txn, &stored, &[]).await.expect("revision");
+        manifests::put(&mut txn, &signed.rows()).await.expect("manifest");
+        txn.commit().await.expect("commit");
+    }
+
+    async fn revision(&self, revision: RevisionId) -> NewRevision {
+        NewRevision {
+            id: revision,
+            source: "fleet".to_owned(),
+            commit: revision.to_string(),
+            tree: "tree".to_owned(),
+            branch: "main".to_owned(),
+            author: "Ada".to_owned(),
+            committer: "Ada".to_owned(),
+            subject: "a change".to_owned(),
+            committed_at: self.db.now().await.expect("time"),
+            applied_by: "source".to_owned(),
+            digest: Digest::of(revision.to_string()),
+            summary: json!({}),
+            plan: None,
+        }
+    }
+
     /// Assigns a machine to a template, as apply does with the strategy `immediate`.
     pub(crate) async fn assign(&self, machine: &Machine, template: &HostTemplate) {
         let target = Target {
@@ -123,6 +162,7 @@ impl House {
             profile: template.profile.clone(),
             doc: String::from_utf8(canonical::to_vec(template).expect("canonical")).expect("text"),
         };
+        self.vouch(template).await;
         let mut txn = self.db.begin().await.expect("begin");
         pools::insert_targets(&mut txn, &[target]).await.expect("target");
         let assignment = nodes::Assignment { id: machine.id, target: template.digest(), overlay: "{}".to_owned() };

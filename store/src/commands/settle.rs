@@ -86,7 +86,7 @@ pub async fn lock(txn: &mut Txn, node: NodeId, ids: &[CommandId]) -> Result<(), 
 /// When a statement fails.
 pub async fn settle(txn: &mut Txn, node: NodeId, id: CommandId, ending: &Ending) -> Result<Settled, DbError> {
     let row = sqlx::query!(
-        "SELECT kind, state, reason, owner, dispatched_at FROM commands WHERE id = $1 AND node_id = $2 FOR NO KEY UPDATE",
+        "SELECT kind, state, reason, owner, batch_id, dispatched_at FROM commands WHERE id = $1 AND node_id = $2 FOR NO KEY UPDATE",
         id.as_uuid(),
         node.as_uuid()
     )
@@ -105,7 +105,8 @@ pub async fn settle(txn: &mut Txn, node: NodeId, id: CommandId, ending: &Ending)
         Ok(_) | Err(_) => return Ok(Settled::Illegal(from)),
     };
     let reason = ending.reason.as_ref().map(Reason::as_str);
-    let attested = super::kind(&row.kind).is_ok_and(|kind| kind.row().attested);
+    // What people agreed to is receipted, too.
+    let attested = row.batch_id.is_some() || super::kind(&row.kind).is_ok_and(|kind| kind.row().attested);
     let (payload, signature, key) = match ending.evidence.as_ref().filter(|_| attested) {
         Some(evidence) => (Some(&*evidence.payload), Some(&*evidence.signature), Some(&*evidence.key)),
         None => (None, None, None),

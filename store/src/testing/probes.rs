@@ -121,3 +121,11 @@ pub async fn restored(db: &Db) -> Result<(), DbError> {
     sqlx::query("UPDATE outbox SET xid = (xid::text::bigint + 1000000)::text::xid8").execute(db.pool()).await?;
     Ok(())
 }
+
+/// Does what whoever stole the database can do: one statement, whatever it is.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn steal(db: &Db, statement: &str) -> Result<u64, DbError> {
+    Ok(sqlx::query(sqlx::AssertSqlSafe(statement.to_owned())).execute(db.pool()).await?.rows_affected())
+}

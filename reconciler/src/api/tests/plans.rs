@@ -67,6 +67,7 @@ impl Desk {
             cause: Cause::Tip,
             shown: &[],
             plan: None,
+            manifest: None,
             trust_domain: "bc.local",
             worker,
             lease: &lease,

@@ -153,7 +153,7 @@ async fn a_fast_signer_leaves_nothing_to_do_and_its_absence_loses_nothing() {
     let signer = bench.house.shared.signer.clone().expect("a signer");
     let (fast, run) = FastSigner::new(bench.house.db.clone(), signer, None, cancel);
     for command in waiting {
-        fast.committed(command).await;
+        fast.committed(command.command).await;
     }
     drop(fast);
     run.await;
@@ -445,4 +445,28 @@ async fn an_idle_sweep_writes_nothing_and_a_due_one_ends_what_is_past_its_time()
     bench.jobs.tick("command-sweeper").await.expect("a pass");
     let ended = bench.read(waiting.id).await;
     assert_eq!((ended.state, ended.reason.as_deref()), (CommandState::Expired, Some("not-after")));
+}
+
+#[tokio::test]
+async fn a_command_that_is_written_into_the_database_is_not_signed_and_ends_as_not_ours() {
+    let bench = Bench::new().await;
+    let genuine = bench.enqueue(CommandKind::InventoryRefresh, "genuine").await;
+    for (key, change) in [
+        ("copied", "mark = NULL"),
+        ("marked", "mark = (SELECT mark FROM commands WHERE idempotency_key = 'genuine')"),
+        ("changed", "body = replace(encode(body, 'escape'), 'inventory.refresh', 'node.reboot')::bytea"),
+    ] {
+        let id = bench.enqueue(CommandKind::InventoryRefresh, key).await.id;
+        let statement = format!("UPDATE commands SET {change} WHERE id = '{}'", id.as_uuid());
+        store::testing::probes::steal(&bench.house.db, &statement).await.expect("a superuser may");
+    }
+    bench.tick().await;
+    assert!(bench.read(genuine.id).await.signed_at.is_some());
+    for key in ["copied", "marked", "changed"] {
+        let forged = commands::find_by_key(&bench.house.db, bench.machine.id, key).await.expect("read").expect("there");
+        assert_eq!((forged.state, forged.signed_at), (CommandState::Cancelled, None), "{key}");
+        assert_eq!(forged.reason.as_deref(), Some("not-ours"), "{key}");
+        let told = audit::list(&bench.house.db, Some(&forged.id.to_string()), None, 9).await.expect("read");
+        assert!(told.iter().any(|line| line.action == "commands.cancelled" && line.detail["reason"] == "not-ours"));
+    }
 }

@@ -10,7 +10,7 @@ pub(in crate::reconcile) fn encode(signature: Signature) -> Vec<u8> {
 }
 
 /// The signature in a column; `None` when it is none, and then it is made again.
-pub(in crate::reconcile) fn decode(bytes: &[u8]) -> Option<Signature> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<Signature> {
     let pb::Signature { worker, root_signature, signature } = pb::Signature::decode(bytes).ok()?;
     Some(Signature { worker, root_signature, signature })
 }

@@ -53,6 +53,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Command,
+        "journal-unusable",
+        "The machine cannot write its journal of commands, as on a full or a read-only disk, and runs nothing that is not in it.",
+        Machine,
+        "free space on the machine's disk, or mend it; its log says what the disk answers, and the command goes by itself then",
+    ),
+    entry(
+        Command,
         "daemon-too-old",
         "The machine's daemon does not know commands.",
         Machine,
@@ -255,6 +262,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         "The identity of its node was revoked, or another machine came in for it, before the command was sent.",
         Caller,
         "send it again once the machine is back",
+    ),
+    entry(
+        Command,
+        "not-ours",
+        "No process of the control plane queued the command: somebody wrote it into the database. It was not signed and reaches no machine.",
+        Operator,
+        "look who can write to the database; better-compute audit --subject ID says when it was found",
     ),
     entry(Command, "cancelled", "Somebody cancelled the command.", Caller, "send it again if it is still wanted"),
     entry(

@@ -1,0 +1,314 @@
+//! `audit`: who did what, and the log as a file that anybody can check without asking anybody.
+
+use std::{
+    fs::File,
+    io::{BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::{Args, Subcommand};
+use pki::audit::{Reader, Told, Verified};
+use schema::{digest::Digest, time::Timestamp};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    args::FormatArg,
+    client::{Client, Target},
+    exit::{During as _, Exit, Failure},
+    output::{Output, Table, note, table::Cell, text::Style},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  better-compute audit                                  the last lines, newest first
+  better-compute audit --subject batch/reboot-2026-w49  everything about one batch
+  better-compute audit --actor ada --since 2d
+  better-compute audit --action commands                how commands ended
+  better-compute audit export --out audit.log
+  better-compute audit verify audit.log --pin sha256:…
+
+`verify` needs no control plane: the file proves itself, and --pin says whose it has to be.";
+
+/// The longest that an export waits for what was just written.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How many lines are asked for at a time.
+const PAGE: u32 = 500;
+/// The longest line that is looked at.
+const LONGEST: u64 = 4 << 20;
+
+/// See who did what, and prove it.
+///
+/// Lists the audit log, newest first. `export` writes the whole log into one file, chained and signed; `verify` checks such a
+/// file by itself and says where it is broken.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct Audit {
+    /// What to do; a list when nothing is said
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
+    /// Only about this: node/NAME or a node's id, batch/NAME, a command's id
+    #[arg(long, value_name = "SUBJECT")]
+    pub subject: Option<String>,
+    /// Only by this: a token's name, source, a machine's id
+    #[arg(long, value_name = "WHO")]
+    pub actor: Option<String>,
+    /// Only this: nodes.cordon, or nodes for all of them
+    #[arg(long, value_name = "ACTION")]
+    pub action: Option<String>,
+    /// Not before: 30m, 12h, 7d, or a time
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub limit: u32,
+    /// How results are written
+    #[command(flatten)]
+    pub format: FormatArg,
+    /// Which control plane
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Write the whole log into a file that proves itself
+    Export {
+        /// The file; it must not exist
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        /// Which control plane
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Check such a file, without a control plane
+    Verify {
+        /// The file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// The pin of the control plane that it has to be of, as `token create` shows it
+        #[arg(long, value_name = "sha256:…")]
+        pin: Option<Digest>,
+        /// The id of the fleet that it has to be of
+        #[arg(long, value_name = "ID")]
+        fleet: Option<String>,
+        /// How results are written
+        #[command(flatten)]
+        format: FormatArg,
+    },
+}
+
+impl Audit {
+    /// How results are written.
+    #[must_use]
+    pub fn format(&self) -> &FormatArg {
+        match &self.verb {
+            Some(Verb::Verify { format, .. }) => format,
+            _ => &self.format,
+        }
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// When a call fails, or a file is not what it should be.
+    pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
+        match &self.verb {
+            None => self.list(output).await?,
+            Some(Verb::Export { out, target }) => export(&Client::new(target)?, out, output).await?,
+            Some(Verb::Verify { file, pin, fleet, .. }) => {
+                verify(file, Told { pin: *pin, fleet: fleet.clone() }, output)?;
+            }
+        }
+        Ok(Exit::Ok)
+    }
+
+    async fn list(&self, output: &Output) -> Result<(), Failure> {
+        let client = Client::new(&self.target)?;
+        let subject = match self.subject.as_deref().and_then(|subject| subject.strip_prefix("node/")) {
+            Some(name) => {
+                let node = client.call("nodes.get", &json!({ "node": name })).await?;
+                node["id"].as_str().map(str::to_owned)
+            }
+            None => self.subject.clone(),
+        };
+        let mut filter = Map::new();
+        for (key, value) in [
+            ("subject", subject),
+            ("actor", self.actor.clone()),
+            ("action", self.action.clone()),
+            ("since", self.since.as_deref().map(|text| since(text, output)).transpose()?),
+        ] {
+            filter.extend(value.map(|value| (key.to_owned(), value.into())));
+        }
+        let (wanted, mut lines) = (self.limit as usize, Vec::new());
+        loop {
+            filter.insert("limit".to_owned(), PAGE.min(self.limit).into());
+            let mut page = client.call("audit.list", &Value::Object(filter.clone())).await?;
+            if let Some(Value::Array(more)) = page.get_mut("items").map(Value::take) {
+                lines.extend(more);
+            }
+            match page["next"].as_str() {
+                Some(next) if lines.len() < wanted => filter.insert("before".to_owned(), next.into()),
+                _ => break,
+            };
+        }
+        lines.truncate(wanted);
+        if output.is_json() {
+            return output.json(&json!({ "lines": lines }));
+        }
+        output.table(&table(&lines, output), "no such line in the audit log")
+    }
+}
+
+/// A time, or how long ago it was.
+fn since(text: &str, output: &Output) -> Result<String, Failure> {
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Ok(at.to_string());
+    }
+    let ago: schema::time::Duration = text
+        .parse()
+        .map_err(|_| Failure::usage(format!("--since takes 30m, 12h, 7d or a time like 2026-11-29T12:00:00Z, not {text:?}")))?;
+    let at = output.now().saturating_sub(ago.to_std());
+    Ok(at.map_or(Timestamp::UNIX_EPOCH, |at| at).to_string())
+}
+
+fn table(lines: &[Value], output: &Output) -> Table {
+    let mut table = Table::new(&["when", "who", "did", "to", "detail"]).whole(&["did", "to"]).words();
+    for line in lines {
+        let text = |key: &str| line[key].as_str().unwrap_or_default();
+        let when = text("at").parse().map_or_else(|_| text("at").to_owned(), |at| output.ago(at));
+        let refused = ["Refused", "rejected", "failed", "void"].iter().any(|word| text("action").contains(word));
+        let action = Cell::from(text("action")).style(if refused { Style::Bad } else { Style::Plain });
+        table.row([when.into(), text("actor").into(), action, text("subject").into(), detail(&line["detail"]).into()]);
+    }
+    table
+}
+
+/// What a line says beside who, what and whom, as `key value` pairs; what is long or nested is left to JSON.
+fn detail(detail: &Value) -> String {
+    let Value::Object(members) = detail else { return String::new() };
+    let short = |(key, value): (&String, &Value)| {
+        let value = match value {
+            Value::String(text) if !text.is_empty() && text.len() <= 80 => text.clone(),
+            Value::Number(_) | Value::Bool(true) => value.to_string(),
+            _ => return None,
+        };
+        (key != "idempotencyKey").then(|| format!("{key} {value}"))
+    };
+    members.iter().filter_map(short).collect::<Vec<_>>().join(", ")
+}
+
+async fn export(client: &Client, out: &Path, output: &Output) -> Result<(), Failure> {
+    let until = tokio::time::Instant::now() + PATIENCE;
+    let left = loop {
+        let standing = client.call("audit.status", &json!({})).await?;
+        let number = |key: &str| standing[key].as_u64().unwrap_or_default();
+        let left = number("chained") - number("signed").min(number("chained")) + number("tail");
+        if left == 0 || tokio::time::Instant::now() >= until {
+            break left;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    };
+    let what = format!("cannot write {}", out.display());
+    let mut file = File::create_new(out).during(&what)?;
+    let (mut from, mut lines) = (Value::Null, 0_u64);
+    loop {
+        let part = client.call("audit.export", &json!({ "from": from })).await?;
+        let text = part["text"].as_str().unwrap_or_default();
+        lines += text.lines().filter(|line| line.starts_with("row ")).count() as u64;
+        file.write_all(text.as_bytes()).during(&what)?;
+        from = part["next"].clone();
+        if from.is_null() {
+            break;
+        }
+    }
+    file.sync_all().during(&what)?;
+    output.line(format!("{lines} lines of the audit log are in {}", out.display()))?;
+    if left > 0 {
+        note(format!("{left} lines were written just now and are not signed yet; they are not in the file"));
+    }
+    note(format!("check it: better-compute audit verify {} --pin PIN", out.display()));
+    Ok(())
+}
+
+/// Reads and checks a file.
+fn check(file: &Path, told: Told) -> Result<Verified, Failure> {
+    let what = format!("cannot read {}", file.display());
+    let mut input = BufReader::new(File::open(file).during(&what)?);
+    let mut reader = Reader::new(told);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = std::io::Read::take(&mut input, LONGEST).read_until(b'\n', &mut line).during(&what)?;
+        if read == 0 {
+            break;
+        }
+        // A line that nothing ends was cut off, and says so as what it lacks.
+        let whole = line.strip_suffix(b"\n").and_then(|line| std::str::from_utf8(line).ok()).unwrap_or("");
+        reader.line(whole).map_err(|broken| broken_at(file, &broken))?;
+    }
+    reader.finish().map_err(|broken| broken_at(file, &broken))
+}
+
+fn broken_at(file: &Path, broken: &pki::audit::Broken) -> Failure {
+    Failure::because(format!("{} is not what the control plane signed", file.display()), broken)
+}
+
+fn verify(file: &Path, told: Told, output: &Output) -> Result<(), Failure> {
+    let compared = told.pin.is_some();
+    let found = check(file, told)?;
+    if output.is_json() {
+        return output.json(&json!({
+            "verified": true, "rows": found.rows, "checkpoints": found.checkpoints, "pin": found.pin, "pinTold": compared,
+            "trustDomain": found.realm.trust_domain, "fleet": found.realm.fleet_id, "key": found.key,
+            "first": found.first, "last": found.last, "exportedAt": found.exported_at,
+        }));
+    }
+    let moment = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| at.to_string());
+    output.line(format!(
+        "every line is there, in its order and unchanged\n\
+         lines        {} ({} … {})\n\
+         checkpoints  {}, signed by {}\n\
+         exported     {}; what was written later is not in the file\n\
+         fleet        {} of {}\n\
+         pin          {}",
+        found.rows,
+        moment(found.first),
+        moment(found.last),
+        found.checkpoints,
+        found.key,
+        found.exported_at,
+        found.realm.fleet_id,
+        found.realm.trust_domain,
+        found.pin,
+    ))?;
+    if !compared {
+        note("Whose log this is, only the pin says: compare it with the one that you know, or pass that as --pin.");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_detail_is_what_people_read() {
+        let line = json!({ "reason": "fan", "counts": { "a": 1 }, "count": 3, "idempotencyKey": "x", "off": false, "no": null });
+        assert_eq!(detail(&line), "reason fan, count 3");
+    }
+
+    #[test]
+    fn a_file_that_is_none_is_refused_at_its_first_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("audit.log");
+        std::fs::write(&file, "hello\n").unwrap();
+        let failure = check(&file, Told::default()).unwrap_err();
+        assert!(failure.message.contains("line 1: this is no audit export"), "{}", failure.message);
+        std::fs::write(&file, "better-compute audit export 1\n").unwrap();
+        let failure = check(&file, Told::default()).unwrap_err();
+        assert!(failure.message.contains("line 2: the file ends before its end"), "{}", failure.message);
+    }
+}
