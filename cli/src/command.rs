@@ -2,6 +2,10 @@
 
 pub mod adopt;
 pub mod api;
+pub mod approve;
+pub mod audit;
+pub mod batches;
+pub mod breakglass;
 pub mod check;
 pub mod commands;
 pub mod completions;
@@ -31,6 +35,7 @@ pub mod serve;
 pub mod status;
 pub mod suspend;
 pub mod token;
+pub mod trust;
 pub mod up;
 pub mod verify;
 pub mod why;
@@ -53,6 +58,7 @@ pub async fn run(command: Command, clock: SharedClock) -> Result<Exit, Failure> 
         Command::Check(check) => check.run(&output(Format::Text)),
         Command::Fmt(fmt) => fmt.run(&output(Format::Text)),
         Command::Plan(plan) => plan.run(&output(plan.format.output())).await,
+        Command::Trust(trust) => trust.run(|format| output(format.format)),
         Command::Verify(verify) => verify.run(&output(verify.format.format)),
         Command::Explain(explain) => explain.run(&output(explain.format.format)),
         Command::Kinds(kinds) => kinds.run(&output(kinds.format.format)),
@@ -77,7 +83,13 @@ pub async fn run(command: Command, clock: SharedClock) -> Result<Exit, Failure> 
         Command::Rollback(rollback) => rollback.run(&output(rollback.format.format)).await,
         Command::Quarantine(quarantine) => quarantine.run(&output(quarantine.format.format)).await,
         Command::Run(run) => run.run(&output(run.format.format)).await,
+        Command::Approve(approve) => approve.run(&output(approve.say.format.format)).await,
+        Command::Reject(reject) => reject.run(&output(reject.say.format.format)).await,
+        Command::Withdraw(withdraw) => withdraw.run(&output(withdraw.say.format.format)).await,
+        Command::Batches(batches) => batches.run(&output(batches.format.format)).await,
+        Command::Breakglass(breakglass) => breakglass.run(&output(breakglass.format.format)).await,
         Command::Commands(commands) => commands.run(&output(commands.format.format)).await,
+        Command::Audit(audit) => audit.run(&output(audit.format().format)).await,
         Command::Secrets(secrets) => secrets.run(&output(secrets.format.format)).await,
         Command::Token(token) => token.run(&clock).await,
         Command::Node(node) => node.run(&output(node.format.format)).await,
