@@ -8,7 +8,7 @@ mod outline;
 pub mod table;
 pub mod text;
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use clap::ValueEnum;
 use schema::time::{Moment, Timestamp};
@@ -95,6 +95,12 @@ impl Output {
         if io::stdout().is_terminal() { self.line("\x1b[2J\x1b[H") } else { Ok(()) }
     }
 
+    /// The moment at which this command began.
+    #[must_use]
+    pub const fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// How long ago a moment was, for people.
     #[must_use]
     pub fn ago(&self, then: Timestamp) -> String {
@@ -137,6 +143,20 @@ pub fn plain(text: &str) -> Result<(), Failure> {
 /// Says something on the side.
 pub fn note(text: impl AsRef<str>) {
     writeln!(io::stderr().lock(), "{}", text.as_ref()).ok();
+}
+
+/// Asks, where somebody can answer.
+///
+/// # Errors
+/// When nobody can.
+pub fn confirm(output: &Output, question: &str) -> Result<bool, Failure> {
+    if output.is_json() || !io::stdin().is_terminal() {
+        return Err(Failure::usage("nobody can be asked here").hint("--yes goes without asking"));
+    }
+    note(question);
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::because("cannot read the answer", &error))?;
+    Ok(matches!(answer.trim(), "yes" | "y"))
 }
 
 /// Shows a failure the way every command does.

@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use error::{ApiError, Code};
 
-use crate::reconcile::command::FastSigner;
+use crate::{custody::Custody, join::JoinService, reconcile::command::FastSigner};
 pub use webhook::Webhook;
 
 /// What the API serves, and where.
@@ -58,12 +58,31 @@ pub struct App {
     pub gateways: Vec<String>,
     /// What a machine that joins holds the control plane against.
     pub pin: Pin,
+    /// What the fleet is pinned to.
+    pub pinned: crate::trust::Pinned,
     /// Signs commands as soon as they are committed; without one the `command` reconciler does, a little later.
     pub signer: Option<FastSigner>,
     /// Seals the values of secrets.
     pub secrets: SecretStore,
     /// Who may poke the source over HTTP; `None` answers such calls with NOT_FOUND.
     pub webhook: Option<Webhook>,
+    /// What exports of the audit log are made with.
+    pub auditor: Option<Auditor>,
+}
+
+impl App {
+    fn auditor(&self) -> Result<&Auditor, ApiError> {
+        self.auditor.as_ref().ok_or_else(|| ApiError::new(Code::Unsupported, "this process has no keys for that"))
+    }
+}
+
+/// What exports of the audit log are made with.
+#[derive(Debug, Clone)]
+pub struct Auditor {
+    /// Signs where a file ends.
+    pub custody: Arc<Custody>,
+    /// Has the anchor that the key follows from.
+    pub joins: Arc<JoinService>,
 }
 
 /// The pin of the anchor in force; clones follow when keys are rotated.

@@ -4,8 +4,14 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use gateway::{AuthorityClient, ControlPlane, InProcess};
-use pki::{Realm, tls, tls::ServingCertificate, verify::NodeVerifier};
-use reconciler::{api, join::Signer, source::SourceConfig};
+use pki::{
+    Realm,
+    keys::{SigningKeys, SourceKeys},
+    tls,
+    tls::ServingCertificate,
+    verify::NodeVerifier,
+};
+use reconciler::{api, source::SourceConfig};
 use schema::clock::SharedClock;
 use store::{
     Db, DbConfig, Role, control_plane,
@@ -24,7 +30,7 @@ use crate::{
         logging::LogArgs,
         logs::LogStoreArgs,
         names, parts,
-        parts::Authority,
+        parts::{Authority, Part},
         trust::FleetPlace,
     },
 };
@@ -49,7 +55,7 @@ pub struct Serve {
     /// The roles: api, source, controllers, scheduler, sinks, gateway
     #[arg(long, value_name = "LIST", value_delimiter = ',', required = true, value_parser = role)]
     pub roles: Vec<Role>,
-    /// Directory with the keys that these roles need; source, scheduler and sinks need none
+    /// Directory with the keys that these roles need; scheduler and sinks need none
     #[arg(long, value_name = "DIR")]
     pub keys: Option<PathBuf>,
     /// The database
@@ -79,7 +85,7 @@ pub struct Serve {
     /// Name or address under which others reach this machine
     #[arg(long = "name", value_name = "HOST")]
     pub names: Vec<String>,
-    /// Write how to reach the API to this file, with a fresh token
+    /// Write how to reach the API to this file, with a fresh token; its directory is made when it is missing
     #[arg(long, value_name = "FILE")]
     pub client: Option<PathBuf>,
     /// Bundles of logs, for the roles that sign commands: api and controllers
@@ -98,8 +104,8 @@ fn role(text: &str) -> Result<Role, String> {
 enum Needs {
     /// All keys of the control plane: it certifies, opens and signs.
     Everything(KeyDir),
-    /// What signs specs and commands.
-    Signing(KeyDir),
+    /// What signs specs and commands, or revisions, or both.
+    Part(KeyDir),
     /// A gateway's certificates.
     Gateway(KeyDir),
     /// Nothing.
@@ -113,6 +119,7 @@ impl Serve {
     /// When something it needs is missing or in the way.
     pub async fn run(&self, clock: SharedClock) -> Result<Exit, Failure> {
         self.check()?;
+        self.client.iter().try_for_each(|path| ClientFile::make_room(path))?;
         self.log.start()?;
         let database = DbConfig::from_url(&self.database).map_err(|error| Failure::usage(error.to_string()))?;
         let (db, row) = identity::patiently(async || self.connect(&database).await).await?;
@@ -126,14 +133,22 @@ impl Serve {
                 let identity = identity::open(&keys, &row)?;
                 self.with_authority(parts, &db, keys, identity).await?;
             }
-            Needs::Signing(keys) => {
-                let (signing, realm) = identity::open_signing(&keys, &row)?;
+            Needs::Part(keys) => {
+                let of = |has: bool| has.then_some(());
+                let signing =
+                    of(self.has(Role::Controllers)).map(|()| identity::open_signing(&keys, &row)).transpose()?;
+                let source = of(self.has(Role::Source)).map(|()| identity::open_source(&keys, &row)).transpose()?;
+                let realm = identity::named(&row)?;
+                let (signing, source) = (signing.map(|(keys, _)| keys), source.map(|(keys, _)| keys));
+                let revisions =
+                    [signing.as_ref().map(SigningKeys::revision), source.as_ref().map(SourceKeys::revision)];
+                let revision = revisions.into_iter().flatten().min().unwrap_or_default();
                 let mut parts = parts;
-                let signer = parts.signer(&signing, realm.clone());
-                parts.follow_signing_keys(keys, &signing, &signer);
-                self.without_authority(parts, &realm, Some(&signer)).await?;
+                let part = parts.part(signing.as_ref(), source.as_ref(), &realm);
+                parts.follow_part(keys, revision, &part);
+                self.without_authority(parts, &realm, &part).await?;
             }
-            Needs::Nothing => self.without_authority(parts, &identity::named(&row)?, None).await?,
+            Needs::Nothing => self.without_authority(parts, &identity::named(&row)?, &Part::default()).await?,
             Needs::Gateway(keys) => self.gateway_apart(parts, keys, &row).await?,
         }
         Ok(Exit::Ok)
@@ -174,8 +189,8 @@ impl Serve {
             Ok(Needs::Gateway(place()?))
         } else if self.has(Role::Api) || self.has(Role::Gateway) {
             Ok(Needs::Everything(place()?))
-        } else if self.has(Role::Controllers) {
-            Ok(Needs::Signing(place()?))
+        } else if self.has(Role::Controllers) || self.has(Role::Source) {
+            Ok(Needs::Part(place()?))
         } else {
             Ok(Needs::Nothing)
         }
@@ -219,7 +234,7 @@ impl Serve {
         let authority = parts.authority(&identity);
         let pin = api::Pin::from(authority.joins.anchor().pin());
         parts.follow_keys(keys, &identity, &authority, pin.clone());
-        self.work(&mut parts, &identity.realm, Some(&authority.signer))?;
+        self.work(&mut parts, &identity.realm, &Part::from(&authority))?;
         let gateway_at = if self.has(Role::Gateway) {
             Some(self.gateway_here(&mut parts, &identity, &authority).await?)
         } else {
@@ -232,25 +247,20 @@ impl Serve {
         parts.run().await.map(drop)
     }
 
-    async fn without_authority(
-        &self,
-        mut parts: Parts,
-        realm: &Realm,
-        signer: Option<&Arc<Signer>>,
-    ) -> Result<(), Failure> {
-        self.work(&mut parts, realm, signer)?;
+    async fn without_authority(&self, mut parts: Parts, realm: &Realm, part: &Part) -> Result<(), Failure> {
+        self.work(&mut parts, realm, part)?;
         self.greet()?;
         parts.run().await.map(drop)
     }
 
-    fn work(&self, parts: &mut Parts, realm: &Realm, signer: Option<&Arc<Signer>>) -> Result<(), Failure> {
+    fn work(&self, parts: &mut Parts, realm: &Realm, part: &Part) -> Result<(), Failure> {
         let workers = [Role::Controllers, Role::Scheduler, Role::Sinks];
         let workers: Vec<Role> = workers.into_iter().filter(|role| self.has(*role)).collect();
-        parts.workers(realm, signer, &workers);
-        if let (true, Some(fleet)) = (self.has(Role::Source), &self.fleet) {
+        parts.workers(realm, part, &workers);
+        if let (true, Some(fleet), Some(custody)) = (self.has(Role::Source), &self.fleet, &part.source) {
             let (config, access) = SourceConfig::parse(fleet).map_err(|error| Failure::usage(error.to_string()))?;
             let access = access.with_env().during("cannot read the certificates named by BETTER_COMPUTE_GIT_CA")?;
-            parts.source(FleetPlace::new(config, access, &data_dir::locate(self.data.as_deref())));
+            parts.source(FleetPlace::new(config, access, &data_dir::locate(self.data.as_deref())), Arc::clone(custody));
         }
         Ok(())
     }
@@ -275,10 +285,21 @@ impl Serve {
                 pin: pin.to_string(),
             };
             client.write(path)?;
+            parts.keep_client(path.clone(), &identity.realm.fleet_id);
         }
         let signer = Some(parts.fast_signer(authority));
         let secrets = authority.joins.secrets();
-        let app = api::App { db: db.clone(), gateways, pin, signer, secrets, webhook: parts::webhook() };
+        let pinned = authority.custody.pinned();
+        let app = api::App {
+            db: db.clone(),
+            gateways,
+            pin,
+            pinned,
+            signer,
+            secrets,
+            webhook: parts::webhook(),
+            auditor: Some(parts::auditor(authority)),
+        };
         parts.api(listener, serving, app);
         if let Some(address) = self.listen_internal {
             let (listener, _) = parts::bind(address, "internal").await?;
@@ -323,6 +344,12 @@ impl Serve {
 
     fn greet(&self) -> Result<(), Failure> {
         let roles: Vec<&str> = self.roles.iter().map(|role| role.as_str()).collect();
-        output::plain(&format!("better-compute serves {}", roles.join(", ")))
+        output::plain(&format!("better-compute serves {}", roles.join(", ")))?;
+        if self.has(Role::Api) && self.client.is_none() {
+            output::note(
+                "Its API takes tokens that were made before; --client FILE makes one and writes how to reach it.",
+            );
+        }
+        Ok(())
     }
 }

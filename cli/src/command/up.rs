@@ -26,7 +26,7 @@ use crate::{
         logging::LogArgs,
         logs::LogStoreArgs,
         names, parts,
-        parts::Ended,
+        parts::{Ended, Part},
         trust::{self, FleetPlace},
     },
 };
@@ -149,20 +149,23 @@ impl Up {
         // Before the API answers: whoever reads the file finds the server that it vouches for.
         client.write(&data.client_file())?;
         let authority = parts.authority(&identity);
-        parts.workers(&identity.realm, Some(&authority.signer), &[Role::Controllers, Role::Scheduler, Role::Sinks]);
-        parts.source(fleet.clone());
+        parts.workers(&identity.realm, &Part::from(&authority), &[Role::Controllers, Role::Scheduler, Role::Sinks]);
+        parts.source(fleet.clone(), Arc::clone(&authority.source));
         if round.keys.is_provisional() {
             parts.guess(fleet.clone(), round.keys.clone());
         }
         let pin = api::Pin::from(authority.joins.anchor().pin());
+        parts.keep_client(data.client_file(), &identity.realm.fleet_id);
         parts.follow_keys(round.keys.clone(), &identity, &authority, pin.clone());
         let app = api::App {
             db,
             gateways: vec![client.gateway.clone()],
             pin,
+            pinned: authority.custody.pinned(),
             signer: Some(parts.fast_signer(&authority)),
             secrets: authority.joins.secrets(),
             webhook: parts::webhook(),
+            auditor: Some(parts::auditor(&authority)),
         };
         parts.api(api, Arc::clone(&serving), app);
         let control_plane = Arc::new(InProcess::new(authority.joins));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pki::{
     Realm,
-    keys::{Keys, SigningKeys},
+    keys::{Keys, SigningKeys, SourceKeys},
 };
 use schema::time::Timestamp;
 use store::{
@@ -135,6 +135,19 @@ pub fn open_signing(place: &KeyDir, row: &ControlPlane) -> Result<(SigningKeys, 
     let keys = place.signing()?.ok_or_else(|| {
         Failure::failed(format!("{} holds no keys that sign", place.path().display()))
             .hint("make them where the control plane's keys are: better-compute keys signing --keys DIR --out DIR")
+    })?;
+    let realm = realm(keys.trust_domain(), row)?;
+    Ok((keys, realm))
+}
+
+/// What signs revisions for a control plane that was made before.
+///
+/// # Errors
+/// When there is none, or it is another control plane's.
+pub fn open_source(place: &KeyDir, row: &ControlPlane) -> Result<(SourceKeys, Realm), Failure> {
+    let keys = place.source()?.ok_or_else(|| {
+        Failure::failed(format!("{} holds no keys that sign revisions", place.path().display()))
+            .hint("make them where the control plane's keys are: better-compute keys source --keys DIR --out DIR")
     })?;
     let realm = realm(keys.trust_domain(), row)?;
     Ok((keys, realm))

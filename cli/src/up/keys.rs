@@ -9,7 +9,7 @@ use std::{
 };
 
 use nix::fcntl::{Flock, FlockArg};
-use pki::keys::{GatewayKeys, Keys, SigningKeys, generate_secret};
+use pki::keys::{GatewayKeys, Keys, SigningKeys, SourceKeys, generate_secret};
 
 use crate::{
     data_dir::write_private,
@@ -19,9 +19,13 @@ use crate::{
 const SECRET: &str = "secret";
 const CONTROL_PLANE: &str = "control-plane.sealed";
 const SIGNING: &str = "signing.sealed";
+const SOURCE: &str = "source.sealed";
 const GATEWAY: &str = "gateway.sealed";
 const PROVISIONAL: &str = "provisional";
 const LOCK: &str = "lock";
+
+/// What changes with every store of the keys.
+pub type Stamp = [Option<(i64, i64, u64)>; 3];
 
 /// A directory of keys.
 #[derive(Debug, Clone)]
@@ -60,6 +64,17 @@ impl KeyDir {
         SigningKeys::open(&sealed, &self.secret()?).map(Some).during(self.what(SIGNING))
     }
 
+    /// What signs revisions: the keys of a process that only follows the fleet, else of the control plane's keys just those.
+    ///
+    /// # Errors
+    /// When there are none, they cannot be read, are readable by others, or do not open under the secret.
+    pub fn source(&self) -> Result<Option<SourceKeys>, Failure> {
+        let Some(sealed) = self.read(SOURCE)? else {
+            return Ok(self.control_plane()?.map(|keys| keys.source()));
+        };
+        SourceKeys::open(&sealed, &self.secret()?).map(Some).during(self.what(SOURCE))
+    }
+
     /// A gateway's keys.
     ///
     /// # Errors
@@ -89,10 +104,10 @@ impl KeyDir {
         })
     }
 
-    /// Changes whenever the control plane's keys, or those that sign, are stored.
+    /// Changes whenever the control plane's keys, or a process's part of them, are stored.
     #[must_use]
-    pub fn stamp(&self) -> [Option<(i64, i64, u64)>; 2] {
-        [CONTROL_PLANE, SIGNING].map(|name| {
+    pub fn stamp(&self) -> Stamp {
+        [CONTROL_PLANE, SIGNING, SOURCE].map(|name| {
             let meta = fs::metadata(self.0.join(name)).ok()?;
             Some((meta.mtime(), meta.mtime_nsec(), meta.ino()))
         })
@@ -114,6 +129,15 @@ impl KeyDir {
     pub fn store_signing(&self, keys: &SigningKeys) -> Result<(), Failure> {
         let secret = self.make_secret()?;
         write_private(&self.0.join(SIGNING), &keys.seal(&secret))
+    }
+
+    /// Stores what signs revisions, sealed.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn store_source(&self, keys: &SourceKeys) -> Result<(), Failure> {
+        let secret = self.make_secret()?;
+        write_private(&self.0.join(SOURCE), &keys.seal(&secret))
     }
 
     /// Stores a gateway's keys, sealed.

@@ -1,17 +1,24 @@
 //! The parts that run: one set of tasks under one cancellation. When one ends by itself or a signal comes, all end.
 
-use std::{convert::Infallible, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use pki::{
     Realm,
     issue::TlsIdentity,
-    keys::{Keys, SigningKeys},
+    keys::{Keys, SigningKeys, SourceKeys},
     tls::ServingCertificate,
     token::{Token, TokenKind},
     verify::NodeVerifier,
 };
 use reconciler::{
     api,
+    custody::{Custody, SourceCustody},
     join::{self, JoinConfig, JoinService, Signer},
     logs::LogStore,
     reconcile::{Registry, Shared, command::FastSigner, worker},
@@ -33,7 +40,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    following::Following,
+    following::{Following, Watched},
     gateway_keys::GatewayHolder,
     identity::{Identity, database},
     keys::KeyDir,
@@ -82,6 +89,32 @@ pub struct Authority {
     pub signer: Arc<Signer>,
     /// Lets machines in.
     pub joins: Arc<JoinService>,
+    /// Knows what rows have to follow from.
+    pub custody: Arc<Custody>,
+    /// Signs revisions.
+    pub source: Arc<SourceCustody>,
+}
+
+/// What a process has that only runs controllers, or follows the fleet, or both.
+#[derive(Debug, Clone, Default)]
+pub struct Part {
+    /// Signs specs and commands, and knows what rows have to follow from.
+    pub signing: Option<(Arc<Signer>, Arc<Custody>)>,
+    /// Signs revisions.
+    pub source: Option<Arc<SourceCustody>>,
+}
+
+/// What exports of the audit log are made with.
+#[must_use]
+pub fn auditor(authority: &Authority) -> api::Auditor {
+    api::Auditor { custody: Arc::clone(&authority.custody), joins: Arc::clone(&authority.joins) }
+}
+
+impl From<&Authority> for Part {
+    fn from(authority: &Authority) -> Self {
+        let Authority { signer, custody, source, joins: _ } = authority;
+        Self { signing: Some((Arc::clone(signer), Arc::clone(custody))), source: Some(Arc::clone(source)) }
+    }
 }
 
 impl Parts {
@@ -122,6 +155,9 @@ impl Parts {
     pub fn authority(&self, identity: &Identity) -> Authority {
         let realm = identity.realm.clone();
         let signer = Arc::new(Signer::new(identity.keys.command_root().clone(), realm.clone(), self.now()));
+        let custody = Custody::new(&identity.keys.signing(), &realm.fleet_id);
+        let source = SourceCustody::new(&identity.keys.source(), &realm.fleet_id);
+        self.db.set_marker(Arc::clone(&custody) as _);
         let joins = JoinService::new(JoinConfig {
             db: self.db.clone(),
             keys: &identity.keys,
@@ -130,21 +166,34 @@ impl Parts {
             clock: Arc::clone(&self.clock),
             signer: Arc::clone(&signer),
         });
-        Authority { signer, joins: Arc::new(joins) }
+        Authority { signer, joins: Arc::new(joins), custody, source }
     }
 
     /// Prepares what signs, for a process that does nothing else with keys.
     #[must_use]
-    pub fn signer(&self, keys: &SigningKeys, realm: Realm) -> Arc<Signer> {
-        Arc::new(Signer::new(keys.command_root().clone(), realm, self.now()))
+    pub fn part(&self, signing: Option<&SigningKeys>, source: Option<&SourceKeys>, realm: &Realm) -> Part {
+        let signing = signing.map(|keys| {
+            let signer = Signer::new(keys.command_root().clone(), realm.clone(), self.now());
+            (Arc::new(signer), Custody::new(keys, &realm.fleet_id))
+        });
+        let source = source.map(|keys| SourceCustody::new(keys, &realm.fleet_id));
+        match (&signing, &source) {
+            (Some((_, custody)), _) => self.db.set_marker(Arc::clone(custody) as _),
+            (None, Some(source)) => self.db.set_marker(Arc::clone(source) as _),
+            (None, None) => {}
+        }
+        Part { signing, source }
     }
 
     /// Takes over the steps of rotations that are made in the key directory, while everything runs.
     pub fn follow_keys(&mut self, place: KeyDir, identity: &Identity, authority: &Authority, pin: api::Pin) {
         let (joins, keys) = (Arc::clone(&authority.joins), self.keys.clone());
+        let (custody, source) = (Arc::clone(&authority.custody), Arc::clone(&authority.source));
         self.follow(place, identity.keys.revision(), move |place| {
             let Some(next) = place.control_plane()? else { return Ok(None) };
             joins.use_keys(&next);
+            custody.use_keys(&next.signing());
+            source.use_keys(&next.source());
             pin.replace(joins.anchor().pin());
             let revision = next.revision();
             keys.send_replace(Some(Arc::new(next)));
@@ -153,12 +202,22 @@ impl Parts {
     }
 
     /// The same for a process that only signs.
-    pub fn follow_signing_keys(&mut self, place: KeyDir, keys: &SigningKeys, signer: &Arc<Signer>) {
-        let (signer, clock) = (Arc::clone(signer), Arc::clone(&self.clock));
-        self.follow(place, keys.revision(), move |place| {
-            let Some(next) = place.signing()? else { return Ok(None) };
-            signer.use_root(next.command_root(), clock.now());
-            Ok(Some(next.revision()))
+    pub fn follow_part(&mut self, place: KeyDir, revision: u64, part: &Part) {
+        let (part, clock) = (part.clone(), Arc::clone(&self.clock));
+        self.follow(place, revision, move |place| {
+            let mut revision = None;
+            if let Some((signer, custody)) = &part.signing {
+                let Some(next) = place.signing()? else { return Ok(None) };
+                signer.use_root(next.command_root(), clock.now());
+                custody.use_keys(&next);
+                revision = Some(next.revision());
+            }
+            if let Some(source) = &part.source {
+                let Some(next) = place.source()? else { return Ok(None) };
+                source.use_keys(&next);
+                revision = revision.min(Some(next.revision())).or(Some(next.revision()));
+            }
+            Ok(revision)
         });
     }
 
@@ -169,7 +228,8 @@ impl Parts {
         take_over: impl FnMut(&KeyDir) -> Result<Option<u64>, Failure> + Send + Sync + 'static,
     ) {
         let holder = format!("{}/{}", self.host, std::process::id());
-        let following = Following { db: self.db.clone(), place, holder, revision, take_over };
+        let watched = Watched::new(place, revision, take_over);
+        let following = Following { db: self.db.clone(), holder, watched };
         let cancel = self.cancel.clone();
         self.spawn("keys", async move {
             following.run(cancel).await;
@@ -178,13 +238,14 @@ impl Parts {
     }
 
     /// Runs the reconcilers of some roles.
-    pub fn workers(&mut self, realm: &Realm, signer: Option<&Arc<Signer>>, roles: &[Role]) {
+    pub fn workers(&mut self, realm: &Realm, part: &Part, roles: &[Role]) {
         let registry = Arc::new(Registry::standard());
         for role in roles {
             let shared = Shared {
                 db: self.db.clone(),
                 realm: realm.clone(),
-                signer: signer.map(|signer| Arc::clone(signer) as _),
+                signer: part.signing.as_ref().map(|(signer, _)| Arc::clone(signer) as _),
+                custody: part.signing.as_ref().map(|(_, custody)| Arc::clone(custody)),
                 logs: self.logs.clone(),
             };
             let (registry, config, cancel) =
@@ -197,10 +258,10 @@ impl Parts {
     }
 
     /// Follows the fleet repository.
-    pub fn source(&mut self, place: FleetPlace) {
+    pub fn source(&mut self, place: FleetPlace, custody: Arc<SourceCustody>) {
         let FleetPlace { config, access, data } = place;
         let (db, host, timing) = (self.db.clone(), self.host.clone(), source::Timing::default());
-        let role = SourceRole { db, config, access, data, host, timing };
+        let role = SourceRole { db, config, access, data, host, timing, custody };
         let cancel = self.cancel.clone();
         self.spawn("source", async move {
             source::run(role, cancel).await;
@@ -309,6 +370,25 @@ impl Parts {
             Ok::<_, Infallible>(())
         });
         Ok(serving)
+    }
+
+    /// Keeps `client.json` at what joining machines pin and people believe, when keys are rotated.
+    pub fn keep_client(&mut self, path: PathBuf, fleet_id: &str) {
+        let (mut changed, fleet_id, cancel) = (self.keys.subscribe(), fleet_id.to_owned(), self.cancel.clone());
+        self.spawn("client file", async move {
+            loop {
+                tokio::select! {
+                    () = cancel.cancelled() => return Ok::<_, Infallible>(()),
+                    ended = changed.changed() => if ended.is_err() { return Ok(()) },
+                }
+                let keys = changed.borrow_and_update().clone();
+                if let Some(keys) = keys
+                    && let Err(error) = ClientFile::follow(&path, &keys, &fleet_id)
+                {
+                    tracing::warn!(%error, "{} has the pin of before", path.display());
+                }
+            }
+        });
     }
 
     /// Keeps the keys of a gateway apart at what the control plane's are.

@@ -41,9 +41,11 @@ fn app(house: &House) -> App {
         db: house.db.clone(),
         gateways: vec!["https://gw.example.org:7443".to_owned()],
         pin: Digest::of("anchor").into(),
+        pinned: crate::trust::Pinned::none(),
         signer: None,
         secrets: secrets::store(),
         webhook: Some(Webhook { source: "fleet".to_owned(), secret: "s3cret".to_owned() }),
+        auditor: None,
     }
 }
 
