@@ -140,7 +140,14 @@ fn told(title: &str, waits: &[Wait], to: &mut String) {
 fn a_command_says_what_it_waits_for_and_how_it_ended() {
     let mut text = String::new();
     let mut look = |title: &str, command_row: &Command, ahead: &[CommandId], has_update: bool| {
-        let facts = CommandFacts { command: command_row, node: None, ahead, speaks_commands: Some(true), has_update, session: None };
+        let facts = CommandFacts {
+            command: command_row,
+            node: None,
+            ahead,
+            speaks_commands: Some(true),
+            has_update,
+            session: None,
+        };
         told(title, &command(&facts, at(1)), &mut text);
     };
     let pending = a_reboot(CommandState::Pending);
@@ -183,8 +190,14 @@ fn a_command_says_what_it_waits_for_and_how_it_ended() {
         told(title, &command(&facts, at(1)), &mut text);
     }
     let mut look = |title: &str, command_row: &Command| {
-        let facts =
-            CommandFacts { command: command_row, node: None, ahead: &[], speaks_commands: None, has_update: false, session: None };
+        let facts = CommandFacts {
+            command: command_row,
+            node: None,
+            ahead: &[],
+            speaks_commands: None,
+            has_update: false,
+            session: None,
+        };
         told(title, &command(&facts, at(1)), &mut text);
     };
     look("done", &a_reboot(CommandState::Succeeded));
