@@ -77,8 +77,13 @@ impl LogStore {
     pub fn new(place: Place, keys: Keys) -> Result<Self, LogStoreError> {
         let endpoint =
             place.endpoint.parse().map_err(|error| LogStoreError::Place(format!("{}: {error}", place.endpoint)))?;
-        if !place.endpoint.starts_with("https://") {
+        let Some(address) = place.endpoint.strip_prefix("https://") else {
             return Err(LogStoreError::Insecure(place.endpoint));
+        };
+        // Machines are given URLs of this address, and take none with a user in it.
+        if address.split('/').next().is_some_and(|host| host.contains('@')) {
+            let why = "its address names a user; its keys are given by a file or by the environment";
+            return Err(LogStoreError::Place(why.to_owned()));
         }
         if place.endpoint.contains(['?', '#']) {
             return Err(LogStoreError::Place(format!("{} is more than an address", place.endpoint)));
@@ -90,11 +95,6 @@ impl LogStore {
         // A path names the bucket everywhere; a host name of its own does only where the service has a wildcard for it.
         let bucket = Bucket::new(endpoint, UrlStyle::Path, place.bucket, place.region)
             .map_err(|error| LogStoreError::Place(error.to_string()))?;
-        // Machines are given URLs of this address, and take none with a user in it.
-        if !bucket.base_url().username().is_empty() || bucket.base_url().password().is_some() {
-            let why = "its address names a user; its keys are given by a file or by the environment";
-            return Err(LogStoreError::Place(why.to_owned()));
-        }
         keys.read()?;
         let prefix = match place.prefix.trim_matches('/') {
             "" => String::new(),

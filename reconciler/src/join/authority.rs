@@ -36,8 +36,6 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const HANDSHAKES: usize = 64;
 /// How long a connection lives: who is believed no more after a rotation shows its certificate again and is refused.
 const LIVES: Duration = Duration::from_secs(600);
-/// How long what is under way on it may take then.
-const GRACE: Duration = Duration::from_secs(30);
 
 #[tonic::async_trait]
 impl Authority for JoinService {
@@ -224,7 +222,6 @@ pub(super) async fn serve_for(
     let accepting = accept(listener, tls, sender, cancel.clone());
     let serving = tonic::transport::Server::builder()
         .max_connection_age(lives)
-        .max_connection_age_grace(GRACE)
         .add_service(AuthorityServer::from_arc(service))
         .serve_with_incoming_shutdown(ReceiverStream::new(connections), cancel.cancelled_owned());
     let ((), served) = tokio::join!(accepting, serving);
