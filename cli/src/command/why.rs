@@ -1,6 +1,6 @@
 //! `why`: what a machine or a command waits for, since when, and who can lift it; or what a code means.
 
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 use reconciler::why::{Keeps, Lifter, catalogue};
 use schema::{
     diagnostic::codes::Code,
@@ -26,17 +26,18 @@ const EXAMPLES: &str = "\
 Examples:
   better-compute why node/fra1-r12-u04       what keeps it from what it should be, and from work
   better-compute why cmd_01k3…               why a command waits, or how it ended
+  better-compute why batch/2026-12-kernel    who has to approve it, and which machines it waits for
   better-compute why STALE_GENERATION        what a code means, and who can lift it";
 
 /// Say why something has not happened: what it waits for, since when, and who can lift it.
 ///
-/// Asks the control plane about a machine or a command. What stands in front of everything else comes first. A code is
+/// Asks the control plane about a machine, a batch or a command. What stands in front of everything else comes first. A code is
 /// explained without a control plane; docs/reference/codes.md has them all.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Why {
-    /// A machine, a command, or a code
-    #[arg(value_name = "node/NAME|COMMAND|CODE")]
+    /// A machine, a batch, a command, or a code
+    #[arg(value_name = "node/NAME|batch/NAME|COMMAND|CODE", value_parser = NonEmptyStringValueParser::new())]
     pub subject: String,
     /// How results are written
     #[command(flatten)]
@@ -114,9 +115,12 @@ fn elsewhere(subject: &str) -> Option<Failure> {
         format!("a machine that wants to join says why itself: better-compute joins show {subject}")
     } else {
         match subject.parse::<ObjectRef>() {
-            Ok(object) if object.kind != Kind::Node => {
+            Ok(object) if !matches!(object.kind, Kind::Node | Kind::Batch) => {
                 "holds name what keeps a pool or a site: better-compute holds; its machines: better-compute get nodes"
                     .to_owned()
+            }
+            Err(_) if subject.contains('/') => {
+                "write node/NAME, batch/NAME, a command's id (cmd_…) or a code".to_owned()
             }
             _ => return None,
         }
@@ -255,6 +259,17 @@ mod tests {
               "means": "Commands of the machine have not ended.", "liftedBy": "a-word-of-tomorrow", "remedy": "better-compute commands fra1-r12-u04" },
         ]);
         insta::assert_snapshot!(answer(waits).render(&output()));
+    }
+
+    #[test]
+    fn what_is_no_machine_is_not_looked_for_as_one() {
+        for subject in ["secret/x", "pool/h100", "BC0203", "join_01k9m2v7t3c4w8d5e6f7g8h9ja"] {
+            let failure = elsewhere(subject).expect("refused");
+            assert!(failure.exit == Exit::Usage && failure.hint.is_some(), "{subject}");
+        }
+        for subject in ["fra1-r12-u04", "node/fra1-r12-u04", "cmd_01k3"] {
+            assert!(elsewhere(subject).is_none(), "{subject}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::wait::short;
 use crate::{
-    command::holds::Held,
+    command::{batches, holds::Held},
     exit::{During as _, Failure},
     output::{
         Output, Table,
@@ -14,6 +14,9 @@ use crate::{
         text::{Style, count, printable, printable_lines},
     },
 };
+
+/// What the control plane says of commits while nobody verifies them.
+const UNVERIFIED: &str = "unverified";
 
 /// What `fleet.status` answers, as far as people look at it. What a newer control plane adds is left alone.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -29,6 +32,7 @@ pub(super) struct Report {
     joins: Joins,
     problems: Vec<Problem>,
     held: Held,
+    batches: Vec<Value>,
     retained: Retained,
 }
 
@@ -189,9 +193,11 @@ impl Report {
     /// The picture.
     pub(super) fn render(&self, output: &Output) -> String {
         let mut parts = vec![self.headline(output)];
-        parts.extend(self.sources.iter().map(|source| source.render(output)));
+        let verified = self.verification.as_deref().is_some_and(|word| word != UNVERIFIED);
+        parts.extend(self.sources.iter().map(|source| source.render(verified, output)));
         parts.push(self.pool_table(output));
         parts.extend(self.drift.render(output));
+        parts.extend(self.batches(output));
         parts.extend(self.held(output));
         parts.extend(self.retained.render(output));
         parts.extend(self.join_table(output));
@@ -202,7 +208,7 @@ impl Report {
     fn headline(&self, output: &Output) -> String {
         let mut words = vec![format!("trust domain {}", printable(self.trust_domain.as_deref().unwrap_or("-")))];
         words.extend(self.dev.then(|| "dev (admits described hardware)".to_owned()));
-        words.push(self.verification.clone().unwrap_or_else(|| "unverified".to_owned()));
+        words.push(self.verification.clone().unwrap_or_else(|| UNVERIFIED.to_owned()));
         words.push(count(self.nodes.connected, "session"));
         words.extend((self.nodes.unreachable > 0).then(|| format!("{} unreachable", self.nodes.unreachable)));
         words.extend((self.nodes.lost > 0).then(|| format!("{} lost", self.nodes.lost)));
@@ -222,6 +228,13 @@ impl Report {
             ]);
         }
         if table.is_empty() { "no pools yet".to_owned() } else { table.render(output.width, output.colour) }
+    }
+
+    /// Destructive work that waits for people or machines, and emergencies to look at.
+    fn batches(&self, output: &Output) -> Option<String> {
+        let lines: Vec<String> = self.batches.iter().filter_map(|batch| batches::line(batch, output)).collect();
+        let next = Style::Dim.paint("`better-compute batches` says more.", output.colour);
+        (!lines.is_empty()).then(|| format!("batches\n  {}\n{next}", lines.join("\n  ")))
     }
 
     /// What keeps changes away now, and for whom they wait.
@@ -308,7 +321,8 @@ impl Drift {
 }
 
 impl Source {
-    fn render(&self, output: &Output) -> String {
+    /// `verified` is whether commits are verified at all: where nobody looks, no row says that somebody did.
+    fn render(&self, verified: bool, output: &Output) -> String {
         let since = self.since.map_or_else(String::new, |since| format!(", {}", output.ago(since)));
         let style = if self.is_ok() { Style::Good } else { Style::Bad };
         let mut lines = vec![format!(
@@ -322,6 +336,9 @@ impl Source {
             ("planned", &self.planned),
             ("applied", &self.applied),
         ] {
+            if stage == "verified" && !verified {
+                continue;
+            }
             let shown = at
                 .as_ref()
                 .map_or_else(|| "-".to_owned(), |at| format!("{}  {}", short(&at.commit), output.ago(at.at)));
