@@ -50,6 +50,10 @@ use link::{Link, LinkEvent, What};
 const DRIFT_EVERY: Duration = Duration::from_secs(60);
 /// How often the machine is looked at.
 const INVENTORY_EVERY: Duration = Duration::from_secs(600);
+/// When everything could be kept for so long, the trouble is over.
+const KEEPS_AFTER: Duration = Duration::from_secs(10);
+/// How soon another session says so.
+const SAID_WITHIN: Duration = Duration::from_secs(1);
 /// How long the first connection waits for the first look at the machine.
 const FIRST_LOOK: Duration = Duration::from_secs(3);
 
@@ -147,6 +151,10 @@ struct Agent {
     left_open: Option<LeftOpen>,
     link: Option<Link>,
     links: u64,
+    /// When something could not be kept last.
+    unkept_at: Option<Instant>,
+    /// The present session began with that.
+    unkept_said: bool,
     attempts: usize,
     backoff: Backoff,
     opened_at: Option<Instant>,
@@ -171,7 +179,8 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AgentE
     let mut hands = None;
     let mut cannot_keep = String::new();
     loop {
-        let error = match live(config.clone(), &cancel, &mut begun, &mut may_be_old, &mut cannot_keep, &mut hands).await {
+        let error = match live(config.clone(), &cancel, &mut begun, &mut may_be_old, &mut cannot_keep, &mut hands).await
+        {
             Ok(Ended::Booted) => {
                 tracing::info!("the machine has another boot; beginning anew");
                 Hands::let_go(&mut hands).await;
@@ -215,7 +224,7 @@ async fn live(
     let mut agent = Agent::begin(config, *may_be_old, hands, link_events, sides)?;
     *begun = true;
     if !cannot_keep.is_empty() {
-        agent.core.cannot_keep(std::mem::take(cannot_keep));
+        agent.unkept(std::mem::take(cannot_keep));
     }
     agent.want_pass(true);
     agent.read_hardware();
@@ -348,6 +357,8 @@ impl Agent {
             left_open: None,
             link: None,
             links: 0,
+            unkept_at: None,
+            unkept_said: false,
             attempts: 0,
             backoff: Backoff::default(),
             opened_at: None,
@@ -360,7 +371,9 @@ impl Agent {
             link_events,
             sides,
         };
-        agent.core.cannot_keep(cannot_keep);
+        if !cannot_keep.is_empty() {
+            agent.unkept(cannot_keep);
+        }
         agent.plan_renewal();
         Ok(agent)
     }
@@ -380,6 +393,7 @@ impl Agent {
             until,
             Some(self.drift_at),
             Some(self.inventory_at),
+            self.unkept_at.map(|at| at + KEEPS_AFTER),
             renew_at,
         ]
         .into_iter()
@@ -452,6 +466,11 @@ impl Agent {
             self.until = None;
             self.want_pass(true);
         }
+        if self.unkept_at.is_some_and(|at| now >= at + KEEPS_AFTER) {
+            self.unkept_at = None;
+            self.core.kept();
+            self.say_whether_it_keeps();
+        }
         if now >= self.inventory_at {
             self.inventory_at = now + INVENTORY_EVERY.mul_f64(chance(0.9, 1.1));
             self.read_hardware();
@@ -463,6 +482,21 @@ impl Agent {
             self.connect()?;
         }
         self.handle(Event::Tick)
+    }
+
+    /// Something could not be kept. The control plane hears of it with the next session, which begins soon.
+    fn unkept(&mut self, why: String) {
+        self.unkept_at = Some(Instant::now());
+        self.core.cannot_keep(why);
+        self.say_whether_it_keeps();
+    }
+
+    /// Begins another session when the present one began with something else than is so now.
+    fn say_whether_it_keeps(&mut self) {
+        if self.link.is_some() && self.unkept_said != self.unkept_at.is_some() {
+            self.close(Again::Within(SAID_WITHIN));
+            self.core.handle(Event::Closed, self.now());
+        }
     }
 
     fn handle(&mut self, event: Event) -> Result<(), AgentError> {
@@ -496,10 +530,7 @@ impl Agent {
                 self.state.keep_desired(&desired)?;
                 self.desired = Some(Arc::new(desired));
             }
-            Effect::KeepProgress(progress) => {
-                self.state.keep_progress(&progress)?;
-                self.core.kept();
-            }
+            Effect::KeepProgress(progress) => self.state.keep_progress(&progress)?,
             Effect::TimeProven(proven) => {
                 self.clock.prove_between(proven);
                 if !self.judge_left_open(proven.at_least()) {

@@ -81,7 +81,9 @@ pub enum JoinError {
     )]
     AlreadyJoined(NodeId),
     /// The anchor is not the pinned one.
-    #[error("{endpoint}: {source}; compare the pin with what `better-compute token create` prints; after a rotation of keys it is another one")]
+    #[error(
+        "{endpoint}: {source}; compare the pin with what `better-compute token create` prints; after a rotation of keys it is another one"
+    )]
     Anchor {
         /// Where.
         endpoint: Endpoint,

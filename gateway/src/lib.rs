@@ -25,6 +25,7 @@ mod liveness;
 mod opens;
 mod places;
 mod pokes;
+mod policies;
 mod registry;
 mod reports;
 mod secrets;

@@ -54,6 +54,8 @@ pub(crate) struct Seat {
     pub(crate) mailbox: Mailbox,
     sent: AtomicU64,
     trust: AtomicU64,
+    /// The epoch that Hello named, and what was told since; the largest number for a node that reads no policies.
+    policies: (AtomicU64, AtomicU64),
     heard: AtomicBool,
 }
 
@@ -72,6 +74,7 @@ impl Seat {
             mailbox: Mailbox::default(),
             sent: AtomicU64::new(0),
             trust: AtomicU64::new(u64::MAX),
+            policies: (AtomicU64::new(0), AtomicU64::new(u64::MAX)),
             heard: AtomicBool::new(true),
         })
     }
@@ -84,6 +87,22 @@ impl Seat {
     /// The node has this generation, or was sent it.
     pub(crate) fn has(&self, generation: Generation) {
         self.sent.store(generation.0, Ordering::Relaxed);
+    }
+
+    /// The epoch of the trust policy that Hello named, and the version of what the node was told since.
+    pub(crate) fn policies(&self) -> (u64, u64) {
+        (self.policies.0.load(Ordering::Relaxed), self.policies.1.load(Ordering::Relaxed))
+    }
+
+    /// The node reads trust policies, believes one of this epoch, and was told this much.
+    pub(crate) fn believes(&self, epoch: u64, version: u64) {
+        self.policies.0.store(epoch, Ordering::Relaxed);
+        self.policies.1.store(version, Ordering::Relaxed);
+    }
+
+    /// The node was told this much.
+    pub(crate) fn was_told_policies(&self, version: u64) {
+        self.policies.1.store(version, Ordering::Relaxed);
     }
 
     /// The version of the trust bundle that the node was given.

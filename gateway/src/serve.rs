@@ -33,6 +33,7 @@ use crate::{
     liveness::Liveness,
     opens::Opens,
     pokes::Pokes,
+    policies::Policies,
     recorder::Recorder,
     registry::Registry,
     reports::Reports,
@@ -114,6 +115,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
         last_words: LastWords::default(),
         pokes: Pokes::default(),
         trust,
+        policies: Policies::default(),
         opens: Opens::default(),
         asking: Semaphore::new(limits.asking),
         tasks: TaskTracker::new(),
@@ -222,6 +224,6 @@ fn spawn_writers(shared: &Arc<Shared>, stop: &CancellationToken) -> JoinSet<()> 
     writers.spawn(async move { this.pokes.run(&this.db, stop).await });
     let (this, stop) = part();
     let period = shared.timing.check.to_std();
-    writers.spawn(async move { this.trust.run(&*this.control_plane, &this.registry, period, stop).await });
+    writers.spawn(async move { this.trust.run(&this, period, stop).await });
     writers
 }

@@ -13,7 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     authority::ControlPlane, claims::Claims, config::Timing, facts::Questions, last_words::LastWords,
-    liveness::Liveness, opens::Opens, pokes::Pokes, recorder::Recorder, registry::Registry, reports::Reports,
+    liveness::Liveness, opens::Opens, pokes::Pokes, policies::Policies, recorder::Recorder, registry::Registry, reports::Reports,
     session::Rules, steps::Steps, trust::Trust,
 };
 
@@ -35,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) last_words: LastWords,
     pub(crate) pokes: Pokes,
     pub(crate) trust: Trust,
+    pub(crate) policies: Policies,
     pub(crate) opens: Opens,
     /// For sessions that ask the control plane as they open: few at the same time.
     pub(crate) asking: Semaphore,

@@ -11,11 +11,12 @@ use std::{
 use pki::verify::NodeVerifier;
 use proto::agent::v1 as pb;
 use rustls_pki_types::CertificateDer;
+use schema::cause::chain;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use crate::{authority::ControlPlane, registry::Registry, session::Input};
+use crate::{authority::ControlPlane, registry::Registry, session::Input, shared::Shared};
 
 /// More than are ever made while one gateway runs.
 const STEPS_KEPT: usize = 64;
@@ -25,6 +26,8 @@ const STEPS_KEPT: usize = 64;
 pub(crate) struct Trust {
     verifier: NodeVerifier,
     known: Mutex<Option<Known>>,
+    /// A worker's word on the first trust policy; the control plane gives a fresh one with each look.
+    first: Mutex<Option<pb::FirstPolicy>>,
 }
 
 #[derive(Debug, Clone)]
@@ -57,7 +60,7 @@ impl Known {
 
 impl Trust {
     pub(crate) const fn new(verifier: NodeVerifier) -> Self {
-        Self { verifier, known: Mutex::new(None) }
+        Self { verifier, known: Mutex::new(None), first: Mutex::new(None) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Known>> {
@@ -78,14 +81,10 @@ impl Trust {
         Ok(Given { version: version(&newest), newest, steps: answer.trust_steps })
     }
 
-    /// Asks every `period` until it is cancelled, and tells every session what came into force.
-    pub(crate) async fn run(
-        &self,
-        control_plane: &dyn ControlPlane,
-        registry: &Registry,
-        period: Duration,
-        cancel: CancellationToken,
-    ) {
+    /// Asks every `period` until it is cancelled, and tells every session what came into force: trust bundles, and the
+    /// policies that people agreed on.
+    pub(crate) async fn run(&self, shared: &Shared, period: Duration, cancel: CancellationToken) {
+        let (control_plane, registry) = (&*shared.control_plane, &*shared.registry);
         let mut ticks = tokio::time::interval(period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -99,6 +98,11 @@ impl Trust {
                     tracing::warn!(code = ?status.code(), message = status.message(), "trust bundles could not be looked at");
                 }
             }
+            let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            match shared.policies.look(&shared.db, first).await {
+                Ok(()) => shared.policies.tell(registry),
+                Err(error) => tracing::warn!(error = %chain(&error), "trust policies could not be looked at"),
+            }
         }
     }
 
@@ -106,6 +110,7 @@ impl Trust {
         let known = self.lock().as_ref().map(|known| known.version);
         // The steps before this gateway began are the control plane's to give.
         let answer = control_plane.trust(known.unwrap_or(u64::from(u32::MAX))).await?;
+        *self.first.lock().unwrap_or_else(PoisonError::into_inner) = answer.first_policy;
         let Some(newest) = answer.trust_bundle else { return Ok(()) };
         let version = version(&newest);
         if known.is_some_and(|known| version <= known) {

@@ -39,6 +39,7 @@ impl Agent {
         let link = Link::open(&mut self.tasks, self.links, endpoint, tls, self.link_events.clone());
         self.link = Some(link);
         self.core.say(self.hands.clerk.journal.marks());
+        self.unkept_said = self.unkept_at.is_some();
         self.handle(Event::Opening { nonce: rand::random() })
     }
 

@@ -142,6 +142,9 @@ impl Agent {
         if let Some(update) = carried.update.filter(|_| self.core.is_open()) {
             self.send(proto::agent::v1::node_frame::Frame::CommandUpdate(update));
         }
+        if carried.events.iter().any(|event| matches!(event, desk::Event::Unusable(_))) {
+            self.unkept("the journal of commands cannot be written; the machine's log says why".to_owned());
+        }
         carried.events.into_iter().try_for_each(|event| self.handle(Event::Command(event)))
     }
 
@@ -151,6 +154,10 @@ impl Agent {
             Told::Ended(id) => self.handle(Event::Command(desk::Event::Ended(id))),
             Told::Read(inventory, sections) => self.handle(Event::Inventoried(inventory, sections)),
             Told::Carried(carried) => self.carried(carried),
+            Told::Unkept(why) => {
+                self.unkept(why);
+                Ok(())
+            }
             Told::Booted => {
                 self.hands.booted = true;
                 Ok(())

@@ -67,6 +67,8 @@ pub enum Told {
     Booted,
     /// The clerk did something.
     Carried(Carried),
+    /// The journal cannot be written, and is tried again.
+    Unkept(String),
 }
 
 /// The lanes of one daemon.
@@ -426,6 +428,7 @@ impl Shared {
             }
             error => {
                 tracing::warn!("{id}: {error}; trying again");
+                self.told.send(Told::Unkept(error.to_string())).ok();
                 thread::sleep(AGAIN);
                 true
             }

@@ -7,9 +7,8 @@ use pki::trust::{
     object::ObjectId,
     policy::{Policy, Tier},
     statement::{Body, Statement, Under},
-    walk::{self, History as _, Walk, Walked},
+    walk::{self, Walk, Walked},
 };
-use pki::trust::commit::Commit;
 use reconciler::source::{self, GitError, Repo};
 use schema::{
     command::CommandKind,
@@ -110,7 +109,7 @@ impl Breakglass {
             }
             return Ok(Exit::Ok);
         }
-        let (walked, tip, tree) = self.walk()?;
+        let (walked, tip) = self.walk()?;
         let policy = walked.policy.as_ref();
         let policy = policy.ok_or_else(|| {
             Failure::failed("no commit of this clone is verified").hint("better-compute verify --dry-run says why")
@@ -148,7 +147,8 @@ impl Breakglass {
         );
         let said = Statement::new(&walked.trust_domain, walked.fleet, speaker.principal.clone(), nonce, body.clone())
             .during("the statement cannot be written")?;
-        let written = statement::write_and_push(&self.repo, (tip, tree), &line, &said, policy, true)?;
+        let nothing = statement::empty_tree(&self.repo)?;
+        let written = statement::write_and_push(&self.repo, (tip, nothing), &line, &said, policy, true)?;
         if output.is_json() {
             return output
                 .json(&json!({
@@ -168,7 +168,7 @@ impl Breakglass {
         Ok(Exit::Ok)
     }
 
-    fn walk(&self) -> Result<(Walked, ObjectId, ObjectId), Failure> {
+    fn walk(&self) -> Result<(Walked, ObjectId), Failure> {
         let git = |what: &'static str| move |error: GitError| Failure::because(what, &error);
         let (repo, folder) = Repo::discover(&self.repo).map_err(git("cannot open the repository"))?;
         let history = repo.trust_history(&folder);
@@ -187,10 +187,7 @@ impl Breakglass {
         let walked = walked.map_err(|stuck| {
             Failure::failed(format!("the history of this clone cannot be verified: {stuck}")).hint("better-compute verify --dry-run")
         })?;
-        let raw = history.commit(tip).map_err(git("cannot read the tip"))?;
-        let raw = raw.ok_or_else(|| Failure::failed("the tip is not in this clone"))?;
-        let tree = Commit::split(history.format(), &raw).during("the tip is malformed")?.tree();
-        Ok((walked, tip, tree))
+        Ok((walked, tip))
     }
 
     fn body(&self, policy: &Policy, speaker: &Speaker) -> Result<Body, Failure> {

@@ -57,8 +57,6 @@ const STATUSES: Rate = Rate { burst: 16, per_minute: 240 };
 const INVENTORIES: Rate = Rate { burst: 16, per_minute: 60 };
 const SPECS_WANTED: Rate = Rate { burst: 4, per_minute: 60 };
 const ASK_AGAIN: Duration = Duration::from_secs(60);
-/// A node that cannot keep what it has to ends its session at once. In one that lasts so long it keeps things again.
-const KEEPS_AFTER: Duration = Duration::from_secs(10);
 
 /// One session.
 #[derive(Debug)]
@@ -97,8 +95,6 @@ struct Open {
     statuses: Bucket,
     inventories: Bucket,
     commands: Commands,
-    // The node said that it could not keep something. When it is over if the session lasts until then.
-    cannot_keep: Option<Timestamp>,
     // Goodbye was said, and this is when the session ends at the latest.
     leaving: Option<Timestamp>,
 }
@@ -142,7 +138,7 @@ impl SessionCore {
             State::Open(open) => {
                 let status = open.waiting_status.as_ref().map(|_| open.statuses.next());
                 let spec = open.spec_wanted.then(|| open.specs_wanted.next());
-                [status, spec, open.leaving, open.cannot_keep, Some(self.rules.certificate_ends)].into_iter().flatten().min()
+                [status, spec, open.leaving, Some(self.rules.certificate_ends)].into_iter().flatten().min()
             }
             State::Closed => None,
         }
@@ -160,8 +156,7 @@ impl SessionCore {
             State::Open(open) => {
                 let due = open.waiting_status.is_some() && open.statuses.take(now);
                 let status = due.then(|| open.waiting_status.take()).flatten().map(Effect::Store);
-                let keeps = open.cannot_keep.take_if(|over| now >= *over).map(|_| Effect::Keeps);
-                status.into_iter().chain(open.wanted_spec(now)).chain(keeps).collect()
+                status.into_iter().chain(open.wanted_spec(now)).collect()
             }
             State::AwaitHello { .. } | State::Opening { .. } | State::Closed => Vec::new(),
         }
@@ -181,6 +176,7 @@ impl SessionCore {
             Input::CommandsMayWait => self.commands(Commands::may_wait),
             Input::Claimed(claimed) => self.commands(|commands| commands.claimed(claimed, now)),
             Input::Trust(trust_steps) => self.trust(trust_steps),
+            Input::Policies(policies) => self.policies(policies),
             Input::Drain => self.drain(now),
             Input::Gone => self.close(Ending::Gone),
         }
@@ -275,6 +271,7 @@ impl SessionCore {
             capabilities: [DRIFT_CAPABILITY, COMMANDS_CAPABILITY, TRUST_CAPABILITY].map(str::to_owned).to_vec(),
             trust_steps: opened.trust_steps,
         }))];
+        effects.extend(opened.policies.into_iter().map(|policies| send(Down::Policies(policies))));
         if let Some(sections) = hello::wanted(&hello.inventory, &opened.inventory) {
             effects.push(send(Down::InventoryWanted(pb::InventoryWanted { sections })));
         }
@@ -301,7 +298,6 @@ impl SessionCore {
             statuses: Bucket::new(STATUSES, now),
             inventories: Bucket::new(INVENTORIES, now),
             commands,
-            cannot_keep: hello.cannot_keep.as_ref().map(|_| KEEPS_AFTER.after(now)),
             leaving: None,
         }));
         effects
@@ -351,6 +347,15 @@ impl SessionCore {
         match &self.state {
             State::Open(open) if open.leaving.is_none() && !trust_steps.is_empty() => {
                 vec![send(Down::Trust(pb::TrustSteps { trust_steps }))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn policies(&self, policies: Vec<pb::Policies>) -> Vec<Effect> {
+        match &self.state {
+            State::Open(open) if open.leaving.is_none() => {
+                policies.into_iter().map(|policies| send(Down::Policies(policies))).collect()
             }
             _ => Vec::new(),
         }

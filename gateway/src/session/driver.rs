@@ -82,6 +82,7 @@ impl Driver {
                     let serial = self.identity.serial.clone();
                     let seat = Seat::new(self.identity.node_id, epoch, identity_generation, serial);
                     seat.trusts(opened.trust_version);
+                    seat.believes(opened.policy_epoch, opened.policies_version);
                     let effects = self.core.handle(Input::Opened(Box::new(opened)), now);
                     self.sit(seat);
                     effects
@@ -150,7 +151,6 @@ impl Driver {
                 Effect::JournalFull(id) => self.step(id, Step::JournalFull),
                 Effect::JournalUnusable(id) => self.step(id, Step::JournalUnusable),
                 Effect::CannotKeep(why) => self.shared.recorder.cannot_keep(self.identity.node_id, why),
-                Effect::Keeps => self.shared.recorder.opened(self.identity.node_id),
                 Effect::Settle(LastWord { id, payload, signature }) => {
                     let Some(seat) = &self.seat else { continue };
                     let word = RawUpdate { node: seat.node_id, epoch: seat.epoch, id, payload, signature };

@@ -35,6 +35,8 @@ pub enum Input {
     Claimed(Claimed),
     /// Trust bundles that came into force.
     Trust(Vec<pb::SignedTrustBundle>),
+    /// What people agreed on since.
+    Policies(Vec<pb::Policies>),
     /// The session ends for a reason outside of it.
     End(Refusal),
     /// The gateway is going away.
@@ -62,6 +64,12 @@ pub struct Opened {
     pub bundle: pb::SignedTrustBundle,
     /// Every one later than the node's, one version at a time.
     pub trust_steps: Vec<pb::SignedTrustBundle>,
+    /// What people agreed on, as far as the node does not know it.
+    pub policies: Vec<pb::Policies>,
+    /// The epoch that the node believes; 0 also when it reads none.
+    pub policy_epoch: u64,
+    /// How much of that the node was told.
+    pub policies_version: u64,
     /// What is in flight since an earlier session, by number.
     pub replay: Vec<Dispatch>,
     /// The kinds of commands that the certificate's identity accepts, when it does not accept all.
@@ -151,8 +159,6 @@ pub enum Effect {
     JournalUnusable(CommandId),
     /// The node says in Hello why it cannot keep what it has to keep.
     CannotKeep(String),
-    /// It kept something since.
-    Keeps,
     /// Store the node's last word on a command under the session's epoch.
     Settle(LastWord),
     /// These were claimed and not sent: they wait in the database again.
@@ -180,6 +186,8 @@ pub struct OpenRequest {
     pub trust_version: u64,
     /// The daemon runs commands.
     pub commands: bool,
+    /// The epoch of the trust policy that it believes; `None` when it reads none.
+    pub policy_epoch: Option<u64>,
     /// What its journal took, by lane; `None` when Hello does not say.
     pub marks: Option<[u64; Lane::ALL.len()]>,
 }

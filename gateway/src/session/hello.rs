@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use proto::agent::v1 as pb;
 use schema::{
-    command::{COMMANDS_CAPABILITY, Lane},
+    command::{APPROVALS_CAPABILITY, COMMANDS_CAPABILITY, Lane},
     digest::Digest,
     generation::Generation,
     inventory::InventorySection,
@@ -70,6 +70,11 @@ pub(super) fn check(hello: pb::Hello, rules: &Rules) -> Result<CheckedHello, Ref
             trust_version: hello.trust_version,
             marks: marks(&hello.journal_marks)?,
             commands: hello.capabilities.iter().any(|word| word == COMMANDS_CAPABILITY),
+            policy_epoch: hello
+                .capabilities
+                .iter()
+                .any(|word| word == APPROVALS_CAPABILITY)
+                .then_some(hello.policy_epoch),
         },
         applied: Generation(hello.applied_generation),
         inventory,

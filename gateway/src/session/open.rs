@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{OpenRequest, Opened};
-use crate::{claims, refusal::Refusal, shared::Shared};
+use crate::{claims, policies::Given, refusal::Refusal, shared::Shared};
 
 const NO_AUTHORITY: Refusal = Refusal::Unavailable("the control plane is not reachable");
 
@@ -30,6 +30,9 @@ pub(super) async fn open(
     )
     .map_err(|status| authority(&status))?;
     drop(permit);
+    // A node that reads no policies is up to date with all of them.
+    let nothing = || Given { version: u64::MAX, frames: Vec::new() };
+    let policies = request.policy_epoch.map_or_else(nothing, |epoch| shared.policies.give(epoch));
 
     let session = SessionOpen {
         node_id,
@@ -52,6 +55,9 @@ pub(super) async fn open(
         trust_version: trust.version,
         bundle: trust.newest,
         trust_steps: trust.steps,
+        policies: policies.frames,
+        policy_epoch: request.policy_epoch.unwrap_or(0),
+        policies_version: policies.version,
         replay: replay.into_iter().filter_map(claims::dispatch).collect(),
         allowed: opened.allowed_kinds,
     })

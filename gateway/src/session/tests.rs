@@ -59,6 +59,7 @@ fn hello() -> pb::Hello {
         described: false,
         journal_marks: HashMap::new(),
         cannot_keep: String::new(),
+        policy_epoch: 0,
     }
 }
 
@@ -73,6 +74,9 @@ fn opened(generation: u64) -> Opened {
         trust_version: 1,
         bundle: pb::SignedTrustBundle::default(),
         trust_steps: Vec::new(),
+        policies: Vec::new(),
+        policy_epoch: 0,
+        policies_version: 0,
         replay: Vec::new(),
         allowed: None,
     }
@@ -177,17 +181,13 @@ fn described_hardware_is_admitted_by_a_dev_control_plane() {
 }
 
 #[test]
-fn a_node_that_cannot_keep_anything_is_told_of_until_a_session_lasts() {
+fn a_node_that_cannot_keep_anything_is_told_of_with_its_session() {
     let mut core = SessionCore::new(rules(), at(0));
     let full = "progress.json: write: No space\u{1b}[2J left on device";
     core.handle(up(Up::Hello(pb::Hello { cannot_keep: full.to_owned(), ..hello() })), at(0));
     let effects = core.handle(Input::Opened(Box::new(opened(3))), at(1));
     let printable = "progress.json: write: No space[2J left on device".to_owned();
     assert!(effects.contains(&Effect::CannotKeep(printable)), "{effects:?}");
-    assert_eq!(core.next_deadline(), Some(at(11)));
-    assert!(core.tick(at(10)).is_empty());
-    assert_eq!(core.tick(at(11)), [Effect::Keeps]);
-    assert!(core.tick(at(12)).is_empty(), "once");
     let fine = core_after(pb::Hello { cannot_keep: "\n".to_owned(), ..hello() });
     assert!(!fine.iter().any(|effect| matches!(effect, Effect::CannotKeep(_))), "{fine:?}");
 }
@@ -455,7 +455,6 @@ proptest! {
                     | Effect::JournalFull(_)
                     | Effect::JournalUnusable(_)
                     | Effect::CannotKeep(_)
-                    | Effect::Keeps
                     | Effect::Settle(_)
                     | Effect::Release(_) => prop_assert_eq!(welcomes, 1),
                     Effect::FetchSpec | Effect::Claim(_) => prop_assert!(welcomes == 1 && !goodbye),
@@ -479,4 +478,33 @@ proptest! {
             prop_assert_eq!(core.next_deadline().is_none(), closed);
         }
     }
+}
+
+#[test]
+fn policies_come_after_welcome_and_before_commands_and_only_to_nodes_that_read_them() {
+    let epoch = |capabilities: &[&str]| {
+        let said = pb::Hello {
+            capabilities: capabilities.iter().map(|word| (*word).to_owned()).collect(),
+            policy_epoch: 4,
+            ..hello()
+        };
+        let mut core = SessionCore::new(rules(), at(0));
+        let effects = core.handle(up(Up::Hello(said)), at(0));
+        let [Effect::Open(request)] = effects.as_slice() else { panic!("{effects:?}") };
+        request.policy_epoch
+    };
+    assert_eq!(epoch(&["commands", "approvals"]), Some(4));
+    assert_eq!(epoch(&["commands"]), None);
+    let mut core = SessionCore::new(rules(), at(0));
+    core.handle(up(Up::Hello(hello())), at(0));
+    let policies = vec![pb::Policies { revocations: vec![vec![1]], ..pb::Policies::default() }];
+    let effects = core.handle(Input::Opened(Box::new(Opened { policies: policies.clone(), ..opened(3) })), at(0));
+    let sent: Vec<&Down> = effects.iter().filter_map(|effect| match effect {
+        Effect::Send(frame) => Some(frame.as_ref()),
+        _ => None,
+    }).collect();
+    assert!(matches!(sent[..2], [Down::Welcome(_), Down::Policies(_)]), "{sent:?}");
+    assert_eq!(core.handle(Input::Policies(policies.clone()), at(1)), [Effect::Send(Box::new(Down::Policies(policies[0].clone())))]);
+    core.handle(Input::Drain, at(2));
+    assert_eq!(core.handle(Input::Policies(policies), at(3)), []);
 }
