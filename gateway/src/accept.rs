@@ -1,13 +1,17 @@
 //! From TCP connections to TLS connections: handshakes have a time limit and a number of places.
 //!
-//! When all places are taken, the oldest handshake of the address that has the most of them makes room, once it had its
-//! fair time. Whoever opens many and finishes none therefore delays a newcomer by moments, and loses only its own.
+//! When all places are taken, a handshake of the address that has the most of them makes room, once it had its fair time: a
+//! short one for whoever has not said a word, a longer one for whoever has begun, because that may be waiting for this process.
+//! Whoever opens many and finishes none therefore delays a newcomer by moments, and loses only its own.
 
 use std::{
     collections::VecDeque,
     io,
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -19,7 +23,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
     time::{Instant, sleep, sleep_until, timeout},
 };
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -33,7 +37,8 @@ pub(crate) struct AcceptLimits {
     pub(crate) connections: usize,
     pub(crate) handshakes: usize,
     pub(crate) handshake_timeout: Duration,
-    pub(crate) fair_time: Duration,
+    /// Of whoever has not said a word, and of whoever has begun.
+    pub(crate) fair_time: (Duration, Duration),
     pub(crate) idle_after: Duration,
     /// Connections of one address that showed no good certificate.
     pub(crate) per_address: usize,
@@ -45,7 +50,15 @@ pub(crate) struct AcceptLimits {
 struct Guest {
     since: Instant,
     address: IpAddr,
+    has_begun: Arc<AtomicBool>,
     task: AbortHandle,
+}
+
+impl Guest {
+    /// Until when it may stay though others wait.
+    fn fair_until(&self, (silent, begun): (Duration, Duration)) -> Instant {
+        self.since + if self.has_begun.load(Ordering::Relaxed) { begun } else { silent }
+    }
 }
 
 /// Turns accepted sockets into judged connections.
@@ -71,8 +84,9 @@ impl Acceptor {
         let mut guests: VecDeque<Guest> = VecDeque::new();
         loop {
             let full = handshakes.len() >= this.limits.handshakes;
-            let oldest = if full { oldest_of_the_crowd(&mut guests) } else { None };
-            let until = oldest.map_or_else(Instant::now, |place| guests[place].since + this.limits.fair_time);
+            let fair = this.limits.fair_time;
+            let first = if full { first_of_the_crowd(&mut guests, fair) } else { None };
+            let until = first.map_or_else(Instant::now, |place| guests[place].fair_until(fair));
             tokio::select! {
                 () = cancel.cancelled() => break,
                 Some(_) = handshakes.join_next() => {
@@ -81,7 +95,9 @@ impl Acceptor {
                     }
                 }
                 () = sleep_until(until), if full => {
-                    if let Some(guest) = oldest.and_then(|place| guests.remove(place)) {
+                    // It may have begun meanwhile.
+                    let place = first.filter(|place| guests[*place].fair_until(fair) <= Instant::now());
+                    if let Some(guest) = place.and_then(|place| guests.remove(place)) {
                         guest.task.abort();
                     }
                 }
@@ -91,9 +107,11 @@ impl Acceptor {
                             tracing::warn!(%address, "a connection was dropped: the gateway has all that it takes");
                             continue;
                         };
-                        let handshake = Arc::clone(&this).handshake(tcp, address, permit, Arc::clone(&shares), out.clone());
+                        let has_begun = Arc::new(AtomicBool::new(false));
+                        let (this, shares, out) = (Arc::clone(&this), Arc::clone(&shares), out.clone());
+                        let handshake = this.handshake(tcp, address, Arc::clone(&has_begun), permit, shares, out);
                         let task = handshakes.spawn(handshake);
-                        guests.push_back(Guest { since: Instant::now(), address: address.ip(), task });
+                        guests.push_back(Guest { since: Instant::now(), address: address.ip(), has_begun, task });
                     }
                     Err(error) => {
                         // Out of file descriptors, mostly: it passes when connections close.
@@ -109,6 +127,7 @@ impl Acceptor {
         self: Arc<Self>,
         tcp: TcpStream,
         address: SocketAddr,
+        has_begun: Arc<AtomicBool>,
         permit: OwnedSemaphorePermit,
         shares: Arc<Places>,
         out: mpsc::Sender<io::Result<Connection>>,
@@ -117,7 +136,12 @@ impl Acceptor {
             tracing::debug!(%address, %error, "a connection ended before it began");
             return;
         }
-        match timeout(self.limits.handshake_timeout, self.tls.accept(tcp)).await {
+        let shake = async {
+            let hello = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), tcp).await?;
+            has_begun.store(true, Ordering::Relaxed);
+            hello.into_stream(Arc::clone(self.tls.config())).await
+        };
+        match timeout(self.limits.handshake_timeout, shake).await {
             Ok(Ok(io)) => {
                 let peer = self.verifier.peer(io.get_ref().1.peer_certificates(), self.clock.now());
                 let Some(place) = shares.take(&peer, address.ip()) else {
@@ -135,9 +159,10 @@ impl Acceptor {
     }
 }
 
-/// The oldest handshake of the address that has the most of them.
-fn oldest_of_the_crowd(guests: &mut VecDeque<Guest>) -> Option<usize> {
+/// Of the address that has the most handshakes, the one whose fair time is over first.
+fn first_of_the_crowd(guests: &mut VecDeque<Guest>, fair: (Duration, Duration)) -> Option<usize> {
     guests.retain(|guest| !guest.task.is_finished());
     let crowded = most_crowded(guests.iter().map(|guest| guest.address))?;
-    guests.iter().position(|guest| guest.address == crowded)
+    let crowd = guests.iter().enumerate().filter(|(_, guest)| guest.address == crowded);
+    crowd.min_by_key(|(_, guest)| guest.fair_until(fair)).map(|(place, _)| place)
 }

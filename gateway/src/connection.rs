@@ -34,6 +34,8 @@ const LENT_TO_NODES: u64 = 6 * 1024 * 1024;
 const LENT_TO_STRANGERS: u64 = 1024 * 1024;
 /// How much of that is forgiven a second: more than pings and window updates of a quiet connection take.
 const FORGIVEN_PER_SECOND: u64 = 4 * 1024;
+/// A connection with a session is looked at so much more seldom: a look at each of ten thousand is work, too.
+const IN_SESSION: u32 = 10;
 /// What a frame takes on the wire beside itself, generously.
 const BESIDE_A_FRAME: u64 = 512;
 
@@ -136,7 +138,8 @@ impl Connection {
                 return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the connection had no use for too long"));
             }
             self.calls_seen = calls;
-            let next = Instant::now() + self.idle_after;
+            let again = if self.info.activity.sessions.load(Ordering::Relaxed) > 0 { IN_SESSION } else { 1 };
+            let next = Instant::now() + self.idle_after * again;
             self.timer.as_mut().reset(next);
         }
         Poll::Pending
