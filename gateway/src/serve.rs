@@ -44,18 +44,18 @@ use crate::{
     trust::Trust,
 };
 
-/// A connection on which nothing comes for so long is asked whether it is still there: later than any heartbeat, so that a
-/// session that beats costs nothing more.
-const ASKED_AFTER: Duration = Duration::from_secs(40);
-/// How long it may take to answer. Both together are less than it takes to be unreachable.
+/// A connection on which nothing comes for so long is asked whether it is still there: much later than any heartbeat, so that
+/// one that beats costs nothing more.
+const ASKED_AFTER: Duration = Duration::from_secs(70);
+/// How long it may take to answer. Both together are as long as it takes to be unreachable.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
 /// How much a peer may send on one stream before it is read.
 const WINDOW: u32 = 64 * 1024;
 /// How much of its own fault a connection may have before it is closed: streams that it reset before they were accepted,
 /// and streams that were reset because of it.
 const RESETS: usize = 32;
-/// A handshake that takes longer than this makes room when all places are taken.
-const FAIR_TIME: Duration = Duration::from_millis(500);
+/// A handshake that takes longer than this makes room when all places are taken: without a word, and when it has begun.
+const FAIR_TIME: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
 /// Connections to PostgreSQL: one for each task that writes or asks.
 const CONNECTIONS: u32 = 12;
 /// Connections that wait to be accepted, as far as the kernel lets them: one that finds no room tries again after a second, and
