@@ -119,15 +119,27 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_hangs_up_before_it_says_anything_is_away_and_refused_nothing() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("bound");
-        let hangs_up = tokio::spawn(async move { while listener.accept().await.is_ok() {} });
-        for mode in ["prefer", "disable"] {
-            let url = format!("postgresql://a:b@{address}/c?sslmode={mode}");
-            let options: sqlx::postgres::PgConnectOptions = url.parse().expect("a URL");
-            let error = <sqlx::PgConnection as sqlx::Connection>::connect_with(&options).await.expect_err("nobody");
-            assert_eq!(DbError::from(error).kind(), DbErrorKind::Unavailable, "{mode}");
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+        // At once, after it was asked, and after half a word, as one says it that has no process to spare.
+        for answer in [None, Some(""), Some("E")] {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = listener.local_addr().expect("bound");
+            let hangs_up = tokio::spawn(async move {
+                while let Ok((mut wire, _)) = listener.accept().await {
+                    if let Some(answer) = answer {
+                        wire.read(&mut [0; 1_024]).await.ok();
+                        wire.write_all(answer.as_bytes()).await.ok();
+                    }
+                }
+            });
+            for mode in ["prefer", "disable"] {
+                let url = format!("postgresql://a:b@{address}/c?sslmode={mode}");
+                let options: sqlx::postgres::PgConnectOptions = url.parse().expect("a URL");
+                let error = <sqlx::PgConnection as sqlx::Connection>::connect_with(&options).await.expect_err("nobody");
+                assert_eq!(DbError::from(error).kind(), DbErrorKind::Unavailable, "{answer:?} {mode}");
+            }
+            hangs_up.abort();
         }
-        hangs_up.abort();
     }
 }
