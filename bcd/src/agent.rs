@@ -317,9 +317,11 @@ impl Agent {
         };
         let progress = kept.clone().of(boot_id, hands.journal_id());
         // On a full disk the machine connects all the same, so that it can say so; it reports nothing that it could not number.
-        let cannot_keep = match if progress == kept { Ok(()) } else { state.keep_progress(&progress) } {
+        let keeping = if progress == kept { Ok(()) } else { state.keep_progress(&progress) };
+        let cannot_keep = match keeping {
+            Ok(()) => String::new(),
             Err(error @ StateError::Io { .. }) => chain(&error),
-            kept => kept.map(|()| String::new())?,
+            Err(error) => return Err(error.into()),
         };
         let clock = Arc::clone(&hands.clerk.clock);
         let desk = hands.desk();

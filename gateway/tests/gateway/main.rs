@@ -6,6 +6,7 @@ mod authority;
 mod commands;
 mod faults;
 mod node;
+mod policies;
 mod refusals;
 mod runner;
 mod sessions;
