@@ -109,6 +109,7 @@ pub enum Command {
     Batches(command::batches::Batches),
     Breakglass(command::breakglass::Breakglass),
     Audit(Box<command::audit::Audit>),
+    Receipt(Box<command::receipt::Receipt>),
     Secrets(command::secrets::Secrets),
     Token(command::token::Token),
     Joins(command::joins::Joins),

@@ -26,6 +26,7 @@ pub mod node;
 mod owner;
 pub mod plan;
 pub mod quarantine;
+pub mod receipt;
 pub mod release;
 pub mod rollback;
 pub mod run;
@@ -89,6 +90,7 @@ pub async fn run(command: Command, clock: SharedClock) -> Result<Exit, Failure> 
         Command::Batches(batches) => batches.run(&output(batches.format.format)).await,
         Command::Breakglass(breakglass) => breakglass.run(&output(breakglass.format.format)).await,
         Command::Commands(commands) => commands.run(&output(commands.format.format)).await,
+        Command::Receipt(receipt) => receipt.run(&output(receipt.format.format)).await,
         Command::Audit(audit) => audit.run(&output(audit.format().format)).await,
         Command::Secrets(secrets) => secrets.run(&output(secrets.format.format)).await,
         Command::Token(token) => token.run(&clock).await,

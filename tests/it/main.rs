@@ -2,8 +2,10 @@
 //!
 //! Each fact starts what it needs and leaves nothing behind.
 
+mod approvals;
 mod attest;
 mod away;
+mod batches;
 mod cli;
 mod clocks;
 mod commands;
@@ -24,4 +26,5 @@ mod roles;
 mod rolling;
 mod secrets;
 mod source;
+mod stolen;
 mod storm;

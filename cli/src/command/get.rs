@@ -6,7 +6,7 @@ mod inventory;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 
-use super::{joins, plan};
+use super::{batches, joins, plan};
 use crate::{
     args::FormatArg,
     client::{Client, Target},
@@ -21,11 +21,12 @@ Examples:
   better-compute get node fra1-r12-u04     everything known about one machine
   better-compute get pools
   better-compute get plan plan_01k9m2v7t3c4w8d5e6f7g8h9ja
+  better-compute get batch 2026-12-kernel
   better-compute get joins --format json";
 
 /// List things, or show one.
 ///
-/// Lists nodes, pools, sites, plans, joins or tokens, or shows everything known about one of them.
+/// Lists nodes, pools, sites, plans, joins, tokens or batches, or shows everything known about one of them.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Get {
@@ -70,6 +71,9 @@ pub enum Kind {
     /// Join tokens
     #[value(alias = "token")]
     Tokens,
+    /// Batches of destructive commands
+    #[value(alias = "batch")]
+    Batches,
 }
 
 impl Kind {
@@ -81,6 +85,7 @@ impl Kind {
             Self::Plans => "plans",
             Self::Joins => "joins",
             Self::Tokens => "tokens",
+            Self::Batches => "commandBatches",
         }
     }
 
@@ -91,6 +96,7 @@ impl Kind {
             Self::Pools | Self::Sites => Some("name"),
             Self::Plans | Self::Joins => Some("id"),
             Self::Tokens => None,
+            Self::Batches => Some("batch"),
         }
     }
 }
@@ -114,6 +120,7 @@ impl Get {
             _ if output.is_json() => output.json(&document)?,
             Kind::Plans => plan::show_stored(&document, output)?,
             Kind::Joins => joins::show(&document, output)?,
+            Kind::Batches => batches::show_one(&client, name, output).await?,
             _ => output.line(output.outline(&inventory::shortened(document), 0))?,
         }
         Ok(Exit::Ok)
@@ -123,6 +130,10 @@ impl Get {
         let items = list(client, self.kind, self.pool.as_deref(), self.limit).await?;
         if output.is_json() {
             output.json(&json!({ self.kind.group(): items }))?;
+            return Ok(Exit::Ok);
+        }
+        if self.kind == Kind::Batches {
+            output.table(&batches::table(&items, output), "no batch was asked for")?;
             return Ok(Exit::Ok);
         }
         output.table(&table(self.kind, &items, output), &format!("no {}", self.kind.group()))?;
@@ -144,7 +155,8 @@ pub async fn list(client: &Client, kind: Kind, pool: Option<&str>, limit: Option
             input.insert("pool".into(), pool.into());
         }
         if let Some(cursor) = &cursor {
-            input.insert("after".into(), cursor.as_str().into());
+            let key = if kind == Kind::Batches { "before" } else { "after" };
+            input.insert(key.into(), cursor.as_str().into());
         }
         let mut page = client.call(&format!("{}.list", kind.group()), &Value::Object(input)).await?;
         items.extend(page.get_mut("items").map(Value::take).and_then(into_list).unwrap_or_default());

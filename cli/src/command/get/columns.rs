@@ -51,13 +51,17 @@ pub(super) fn of(kind: Kind) -> &'static [Column] {
             "from" => |item, _| short(item, "/baseCommit"),
             "made" => |item, output| age(item, "/createdAt", output),
         },
+        // Their table is that of `batches`.
+        Kind::Batches => {
+            columns! { "name" => |item, _| text(item, "/name"), "state" => |item, _| word(item, "/state") }
+        }
         Kind::Joins => columns! {
             "id" => |item, _| text(item, "/id"),
             "state" => |item, _| word(item, "/state"),
             "machine" => |item, _| text(item, "/nodeName"),
             "pool" => |item, _| text(item, "/pool"),
             "when" => |item, output| age(item, "/updatedAt", output),
-            "reason" => |item, _| text(item, "/message"),
+            "reason" => |item, _| text(item, "/reason"),
         },
         Kind::Tokens => columns! {
             "id" => |item, _| text(item, "/id"),

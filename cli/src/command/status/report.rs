@@ -208,7 +208,10 @@ impl Report {
     fn headline(&self, output: &Output) -> String {
         let mut words = vec![format!("trust domain {}", printable(self.trust_domain.as_deref().unwrap_or("-")))];
         words.extend(self.dev.then(|| "dev (admits described hardware)".to_owned()));
-        words.push(self.verification.clone().unwrap_or_else(|| UNVERIFIED.to_owned()));
+        words.push(match self.verification.as_deref() {
+            None | Some(UNVERIFIED) => format!("{UNVERIFIED} (better-compute trust pin)"),
+            Some(word) => word.to_owned(),
+        });
         words.push(count(self.nodes.connected, "session"));
         words.extend((self.nodes.unreachable > 0).then(|| format!("{} unreachable", self.nodes.unreachable)));
         words.extend((self.nodes.lost > 0).then(|| format!("{} lost", self.nodes.lost)));

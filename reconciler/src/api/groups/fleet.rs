@@ -17,6 +17,7 @@ use store::{
 
 use super::{
     At, Nothing,
+    batches::BatchView,
     brakes::{self, Holds},
     joins::{self, JoinView},
     pools::{self, PoolView},
@@ -267,8 +268,11 @@ pub(in crate::api) struct Status {
     trust_domain: Option<String>,
     /// The control plane admits described hardware.
     dev: bool,
-    /// How commits are verified: `unverified` while the fleet has no trust policy.
+    /// How commits are verified: `unverified` until somebody pins an anchor, `pinned` while nothing is verified from it yet, and
+    /// `verified` when only what people signed comes into force.
     verification: String,
+    /// What the fleet is pinned to, and how far it was verified from there.
+    trust: Option<TrustView>,
     /// The control plane's version.
     version: String,
     /// The database's time.
@@ -293,6 +297,8 @@ pub(in crate::api) struct Status {
     problems: Vec<Problem>,
     /// Everything that is held, and the commits in quarantine.
     held: Holds,
+    /// Batches of destructive commands that have not ended, and emergencies that nobody looked at, newest first.
+    batches: Vec<BatchView>,
     /// Objects that no file declares any more and that nobody removed: their last texts are in force.
     retained: Retained,
 }
@@ -311,13 +317,15 @@ pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Status, ApiE
     let db = &app.db;
     let plane =
         control_plane::find(db).await?.ok_or_else(|| ApiError::internal("the database has no control plane row"))?;
+    let trust = trust(app).await?;
     let depth = queue::depth(db).await?;
     let (retained, first) = revisions::retained(db, RETAINED).await?;
     Ok(Status {
         fleet_id: plane.fleet_id.to_string(),
         trust_domain: plane.trust_domain,
         dev: plane.dev,
-        verification: "unverified".to_owned(),
+        verification: trust.as_ref().map_or("unverified", TrustView::word).to_owned(),
+        trust,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         now: At(db.now().await?),
         gateways: app.gateways.clone(),
@@ -333,8 +341,43 @@ pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Status, ApiE
         },
         problems: problems(app).await?,
         held: brakes::holds(app, Nothing {}).await?,
+        batches: super::batches::open(app).await?,
         retained: Retained { count: retained, first },
     })
+}
+
+/// What a fleet is pinned to.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct TrustView {
+    /// The commit that authority begins with.
+    anchor: String,
+    /// The fleet that statements name.
+    fleet: String,
+    /// The digest of the first policy.
+    digest: String,
+    /// The epoch of the policy in force; null while nothing is verified.
+    epoch: Option<u64>,
+    /// The last commit that is verified; null while none is.
+    verified: Option<String>,
+}
+
+impl TrustView {
+    const fn word(&self) -> &'static str {
+        if self.verified.is_some() { "verified" } else { "pinned" }
+    }
+}
+
+async fn trust(app: &App) -> Result<Option<TrustView>, ApiError> {
+    let Some(pin) = app.pinned.get() else { return Ok(None) };
+    let reached = store::trust::checkpoint(&app.db, source::FLEET).await?;
+    Ok(Some(TrustView {
+        anchor: pin.commit.to_string(),
+        fleet: pin.fleet.to_string(),
+        digest: pin.digest.to_string(),
+        epoch: reached.as_ref().map(|reached| reached.epoch),
+        verified: reached.map(|reached| reached.commit),
+    }))
 }
 
 async fn sources(app: &App) -> Result<Vec<SourceView>, ApiError> {
@@ -349,7 +392,8 @@ async fn sources(app: &App) -> Result<Vec<SourceView>, ApiError> {
 async fn problems(app: &App) -> Result<Vec<Problem>, ApiError> {
     let mut problems = Vec::new();
     let open = outcomes::list_open(&app.db, WORST).await?;
-    for outcome in &open {
+    // What a batch waits for is told beside it.
+    for outcome in open.iter().filter(|outcome| outcome.kind != queue::BATCH.name) {
         let same = open.iter().filter(|other| other.key == outcome.key).map(|other| other.reason.as_str());
         if why::is_echo(&outcome.reason, same) {
             continue;
@@ -383,9 +427,9 @@ pub(in crate::api) struct Accepted {
 
 pub(in crate::api) async fn accept(mutation: Mutation<'_>, input: Accept) -> Result<Accepted, ApiError> {
     let Mutation { app, txn, caller, .. } = mutation;
-    source::accept(&app.db, txn, source::FLEET, &input.commit, &caller.name).await.map_err(|error| match error {
+    source::accept(&app.db, txn, &app.pinned, source::FLEET, &input.commit, &caller.name).await.map_err(|error| match error {
         AcceptError::Missing(_) => ApiError::not_found("a fleet repository"),
-        AcceptError::NotDiverged(_) => ApiError::new(Code::InvalidState, error.to_string()),
+        AcceptError::NotDiverged(_) | AcceptError::Pinned => ApiError::new(Code::InvalidState, error.to_string()),
         AcceptError::NotTheTip { .. } => ApiError::new(Code::Conflict, error.to_string()),
         AcceptError::Db(error) => error.into(),
     })?;

@@ -1,0 +1,237 @@
+//! Destructive work that people sign for, from the document to the boot; and without a pin, written down and gone at once.
+
+use std::process::Command;
+
+use serde_json::Value;
+use tests::{Node, Repo, Up, World, process, until, until_some};
+
+/// A control plane with one machine.
+pub(super) struct Fleet {
+    pub(super) up: Up,
+    pub(super) node: Node,
+    pub(super) name: String,
+    pub(super) repo: Repo,
+    _world: World,
+}
+
+const PEOPLE: [&str; 3] = ["ada", "bob", "cleo"];
+
+impl Fleet {
+    /// A fleet; with people, its trust anchor is pinned.
+    pub(super) fn new(pinned: bool) -> Self {
+        let fleet = Self::of(pinned);
+        if pinned {
+            fleet.pin();
+        }
+        fleet
+    }
+
+    /// A fleet, perhaps with people; nobody has pinned it.
+    pub(super) fn of(people: bool) -> Self {
+        let world = World::new();
+        let repo = Repo::of_examples(&world, "fleet");
+        repo.remove("batches/2026-12-kernel.kdl");
+        if people {
+            for who in PEOPLE {
+                key(&world, who);
+            }
+            repo.write("trust/policy.kdl", policy(&world));
+            for (name, value) in [("gpg.format", "ssh"), ("user.name", "Ada"), ("user.email", "ada@example.com")] {
+                repo.git(&["config", name, value]);
+            }
+        }
+        let this = |repo: &Repo, subject: &str| {
+            if people {
+                repo.git(&["config", "user.signingKey", &world.path("ada.pub").display().to_string()]);
+                repo.git(&["add", "--all"]);
+                repo.git(&["commit", "--quiet", "-S", "--message", subject]);
+            } else {
+                repo.commit(subject);
+            }
+        };
+        this(&repo, "trust: who may do what");
+        let up = Up::start(&world, "up", repo.dir());
+        let mut node = Node::new(&world, "one");
+        let (code, words) = node.join(&up.gateway_url(), &up.pin(), &up.token("h100", 1));
+        assert_eq!(code, 0, "{words}");
+        node.run(&[]);
+        up.wait_converged(&repo.head(), 1);
+        let name = up.nodes()[0]["name"].as_str().expect("a name").to_owned();
+        Self { up, node, name, repo, _world: world }
+    }
+
+    /// Pins the trust anchor, which is the tip.
+    pub(super) fn pin(&self) {
+        let dir = self.repo.dir().display().to_string();
+        self.up.cli().ok(&["trust", "pin", &self.repo.head(), "--repo", &dir, "--yes"]);
+        until("the pin is known", || self.up.status()["verification"] != "unverified");
+    }
+
+    /// Commits a batch that boots the machine, signed by somebody.
+    pub(super) fn ask(&self, who: &str, batch: &str, reason: &str) {
+        let expires = Command::new("date").args(["-u", "-d", "+8 hours", "+%Y-%m-%dT%H:%M:%SZ"]).output().expect("date");
+        let expires = String::from_utf8(expires.stdout).expect("text");
+        let text = format!(
+            "batch \"{batch}\" {{\n  command \"node.reboot\"\n  scope {{ nodes \"{}\" }}\n  reason \"{reason}\"\n  expires \"{}\"\n}}\n",
+            self.name,
+            expires.trim()
+        );
+        self.repo.write(&format!("batches/{batch}.kdl"), text);
+        self.repo.git(&["add", "--all"]);
+        self.sign_as(who);
+        let signed: &[&str] = if who.is_empty() { &["commit", "--quiet", "--message", "boot it"] } else { &["commit", "--quiet", "-S", "--message", "boot it"] };
+        self.repo.git(signed);
+    }
+
+    fn sign_as(&self, who: &str) {
+        if !who.is_empty() {
+            let key = self._world.path(format!("{who}.pub")).display().to_string();
+            self.repo.git(&["config", "user.signingKey", &key]);
+        }
+    }
+
+    pub(super) fn batch(&self, name: &str) -> Option<Value> {
+        let said = self.up.cli().run(&["batches", name, "-o", "json"]);
+        (said.code == 0).then(|| serde_json::from_str(&said.out).expect("JSON"))
+    }
+
+    #[track_caller]
+    pub(super) fn wait_state(&self, name: &str, wanted: &str) -> Value {
+        until_some(&format!("batch/{name} is {wanted}"), || {
+            self.batch(name).filter(|batch| batch["state"] == wanted)
+        })
+    }
+
+    pub(super) fn say(&self, who: &str, word: &str, batch: &str) -> (i32, String) {
+        self.sign_as(who);
+        let dir = self.repo.dir().display().to_string();
+        let said = self.up.cli().run(&[word, &format!("batch/{batch}"), "--repo", &dir, "--yes"]);
+        (said.code, format!("{}{}", said.out, said.err))
+    }
+}
+
+/// What became of the batch is proven by one file, and by no other.
+fn receipted(fleet: &Fleet, batch: &str, by: &str) {
+    let (file, pin) = (fleet._world.path("receipt").display().to_string(), fleet.up.pin());
+    let subject = format!("batch/{batch}");
+    until("every line about it is signed", || {
+        let _gone = std::fs::remove_file(&file);
+        !fleet.up.cli().run(&["receipt", &subject, "--out", &file]).err.contains("not signed yet")
+    });
+    let proven = fleet.up.cli().ok(&["receipt", "--verify", &file, "--pin", &pin]);
+    assert!(proven.contains(by) && proven.contains("succeeded") && proven.contains("batches.done"), "{proven}");
+    let bytes = std::fs::read(&file).expect("a receipt");
+    for at in (0..bytes.len()).step_by(bytes.len() / 12) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1;
+        std::fs::write(&file, changed).expect("written");
+        assert_ne!(fleet.up.cli().run(&["receipt", "--verify", &file, "--pin", &pin]).code, 0, "byte {at}");
+    }
+}
+
+fn key(world: &World, who: &str) {
+    let mut command = Command::new("ssh-keygen");
+    command.args(["-q", "-t", "ed25519", "-N", "", "-C", who, "-f"]).arg(world.path(who));
+    let (code, out, err) = process::output(command);
+    assert_eq!(code, 0, "{out}{err}");
+}
+
+fn policy(world: &World) -> String {
+    let mut text = "policy {\n    format 1\n    epoch 1\n}\n".to_owned();
+    for who in PEOPLE {
+        let key = std::fs::read_to_string(world.path(format!("{who}.pub"))).expect("a key");
+        text.push_str(&format!(
+            "principal \"{who}\" {{\n    kind \"human\"\n    roles \"admin\" \"operator\"\n    key \"{}\"\n}}\n",
+            key.trim()
+        ));
+    }
+    text + r#"path "**" { roles "admin" "operator"; }
+trust { roles "admin"; threshold 1; }
+change { roles "admin"; threshold 1; }
+tier "reboot" {
+    commands "node.reboot"
+    roles "operator"
+    threshold 2
+    max-nodes 10
+    max-ttl "24h"
+}
+breakglass {
+    commands "node.reboot"
+    roles "admin"
+    threshold 1
+    max-nodes 1
+    max-ttl "1h"
+}
+"#
+}
+
+#[test]
+fn without_a_pin_a_batch_is_written_down_and_goes_at_once() {
+    let fleet = Fleet::new(false);
+    fleet.ask("", "kernel", "a new kernel");
+    let batch = fleet.wait_state("kernel", "done");
+    assert_eq!(batch["needsApproval"], false);
+    assert_eq!(batch["counts"]["succeeded"], 1);
+    assert_eq!(fleet.node.boots(), 2);
+    receipted(&fleet, "kernel", "nobody was asked");
+    // A name is used once.
+    fleet.ask("", "kernel", "once more");
+    fleet.up.wait_applied(&fleet.repo.head());
+    let why = fleet.up.cli().ok(&["why", "batch/kernel"]);
+    assert!(why.contains("a name is used once"), "{why}");
+    assert_eq!(fleet.node.boots(), 2);
+}
+
+#[test]
+fn people_sign_for_a_boot_and_the_machine_believes_nobody_else() {
+    let fleet = Fleet::new(true);
+    let refused = fleet.up.cli().run(&["run", "node.reboot", &fleet.name, "--yes"]);
+    assert!(refused.code != 0 && refused.err.contains("batch"), "{}{}", refused.out, refused.err);
+
+    fleet.ask("bob", "kernel", "a new kernel");
+    let batch = fleet.wait_state("kernel", "proposed");
+    assert_eq!((&batch["tier"], &batch["needsApproval"]), (&Value::from("reboot"), &Value::from(true)));
+    let (code, words) = fleet.say("bob", "approve", "kernel");
+    assert!(code != 0 && words.contains("does not count"), "{words}");
+    let (code, words) = fleet.say("ada", "approve", "kernel");
+    assert_eq!(code, 0, "{words}");
+    assert!(words.contains("serial") && words.contains("made again from this clone"), "{words}");
+    until("ada is heard", || fleet.batch("kernel").is_some_and(|batch| batch["approvals"]["yes"] == serde_json::json!(["ada"])));
+    assert_eq!(fleet.node.boots(), 1);
+    let why = fleet.up.cli().ok(&["why", "batch/kernel"]);
+    assert!(why.contains("one more person with the role operator"), "{why}");
+
+    let (code, words) = fleet.say("cleo", "approve", "kernel");
+    assert_eq!(code, 0, "{words}");
+    let batch = fleet.wait_state("kernel", "done");
+    assert_eq!(batch["counts"]["succeeded"], 1, "{batch}");
+    assert_eq!(fleet.node.boots(), 2);
+    receipted(&fleet, "kernel", "by ada, cleo");
+}
+
+#[test]
+fn one_no_is_enough_and_an_emergency_is_loud() {
+    let fleet = Fleet::new(true);
+    fleet.ask("bob", "kernel", "a new kernel");
+    fleet.wait_state("kernel", "proposed");
+    let (code, words) = fleet.say("cleo", "reject", "kernel");
+    assert_eq!(code, 0, "{words}");
+    let batch = fleet.wait_state("kernel", "rejected");
+    assert_eq!(batch["reason"], "rejected");
+    assert_eq!(fleet.node.boots(), 1);
+
+    fleet.sign_as("ada");
+    let dir = fleet.repo.dir().display().to_string();
+    let node = format!("node/{}", fleet.name);
+    fleet.up.cli().ok(&["breakglass", &node, "--kind", "node.reboot", "--reason", "it hangs", "--repo", &dir, "--yes"]);
+    let name = until_some("the emergency is there", || {
+        let all = fleet.up.cli().json(&["batches"]);
+        let found = all["batches"].as_array()?.iter().find(|batch| batch["origin"] == "breakglass")?;
+        Some(found["name"].as_str().expect("a name").to_owned())
+    });
+    fleet.wait_state(&name, "done");
+    assert_eq!(fleet.node.boots(), 2);
+    assert!(fleet.up.cli().ok(&["status"]).contains("emergency"));
+    fleet.up.cli().ok(&["breakglass", "close", &name, "--note", "a fan"]);
+    assert!(!fleet.up.cli().ok(&["status"]).contains("emergency"));
+}
