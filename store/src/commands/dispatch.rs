@@ -41,6 +41,8 @@ pub struct Dispatch {
     pub body: Vec<u8>,
     /// The signature, an encoded wire message.
     pub signature: Vec<u8>,
+    /// The proof that people agreed; empty where nobody has to.
+    pub approval: Vec<u8>,
     /// Somebody wants it to be cancelled.
     pub cancel: bool,
 }
@@ -53,6 +55,7 @@ pub(super) struct DispatchRow {
     pub(super) kind: String,
     pub(super) body: Vec<u8>,
     pub(super) signature: Vec<u8>,
+    pub(super) approval: Option<Vec<u8>>,
     pub(super) cancel: bool,
 }
 
@@ -65,6 +68,7 @@ impl DispatchRow {
             kind: super::kind(&self.kind)?,
             body: self.body,
             signature: self.signature,
+            approval: self.approval.unwrap_or_default(),
             cancel: self.cancel,
         })
     }
@@ -150,7 +154,7 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
                journal_id = l.journal_id
            FROM locked l
            WHERE c.id = l.id
-           RETURNING c.id, c.node_id, c.seq, c.lane, c.kind, c.body, c.signature AS "signature!", false AS "cancel!""#,
+           RETURNING c.id, c.node_id, c.seq, c.lane, c.kind, c.body, c.signature AS "signature!", c.approval, false AS "cancel!""#,
         &ids,
         &epochs,
         &room(Lane::Control),
@@ -194,7 +198,7 @@ pub async fn in_flight(
     .await?;
     let rows = sqlx::query_as!(
         DispatchRow,
-        r#"SELECT c.id, c.node_id, c.seq, c.lane, c.kind, c.body, c.signature AS "signature!",
+        r#"SELECT c.id, c.node_id, c.seq, c.lane, c.kind, c.body, c.signature AS "signature!", c.approval,
                   c.cancel_requested_at IS NOT NULL AS "cancel!"
            FROM UNNEST($1::uuid[], $2::bigint[]) AS s (node_id, epoch)
            JOIN commands c ON c.node_id = s.node_id AND c.epoch = s.epoch
@@ -225,6 +229,8 @@ pub enum Step {
     Busy,
     /// The node's journal has no room.
     JournalFull,
+    /// The node's journal cannot be written.
+    JournalUnusable,
 }
 
 /// A step of one command.
@@ -277,16 +283,16 @@ pub async fn progress(db: &Db, steps: &[Progress]) -> Result<(), DbError> {
                JOIN session s ON s.node_id = p.node_id AND s.epoch = p.epoch
                WHERE (p.word = 'acked' AND c.state = 'dispatched')
                   OR (p.word = 'running' AND c.state IN ('dispatched', 'acked'))
-                  OR (p.word IN ('pending', 'journal-full') AND c.state = 'dispatched' AND (c.acked_at IS NULL OR c.retry_safe))
+                  OR (p.word IN ('pending', 'journal-full', 'journal-unusable') AND c.state = 'dispatched' AND (c.acked_at IS NULL OR c.retry_safe))
                ORDER BY c.id
                FOR NO KEY UPDATE OF c
            )
            UPDATE commands c
-           SET state = CASE WHEN l.word = 'journal-full' THEN 'pending' ELSE l.word END,
-               not_before = CASE WHEN l.word IN ('pending', 'journal-full') THEN compute_now() + LEAST(30, 2 ^ LEAST(c.busy_count, 5)) * interval '1 second'
-                                 ELSE c.not_before END,
-               busy_count = CASE WHEN l.word IN ('pending', 'journal-full') THEN c.busy_count + 1 ELSE c.busy_count END,
-               busy_reason = CASE WHEN l.word = 'journal-full' THEN l.word END
+           SET state = CASE WHEN l.word IN ('acked', 'running') THEN l.word ELSE 'pending' END,
+               not_before = CASE WHEN l.word IN ('acked', 'running') THEN c.not_before
+                                 ELSE compute_now() + LEAST(30, 2 ^ LEAST(c.busy_count, 5)) * interval '1 second' END,
+               busy_count = CASE WHEN l.word IN ('acked', 'running') THEN c.busy_count ELSE c.busy_count + 1 END,
+               busy_reason = CASE WHEN l.word IN ('journal-full', 'journal-unusable') THEN l.word END
            FROM locked l
            WHERE c.id = l.id"#,
         &ids,
@@ -301,7 +307,7 @@ pub async fn progress(db: &Db, steps: &[Progress]) -> Result<(), DbError> {
 
 const fn rank(step: Step) -> u8 {
     match step {
-        Step::Busy | Step::JournalFull => 0,
+        Step::Busy | Step::JournalFull | Step::JournalUnusable => 0,
         Step::Acked => 1,
         Step::Running => 2,
     }
@@ -311,6 +317,7 @@ const fn word(step: Step) -> &'static str {
     match step {
         Step::Busy => "pending",
         Step::JournalFull => "journal-full",
+        Step::JournalUnusable => "journal-unusable",
         Step::Acked => "acked",
         Step::Running => "running",
     }

@@ -189,12 +189,17 @@ async fn a_busy_node_gets_it_again_after_1_to_30_seconds_and_nothing_overtakes_i
 }
 
 #[tokio::test]
-async fn a_full_journal_is_kept_as_the_reason_until_the_node_says_something_else() {
+async fn what_is_wrong_with_a_journal_is_kept_until_the_node_says_something_else() {
     let test = TestDb::create().await;
     let id = node(test.db(), "a").await.id;
     let epoch = open(test.db(), &session(id)).await;
     let command = ready(test.db(), id, CommandKind::InventoryRefresh, "k").await;
-    for (step, reason) in [(Step::JournalFull, Some("journal-full")), (Step::Busy, None)] {
+    let said_so = [
+        (Step::JournalFull, Some("journal-full")),
+        (Step::JournalUnusable, Some("journal-unusable")),
+        (Step::Busy, None),
+    ];
+    for (step, reason) in said_so {
         claim(test.db(), id, epoch).await;
         said(test.db(), id, epoch, command, step).await;
         let resting = read(test.db(), command).await;
@@ -202,7 +207,7 @@ async fn a_full_journal_is_kept_as_the_reason_until_the_node_says_something_else
         assert!(resting.not_before.is_some_and(|at| at > resting.created_at));
         test.advance(StdDuration::from_secs(5)).await;
     }
-    assert_eq!(read(test.db(), command).await.busy_count, 2);
+    assert_eq!(read(test.db(), command).await.busy_count, 3);
 }
 
 #[tokio::test]
