@@ -282,9 +282,14 @@ fn a_full_disk_refuses_commands_and_loses_none() {
     fleet.node.run_with(&[], &[("BCD_DISK_FULL_WHILE", full.to_str().expect("text"))]);
     let id = fleet.ask("node.reboot", &[]);
     until("it was sent back", || fleet.command(&id)["busyCount"].as_u64().unwrap_or(0) > 0);
+    let why = fleet.up.cli().ok(&["why", &id]);
+    assert!(why.contains("journal-unusable"), "{why}");
+    let node = fleet.up.nodes()[0]["name"].as_str().expect("a name").to_owned();
+    until("the node says so itself", || fleet.up.cli().ok(&["why", &node]).contains("state-unwritable"));
     assert_eq!(fleet.node.boots(), 1);
     fs::remove_file(&full).expect("removed");
     assert_eq!(fleet.ended(&id), ends("succeeded", ""));
     assert_eq!(fleet.node.boots(), 2);
+    until("that is over", || !fleet.up.cli().ok(&["why", &node]).contains("state-unwritable"));
     assert!(fleet.node.daemon.as_mut().expect("a daemon").ended().is_none(), "it stayed");
 }
