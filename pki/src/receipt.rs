@@ -314,7 +314,8 @@ pub fn verify(file: &[u8], told: &Told) -> Result<Proven, Void> {
         return Err(Void::Seal);
     }
     let lines = lines(&receipt, &realm)?;
-    let header = receipt.header.as_ref().map(|Base64(bytes)| BatchHeader::read(bytes).ok_or(Void::Header)).transpose()?;
+    let header =
+        receipt.header.as_ref().map(|Base64(bytes)| BatchHeader::read(bytes).ok_or(Void::Header)).transpose()?;
     let nodes = NodeVerifier::new(&realm.trust_domain, &anchor.roots()).map_err(|_| Void::NoReceipt)?;
     let leaves = leaves(&receipt, header.as_ref())?;
     let sent = receipt.deeds.iter().any(|deed| deed.command.is_some());
@@ -323,7 +324,10 @@ pub fn verify(file: &[u8], told: &Told) -> Result<Proven, Void> {
         Some(header) => {
             let first = anchor.trust.as_ref().map(|trust| (trust.fleet, trust.digest));
             let (fleet, digest) = first.ok_or_else(|| Void::Policies("the anchor names none".to_owned()))?;
-            if header.name.as_str() != receipt.batch || header.trust_domain != realm.trust_domain || header.fleet != fleet {
+            if header.name.as_str() != receipt.batch
+                || header.trust_domain != realm.trust_domain
+                || header.fleet != fleet
+            {
                 return Err(Void::Header);
             }
             let policies = policies(&receipt, digest, header)?;
@@ -399,7 +403,15 @@ fn approvals(
     let revoked = BTreeSet::new();
     let at = |now| {
         // What people agreed to under a policy stays agreed to: a later one voids what is open, and says nothing of what is done.
-        judge(&Question { header, kinds: &kinds, statements: &statements, named, present: named, revoked: &revoked, now })
+        judge(&Question {
+            header,
+            kinds: &kinds,
+            statements: &statements,
+            named,
+            present: named,
+            revoked: &revoked,
+            now,
+        })
     };
     let tally = at(at(header.not_before).opens.max(header.not_before));
     if sent && !tally.approved {

@@ -46,6 +46,17 @@ pub async fn follow(txn: &mut Txn, before: &[Placement]) -> Result<(), DbError> 
     if moved.is_empty() { Ok(()) } else { tag(txn, &moved).await }
 }
 
+/// Tags a machine's place as its row has it: somebody stands by it.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn vouch(txn: &mut Txn, id: NodeId) -> Result<(), DbError> {
+    let row = sqlx::query!("SELECT name, pool FROM nodes WHERE id = $1", id.as_uuid()).fetch_one(txn.conn()).await?;
+    let place = Placement { id, name: row.name, pool: row.pool, tag: None };
+    let made = txn.marker().map(|marker| marker.placement(&place.bytes()));
+    tag(txn, &[Placement { tag: made, ..place }]).await
+}
+
 /// One machine's place.
 ///
 /// # Errors

@@ -229,9 +229,10 @@ fn every_role_works_with_the_least_keys_and_rights() {
     let database = Database::make(&world, "least", &["--dev"]);
     let repo = Repo::of_examples(&world, "fleet");
     let path = |name: &str| world.path(name).display().to_string();
-    let (keys, edge, signing) = (path("keys"), path("edge"), path("signing"));
+    let (keys, edge, signing, following) = (path("keys"), path("edge"), path("signing"), path("following"));
     let _ = Cli::offline().ok(&["keys", "gateway", "--keys", &keys, "--out", &edge, "--name", "127.0.0.1"]);
     let _ = Cli::offline().ok(&["keys", "signing", "--keys", &keys, "--out", &signing]);
+    let _ = Cli::offline().ok(&["keys", "source", "--keys", &keys, "--out", &following]);
     std::fs::create_dir_all(world.path("served")).expect("a directory");
     let ports: Vec<String> = free_ports(3).iter().map(ToString::to_string).collect();
     let start = |name: &str, user: &str, words: &[&str]| {
@@ -257,8 +258,9 @@ fn every_role_works_with_the_least_keys_and_rights() {
                 &ports[1],
             ],
         ),
+        start("source", "control", &["--fleet", &fleet, "--data", &path("source"), "--keys", &following]),
         // These have no keys at all.
-        start("source,scheduler,sinks", "control", &["--fleet", &fleet, "--data", &path("source")]),
+        start("scheduler,sinks", "control", &[]),
         start("controllers", "control", &["--keys", &signing]),
         start("gateway", "edge", &["--keys", &edge, "--listen-gateway", &ports[2], "--authority", &ports[1]]),
     ];
@@ -281,9 +283,10 @@ fn every_role_works_with_the_least_keys_and_rights() {
     // A command root that is rotated is taken over by whoever signs, once its keys are handed out anew.
     assert!(step(&cli, &keys, "command-root", &[]).contains("begun"));
     let behind = cli.run(&["keys", "rotate", "command-root", "--keys", &keys, "--wait", "3s"]);
-    assert!(behind.err.contains("waiting for 1 follower"), "{}", behind.err);
+    assert!(behind.err.contains("waiting for 2 followers"), "{}", behind.err);
     assert!(behind.err.contains("not followed"), "{}", behind.err);
     let _ = Cli::offline().ok(&["keys", "signing", "--keys", &keys, "--out", &signing]);
+    let _ = Cli::offline().ok(&["keys", "source", "--keys", &keys, "--out", &following]);
     assert!(step(&cli, &keys, "command-root", &[]).contains("switched"));
     drop(node);
     for part in &mut parts {

@@ -354,6 +354,13 @@ pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
             "Lifts the hold that the API placed; holds of git and of health are lifted where they were placed.",
             nodes::uncordon,
         ),
+        mutation(
+            "nodes",
+            "vouch",
+            "nodes:write",
+            "Stands by what a machine is called and where it belongs, as its row says it: specs are composed for it again.",
+            nodes::vouch,
+        ),
         query("plans", "get", "plans:read", "One plan, by id, commit or digest, with its whole document.", plans::get),
         query("plans", "list", "plans:read", "Plans, newest first.", plans::list),
         row::<plans::Preview, plans::Previewed>(

@@ -22,7 +22,7 @@ use super::{PageOf, brakes::Replaced};
 use crate::api::{ApiError, App, Code, table::Mutation};
 
 pub(in crate::api) use drift::drift;
-pub(in crate::api) use identity::{adopt, delete, rebind, revoke_identity};
+pub(in crate::api) use identity::{adopt, delete, rebind, revoke_identity, vouch};
 pub(in crate::api) use view::{NodeDetail, NodeView};
 
 /// Which nodes.

@@ -9,12 +9,13 @@ use schema::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use store::{
     attestations,
     identities::{self, Hardware, HardwareError},
     node_inventory,
     nodes::{self, Node},
-    outcomes, queue,
+    outcomes, placements, queue,
 };
 
 use super::{NodeView, changed, find, lock};
@@ -55,6 +56,41 @@ pub(in crate::api) struct Rebind {
     join: Option<String>,
     /// The version that was read; CONFLICT when the node has another by now.
     version: Option<Version>,
+}
+
+/// A node whose place somebody stands by.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::api) struct Vouch {
+    /// The node's id.
+    node: String,
+    /// What it is called: has to be what its row says.
+    name: String,
+    /// Where it belongs: has to be what its row says.
+    pool: Option<String>,
+    /// Why, for the record; one line.
+    reason: String,
+    /// The version that was read; CONFLICT when the node has another by now.
+    version: Option<Version>,
+}
+
+/// Somebody stands by what a machine is called and where it belongs, as its row says it: after a database was restored from
+/// before a key was replaced, or mended by hand.
+pub(in crate::api) async fn vouch(mutation: Mutation<'_>, input: Vouch) -> Result<NodeView, ApiError> {
+    let Mutation { app, txn, after, .. } = mutation;
+    let node = lock(txn, find(app, &input.node).await?.id, input.version).await?;
+    if node.name.as_str() != input.name || node.pool.as_deref() != input.pool.as_deref() {
+        let pool = node.pool.as_deref().unwrap_or("no pool");
+        let message = format!("its row says {} in {pool}, which is not what you stand by", node.name);
+        return Err(ApiError::new(Code::Conflict, message));
+    }
+    if input.reason.len() > 200 || input.reason.chars().any(char::is_control) {
+        return Err(ApiError::field("reason", "a reason is one line of at most 200 bytes"));
+    }
+    placements::vouch(txn, node.id).await?;
+    queue::enqueue(txn, &queue::NODESPEC, [node.id]).await?;
+    after.audit = Some(json!({ "reason": input.reason, "name": node.name, "pool": node.pool }));
+    changed(txn, node.id).await
 }
 
 /// A node to forget.

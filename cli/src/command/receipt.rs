@@ -1,0 +1,165 @@
+//! `receipt`: what became of a batch, in one file that anybody can check without asking anybody.
+
+use std::{fs::File, io::Write as _, path::PathBuf};
+
+use clap::Args;
+use pki::{
+    audit::Told,
+    receipt::{self, Proven},
+};
+use schema::digest::Digest;
+use serde_json::{Value, json};
+
+use crate::{
+    args::FormatArg,
+    client::{Client, Target},
+    exit::{During as _, Exit, Failure},
+    output::{Output, Table, note, plain},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  better-compute receipt batch/reboot-2026-w49 --out reboot.receipt
+  better-compute receipt --verify reboot.receipt --pin sha256:…
+
+The file holds the document, the approvals as people signed them, the leaves of the batch, the commands, what each machine
+signed, and the lines of the audit log. `--verify` checks all of it and needs no control plane.";
+
+/// Get or check the receipt of a batch.
+///
+/// Writes what became of a batch into one file: what was to be done, who agreed, what was sent, what each machine signed, and
+/// what the audit log says. With --verify it checks such a file by itself.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Receipt {
+    /// The batch
+    #[arg(value_name = "batch/NAME", required_unless_present = "verify", conflicts_with = "verify")]
+    pub batch: Option<String>,
+    /// Write the receipt to this file, which must not exist [default: standard output]
+    #[arg(long, value_name = "FILE", conflicts_with = "verify")]
+    pub out: Option<PathBuf>,
+    /// Check this file instead
+    #[arg(long, value_name = "FILE")]
+    pub verify: Option<PathBuf>,
+    /// The pin of the control plane that it has to be of, as `token create` shows it
+    #[arg(long, value_name = "sha256:…", requires = "verify")]
+    pub pin: Option<Digest>,
+    /// The id of the fleet that it has to be of
+    #[arg(long, value_name = "ID", requires = "verify")]
+    pub fleet: Option<String>,
+    /// How results are written
+    #[command(flatten)]
+    pub format: FormatArg,
+    /// Which control plane
+    #[command(flatten)]
+    pub target: Target,
+}
+
+impl Receipt {
+    /// Does it.
+    ///
+    /// # Errors
+    /// When the call fails, or the file is not what it should be.
+    pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
+        match (&self.verify, &self.batch) {
+            (Some(file), _) => self.check(file, output)?,
+            (None, Some(batch)) => self.get(batch, output).await?,
+            (None, None) => return Err(Failure::usage("a batch, or --verify FILE")),
+        }
+        Ok(Exit::Ok)
+    }
+
+    async fn get(&self, batch: &str, output: &Output) -> Result<(), Failure> {
+        let answer = Client::new(&self.target)?.call("audit.receipt", &json!({ "batch": batch })).await?;
+        let text = answer["text"].as_str().unwrap_or_default();
+        if let Some(unsigned) = answer["unsigned"].as_u64().filter(|unsigned| *unsigned > 0) {
+            note(format!("{unsigned} lines of the audit log about it are not signed yet and not in it; ask again in some seconds"));
+        }
+        match &self.out {
+            None => plain(text.trim_end()),
+            Some(out) => {
+                let what = format!("cannot write {}", out.display());
+                let mut file = File::create_new(out).during(&what)?;
+                file.write_all(text.as_bytes()).during(&what)?;
+                output.line(format!("the receipt of {batch} is in {}", out.display()))?;
+                note(format!("check it: better-compute receipt --verify {} --pin PIN", out.display()));
+                Ok(())
+            }
+        }
+    }
+
+    fn check(&self, file: &std::path::Path, output: &Output) -> Result<(), Failure> {
+        let bytes = std::fs::read(file).during(format!("cannot read {}", file.display()))?;
+        let told = Told { pin: self.pin, fleet: self.fleet.clone() };
+        let proven = receipt::verify(&bytes, &told)
+            .map_err(|void| Failure::because(format!("{} proves nothing", file.display()), &void))?;
+        if output.is_json() {
+            return output.json(&as_json(&proven, self.pin.is_some()));
+        }
+        show(&proven, output)?;
+        if self.pin.is_none() {
+            note("Whose receipt this is, only the pin says: compare it with the one that you know, or pass that as --pin.");
+        }
+        Ok(())
+    }
+}
+
+fn as_json(proven: &Proven, told: bool) -> Value {
+    let done = |done: &receipt::Done| {
+        json!({ "node": done.node, "kind": done.kind, "sent": done.sent, "said": done.said, "state": done.state })
+    };
+    json!({
+        "verified": true, "batch": proven.batch, "pin": proven.pin, "pinTold": told,
+        "trustDomain": proven.realm.trust_domain, "fleet": proven.realm.fleet_id,
+        "digest": proven.header.as_ref().map(pki::batch::BatchHeader::digest),
+        "planCommit": proven.header.as_ref().map(|header| header.plan_commit.to_string()),
+        "approvedBy": proven.approved_by, "nodes": proven.done.iter().map(done).collect::<Vec<_>>(),
+        "audit": proven.lines,
+    })
+}
+
+fn show(proven: &Proven, output: &Output) -> Result<(), Failure> {
+    let mut head = format!("everything in it is signed and fits together\nbatch     batch/{}\n", proven.batch);
+    match &proven.header {
+        Some(header) => {
+            let people: Vec<&str> = proven.approved_by.iter().map(|name| name.as_str()).collect();
+            head.push_str(&format!(
+                "tier      {}: {}\nplan      commit {}\ndigest    {}\napproved  {}\n",
+                header.tier,
+                header.reason,
+                header.plan_commit,
+                header.digest(),
+                if people.is_empty() { "by nobody".to_owned() } else { format!("by {}", people.join(", ")) },
+            ));
+        }
+        None => head.push_str("approved  it holds no approvals: nobody was asked, or it was an emergency\n"),
+    }
+    head.push_str(&format!(
+        "fleet     {} of {}\npin       {}",
+        proven.realm.fleet_id, proven.realm.trust_domain, proven.pin
+    ));
+    output.line(head)?;
+    let mut machines = Table::new(&["machine", "command", "sent", "it signed"]).whole(&["machine"]);
+    for done in &proven.done {
+        let said = done.said.clone().unwrap_or_else(|| format!("nothing ({} says the database)", done.state));
+        machines.row([
+            done.node.as_str().into(),
+            done.kind.as_deref().unwrap_or("-").into(),
+            if done.sent { "yes" } else { "no" }.into(),
+            said.into(),
+        ]);
+    }
+    output.line("")?;
+    output.table(&machines, "no machines")?;
+    let mut lines = Table::new(&["at", "who", "did", "to"]).whole(&["at", "did"]);
+    for line in &proven.lines {
+        lines.row([
+            line.at.to_string().into(),
+            line.actor.as_str().into(),
+            line.action.as_str().into(),
+            line.subject.as_str().into(),
+        ]);
+    }
+    output.line("")?;
+    output.table(&lines, "the audit log says nothing about it yet")
+}
