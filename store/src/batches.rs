@@ -27,7 +27,7 @@ use schema::{
 use crate::{DbError, convert};
 
 pub use leaves::{leaf_of_command, leaves, set_leaf, wake_of_commands};
-pub use machines::{InPool, Machine, in_hand, keep_identity, machines, named, signed_identity};
+pub use machines::{InPool, Machine, in_hand, keep_identity, machine_of, machines, named, signed_identity};
 pub use read::{Filter, find, find_by_id, find_for_update, in_force, list, list_open, open_names, to_review};
 pub use write::{Put, close, heard, move_to, put, trust_changed, wake};
 

@@ -25,6 +25,7 @@ use store::{
 };
 
 use super::{
+    allowed,
     choose::{self, Choice, WaitsFor},
     emergency,
     resolve::Trust,
@@ -152,7 +153,9 @@ async fn step(context: &Context, trust: Option<&Trust>, found: Batch) -> Result<
         leave_the_rest(&mut txn, &batch, &mut leaves).await?;
         waits_for_the_last(&leaves)
     } else {
-        match decide(&batch, trust.is_some(), standing.as_ref(), now) {
+        let machines: Vec<String> = leaves.iter().map(|leaf| leaf.node.to_string()).collect();
+        let called = trust.is_some_and(|trust| allowed::is_called(trust, &batch, &machines, now));
+        match decide(&batch, (trust.is_some(), called), standing.as_ref(), now) {
             Decision::End(state, reason, message) => {
                 batches::move_to(&mut txn, &batch, state, Some(reason), Some(&message), ACTOR).await?;
                 leave_the_rest(&mut txn, &batch, &mut leaves).await?;
@@ -192,11 +195,15 @@ enum Decision {
     Go { opens: Timestamp },
 }
 
-fn decide(batch: &Batch, pinned: bool, standing: Option<&Standing>, now: Timestamp) -> Decision {
+fn decide(batch: &Batch, (pinned, called): (bool, bool), standing: Option<&Standing>, now: Timestamp) -> Decision {
     let new = &batch.new;
     if now >= new.expires {
         let reason = if batch.state == BatchState::Proposed { "not-approved" } else { "window-over" };
         return Decision::End(BatchState::Expired, reason, format!("its time was over at {}", new.expires));
+    }
+    if new.origin == Origin::Breakglass && !called {
+        let why = "the statements that are stored with it call no emergency under the trust policy in force";
+        return Decision::End(BatchState::Void, "not-called", why.to_owned());
     }
     if new.origin == Origin::Breakglass || !(pinned || new.quorum) {
         return Decision::Go { opens: new.not_before };

@@ -34,6 +34,7 @@ use store::{
 
 use self::{signing::Signing, verify::UpdateRefusal};
 use super::{Context, Failure, Outcome, Reconciler, ShardBy, WaitReason};
+use crate::batch::{self, standing};
 
 pub use quorum::{BatchRequired, QuorumPolicy, may_queue};
 pub use signing::FastSigner;
@@ -100,13 +101,29 @@ async fn sign(context: &Context, node: NodeId) -> Result<bool, Failure> {
     let now = context.now().await?;
     let ours = |queued: &Queued| context.custody().is_queued_here(&queued.command.body, queued.mark.as_deref());
     let (ours, forged): (Vec<Queued>, Vec<Queued>) = waiting.into_iter().partition(ours);
-    let ours: Vec<Unsigned> = ours.into_iter().map(|queued| queued.command).collect();
+    let ours = allowed(context, node, ours, now).await?;
     let signed = Signing { signer: context.signer(), logs: context.logs() }.all(&ours, now);
     let mut txn = context.begin().await?;
     commands::sign(&mut txn, &signed).await?;
     refuse_forged(&mut txn, node, &forged).await?;
     txn.commit().await?;
     Ok(more)
+}
+
+/// Those that people allow, once a trust anchor is pinned. The others wait: an approval that comes later wakes their node's key.
+async fn allowed(context: &Context, node: NodeId, queued: Vec<Queued>, now: schema::time::Timestamp) -> Result<Vec<Unsigned>, Failure> {
+    let trust = standing::trust(context.db(), &context.custody().pinned(), &context.realm().trust_domain).await?;
+    let Some(trust) = trust else { return Ok(queued.into_iter().map(|queued| queued.command).collect()) };
+    let mut allowed = Vec::with_capacity(queued.len());
+    for Queued { command, approval, .. } in queued {
+        match batch::allowed::withheld(context.db(), &trust, &command.body, approval.as_deref(), now).await? {
+            None => allowed.push(command),
+            Some(why) => {
+                tracing::warn!(node_id = %node, command = %command.id, why, "a destructive command is not signed");
+            }
+        }
+    }
+    Ok(allowed)
 }
 
 /// What nobody here queued is never signed; it ends, and that is told.

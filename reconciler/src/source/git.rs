@@ -140,11 +140,11 @@ impl Repo {
     }
 
     /// The commits that references below a prefix name; what cannot be read is left out.
-    pub(super) fn tips(&self, prefix: &str, most: usize) -> Vec<String> {
+    pub(super) fn tips(&self, prefix: &str) -> Vec<String> {
         let Ok(references) = self.inner.references() else { return Vec::new() };
         let Ok(references) = references.prefixed(prefix) else { return Vec::new() };
         let id = |reference: gix::Reference<'_>| reference.target().try_id().map(|id| id.to_owned().to_string());
-        references.flatten().filter_map(id).take(most).collect()
+        references.flatten().filter_map(id).collect()
     }
 
     /// Opens a repository where it is.

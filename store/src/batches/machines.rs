@@ -80,6 +80,42 @@ pub async fn machines(txn: &mut Txn) -> Result<Vec<Machine>, DbError> {
         .collect()
 }
 
+/// One of them.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn machine_of(txn: &mut Txn, id: NodeId) -> Result<Option<Machine>, DbError> {
+    let row = sqlx::query!(
+        r#"SELECT n.id, n.name, n.pool, n.site, n.labels, n.identity_generation, n.hardware_key, b.journal_id AS "journal_id?",
+                  n.applied_generation, n.connectivity, n.cordoned, n.provision_state,
+                  n.conditions @> '[{"type": "RebootRequired", "status": "true"}]' AS "staged!"
+           FROM nodes n
+           LEFT JOIN node_boots b ON b.node_id = n.id
+           WHERE n.id = $1 AND n.provision_state <> 'retired'"#,
+        id.as_uuid()
+    )
+    .fetch_optional(txn.conn())
+    .await?;
+    row.map(|row| {
+        super::machine(
+            row.id,
+            &row.name,
+            row.pool,
+            row.site,
+            row.labels,
+            row.identity_generation,
+            row.hardware_key,
+            row.journal_id,
+            row.applied_generation,
+            &row.connectivity,
+            row.cordoned,
+            row.staged,
+            &row.provision_state,
+        )
+    })
+    .transpose()
+}
+
 /// The machines with these names, by name.
 ///
 /// # Errors

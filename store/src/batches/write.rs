@@ -4,8 +4,8 @@ use jiff_sqlx::ToSqlx;
 use schema::{digest::Digest, id::BatchId, name::Name};
 use serde_json::json;
 
-use super::{Batch, BatchState, NewBatch, NewLeaf, read};
-use crate::{DbError, Txn, audit, convert, outbox, queue};
+use super::{Batch, BatchState, NewBatch, NewLeaf, Origin, read};
+use crate::{DbError, Txn, audit, commands, convert, outbox, queue};
 
 /// What became of a batch that was put.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,18 @@ pub async fn put(txn: &mut Txn, new: &NewBatch, leaves: &[NewLeaf], message: Opt
         Some(known) if known.document == document && known.new.plan == new.plan => {
             return Ok(Put::Same(known.id));
         }
-        Some(known) if matches!(known.state, BatchState::Proposed | BatchState::Approved) => known.id,
+        // Only the text of one document becomes another; a name is nobody else's.
+        Some(known)
+            if matches!(known.state, BatchState::Proposed | BatchState::Approved)
+                && (known.new.origin, new.origin) == (Origin::Document, Origin::Document) =>
+        {
+            for leaf in super::leaves(txn, known.id).await? {
+                if let Some(command) = leaf.command {
+                    commands::cancel(txn, command).await?;
+                }
+            }
+            known.id
+        }
         Some(known) => return Ok(Put::Used { id: known.id, state: known.state }),
     };
     let begin = if new.quorum { BatchState::Proposed } else { BatchState::Approved };

@@ -25,6 +25,8 @@ pub struct Queued {
     pub command: Unsigned,
     /// The tag of whoever queued it; without a good one the row is no command.
     pub mark: Option<Vec<u8>>,
+    /// The proof that people agreed, when somebody put one beside it.
+    pub approval: Option<Vec<u8>>,
 }
 
 /// The pending commands of a node without a signature, in their order. One signature is enough: no command waits longer than
@@ -34,7 +36,7 @@ pub struct Queued {
 /// When the statement fails.
 pub async fn unsigned(db: &Db, node: NodeId, limit: u32) -> Result<Vec<Queued>, DbError> {
     let rows = sqlx::query!(
-        r#"SELECT id, body, mark
+        r#"SELECT id, body, mark, approval
            FROM commands
            WHERE node_id = $1 AND state = 'pending' AND not_after > compute_now() AND not_before IS NOT NULL
              AND signature IS NULL
@@ -50,6 +52,7 @@ pub async fn unsigned(db: &Db, node: NodeId, limit: u32) -> Result<Vec<Queued>, 
         .map(|row| Queued {
             command: Unsigned { id: CommandId::from_uuid(row.id), node_id: node, body: row.body },
             mark: row.mark,
+            approval: row.approval,
         })
         .collect())
 }

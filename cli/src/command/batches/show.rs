@@ -53,7 +53,7 @@ fn progress(batch: &Value, colour: bool) -> String {
         part(Style::Attention, "▒", sent_cells),
         part(Style::Dim, "░", rest)
     );
-    format!("{bar} {}/{all}", good + bad + of("left"))
+    format!("{bar} {}/{all}", good + bad)
 }
 
 /// What it waits for, or why it ended so.

@@ -128,7 +128,9 @@ pub(in crate::api) async fn run(mutation: Mutation<'_>, input: Run) -> Result<Co
     {
         batch::took(txn, place, &mut queued.command).await?;
     }
-    if queued.fresh && queued.command.not_before.is_some() {
+    // Before a destructive one is signed people's approval is asked for, which the reconciler does.
+    let asks = kind.row().destructive && app.pinned.get().is_some();
+    if queued.fresh && queued.command.not_before.is_some() && !asks {
         after.sign.push(Unsigned { id: queued.command.id, node_id: node.id, body: queued.body });
     }
     CommandView::of(&queued.command)

@@ -200,9 +200,10 @@ impl Pass {
         let taken: BTreeSet<&str> = known.iter().filter_map(|(_, _, _, plan, _)| plan.as_deref()).collect();
         let tips: Vec<String> = at
             .repo
-            .tips(PROPOSALS, MOST_PROPOSALS)
+            .tips(PROPOSALS)
             .into_iter()
             .filter(|tip| !taken.contains(tip.as_str()) && !self.refused.contains(tip))
+            .take(MOST_PROPOSALS)
             .collect();
         if tips.is_empty() {
             return Ok(());
@@ -303,7 +304,7 @@ fn text(doc: &serde_json::Value) -> String {
 }
 
 fn object(id: &str) -> Option<ObjectId> {
-    ObjectId::parse_as(pki::trust::object::ObjectFormat::Sha1, id.as_bytes())
+    id.parse().ok()
 }
 
 /// Reads a proposal, or says why it is none: one commit on a commit of the branch, signed by a service or a person who may
@@ -315,9 +316,6 @@ fn proposal(repo: &Repo, path: &str, main: &str, tip: &str, policy: &Policy, bra
     let raw = history.commit(id).map_err(said)?.ok_or("it is not in the repository")?;
     let commit = Commit::split(history.format(), &raw).map_err(|error| error.to_string())?;
     let &[parent] = commit.parents() else { return Err("it has another number of parents than one".to_owned()) };
-    if !on_branch(&history, object(main).ok_or("the branch has no tip")?, parent).map_err(said)? {
-        return Err("its parent is not on the branch".to_owned());
-    }
     let (by, principal) = policy.signer_of(&commit).ok_or("no key of the trust policy signed it")?;
     if principal.kind == PrincipalKind::Forge {
         return Err(format!("{by} is a forge, and forges propose nothing"));
@@ -331,6 +329,10 @@ fn proposal(repo: &Repo, path: &str, main: &str, tip: &str, policy: &Policy, bra
     }
     if !policy.grants(principal, &change.path) {
         return Err(format!("{by} may not change {}", change.path));
+    }
+    // The longest way is the last one: nobody without a key makes anybody go it.
+    if !on_branch(&history, object(main).ok_or("the branch has no tip")?, parent).map_err(said)? {
+        return Err("its parent is not on the branch".to_owned());
     }
     let sources = read_tree_until(repo, tip, path, &mut crate::source::Blobs::default(), brake).map_err(said)?;
     let loaded = load(&sources, &mut Remembered::default(), brake).map_err(said)?;

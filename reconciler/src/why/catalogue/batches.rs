@@ -212,6 +212,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Batch,
+        "not-called",
+        "No emergency was called by enough people under the trust policy in force, whatever is stored.",
+        Operator,
+        "better-compute audit verify; somebody may have written into the database",
+    ),
+    entry(
+        Batch,
         "to-review",
         "The batch was an emergency, and nobody looked at it afterwards.",
         People,

@@ -141,6 +141,6 @@ fn needs_people(name: &Name, kind: CommandKind, why: &str, leaves: &[NewLeaf], e
         nodes.join(" ")
     );
     ApiError::new(Code::Unsupported, "people approve batches of this fleet, and what they approve is a signed commit").why(
-        format!("batch-is-a-commit: no process of this control plane has a key that signs commits. Commit it as batches/{name}.kdl, or let a service push it with better-compute propose: {document}"),
+        format!("batch-is-a-commit: no process of this control plane has a key that signs commits. Commit it as batches/{name}.kdl, or let a service push it below refs/heads/bc/proposals/ (docs/guides/approvals.md): {document}"),
     )
 }

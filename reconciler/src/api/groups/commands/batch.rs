@@ -50,6 +50,10 @@ pub(super) async fn place(
         let message = format!("batch/{name} has ended: {}", batch.state);
         return Err(ApiError::new(Code::InvalidState, message).why("batch-ended: what has ended runs nothing more"));
     }
+    if !batch.new.quorum && app.pinned.get().is_some() {
+        let message = format!("batch/{name} was written down before the fleet was pinned, and nobody approved it");
+        return Err(ApiError::new(Code::InvalidState, message).why("batch-required: commit it under another name"));
+    }
     let leaves = batches::leaves(txn, batch.id).await?;
     let leaf = leaves.into_iter().find(|leaf| leaf.node_id == node).filter(|_| batch.new.kind == kind.as_str());
     let Some(leaf) = leaf else {
