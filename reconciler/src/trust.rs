@@ -12,9 +12,12 @@ use pki::{
     trust::{
         policy::{self, Policy},
         revoked::Revocations,
+        walk::Memory,
     },
 };
 use store::{Db, DbError, control_plane, trust::Epoch};
+
+use crate::source::FLEET;
 
 /// The pin as it is at this moment. It comes from the keys of this process, never from the database, and is set once for all.
 #[derive(Debug, Clone, Default)]
@@ -72,7 +75,18 @@ pub async fn revoked(db: &Db, pin: &TrustPin) -> Result<BTreeSet<String>, DbErro
     let domain = control_plane::find(db).await?.and_then(|row| row.trust_domain).unwrap_or_default();
     let (policies, revoked) = standing(db, pin, &domain).await?;
     let declared = policies.values().flat_map(Policy::compromised).map(|(key, _)| key);
-    Ok(revoked.names().chain(declared).map(str::to_owned).collect())
+    let mut denied: BTreeSet<String> = revoked.names().chain(declared).map(str::to_owned).collect();
+    // What the verified history remembers, though its policy may not be in force or the statement be gone. It only takes away.
+    let reached = store::trust::checkpoint(db, FLEET).await?;
+    let remembered = reached.and_then(|reached| serde_json::from_slice::<Remembers>(&reached.body).ok());
+    denied.extend(remembered.into_iter().flat_map(|remembers| remembers.memory.denied()));
+    Ok(denied)
+}
+
+/// The part of a checkpoint that says what is known of keys.
+#[derive(serde::Deserialize)]
+struct Remembers {
+    memory: Memory,
 }
 
 /// Policies and revocations, each judged in the order in which it came.

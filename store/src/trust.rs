@@ -215,12 +215,10 @@ pub async fn carried(db: &Db, commits: &[String]) -> Result<Vec<String>, DbError
 /// # Errors
 /// When the statement fails.
 pub async fn checkpoint(db: &Db, source: &str) -> Result<Option<Checkpoint>, DbError> {
-    let row = sqlx::query!(
-        "SELECT commit, epoch, seq, body, signature FROM trust_checkpoints WHERE source = $1",
-        source
-    )
-    .fetch_optional(db.pool())
-    .await?;
+    let row =
+        sqlx::query!("SELECT commit, epoch, seq, body, signature FROM trust_checkpoints WHERE source = $1", source)
+            .fetch_optional(db.pool())
+            .await?;
     Ok(row.map(|row| Checkpoint {
         commit: row.commit,
         epoch: row.epoch.try_into().unwrap_or_default(),

@@ -50,6 +50,7 @@ pub struct Trust {
 
 /// What can be done about trust.
 #[derive(Debug, Subcommand)]
+#[expect(missing_docs, reason = "a verb's own struct says what it does, and its help is made from that")]
 pub enum Verb {
     Init(init::Init),
     Pin(pin::Pin),
@@ -125,7 +126,16 @@ impl Place {
         let anchor = anchor.map(|name| commit(&repo, name)).transpose()?;
         let history = repo.trust_history(&folder);
         let statements = history.statements().during("cannot read the statements")?;
-        let walk = Walk { branch: &branch, tip, anchor, after: None, known: None, statements: &statements, now: None, beyond: 0 };
+        let walk = Walk {
+            branch: &branch,
+            tip,
+            anchor,
+            after: None,
+            known: None,
+            statements: &statements,
+            now: None,
+            beyond: 0,
+        };
         let walked = walk::walk(&history, &walk).during("cannot read the history")?;
         let walked = walked.map_err(|stuck| {
             let failure = Failure::failed(stuck.to_string());

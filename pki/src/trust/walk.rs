@@ -20,6 +20,7 @@ mod chain;
 mod gone;
 mod judge;
 mod refusal;
+mod reseal;
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +35,8 @@ use schema::time::Timestamp;
 use self::{
     chain::{Chain, back, from_first_policy, tree_of},
     gone::Gone,
-    judge::{Begin, Walker, reseals},
+    judge::{Begin, Walker},
+    reseal::reseals,
 };
 use super::{
     object::{ObjectFormat, ObjectId},

@@ -107,8 +107,10 @@ pub struct MovedChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verification {
-    /// The repository has no trust policy.
+    /// Nobody looked: the fleet is pinned to no anchor, or there is no history to look at.
     Unverified,
+    /// The trust policy in force grants it.
+    Verified,
 }
 
 /// A plan in numbers.

@@ -16,7 +16,9 @@ pub enum AcceptError {
     #[error("the source is {0}; only a diverged history is accepted")]
     NotDiverged(String),
     /// The fleet is pinned: nobody accepts a history without signing for it.
-    #[error("the fleet is verified: people of the reseal rule accept a rewritten history by signed statements (better-compute trust reseal)")]
+    #[error(
+        "the fleet is verified: people of the reseal rule accept a rewritten history by signed statements (better-compute trust reseal)"
+    )]
     Pinned,
     /// Another commit is the tip.
     #[error("the tip of the branch is {tip}, not {asked}")]

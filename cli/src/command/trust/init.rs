@@ -90,12 +90,16 @@ impl Init {
             return Err(Failure::failed(format!("the commit {} does not count: {refusal}", judged.id.short()))
                 .hint("git reset --soft HEAD~1 takes it back"));
         }
-        let anchor = looked.walked.commits.first().map(|judged| judged.id).ok_or_else(|| Failure::failed("no anchor"))?;
+        let anchor =
+            looked.walked.commits.first().map(|judged| judged.id).ok_or_else(|| Failure::failed("no anchor"))?;
         let remote = statement::remote(&fleet);
         let line = format!("git push {} {branch}", remote.as_deref().unwrap_or("origin"));
-        if self.push && let Some(remote) = &remote {
-            git(&fleet, &["push", "--quiet", remote, &branch])
-                .map_err(|why| Failure::failed(format!("the policy is committed, and cannot be pushed: {why}")).hint(&line))?;
+        if self.push
+            && let Some(remote) = &remote
+        {
+            git(&fleet, &["push", "--quiet", remote, &branch]).map_err(|why| {
+                Failure::failed(format!("the policy is committed, and cannot be pushed: {why}")).hint(&line)
+            })?;
         }
         if output.is_json() {
             output.json(&json!({ "anchor": anchor, "fleet": looked.walked.fleet, "people": people.iter().map(|one| one.name.as_str()).collect::<Vec<_>>() }))?;
@@ -109,7 +113,12 @@ impl Init {
         Ok(Exit::Ok)
     }
 
-    fn then_pin(&self, looked: &super::Looked, anchor: pki::trust::object::ObjectId, output: &Output) -> Result<(), Failure> {
+    fn then_pin(
+        &self,
+        looked: &super::Looked,
+        anchor: pki::trust::object::ObjectId,
+        output: &Output,
+    ) -> Result<(), Failure> {
         let keys = KeyDir::at(self.keys.clone().unwrap_or_else(|| data_dir::locate(None).join("keys")));
         let later = format!("pin it where the control plane's keys are: better-compute trust pin {anchor} --keys DIR");
         if self.no_pin || (self.keys.is_none() && !keys.path().join("secret").exists()) {
@@ -163,7 +172,8 @@ fn openpgp(prints: &[String]) -> Result<String, Failure> {
         let exported = exported.during("cannot ask gpg for the public key")?;
         let block = String::from_utf8_lossy(&exported.stdout).trim().to_owned();
         if TrustKey::from_openpgp(&block, print).is_ok() {
-            let lines: Vec<String> = block.lines().map(|line| format!("        {line}").trim_end().to_owned()).collect();
+            let lines: Vec<String> =
+                block.lines().map(|line| format!("        {line}").trim_end().to_owned()).collect();
             return Ok(format!("openpgp \"{print}\" \"\"\"\n{}\n        \"\"\"", lines.join("\n")));
         }
     }
@@ -240,7 +250,10 @@ mod tests {
                         return None;
                     }
                     let line = std::fs::read_to_string(file.with_extension("pub")).ok()?;
-                    Some(Person { name: Name::new(&format!("p{at}")).unwrap(), key: format!("key {}", quoted(line.trim())) })
+                    Some(Person {
+                        name: Name::new(&format!("p{at}")).unwrap(),
+                        key: format!("key {}", quoted(line.trim())),
+                    })
                 })
                 .collect::<Option<_>>()
                 .unwrap_or_default();

@@ -135,8 +135,10 @@ impl Vouch {
             _ => None,
         });
         let named = self.commit.as_deref().map(|name| commit(&looked.repo, name)).transpose()?;
-        let Some((judged, base, tree)) = waits.filter(|(judged, ..)| named.is_none_or(|named| judged.id == named)) else {
-            return Err(Failure::failed("no such commit waits for anybody to vouch for it").hint("better-compute verify --dry-run"));
+        let Some((judged, base, tree)) = waits.filter(|(judged, ..)| named.is_none_or(|named| judged.id == named))
+        else {
+            return Err(Failure::failed("no such commit waits for anybody to vouch for it")
+                .hint("better-compute verify --dry-run"));
         };
         let body = Body::Change {
             branch: looked.branch.clone(),
@@ -157,7 +159,8 @@ impl Agree {
         let next = looked.policy_in(judged)?;
         let you = statement::speaker(&looked.dir, &next)?;
         let old = looked.walked.policy.as_ref();
-        let may = |policy: &Policy| policy.principals().get(&you.principal).is_some_and(|held| policy.trust().names(held));
+        let may =
+            |policy: &Policy| policy.principals().get(&you.principal).is_some_and(|held| policy.trust().names(held));
         let mut bodies = Vec::new();
         if may(&next) || old.is_some_and(may) {
             bodies.push(Body::Trust(step));
@@ -190,7 +193,9 @@ impl Revoke {
         let looked = self.place.look(None)?;
         let policy = looked.policy()?;
         let Some(key) = policy.keys().find(|key| key.name() == self.key) else {
-            return Err(Failure::failed(format!("the policy lists no key {}", self.key)).hint("better-compute trust show"));
+            return Err(
+                Failure::failed(format!("the policy lists no key {}", self.key)).hint("better-compute trust show")
+            );
         };
         let (holder, _) = policy.holder(key).expect("a key of a policy has a holder");
         let last = looked.walked.reached.as_ref().map_or(looked.tip, |reached| reached.commit);
@@ -229,7 +234,14 @@ impl Reseal {
 
 impl Said {
     /// Asks, signs, and pushes.
-    fn say(&self, looked: &Looked, policy: &Policy, bodies: Vec<Body>, what: &str, output: &Output) -> Result<Exit, Failure> {
+    fn say(
+        &self,
+        looked: &Looked,
+        policy: &Policy,
+        bodies: Vec<Body>,
+        what: &str,
+        output: &Output,
+    ) -> Result<Exit, Failure> {
         let you = statement::speaker(&looked.dir, policy)?;
         if !self.yes && !output::confirm(output, &format!("{}: {what}? [yes/no]", you.principal))? {
             output::note("nothing was said");
@@ -246,9 +258,7 @@ impl Said {
             written.push((said, made));
         }
         if output.is_json() {
-            let one = |(said, made): &(Statement, Written)| {
-                json!({ "statement": said.body.kind(), "digest": said.digest(), "principal": you.principal, "commit": made.commit, "reference": made.reference, "pushedTo": made.remote })
-            };
+            let one = |(said, made): &(Statement, Written)| json!({ "statement": said.body.kind(), "digest": said.digest(), "principal": you.principal, "commit": made.commit, "reference": made.reference, "pushedTo": made.remote });
             output.json(&written.iter().map(one).collect())?;
             return Ok(Exit::Ok);
         }
@@ -256,7 +266,10 @@ impl Said {
             output.line(format!("{} by {}: {}", said.body.kind(), you.principal, made.reference))?;
             match &made.remote {
                 Some(remote) => output.line(format!("  pushed to {remote}"))?,
-                None => output::note(format!("  it lies in this repository; where the control plane follows a remote: {}", made.push_line())),
+                None => output::note(format!(
+                    "  it lies in this repository; where the control plane follows a remote: {}",
+                    made.push_line()
+                )),
             }
         }
         Ok(Exit::Ok)

@@ -1,0 +1,168 @@
+//! From an unsigned fleet to a verified one, as a person types it. Without `git` and `ssh-keygen` there is nothing to sign with.
+
+use std::process::Command;
+
+use clap::Parser as _;
+
+use super::*;
+use crate::{args::Cli, output::Format, up::keys::KeyDir};
+
+const FLEET: &str = "fleet \"acme\" { format 1; trust-domain \"acme.example\"; }\n";
+
+/// A repository, a remote of it, keys of a control plane, and people.
+struct World {
+    dir: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Option<Self> {
+        let there = |program: &str| Command::new(program).arg("--version").output().is_ok();
+        if !there("git") || !there("ssh-keygen") {
+            crate::output::note("skipped: git and ssh-keygen are needed");
+            return None;
+        }
+        pki::install_provider();
+        let world = Self { dir: tempfile::tempdir().expect("a directory") };
+        for who in ["ada", "bob"] {
+            let mut make = Command::new("ssh-keygen");
+            make.args(["-q", "-t", "ed25519", "-N", "", "-C", who, "-f"]).arg(world.dir.path().join(who));
+            assert!(make.status().expect("ssh-keygen runs").success());
+        }
+        world.git(".", &["init", "-q", "--bare", "-b", "main", "hub.git"]);
+        world.git(".", &["clone", "-q", "hub.git", "repo"]);
+        world.git("repo", &["checkout", "-q", "-B", "main"]);
+        world.is("ada");
+        std::fs::write(world.repo().join("fleet.kdl"), FLEET).expect("a file");
+        world.git("repo", &["add", "-A"]);
+        world.git("repo", &["commit", "-q", "-m", "a fleet"]);
+        world.git("repo", &["push", "-q", "origin", "main"]);
+        let now = "2026-11-29T12:00:00Z".parse().expect("a time");
+        let keys = pki::keys::Keys::generate("acme.example", now).expect("keys");
+        world.keys().store_control_plane(&keys).expect("stored");
+        Some(world)
+    }
+
+    fn repo(&self) -> PathBuf {
+        self.dir.path().join("repo")
+    }
+
+    fn keys(&self) -> KeyDir {
+        KeyDir::at(self.dir.path().join("keys"))
+    }
+
+    fn git(&self, dir: &str, args: &[&str]) -> String {
+        let mut git = Command::new("git");
+        git.current_dir(self.dir.path().join(dir)).args(["-c", "gc.auto=0"]).args(args);
+        git.env("HOME", self.dir.path()).env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
+        let done = git.output().expect("git runs");
+        assert!(done.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).expect("text").trim().to_owned()
+    }
+
+    /// Whoever sits here from now on.
+    fn is(&self, who: &str) {
+        let key = self.dir.path().join(format!("{who}.pub")).display().to_string();
+        let mail = format!("{who}@acme.example");
+        for (name, value) in [
+            ("gpg.format", "ssh"),
+            ("user.signingKey", key.as_str()),
+            ("user.name", who),
+            ("user.email", mail.as_str()),
+        ] {
+            self.git("repo", &["config", name, value]);
+        }
+    }
+
+    /// Runs a verb, without asking.
+    fn trust(&self, words: &[&str]) -> Result<Exit, Failure> {
+        let repo = self.repo().display().to_string();
+        let words = [&["better-compute", "trust"], words, &["--repo", &repo, "-o", "json"]].concat();
+        let crate::args::Command::Trust(trust) = Cli::try_parse_from(words).expect("a command line").command else {
+            panic!("another verb")
+        };
+        let now = "2026-11-29T12:00:00Z".parse().expect("a time");
+        trust.run(|_| Output { format: Format::Json, colour: false, width: None, now })
+    }
+
+    fn look(&self) -> Looked {
+        let place = Place { repo: self.repo(), branch: None, path: None, format: FormatArg::default() };
+        place.look(None).expect("a history")
+    }
+
+    fn commit(&self, file: &str, text: &str, subject: &str) -> String {
+        let path = self.repo().join(file);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
+        std::fs::write(path, text).expect("a file");
+        self.git("repo", &["add", "-A"]);
+        self.git("repo", &["commit", "-q", "-S", "-m", subject]);
+        self.git("repo", &["rev-parse", "HEAD"])
+    }
+}
+
+#[test]
+fn an_unsigned_fleet_becomes_a_verified_one_in_one_step() {
+    let Some(world) = World::new() else { return };
+    let keys = world.keys().path().display().to_string();
+    world.trust(&["init", "--yes", "--push", "--keys", &keys]).expect("a policy");
+    let anchor = world.git("repo", &["rev-parse", "HEAD"]);
+    assert_eq!(world.git("hub.git", &["rev-parse", "main"]), anchor, "pushed");
+    let pin = world.keys().control_plane().expect("opens").expect("keys").trust_pin().expect("a pin");
+    assert_eq!((pin.commit.to_string(), pin.fleet), (anchor.clone(), world.look().walked.fleet));
+    // Again is no mistake, and another anchor is.
+    world.trust(&["pin", "--yes", "--keys", &keys]).expect("the same pin");
+    assert!(world.trust(&["init", "--yes"]).expect_err("there is one").message.contains("is there already"));
+    // Who is alone is not locked out of anything.
+    world.commit(
+        "profiles/base.kdl",
+        "profile \"base\" { unit \"a.service\" { enable #true; } }\n",
+        "profiles: a unit",
+    );
+    assert!(world.look().walked.refused().is_none());
+    world.trust(&["show"]).expect("a policy");
+}
+
+#[test]
+fn a_branch_that_does_not_verify_is_not_pinned() {
+    let Some(world) = World::new() else { return };
+    let keys = world.keys().path().display().to_string();
+    world.trust(&["init", "--yes", "--no-pin"]).expect("a policy");
+    world.git("repo", &["commit", "-q", "--allow-empty", "-m", "nobody signed this"]);
+    let refused = world.trust(&["pin", "--yes", "--keys", &keys]).expect_err("unsigned");
+    assert!(refused.message.contains("does not verify"), "{refused}");
+    assert!(world.keys().control_plane().expect("opens").expect("keys").trust_pin().is_none());
+}
+
+#[test]
+fn people_vouch_agree_and_revoke_by_a_word_each() {
+    let Some(world) = World::new() else { return };
+    let bob = format!("bob={}", world.dir.path().join("bob.pub").display());
+    world.trust(&["init", "--yes", "--no-pin", "--push", "--person", &bob]).expect("a policy");
+    assert!(world.trust(&["vouch", "--yes"]).is_err(), "nothing waits");
+
+    world.commit(
+        "profiles/base.kdl",
+        "profile \"base\" { unit \"a.service\" { enable #true; } }\n",
+        "profiles: a unit",
+    );
+    assert_eq!(world.look().walked.refused().map(|(_, refusal)| refusal.code()), Some("not-vouched"));
+    world.is("bob");
+    world.trust(&["vouch", "--yes"]).expect("a word");
+    assert!(world.look().walked.refused().is_none());
+    let pushed = world.git("hub.git", &["for-each-ref", "--format=%(refname)", "refs/heads/bc/statements/change"]);
+    assert!(pushed.ends_with(|letter: char| letter.is_ascii_hexdigit()) && pushed.contains("/bob/"), "{pushed}");
+
+    let before = world.look().walked.policy.expect("a policy");
+    let text = std::fs::read_to_string(world.repo().join("trust/policy.kdl")).expect("a policy");
+    let next = text.replace("epoch 1", &format!("epoch 2\n    prev \"{}\"", before.digest()));
+    world.commit("trust/policy.kdl", &next, "trust: the same again");
+    assert_eq!(world.look().walked.refused().map(|(_, refusal)| refusal.code()), Some("trust-threshold"));
+    world.trust(&["agree", "--yes", "--no-push"]).expect("a word");
+    assert_eq!(world.look().walked.policy.expect("a policy").epoch(), 2);
+
+    let ada = before.principals().iter().find(|(name, _)| name.as_str() == "ada").expect("ada").1.keys[0].name();
+    world.trust(&["revoke", &ada, "--reason", "compromised", "--yes"]).expect("a word");
+    world.is("ada");
+    world.commit("sites/a.kdl", "site \"a\" { region \"eu\"; }\n", "sites: a");
+    assert_eq!(world.look().walked.refused().map(|(_, refusal)| refusal.code()), Some("key-revoked"));
+    assert!(world.trust(&["revoke", "SHA256:nobody", "--reason", "compromised", "--yes"]).is_err());
+}

@@ -19,14 +19,16 @@ const LONGEST_HOURS: u64 = 24;
 /// What an emergency never does.
 const NEVER_IN_AN_EMERGENCY: [&str; 2] = ["node.reimage", "disk.wipe"];
 
-/// How much harm a command does: a heavier one never stands in a lower tier than a lighter one.
-fn weight(command: &str) -> u8 {
-    match command {
+/// How much harm a command does: a heavier one never stands in a lower tier than a lighter one. A machine that is older than its
+/// policy does not know of every one.
+fn weight(command: &str) -> Option<u8> {
+    Some(match command {
         "node.reboot" => 0,
         "gpu.reset" => 1,
         "node.reimage" => 2,
-        _ => 3,
-    }
+        "disk.wipe" => 3,
+        _ => return None,
+    })
 }
 
 pub(super) fn judge(document: &PolicyDocument, found: &mut Vec<Diagnostic>) -> Option<Policy> {
@@ -349,8 +351,8 @@ impl Judge<'_> {
         }
         for (pair, places) in policy.tiers.windows(2).zip(written.windows(2)) {
             let ([lower, higher], [below, above]) = (pair, places) else { continue };
-            let heaviest = lower.commands.iter().map(|command| weight(command)).max();
-            let lightest = higher.commands.iter().map(|command| weight(command)).min();
+            let heaviest = lower.commands.iter().filter_map(|command| weight(command)).max();
+            let lightest = higher.commands.iter().filter_map(|command| weight(command)).min();
             let mut weaker = Vec::new();
             if higher.rule.threshold < lower.rule.threshold {
                 weaker.push((&above.threshold.at, format!("takes {} people", higher.rule.threshold)));

@@ -19,7 +19,7 @@ use crate::{
     custody::{self, Drawing},
     join,
     apply::{self, Applied, ApplyError, Cause, Named},
-    plan::{Observed, Plan, Planned, Shown, plan},
+    plan::{Observed, Plan, Planned, Shown, Verification, plan},
     source::CommitInfo,
 };
 
@@ -101,7 +101,10 @@ impl Pass {
             let known = |one: &&Named| !observed.shown.iter().any(|shown| shown.digest == one.digest);
             observed.missing = named.iter().filter(known).map(|one| one.digest).collect();
             let now = self.db.now().await?;
-            let planned = plan(candidate.fleet, &observed, now).at_commit(commit);
+            let mut planned = plan(candidate.fleet, &observed, now).at_commit(commit);
+            if self.pinned.get().is_some() && matches!(candidate.cause, Cause::Tip) {
+                planned.plan.verification = Verification::Verified;
+            }
             self.next_edge = planned.delta.next_edge;
             self.waits = !planned.delta.holds.is_empty();
             let waiting = planned.plan.nodes.iter().any(|node| !node.held.is_empty());

@@ -101,12 +101,18 @@ impl People {
 
     /// Says something, on the branch where such words lie.
     fn say(&self, who: &str, body: Body) {
-        let statement =
-            Statement::new("test.example", self.fleet(), Name::new(who).expect("a name"), Statement::fresh_nonce(), body)
-                .expect("a statement");
+        let statement = Statement::new(
+            "test.example",
+            self.fleet(),
+            Name::new(who).expect("a name"),
+            Statement::fresh_nonce(),
+            body,
+        )
+        .expect("a statement");
         let file = self.secrets.path().join("statement.txt");
         std::fs::write(&file, statement.write("say so")).expect("a file");
-        let (file, key) = (file.display().to_string(), format!("user.signingKey={}", self.secrets.path().join(who).display()));
+        let (file, key) =
+            (file.display().to_string(), format!("user.signingKey={}", self.secrets.path().join(who).display()));
         let empty = self.git().git(&["hash-object", "-t", "tree", "-w", "/dev/null"]);
         let made = self.git().git(&["-c", "gpg.format=ssh", "-c", &key, "commit-tree", "-S", "-F", &file, &empty]);
         self.git().git(&["update-ref", &statement.reference(), &made]);
@@ -250,7 +256,13 @@ async fn a_rewritten_branch_goes_on_only_when_people_sign_for_it() {
     assert!(matches!(refused, Err(AcceptError::Pinned)));
     drop(txn);
 
-    let reseal = || Body::Reseal { branch: "main".to_owned(), old: id(&old), new: id(&new), under: people.under(), expires: later() };
+    let reseal = || Body::Reseal {
+        branch: "main".to_owned(),
+        old: id(&old),
+        new: id(&new),
+        under: people.under(),
+        expires: later(),
+    };
     people.say("ada", reseal());
     people.stays(SourceState::HistoryDiverged, &old).await;
     people.say("eve", reseal());
@@ -288,7 +300,9 @@ async fn a_thief_of_the_database_verifies_nothing() {
     let evil = people.git().commit("from a thief");
     for sql in [
         format!("UPDATE sources SET verified_commit = '{evil}', accepted_commit = '{evil}', remote_commit = '{evil}'"),
-        format!("UPDATE trust_checkpoints SET commit = '{evil}', seq = 99, body = convert_to(replace(convert_from(body, 'UTF8'), '{good}', '{evil}'), 'UTF8')"),
+        format!(
+            "UPDATE trust_checkpoints SET commit = '{evil}', seq = 99, body = convert_to(replace(convert_from(body, 'UTF8'), '{good}', '{evil}'), 'UTF8')"
+        ),
         "DELETE FROM trust_checkpoints".to_owned(),
         "DELETE FROM trust_epochs".to_owned(),
         "UPDATE trust_epochs SET digest = 'sha256:00', policy = 'x'".to_owned(),
@@ -397,7 +411,8 @@ fn trees_are_read_as_everybody_reads_them() {
         let file = git.path().join(".git/entries");
         std::fs::write(&file, entries.join("\n") + "\n").expect("a file");
         let shell = format!("git mktree --missing < {}", file.display());
-        let out = std::process::Command::new("sh").current_dir(git.path()).args(["-c", &shell]).output().expect("a shell");
+        let out =
+            std::process::Command::new("sh").current_dir(git.path()).args(["-c", &shell]).output().expect("a shell");
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         id(String::from_utf8(out.stdout).expect("text").trim())
     };
@@ -424,7 +439,10 @@ fn trees_are_read_as_everybody_reads_them() {
             _ => blob.as_str(),
         };
         let refused = changes(name, mode, kind, id);
-        assert!(matches!(&refused, Err(error) if <crate::source::TrustHistory<'_> as pki::trust::walk::History>::unfit(error).is_some()), "{name}: {refused:?}");
+        assert!(
+            matches!(&refused, Err(error) if <crate::source::TrustHistory<'_> as pki::trust::walk::History>::unfit(error).is_some()),
+            "{name}: {refused:?}"
+        );
     }
     // A folder without files is a change, and somebody answers for it.
     let found = changes("trust", "040000", "tree", &empty).expect("a change");

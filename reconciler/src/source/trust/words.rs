@@ -113,7 +113,10 @@ impl TrustHistory<'_> {
         let mut places = self.repo.places(STATEMENTS)?;
         places.extend(self.repo.places("refs/remotes/")?);
         let mut seen = BTreeSet::new();
-        let wanted = Wanted { about_batches: true, ..Wanted::default() }.of(places).into_iter().filter(|place| seen.insert(place.id));
+        let wanted = Wanted { about_batches: true, ..Wanted::default() }
+            .of(places)
+            .into_iter()
+            .filter(|place| seen.insert(place.id));
         Ok(wanted.filter_map(|place| Some((place.name, self.repo.word(place.id)?))).collect())
     }
 

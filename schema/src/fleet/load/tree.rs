@@ -118,7 +118,7 @@ fn one(path: &Arc<str>, blob: &SourceBlob, root: &str, found: &mut Vec<Diagnosti
         return None;
     }
     if path.starts_with("trust/") {
-        let message = "the trust policy is judged by `check` and `verify`, and keeps no commit from being applied";
+        let message = "the trust policy is judged by `check` and `verify`; a control plane follows it once somebody pins it (better-compute trust pin)";
         if !found.iter().any(|other| other.code == codes::LEFT_ALONE) {
             found.push(about(path, codes::LEFT_ALONE, message));
         }
