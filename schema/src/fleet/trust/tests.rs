@@ -122,7 +122,8 @@ fn a_later_format_is_known_as_one_whatever_it_holds() {
 
 #[test]
 fn a_batch_is_found_however_its_name_is_written() {
-    let kdl = |name: &str, reason: &str| format!("batch \"{name}\" {{ command \"node.reboot\"; reason \"{reason}\"; }}\n");
+    let kdl =
+        |name: &str, reason: &str| format!("batch \"{name}\" {{ command \"node.reboot\"; reason \"{reason}\"; }}\n");
     let yaml = |name: &str| format!("kind: batch\nname: {name}\ncommand: node.reboot\nreason: a\n");
     let look = |path: &str, before: Option<&str>, after: Option<&str>| {
         let found = batch_touched(path, "kernel", before.map(str::as_bytes), after.map(str::as_bytes));
