@@ -52,7 +52,7 @@ async fn a_command_is_queued_shown_listed_and_taken_back() {
     assert_eq!(again, cancelled, "what has ended is returned unchanged");
     let lines = audit::list(&desk.house.db, Some(id), None, 9).await.expect("audit");
     let actions: Vec<&str> = lines.iter().map(|line| line.action.as_str()).collect();
-    assert_eq!(actions, ["commands.cancel", "commands.cancel", "commands.run"]);
+    assert_eq!(actions, ["commands.cancel", "commands.cancel", "commands.cancelled", "commands.run"]);
 }
 
 #[tokio::test]
@@ -156,11 +156,23 @@ async fn where_logs_go_is_not_the_callers_to_say_nor_to_see() {
 #[tokio::test]
 async fn without_a_trust_policy_a_batch_is_only_recorded() {
     let desk = Desk::with_node().await;
-    let batch = schema::id::BatchId::generate();
-    let input = json!({ "node": "gpu-1", "kind": "node.reboot", "batch": batch, "idempotencyKey": "k" });
-    let queued = desk.ok("commands.run", input).await;
-    assert_eq!(queued["batch"], json!(batch));
+    let scope = json!([{ "subject": "gpu-1", "kind": "node.reboot" }]);
+    let made = json!({ "reason": "a new kernel", "scope": scope, "idempotencyKey": "b" });
+    let made = desk.ok("commandBatches.create", made).await;
+    assert_eq!((&made["state"], &made["needsApproval"]), (&json!("approved"), &json!(false)));
+    let batch = &made["batchId"];
+    let run = |kind: &str, key: &str| json!({ "node": "gpu-1", "kind": kind, "batch": batch, "idempotencyKey": key });
+    let queued = desk.ok("commands.run", run("node.reboot", "k")).await;
+    assert_eq!(queued["batch"], *batch);
     assert!(queued.get("awaitingApproval").is_none() && queued.get("notBefore").is_some());
+    let all = desk.ok("commandBatches.scope", json!({ "batch": batch })).await;
+    assert_eq!((&all["items"][0]["state"], &all["items"][0]["command"]), (&json!("sent"), &queued["id"]));
+    // One command of a batch on a machine, and only what is in its scope.
+    assert_eq!(desk.refused("commands.run", run("node.reboot", "k2")).await["code"], "INVALID_STATE");
+    assert_eq!(desk.refused("commands.run", run("diag.nvml", "k3")).await["code"], "INVALID_INPUT");
+    let input = json!({ "batch": batch, "reason": "not yet", "idempotencyKey": "c" });
+    assert_eq!(desk.ok("commandBatches.cancel", input).await["state"], "cancelled");
+    assert_eq!(desk.ok("commandBatches.list", json!({ "open": true })).await["items"], json!([]));
 }
 
 #[tokio::test]
