@@ -63,13 +63,15 @@ impl Fleet {
     /// Pins the trust anchor, which is the tip.
     pub(super) fn pin(&self) {
         let dir = self.repo.dir().display().to_string();
-        self.up.cli().ok(&["trust", "pin", &self.repo.head(), "--repo", &dir, "--yes"]);
+        let keys = self.up.data().join("keys").display().to_string();
+        self.up.cli().ok(&["trust", "pin", &self.repo.head(), "--repo", &dir, "--keys", &keys, "--yes"]);
         until("the pin is known", || self.up.status()["verification"] != "unverified");
     }
 
     /// Commits a batch that boots the machine, signed by somebody.
     pub(super) fn ask(&self, who: &str, batch: &str, reason: &str) {
-        let expires = Command::new("date").args(["-u", "-d", "+8 hours", "+%Y-%m-%dT%H:%M:%SZ"]).output().expect("date");
+        let expires =
+            Command::new("date").args(["-u", "-d", "+8 hours", "+%Y-%m-%dT%H:%M:%SZ"]).output().expect("date");
         let expires = String::from_utf8(expires.stdout).expect("text");
         let text = format!(
             "batch \"{batch}\" {{\n  command \"node.reboot\"\n  scope {{ nodes \"{}\" }}\n  reason \"{reason}\"\n  expires \"{}\"\n}}\n",
@@ -79,7 +81,11 @@ impl Fleet {
         self.repo.write(&format!("batches/{batch}.kdl"), text);
         self.repo.git(&["add", "--all"]);
         self.sign_as(who);
-        let signed: &[&str] = if who.is_empty() { &["commit", "--quiet", "--message", "boot it"] } else { &["commit", "--quiet", "-S", "--message", "boot it"] };
+        let signed: &[&str] = if who.is_empty() {
+            &["commit", "--quiet", "--message", "boot it"]
+        } else {
+            &["commit", "--quiet", "-S", "--message", "boot it"]
+        };
         self.repo.git(signed);
     }
 
@@ -97,9 +103,7 @@ impl Fleet {
 
     #[track_caller]
     pub(super) fn wait_state(&self, name: &str, wanted: &str) -> Value {
-        until_some(&format!("batch/{name} is {wanted}"), || {
-            self.batch(name).filter(|batch| batch["state"] == wanted)
-        })
+        until_some(&format!("batch/{name} is {wanted}"), || self.batch(name).filter(|batch| batch["state"] == wanted))
     }
 
     pub(super) fn say(&self, who: &str, word: &str, batch: &str) -> (i32, String) {
@@ -196,7 +200,9 @@ fn people_sign_for_a_boot_and_the_machine_believes_nobody_else() {
     let (code, words) = fleet.say("ada", "approve", "kernel");
     assert_eq!(code, 0, "{words}");
     assert!(words.contains("serial") && words.contains("made again from this clone"), "{words}");
-    until("ada is heard", || fleet.batch("kernel").is_some_and(|batch| batch["approvals"]["yes"] == serde_json::json!(["ada"])));
+    until("ada is heard", || {
+        fleet.batch("kernel").is_some_and(|batch| batch["approvals"]["yes"] == serde_json::json!(["ada"]))
+    });
     assert_eq!(fleet.node.boots(), 1);
     let why = fleet.up.cli().ok(&["why", "batch/kernel"]);
     assert!(why.contains("one more person with the role operator"), "{why}");

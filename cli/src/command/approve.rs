@@ -233,13 +233,19 @@ fn may(word: Word, checked: &Checked, speaker: &Speaker) -> Result<(), Failure> 
         return Ok(());
     }
     if header.does_not_count().any(|other| other == who) || tier.exclude.contains(who) {
-        return Err(Failure::failed(format!("{who} asked for this batch or signed its document, so that their own approval does not count"))
-            .hint("somebody else has to approve it"));
+        return Err(Failure::failed(format!(
+            "{who} asked for this batch or signed its document, so that their own approval does not count"
+        ))
+        .hint("somebody else has to approve it"));
     }
     if !tier.keys.is_empty() && !tier.keys.contains(speaker.key.class().as_str()) {
         let classes: Vec<&str> = tier.keys.iter().map(String::as_str).collect();
-        return Err(Failure::failed(format!("the tier {} counts keys of the class {} only", tier.name, classes.join(", ")))
-            .hint(format!("git signs here with a key of the class {}", speaker.key.class().as_str())));
+        return Err(Failure::failed(format!(
+            "the tier {} counts keys of the class {} only",
+            tier.name,
+            classes.join(", ")
+        ))
+        .hint(format!("git signs here with a key of the class {}", speaker.key.class().as_str())));
     }
     Ok(())
 }

@@ -80,7 +80,10 @@ impl Batches {
             if output.is_json() {
                 output.json(&batch)?;
             } else {
-                output.line(format!("batch/{} is cancelled; what of it has not begun never does", show::text(&batch, "name")))?;
+                output.line(format!(
+                    "batch/{} is cancelled; what of it has not begun never does",
+                    show::text(&batch, "name")
+                ))?;
             }
             return Ok(Exit::Ok);
         }

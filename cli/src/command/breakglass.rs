@@ -22,7 +22,10 @@ use crate::{
     args::FormatArg,
     client::{Client, Target},
     exit::{During as _, Exit, Failure},
-    output::{Output, confirm, note, text::{Style, printable}},
+    output::{
+        Output, confirm, note,
+        text::{Style, printable},
+    },
     statement::{self, Speaker},
 };
 
@@ -138,7 +141,12 @@ impl Breakglass {
             return Ok(Exit::Failed);
         }
         let nonce: [u8; 16] = rand::random();
-        let line = format!("break glass: {} on {} of {}", kinds.join(", "), nodes.len(), if nodes.len() == 1 { "machine" } else { "machines" });
+        let line = format!(
+            "break glass: {} on {} of {}",
+            kinds.join(", "),
+            nodes.len(),
+            if nodes.len() == 1 { "machine" } else { "machines" }
+        );
         let again = format!(
             "better-compute breakglass {} --kind {} --reason {} --from {not_before} --until {expires}",
             nodes.iter().map(|node| format!("node/{node}")).collect::<Vec<_>>().join(" "),
@@ -173,7 +181,8 @@ impl Breakglass {
         let (repo, folder) = Repo::discover(&self.repo).map_err(git("cannot open the repository"))?;
         let history = repo.trust_history(&folder);
         let branch = self.branch.clone().or_else(|| repo.branch()).unwrap_or_else(|| "HEAD".to_owned());
-        let tip = source::resolve(&repo, self.branch.as_deref().unwrap_or("HEAD")).map_err(git("cannot find the branch"))?;
+        let tip =
+            source::resolve(&repo, self.branch.as_deref().unwrap_or("HEAD")).map_err(git("cannot find the branch"))?;
         let tip: ObjectId = tip.parse().during("the branch has no tip")?;
         let statements = history.statements().map_err(git("cannot read the statements"))?;
         let walk = Walk {
@@ -182,16 +191,23 @@ impl Breakglass {
             anchor: None,
             after: None,
             known: None,
-            statements: &statements, now: None, beyond: 0 };
+            statements: &statements,
+            now: None,
+            beyond: 0,
+        };
         let walked = walk::walk(&history, &walk).map_err(git("cannot read the history"))?;
         let walked = walked.map_err(|stuck| {
-            Failure::failed(format!("the history of this clone cannot be verified: {stuck}")).hint("better-compute verify --dry-run")
+            Failure::failed(format!("the history of this clone cannot be verified: {stuck}"))
+                .hint("better-compute verify --dry-run")
         })?;
         Ok((walked, tip))
     }
 
     fn body(&self, policy: &Policy, speaker: &Speaker) -> Result<Body, Failure> {
-        let none = || Failure::failed("the trust policy has no emergency tier").hint("add `breakglass` to trust/policy.kdl; docs/guides/trust.md");
+        let none = || {
+            Failure::failed("the trust policy has no emergency tier")
+                .hint("add `breakglass` to trust/policy.kdl; docs/guides/trust.md")
+        };
         let tier: &Tier = policy.breakglass().ok_or_else(none)?;
         let named = policy.principals().get(&speaker.principal).is_some_and(|principal| tier.rule.names(principal));
         if !named || tier.exclude.contains(&speaker.principal) {
@@ -208,8 +224,10 @@ impl Breakglass {
             kind.check_payload(&json!({ "reason": reason })).or_else(|_| kind.check_payload(&json!({}))).is_ok()
         });
         if !told {
-            return Err(Failure::failed(format!("{kind} has to be told more than a reason, which an emergency cannot say"))
-                .hint("ask for it in a batch"));
+            return Err(Failure::failed(format!(
+                "{kind} has to be told more than a reason, which an emergency cannot say"
+            ))
+            .hint("ask for it in a batch"));
         }
         let mut nodes: Vec<Name> = Vec::new();
         for said in &self.nodes {

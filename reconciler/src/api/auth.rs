@@ -68,7 +68,7 @@ pub fn is_scope(text: &str) -> bool {
         || text == "plans:preview"
         || text.split_once(':').is_some_and(|(group, access)| {
             !group.is_empty()
-                && group.bytes().all(|byte| byte.is_ascii_lowercase())
+                && group.bytes().all(|byte| byte.is_ascii_alphabetic())
                 && ["*", "read", "write"].contains(&access)
         })
 }

@@ -11,7 +11,8 @@ use super::{
     ApiError, App,
     auth::Caller,
     groups::{
-        audit, batches, brakes, commands, events, fleet, joins, keys, nodes, plans, pools, revisions, secrets, sites, tokens, why,
+        audit, batches, brakes, commands, events, fleet, joins, keys, nodes, plans, pools, revisions, secrets, sites,
+        tokens, why,
     },
 };
 
@@ -373,9 +374,17 @@ pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
             })),
         )
         .heavy(),
-        query("audit", "export", "audit:read", "A part of the audit log as a file that proves itself.", audit::export).heavy(),
+        query("audit", "export", "audit:read", "A part of the audit log as a file that proves itself.", audit::export)
+            .heavy(),
         query("audit", "list", "audit:read", "Who did what, newest first.", audit::list),
-        query("audit", "receipt", "audit:read", "What became of a batch, as a file that proves itself.", audit::receipt).heavy(),
+        query(
+            "audit",
+            "receipt",
+            "audit:read",
+            "What became of a batch, as a file that proves itself.",
+            audit::receipt,
+        )
+        .heavy(),
         query("audit", "status", "audit:read", "How far the audit log is chained and signed.", audit::status),
         query("pools", "get", "pools:read", "One pool, with its progress and its document.", pools::get),
         query("pools", "list", "pools:read", "Pools with their progress.", pools::list),

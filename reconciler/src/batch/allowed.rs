@@ -66,7 +66,9 @@ fn asked(
 /// Whether enough people called the emergency that a stored batch says it is.
 pub(super) fn is_called(trust: &Trust, batch: &Batch, machines: &[String], now: Timestamp) -> bool {
     let Some(policy) = trust.present() else { return false };
-    let Some(Ok(Approval::Breakglass(approval))) = batch.new.evidence.as_deref().map(Approval::read) else { return false };
+    let Some(Ok(Approval::Breakglass(approval))) = batch.new.evidence.as_deref().map(Approval::read) else {
+        return false;
+    };
     let (called, _) = emergencies(&approval.statements, &trust.trust_domain, trust.fleet, policy, &trust.revoked);
     called.iter().any(|emergency| {
         emergency.permits(now) && machines.iter().all(|machine| emergency.covers(machine, &batch.new.kind))

@@ -72,9 +72,8 @@ async fn call(
     let people: Vec<&str> = emergency.people.iter().map(Name::as_str).collect();
     let mut txn = context.begin().await?;
     let machines = batches::named(&mut txn, &emergency.nodes).await?;
-    let text = |value: &serde_json::Value| {
-        String::from_utf8(canonical::to_vec(value).unwrap_or_default()).unwrap_or_default()
-    };
+    let text =
+        |value: &serde_json::Value| String::from_utf8(canonical::to_vec(value).unwrap_or_default()).unwrap_or_default();
     let doc = json!({ "kind": kind, "nodes": emergency.nodes, "reason": emergency.reason, "people": people });
     let new = NewBatch {
         name: name.clone(),
@@ -105,7 +104,8 @@ async fn call(
             "batchId": id, "name": name, "kind": kind, "nodes": emergency.nodes, "people": people, "reason": emergency.reason,
             "evidence": Digest::of(new.evidence.as_deref().unwrap_or_default()),
         });
-        outbox::append(&mut txn, &[outbox::NewEvent::new(outbox::BREAKGLASS, format!("batch/{name}"), doc.clone())]).await?;
+        outbox::append(&mut txn, &[outbox::NewEvent::new(outbox::BREAKGLASS, format!("batch/{name}"), doc.clone())])
+            .await?;
         store::audit::append(&mut txn, &people.join(", "), "breakglass.called", &format!("batch/{name}"), &doc).await?;
     }
     txn.commit().await?;

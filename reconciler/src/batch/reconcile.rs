@@ -170,7 +170,8 @@ async fn step(context: &Context, trust: Option<&Trust>, found: Batch) -> Result<
             }
             Decision::Go { opens } => {
                 if batch.state == BatchState::Proposed {
-                    batches::move_to(&mut txn, &batch, BatchState::Approved, None, batch.message.as_deref(), ACTOR).await?;
+                    batches::move_to(&mut txn, &batch, BatchState::Approved, None, batch.message.as_deref(), ACTOR)
+                        .await?;
                     batch.state = BatchState::Approved;
                 }
                 if now < opens {
@@ -217,14 +218,20 @@ fn decide(batch: &Batch, (pinned, called): (bool, bool), standing: Option<&Stand
     };
     let Some(tally) = &standing.tally else {
         let epoch = standing.header.under.epoch;
-        let why = format!("it was to be approved under the trust policy of epoch {epoch}, which is not in force any more; commit it again under another name");
+        let why = format!(
+            "it was to be approved under the trust policy of epoch {epoch}, which is not in force any more; commit it again under another name"
+        );
         return Decision::End(BatchState::Void, "trust-changed", why);
     };
     if let Some(flaw) = &tally.flaw {
         return Decision::End(BatchState::Void, flaw.code(), flaw.to_string());
     }
     if !tally.no.is_empty() {
-        return Decision::End(BatchState::Rejected, "rejected", format!("{} rejected it", list(tally.no.iter().map(|name| name.as_str()))));
+        return Decision::End(
+            BatchState::Rejected,
+            "rejected",
+            format!("{} rejected it", list(tally.no.iter().map(|name| name.as_str()))),
+        );
     }
     if !tally.approved {
         return Decision::Wait(Waiting::Approvals(missing(tally)), SELDOM);
@@ -283,7 +290,13 @@ async fn heard_of(txn: &mut Txn, batch: &Batch, leaves: &mut [Leaf]) -> Result<(
     Ok(())
 }
 
-async fn set(txn: &mut Txn, batch: &Batch, leaf: &mut Leaf, to: LeafState, reason: Option<&str>) -> Result<(), Failure> {
+async fn set(
+    txn: &mut Txn,
+    batch: &Batch,
+    leaf: &mut Leaf,
+    to: LeafState,
+    reason: Option<&str>,
+) -> Result<(), Failure> {
     batches::set_leaf(txn, batch.id, leaf.index, to, reason, None).await?;
     leaf.state = to;
     leaf.reason = reason.map(str::to_owned);
@@ -400,7 +413,11 @@ async fn after(txn: &mut Txn, batch: &mut Batch, leaves: &[Leaf], choice: &Choic
         }
         _ => {
             let at_it = leaves.iter().filter(|leaf| leaf.state == LeafState::Sent).map(|leaf| leaf.node.as_str());
-            let text = if sent > 0 { format!("{} at it, {waiting} to come", list(at_it)) } else { format!("{waiting} to come") };
+            let text = if sent > 0 {
+                format!("{} at it, {waiting} to come", list(at_it))
+            } else {
+                format!("{waiting} to come")
+            };
             Outcome::wait_for(&Waiting::InFlight(text), LOOK)
         }
     })
@@ -440,20 +457,21 @@ async fn send(
             Proof::None => None,
             Proof::Emergency(evidence) => Some(evidence.to_vec()),
             Proof::People { header, statements } => {
-                let parts = leaf
-                    .leaf
-                    .as_deref()
-                    .and_then(SignedLeaf::read)
-                    .zip(merkle::proof(&hashes, leaf.index as usize));
+                let parts =
+                    leaf.leaf.as_deref().and_then(SignedLeaf::read).zip(merkle::proof(&hashes, leaf.index as usize));
                 let Some((signed, proof)) = parts else {
                     set(txn, batch, leaf, LeafState::Failed, Some("leaf-unreadable")).await?;
                     continue;
                 };
-                let approval = BatchApproval { header: (*header).clone(), leaf: signed, proof, statements: statements.clone() };
+                let approval =
+                    BatchApproval { header: (*header).clone(), leaf: signed, proof, statements: statements.clone() };
                 Some(Approval::Batch(Box::new(approval)).to_bytes())
             }
         };
-        let command = match leaf.command.filter(|_| leaf.command_state.as_ref().is_some_and(|(state, _)| state == "pending")) {
+        let command = match leaf
+            .command
+            .filter(|_| leaf.command_state.as_ref().is_some_and(|(state, _)| state == "pending"))
+        {
             Some(command) => command,
             None => {
                 let new = NewCommand {

@@ -115,10 +115,8 @@ pub fn resolve(asked: &Asked<'_>, machines: &[Machine], trust: Option<&Trust>, n
     let digest = Leaf::payload(&payload);
     let bytes = canonical::to_vec(&payload).expect("a checked payload is canonical");
     let text = String::from_utf8(bytes).expect("JSON is UTF-8");
-    let leaves: Vec<Leaf> = (0_u32..)
-        .zip(&covered)
-        .filter_map(|(index, machine)| leaf(index, machine, word, digest))
-        .collect();
+    let leaves: Vec<Leaf> =
+        (0_u32..).zip(&covered).filter_map(|(index, machine)| leaf(index, machine, word, digest)).collect();
     let mut signed = None;
     if let Some(trust) = trust {
         match header(asked, &leaves, trust, (not_before, expires)) {
@@ -219,8 +217,7 @@ fn header(
     let word = asked.batch.command.value.as_str();
     let tier = policy.tiers().iter().find(|tier| tier.commands.contains(word));
     let tier = tier.ok_or_else(|| ("no-tier", Flaw::NoTier(word.to_owned()).to_string()))?;
-    let (plan_commit, plan_tree) =
-        asked.plan.ok_or_else(|| ("no-plan", "no verified commit brought it".to_owned()))?;
+    let (plan_commit, plan_tree) = asked.plan.ok_or_else(|| ("no-plan", "no verified commit brought it".to_owned()))?;
     let hashes: Vec<Digest> = leaves.iter().map(Leaf::hash).collect();
     Ok(BatchHeader {
         trust_domain: trust.trust_domain.clone(),
@@ -244,7 +241,14 @@ fn header(
 fn look(header: &BatchHeader, kind: &str, trust: &Trust, now: Timestamp) -> Option<Flaw> {
     let policy = trust.present()?;
     let kinds = BTreeSet::from([kind.to_owned()]);
-    let question =
-        Question { header, kinds: &kinds, statements: &[], named: policy, present: policy, revoked: &trust.revoked, now };
+    let question = Question {
+        header,
+        kinds: &kinds,
+        statements: &[],
+        named: policy,
+        present: policy,
+        revoked: &trust.revoked,
+        now,
+    };
     judge(&question).flaw
 }

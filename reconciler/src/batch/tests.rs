@@ -152,10 +152,7 @@ fn a_machine_that_is_not_the_one_that_was_approved_does_not_begin() {
         (Machine { name: name("other"), ..there.clone() }, "it has another name"),
         (Machine { identity: IdentityGeneration(2), ..there.clone() }, "it has another identity"),
         (Machine { journal: Some(JournalId::generate()), ..there.clone() }, "it has another journal"),
-        (
-            Machine { hardware_key: Some(schema::digest::Digest::of("board")), ..there.clone() },
-            "it has other hardware",
-        ),
+        (Machine { hardware_key: Some(schema::digest::Digest::of("board")), ..there.clone() }, "it has other hardware"),
     ] {
         assert_eq!(with(Some(change)), [(0, why)]);
     }

@@ -8,7 +8,7 @@ use schema::{
     object::Kind,
 };
 
-use super::{BatchPool, Change, Observed, ObjectChange, PlanBatch};
+use super::{BatchPool, Change, ObjectChange, Observed, PlanBatch};
 
 /// A machine as the fleet that comes describes it.
 struct Machine<'a> {

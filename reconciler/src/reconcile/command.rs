@@ -27,7 +27,7 @@ use schema::{
 use serde_json::json;
 use store::{
     Txn, audit,
-    commands::{self, Ending, Evidence, Proved, Resume, Settled, Queued, StoredUpdate, Unsigned},
+    commands::{self, Ending, Evidence, Proved, Queued, Resume, Settled, StoredUpdate, Unsigned},
     node_certs,
     queue::{self, Kind},
 };
@@ -111,7 +111,12 @@ async fn sign(context: &Context, node: NodeId) -> Result<bool, Failure> {
 }
 
 /// Those that people allow, once a trust anchor is pinned. The others wait: an approval that comes later wakes their node's key.
-async fn allowed(context: &Context, node: NodeId, queued: Vec<Queued>, now: schema::time::Timestamp) -> Result<Vec<Unsigned>, Failure> {
+async fn allowed(
+    context: &Context,
+    node: NodeId,
+    queued: Vec<Queued>,
+    now: schema::time::Timestamp,
+) -> Result<Vec<Unsigned>, Failure> {
     let trust = standing::trust(context.db(), &context.custody().pinned(), &context.realm().trust_domain).await?;
     let Some(trust) = trust else { return Ok(queued.into_iter().map(|queued| queued.command).collect()) };
     let mut allowed = Vec::with_capacity(queued.len());

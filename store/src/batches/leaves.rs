@@ -29,24 +29,38 @@ pub async fn leaves(txn: &mut Txn, batch: BatchId) -> Result<Vec<Leaf>, DbError>
     .await?;
     rows.into_iter()
         .map(|row| {
-            let machine = match (row.name, row.labels, row.identity, row.applied, row.connectivity, row.cordoned, row.provision) {
-                (Some(name), Some(labels), Some(identity), Some(applied), Some(connectivity), Some(cordoned), Some(provision)) => {
-                    Some(super::machine(
-                        row.node_id,
-                        &name,
-                        row.pool,
-                        row.site,
-                        labels,
-                        identity,
-                        row.hardware_key,
-                        row.journal,
-                        applied,
-                        &connectivity,
-                        cordoned,
-                        row.staged,
-                        &provision,
-                    )?)
-                }
+            let machine = match (
+                row.name,
+                row.labels,
+                row.identity,
+                row.applied,
+                row.connectivity,
+                row.cordoned,
+                row.provision,
+            ) {
+                (
+                    Some(name),
+                    Some(labels),
+                    Some(identity),
+                    Some(applied),
+                    Some(connectivity),
+                    Some(cordoned),
+                    Some(provision),
+                ) => Some(super::machine(
+                    row.node_id,
+                    &name,
+                    row.pool,
+                    row.site,
+                    labels,
+                    identity,
+                    row.hardware_key,
+                    row.journal,
+                    applied,
+                    &connectivity,
+                    cordoned,
+                    row.staged,
+                    &provision,
+                )?),
                 _ => None,
             };
             Ok(Leaf {

@@ -57,7 +57,9 @@ pub async fn list_open(db: &Db) -> Result<Vec<Batch>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn open_names(db: &Db) -> Result<Vec<String>, DbError> {
-    Ok(sqlx::query_scalar!("SELECT name FROM batches WHERE ended_at IS NULL ORDER BY name").fetch_all(db.pool()).await?)
+    Ok(sqlx::query_scalar!("SELECT name FROM batches WHERE ended_at IS NULL ORDER BY name")
+        .fetch_all(db.pool())
+        .await?)
 }
 
 /// Emergencies that nobody looked at afterwards, oldest first.

@@ -151,7 +151,14 @@ pub async fn move_to(
     Ok(moved)
 }
 
-async fn tell(txn: &mut Txn, name: &str, id: BatchId, state: BatchState, reason: Option<&str>, actor: &str) -> Result<(), DbError> {
+async fn tell(
+    txn: &mut Txn,
+    name: &str,
+    id: BatchId,
+    state: BatchState,
+    reason: Option<&str>,
+    actor: &str,
+) -> Result<(), DbError> {
     let doc = json!({ "batchId": id, "name": name, "state": state.as_str(), "reason": reason });
     outbox::append(txn, &[outbox::NewEvent::new(outbox::BATCH_MOVED, format!("batch/{name}"), doc)]).await?;
     let row = sqlx::query!("SELECT document, digest, plan_commit FROM batches WHERE id = $1", id.as_uuid())

@@ -124,7 +124,8 @@ fn git(what: &'static str) -> impl Fn(GitError) -> Failure {
 
 /// Something is not what the clone says.
 fn lie(what: impl Into<String>) -> Failure {
-    Failure::failed(what.into()).hint("nothing was signed. If your clone is up to date, the control plane does not tell the truth")
+    Failure::failed(what.into())
+        .hint("nothing was signed. If your clone is up to date, the control plane does not tell the truth")
 }
 
 /// Makes the batch again.
@@ -138,11 +139,20 @@ pub(super) fn check(asked: &Asked, dir: &Path, branch: Option<&str>) -> Result<C
     let tip = source::resolve(&repo, branch.unwrap_or("HEAD")).map_err(git("cannot find the branch"))?;
     let tip: ObjectId = tip.parse().during("the branch has no tip")?;
     let statements = history.statements().map_err(git("cannot read the statements"))?;
-    let asked_walk =
-        Walk { branch: name.trim_start_matches("refs/heads/"), tip, anchor: None, after: None, known: None, statements: &statements, now: None, beyond: 0 };
-    let walked = walk::walk(&history, &asked_walk)
-        .map_err(git("cannot read the history"))?
-        .map_err(|stuck| Failure::failed(format!("the history of this clone cannot be verified: {stuck}")).hint("better-compute verify --dry-run"))?;
+    let asked_walk = Walk {
+        branch: name.trim_start_matches("refs/heads/"),
+        tip,
+        anchor: None,
+        after: None,
+        known: None,
+        statements: &statements,
+        now: None,
+        beyond: 0,
+    };
+    let walked = walk::walk(&history, &asked_walk).map_err(git("cannot read the history"))?.map_err(|stuck| {
+        Failure::failed(format!("the history of this clone cannot be verified: {stuck}"))
+            .hint("better-compute verify --dry-run")
+    })?;
     let policy = policy(&walked, &header)?;
     let plan = header.plan_commit;
     let Ok(Some(raw)) = history.commit(plan) else {
@@ -167,8 +177,15 @@ pub(super) fn check(asked: &Asked, dir: &Path, branch: Option<&str>) -> Result<C
     let revoked: BTreeSet<String> = walked.reached.iter().flat_map(|reached| reached.memory.denied()).collect();
     let kinds = BTreeSet::from([document.command.value.as_str().to_owned()]);
     let raws: Vec<Vec<u8>> = statements.into_iter().map(|heard| heard.raw).collect();
-    let question =
-        Question { header: &header, kinds: &kinds, statements: &raws, named: &policy, present: &policy, revoked: &revoked, now: schema::time::Timestamp::now() };
+    let question = Question {
+        header: &header,
+        kinds: &kinds,
+        statements: &raws,
+        named: &policy,
+        present: &policy,
+        revoked: &revoked,
+        now: schema::time::Timestamp::now(),
+    };
     let tally = judge(&question);
     if let Some(flaw) = &tally.flaw {
         return Err(Failure::failed(format!("nothing can come of batch/{}: {flaw}", header.name)));
@@ -217,8 +234,13 @@ fn origin(
         let tip = *verified.last().unwrap_or(&plan);
         let origin = history::trace(history, tip, anchor, &header.name).map_err(untraceable)?;
         if origin.plan != plan {
-            return Err(Failure::failed(format!("the text of batch/{} changed since, in {}", header.name, origin.plan))
-                .hint("what is signed for the old text does not count any more; wait until the control plane has the new one"));
+            return Err(Failure::failed(format!(
+                "the text of batch/{} changed since, in {}",
+                header.name, origin.plan
+            ))
+            .hint(
+                "what is signed for the old text does not count any more; wait until the control plane has the new one",
+            ));
         }
         return Ok((origin.commits, false));
     }
@@ -233,7 +255,8 @@ fn document(repo: &Repo, folder: &str, header: &BatchHeader) -> Result<Batch, Fa
     let sources = source::read_tree(repo, &header.plan_commit.to_string(), folder)
         .map_err(git("cannot read the commit that asks for the batch"))?;
     let fleet = schema::fleet::load(&sources).fleet;
-    let fleet = fleet.ok_or_else(|| Failure::failed("the commit that asks for the batch is no fleet to this version"))?;
+    let fleet =
+        fleet.ok_or_else(|| Failure::failed("the commit that asks for the batch is no fleet to this version"))?;
     let batch = fleet.batches.get(&header.name).cloned();
     batch.ok_or_else(|| lie(format!("the commit {} asks for no batch/{}", header.plan_commit, header.name)))
 }
@@ -250,11 +273,13 @@ fn compare(document: &Batch, header: &BatchHeader, proposed: bool) -> Result<Val
         return Err(lie("the batch has another window than its document"));
     }
     let said = document.proposer.as_ref().map(|name| &name.value);
-    if said.is_some() && said != header.proposer.as_ref() || (said.is_none() && header.proposer.is_some() && !proposed) {
+    if said.is_some() && said != header.proposer.as_ref() || (said.is_none() && header.proposer.is_some() && !proposed)
+    {
         return Err(lie("the batch names another proposer than its document"));
     }
     let kind = document.kind();
-    let kind = kind.ok_or_else(|| Failure::failed(format!("this version has no command {}", document.command.value)))?;
+    let kind =
+        kind.ok_or_else(|| Failure::failed(format!("this version has no command {}", document.command.value)))?;
     kind.check_payload(&document.payload()).during("the payload of the document does not fit its command")
 }
 
@@ -300,7 +325,9 @@ fn scope_notes(document: &Batch, leaves: &[Leaf]) -> Vec<String> {
         notes.push(format!("the document names {}, which the batch leaves out", absent.join(", ")));
     }
     if !(scope.pools.is_empty() && scope.sites.is_empty() && scope.selector.is_empty()) {
-        notes.push("which machines are in the pools, sites and labels of its scope is what the control plane says".to_owned());
+        notes.push(
+            "which machines are in the pools, sites and labels of its scope is what the control plane says".to_owned(),
+        );
     }
     notes
 }
@@ -321,7 +348,9 @@ fn machines(asked: &Asked, leaves: Vec<Leaf>, notes: &mut Vec<String>) -> Vec<Ma
     }
     let unproven = machines.iter().filter(|machine| machine.serial.is_err()).count();
     if unproven > 0 {
-        notes.push(format!("of {unproven} of them no serial number is proven: know them by another way, or do not approve"));
+        notes.push(format!(
+            "of {unproven} of them no serial number is proven: know them by another way, or do not approve"
+        ));
     }
     machines
 }
@@ -356,7 +385,8 @@ fn serial(realm: &Realm, leaf: &Leaf, identity: Option<&Value>) -> Result<String
 
 /// How many machines of each pool, and what the pool allows.
 fn budgets(repo: &Repo, folder: &str, plan: ObjectId, machines: &[Machine]) -> Vec<(String, usize, Option<String>)> {
-    let fleet = source::read_tree(repo, &plan.to_string(), folder).ok().and_then(|sources| schema::fleet::load(&sources).fleet);
+    let fleet =
+        source::read_tree(repo, &plan.to_string(), folder).ok().and_then(|sources| schema::fleet::load(&sources).fleet);
     let pools: BTreeSet<&String> = machines.iter().filter_map(|machine| machine.pool.as_ref()).collect();
     pools
         .into_iter()

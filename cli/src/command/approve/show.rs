@@ -20,13 +20,23 @@ pub(super) fn render(asked: &Asked, checked: &Checked, speaker: &Speaker, output
     let paint = |style: Style, text: &str| style.paint(text, output.colour);
     let kind = checked.document.command.value.as_str();
     let machines = count(checked.machines.len() as u64, "machine");
-    let mut lines = vec![format!("{}  {} on {machines}", paint(Style::Bold, &format!("batch/{}", header.name)), paint(Style::Attention, kind))];
+    let mut lines = vec![format!(
+        "{}  {} on {machines}",
+        paint(Style::Bold, &format!("batch/{}", header.name)),
+        paint(Style::Attention, kind)
+    )];
     let mut row = |name: &str, text: String| lines.push(output.hanging(&format!("{name:<10}{text}"), "  "));
     row("why", printable(&header.reason));
     let place = &checked.document.at;
     let commit: String = header.plan_commit.to_string().chars().take(10).collect();
     let mut by: Vec<String> = header.excluded.iter().map(ToString::to_string).collect();
-    by.extend(header.proposer.iter().filter(|name| !header.excluded.contains(*name)).map(|name| format!("proposed by {name}")));
+    by.extend(
+        header
+            .proposer
+            .iter()
+            .filter(|name| !header.excluded.contains(*name))
+            .map(|name| format!("proposed by {name}")),
+    );
     let by = if by.is_empty() { "nobody the policy knows".to_owned() } else { by.join(", ") };
     row("asked", format!("{}:{} in {commit}, by {by}", printable(&place.file), place.line()));
     row("window", format!("{} to {}", Moment(header.not_before), Moment(header.expires)));
@@ -45,7 +55,10 @@ pub(super) fn render(asked: &Asked, checked: &Checked, speaker: &Speaker, output
     }
     lines.push(String::new());
     lines.extend(checked.notes.iter().map(|note| paint(Style::Attention, &output.hanging(note, "  "))));
-    lines.push(paint(Style::Dim, &format!("  {} was made again from this clone; you sign as {}", header.digest(), speaker.principal)));
+    lines.push(paint(
+        Style::Dim,
+        &format!("  {} was made again from this clone; you sign as {}", header.digest(), speaker.principal),
+    ));
     lines.join("\n")
 }
 

@@ -112,7 +112,9 @@ pub(super) fn page(batch: &Value, output: &Output) -> String {
     row("review", review(batch));
     let scope = batch.get("scope").and_then(Value::as_array).filter(|scope| !scope.is_empty());
     if let Some(scope) = scope {
-        let mut table = Table::new(&["machine", "state", "it says", "command", "began", "ended"]).whole(&["machine", "command"]).words();
+        let mut table = Table::new(&["machine", "state", "it says", "command", "began", "ended"])
+            .whole(&["machine", "command"])
+            .words();
         for leaf in scope {
             let state = text(leaf, "state");
             let ago = |name: &str| time(leaf, name).map_or_else(|| "-".to_owned(), |at| output.ago(at));
@@ -143,7 +145,8 @@ pub(super) fn page(batch: &Value, output: &Output) -> String {
 
 fn asked(batch: &Value, output: &Output) -> String {
     let place = batch.get("place").and_then(Value::as_str).map(printable);
-    let commit: Option<String> = batch.get("planCommit").and_then(Value::as_str).map(|id| id.chars().take(10).collect());
+    let commit: Option<String> =
+        batch.get("planCommit").and_then(Value::as_str).map(|id| id.chars().take(10).collect());
     let mut text = match (place, commit) {
         (Some(place), Some(commit)) => format!("{place} in {commit}"),
         (Some(place), None) => place,
@@ -162,13 +165,20 @@ fn approvals(batch: &Value) -> String {
     if batch.get("needsApproval").and_then(Value::as_bool) != Some(true) {
         return "none needed: it is written down for audit".to_owned();
     }
-    let tier = batch.get("tier").and_then(Value::as_str).map_or_else(String::new, |tier| format!("tier {}", printable(tier)));
+    let tier =
+        batch.get("tier").and_then(Value::as_str).map_or_else(String::new, |tier| format!("tier {}", printable(tier)));
     let Some(said) = batch.get("approvals") else { return tier };
     if said.get("stale").and_then(Value::as_bool) == Some(true) {
         return format!("{tier}; the trust policy of epoch {} is not in force any more", number(said, "/trustEpoch"));
     }
     let list = |name: &str| -> Vec<String> {
-        said.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(printable).collect()
+        said.get(name)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(printable)
+            .collect()
     };
     let mut parts = vec![tier];
     for (name, word) in [("yes", "said yes"), ("no", "said no"), ("withdrawn", "took it back")] {
@@ -198,9 +208,9 @@ fn review(batch: &Value) -> String {
     if batch.get("toReview").and_then(Value::as_bool) == Some(true) {
         return "nobody looked at this emergency yet".to_owned();
     }
-    batch.get("reviewed").map_or_else(String::new, |seen| {
-        format!("{}: {}", printable(text(seen, "by")), printable(text(seen, "note")))
-    })
+    batch
+        .get("reviewed")
+        .map_or_else(String::new, |seen| format!("{}: {}", printable(text(seen, "by")), printable(text(seen, "note"))))
 }
 
 /// What the reader can do about it.
@@ -226,7 +236,10 @@ pub(super) fn line(batch: &Value, output: &Output) -> Option<String> {
     let kind = printable(text(batch, "kind"));
     if review {
         let what = Style::Bad.paint("emergency", output.colour);
-        return Some(format!("{name} {what} {kind}: {}; better-compute breakglass close", printable(text(batch, "why"))));
+        return Some(format!(
+            "{name} {what} {kind}: {}; better-compute breakglass close",
+            printable(text(batch, "why"))
+        ));
     }
     let says = says(batch);
     let says = if says.is_empty() { String::new() } else { format!(": {says}") };
@@ -259,21 +272,33 @@ mod tests {
 
     fn all() -> Vec<Value> {
         vec![
-            batch("proposed", &json!({
-                "waitsFor": { "reason": "batch-approvals", "message": "it needs one more person with the role operator; ada said yes" },
-                "approvals": { "yes": ["ada"], "no": [], "withdrawn": [], "missing": ["one more person with the role operator"],
-                               "refused": ["bob: bob proposed it, signed it or is excluded"], "trustEpoch": 3 },
-                "scope": [{ "node": "h100-1", "state": "waiting", "connectivity": "unreachable" }, { "node": "h100-2", "state": "waiting", "cordoned": true }],
-            })),
-            batch("dispatching", &json!({
-                "waitsFor": { "reason": "batch-in-flight", "message": "h100-3 at it, 5 to come" },
-                "counts": { "machines": 9, "waiting": 5, "sent": 1, "succeeded": 2, "failed": 1, "left": 0 },
-                "scope": [{ "node": "h100-1", "state": "succeeded", "command": "cmd_1", "beganAt": "2026-12-07T12:00:00Z", "endedAt": "2026-12-07T12:05:00Z" },
-                          { "node": "h100-2", "state": "failed", "reason": "timeout", "command": "cmd_2" }],
-            })),
-            batch("void", &json!({ "reason": "trust-changed", "message": "the policy changed", "endedAt": "2026-12-07T12:00:00Z" })),
-            batch("done", &json!({ "origin": "breakglass", "toReview": true, "endedAt": "2026-12-07T12:00:00Z",
-                "counts": { "machines": 1, "waiting": 0, "sent": 0, "succeeded": 1, "failed": 0, "left": 0 } })),
+            batch(
+                "proposed",
+                &json!({
+                    "waitsFor": { "reason": "batch-approvals", "message": "it needs one more person with the role operator; ada said yes" },
+                    "approvals": { "yes": ["ada"], "no": [], "withdrawn": [], "missing": ["one more person with the role operator"],
+                                   "refused": ["bob: bob proposed it, signed it or is excluded"], "trustEpoch": 3 },
+                    "scope": [{ "node": "h100-1", "state": "waiting", "connectivity": "unreachable" }, { "node": "h100-2", "state": "waiting", "cordoned": true }],
+                }),
+            ),
+            batch(
+                "dispatching",
+                &json!({
+                    "waitsFor": { "reason": "batch-in-flight", "message": "h100-3 at it, 5 to come" },
+                    "counts": { "machines": 9, "waiting": 5, "sent": 1, "succeeded": 2, "failed": 1, "left": 0 },
+                    "scope": [{ "node": "h100-1", "state": "succeeded", "command": "cmd_1", "beganAt": "2026-12-07T12:00:00Z", "endedAt": "2026-12-07T12:05:00Z" },
+                              { "node": "h100-2", "state": "failed", "reason": "timeout", "command": "cmd_2" }],
+                }),
+            ),
+            batch(
+                "void",
+                &json!({ "reason": "trust-changed", "message": "the policy changed", "endedAt": "2026-12-07T12:00:00Z" }),
+            ),
+            batch(
+                "done",
+                &json!({ "origin": "breakglass", "toReview": true, "endedAt": "2026-12-07T12:00:00Z",
+                "counts": { "machines": 1, "waiting": 0, "sent": 0, "succeeded": 1, "failed": 0, "left": 0 } }),
+            ),
         ]
     }
 

@@ -167,8 +167,11 @@ pub(in crate::api) async fn scope(app: &App, input: ScopeOf) -> Result<Scope, Ap
     let mut txn = app.db.snapshot().await?;
     let leaves = batches::leaves(&mut txn, batch.id).await?;
     drop(txn);
-    let mut rest: Vec<_> =
-        leaves.into_iter().filter(|leaf| after.is_none_or(|after| leaf.index > after)).take(limit as usize + 1).collect();
+    let mut rest: Vec<_> = leaves
+        .into_iter()
+        .filter(|leaf| after.is_none_or(|after| leaf.index > after))
+        .take(limit as usize + 1)
+        .collect();
     let more = rest.len() > limit as usize;
     rest.truncate(limit as usize);
     let next = if more { rest.last().map(|leaf| leaf.index.to_string()) } else { None };

@@ -7,9 +7,11 @@ use schema::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::{batches,
-    queue,
-    revisions::{self, ObjectState}, commands, node_certs, node_holds, node_sections, nodes, outcomes, sessions};
+use store::{
+    batches, commands, node_certs, node_holds, node_sections, nodes, outcomes, queue,
+    revisions::{self, ObjectState},
+    sessions,
+};
 
 use super::brakes;
 use crate::{
@@ -49,7 +51,10 @@ pub(in crate::api) async fn why(app: &App, input: About) -> Result<Why, ApiError
     let named = match input.subject.parse::<ObjectRef>() {
         Ok(object) if object.kind == Kind::Node => object.name.to_string(),
         Ok(_) => {
-            return Err(ApiError::field("subject", "it is node/NAME, a node's name or id, batch/NAME, or a command's id (cmd_…)"));
+            return Err(ApiError::field(
+                "subject",
+                "it is node/NAME, a node's name or id, batch/NAME, or a command's id (cmd_…)",
+            ));
         }
         Err(_) => input.subject,
     };
@@ -97,7 +102,8 @@ async fn of_batch(app: &App, said: &str) -> Result<Why, ApiError> {
         batch: &batch,
         leaves: &leaves,
         outcome: outcome.as_ref(),
-        text_differs: in_force.is_some_and(|object| object.state == ObjectState::Declared && object.digest != batch.document),
+        text_differs: in_force
+            .is_some_and(|object| object.state == ObjectState::Declared && object.digest != batch.document),
     });
     Ok(Why {
         subject: format!("batch/{name}"),

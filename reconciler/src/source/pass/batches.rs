@@ -7,12 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pki::trust::{
-    commit::Commit,
-    object::ObjectId,
-    policy::Policy,
-    walk::History as _,
-};
+use pki::trust::{commit::Commit, object::ObjectId, policy::Policy, walk::History as _};
 use schema::{
     canonical,
     fleet::{Fleet, trust::PrincipalKind},
@@ -70,7 +65,11 @@ impl At {
 
 /// What a batch's history came to.
 enum Traced {
-    Plan { commit: ObjectId, tree: ObjectId, excluded: BTreeSet<Name> },
+    Plan {
+        commit: ObjectId,
+        tree: ObjectId,
+        excluded: BTreeSet<Name>,
+    },
     /// It never will.
     Lost(String),
     /// Another pass tries again.
@@ -235,7 +234,10 @@ impl Pass {
                 }
             };
             let Some(batch) = proposal.fleet.batches.get(&proposal.name) else { continue };
-            let entry = proposal.fleet.objects().find(|entry| entry.object.kind == Kind::Batch && entry.object.name == proposal.name);
+            let entry = proposal
+                .fleet
+                .objects()
+                .find(|entry| entry.object.kind == Kind::Batch && entry.object.name == proposal.name);
             let asked = Asked {
                 batch,
                 doc: entry.map(|entry| text(&entry.doc)).unwrap_or_default(),
@@ -279,7 +281,9 @@ async fn put(
         Put::Same(_) => return Ok(true),
         Put::Used { state: BatchState::Dispatching, .. } => {
             if let Some(batch) = batches::find_for_update(txn, name.as_str()).await? {
-                let why = Some("its document changed after it had begun: what had not begun never does; ask for it under another name");
+                let why = Some(
+                    "its document changed after it had begun: what had not begun never does; ask for it under another name",
+                );
                 batches::move_to(txn, &batch, BatchState::Cancelled, Some("text-changed"), why, "source").await?;
                 batches::wake(txn, [name]).await?;
             }
@@ -309,7 +313,14 @@ fn object(id: &str) -> Option<ObjectId> {
 
 /// Reads a proposal, or says why it is none: one commit on a commit of the branch, signed by a service or a person who may
 /// change that path, which adds one file with one batch and nothing else.
-fn proposal(repo: &Repo, path: &str, main: &str, tip: &str, policy: &Policy, brake: &Brake<'_>) -> Result<Proposal, String> {
+fn proposal(
+    repo: &Repo,
+    path: &str,
+    main: &str,
+    tip: &str,
+    policy: &Policy,
+    brake: &Brake<'_>,
+) -> Result<Proposal, String> {
     let history = repo.trust_history(path);
     let said = |error: GitError| error.to_string();
     let id = object(tip).ok_or("its name is none")?;
@@ -337,7 +348,8 @@ fn proposal(repo: &Repo, path: &str, main: &str, tip: &str, policy: &Policy, bra
     let sources = read_tree_until(repo, tip, path, &mut crate::source::Blobs::default(), brake).map_err(said)?;
     let loaded = load(&sources, &mut Remembered::default(), brake).map_err(said)?;
     let fleet = loaded.fleet.ok_or("its tree is no fleet")?;
-    let inside: Vec<_> = fleet.objects().filter(|entry| *entry.at.file == *change.path).map(|entry| entry.object.clone()).collect();
+    let inside: Vec<_> =
+        fleet.objects().filter(|entry| *entry.at.file == *change.path).map(|entry| entry.object.clone()).collect();
     let [one] = inside.as_slice() else { return Err(format!("its file holds {} objects", inside.len())) };
     if one.kind != Kind::Batch {
         return Err(format!("it adds {one}"));

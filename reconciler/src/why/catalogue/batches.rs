@@ -165,7 +165,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         Author,
         "commit it under another name with not-before and expires closer to each other than the tier's max-ttl",
     ),
-    entry(Batch, "expired", "The batch's time was over.", Author, "commit it again under another name, with a later end"),
+    entry(
+        Batch,
+        "expired",
+        "The batch's time was over.",
+        Author,
+        "commit it again under another name, with a later end",
+    ),
     entry(Batch, "no-policy", "The trust policy is not known here yet.", Operator, "better-compute status"),
     entry(Batch, "no-plan", "No verified commit brought the batch.", Author, "commit it again under another name"),
     entry(

@@ -66,7 +66,10 @@ pub(in crate::api) async fn create(mutation: Mutation<'_>, input: Create) -> Res
     for (at, member) in input.scope.iter().enumerate() {
         let field = |name: &str| format!("scope[{at}].{name}");
         if member.kind != word {
-            return Err(ApiError::field(field("kind"), format!("a batch has one kind of command, and the first is {word}")));
+            return Err(ApiError::field(
+                field("kind"),
+                format!("a batch has one kind of command, and the first is {word}"),
+            ));
         }
         let node = groups::nodes::find(app, &member.subject).await?;
         if leaves.iter().any(|leaf| leaf.node_id == node.id) {
@@ -92,7 +95,8 @@ pub(in crate::api) async fn create(mutation: Mutation<'_>, input: Create) -> Res
         origin: Origin::Api,
         quorum: false,
         kind: word,
-        doc: String::from_utf8(schema::canonical::to_vec(&doc).map_err(ApiError::internal)?).map_err(ApiError::internal)?,
+        doc: String::from_utf8(schema::canonical::to_vec(&doc).map_err(ApiError::internal)?)
+            .map_err(ApiError::internal)?,
         place: None,
         why,
         plan: None,
@@ -132,7 +136,13 @@ fn payload(kind: CommandKind, member: &Member, field: &dyn Fn(&str) -> String) -
 }
 
 /// Where people have to approve, a batch is a commit that they can sign for.
-fn needs_people(name: &Name, kind: CommandKind, why: &str, leaves: &[NewLeaf], expires: schema::time::Timestamp) -> ApiError {
+fn needs_people(
+    name: &Name,
+    kind: CommandKind,
+    why: &str,
+    leaves: &[NewLeaf],
+    expires: schema::time::Timestamp,
+) -> ApiError {
     let nodes: Vec<String> = leaves.iter().map(|leaf| Value::from(leaf.node.as_str()).to_string()).collect();
     let text = Value::from(why).to_string();
     let expires = schema::time::Timestamp::from_second(expires.as_second()).unwrap_or(expires);

@@ -350,7 +350,12 @@ impl Approvals {
     }
 }
 
-pub(super) async fn leaves(app: &App, batch: &Batch, leaves: &[Leaf], identities: bool) -> Result<Vec<LeafView>, ApiError> {
+pub(super) async fn leaves(
+    app: &App,
+    batch: &Batch,
+    leaves: &[Leaf],
+    identities: bool,
+) -> Result<Vec<LeafView>, ApiError> {
     let ids: Vec<NodeId> = leaves.iter().map(|leaf| leaf.node_id).collect();
     let mut signed = if identities { batches::signed_identity(&app.db, &ids).await? } else { Default::default() };
     let mut all = Vec::with_capacity(leaves.len());

@@ -19,7 +19,9 @@ fn one(batch: &PlanBatch, fold: Fold) -> Vec<Line> {
         _ if goes => ('-', Ink::Dim),
         _ => ('~', Ink::Attention),
     };
-    let mut lines = vec![Line::marked(1, mark).with(ink, &format!("batch/{name}: {command}")).with(Ink::Plain, &format!(" ({reason})"))];
+    let mut lines = vec![
+        Line::marked(1, mark).with(ink, &format!("batch/{name}: {command}")).with(Ink::Plain, &format!(" ({reason})")),
+    ];
     if goes {
         lines.push(Line::new(2).with(Ink::Dim, "what of it has not begun never does"));
         return lines;
