@@ -132,7 +132,8 @@ impl Reconciler for AuditChain {
         if let Some(vouch) = vouch {
             audit::vouch(&mut txn, signer.key().as_bytes(), vouch.text().as_bytes()).await?;
         }
-        audit::put_checkpoint(&mut txn, checkpoint.n, checkpoint.rows, checkpoint.text().as_bytes(), &signature).await?;
+        audit::put_checkpoint(&mut txn, checkpoint.n, checkpoint.rows, checkpoint.text().as_bytes(), &signature)
+            .await?;
         txn.commit().await?;
         tracing::debug!(n = checkpoint.n, rows = checkpoint.rows, "signed a checkpoint of the audit log");
         let more = more || checkpoint.rows < standing.chained || is_due_for_keys(&signer, &checkpoint);

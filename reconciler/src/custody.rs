@@ -180,7 +180,10 @@ impl Custody {
         let mut txn = db.snapshot().await?;
         let before = |place: &placements::Placement| {
             let bytes = place.bytes();
-            place.tag.as_ref().is_some_and(|tag| held.places.is_tag(&bytes, tag) && !held.places.is_present(&bytes, tag))
+            place
+                .tag
+                .as_ref()
+                .is_some_and(|tag| held.places.is_tag(&bytes, tag) && !held.places.is_present(&bytes, tag))
         };
         let places = placements::list(&mut txn).await?.iter().filter(|place| before(place)).count();
         Ok(manifests + places as u64)

@@ -74,7 +74,11 @@ fn no_spec_is_composed_of_what_a_thief_of_the_database_wrote() {
                 placement = was.placement, hardware_key = was.hardware_key FROM was WHERE was.id = n.id";
 
     let template = format!("UPDATE targets SET doc = {CHANGED}");
-    theft.is_found_out("target-altered", &template, "UPDATE targets t SET doc = k.doc FROM kept k WHERE k.digest = t.digest");
+    theft.is_found_out(
+        "target-altered",
+        &template,
+        "UPDATE targets t SET doc = k.doc FROM kept k WHERE k.digest = t.digest",
+    );
 
     // A template of their own, with the digest that it has, under the whole path from the pool to the machine; and a manifest
     // that names it, with the signature of the genuine one.
@@ -111,7 +115,9 @@ fn no_spec_is_composed_of_what_a_thief_of_the_database_wrote() {
 
     // Revision rows, and how far the history was verified: nothing follows from them.
     let before = theft.spec();
-    theft.steal("UPDATE revisions SET digest = sha256('planted'), tree_digest = sha256('planted'), applied_by = 'planted'");
+    theft.steal(
+        "UPDATE revisions SET digest = sha256('planted'), tree_digest = sha256('planted'), applied_by = 'planted'",
+    );
     theft.steal("UPDATE nodes SET hardware_key = sha256('planted')");
     theft.look();
     until("it was looked at", || theft.up.sql("SELECT count(*) FROM work_queue WHERE kind = 'nodespec'") == "0");
@@ -155,7 +161,9 @@ fn no_command_is_signed_that_a_thief_of_the_database_wrote() {
     plant("copied", "c.mark");
     run(&theft, "another");
     for key in ["bare", "copied"] {
-        let found = format!("SELECT state || ' ' || COALESCE(reason, '') || ' ' || (signature IS NULL) FROM commands WHERE idempotency_key = '{key}'");
+        let found = format!(
+            "SELECT state || ' ' || COALESCE(reason, '') || ' ' || (signature IS NULL) FROM commands WHERE idempotency_key = '{key}'"
+        );
         until("it is refused", || theft.up.sql(&found) == "cancelled not-ours true");
     }
     let told = theft.up.cli().ok(&["audit", "--action", "commands.cancelled"]);
@@ -165,7 +173,7 @@ fn no_command_is_signed_that_a_thief_of_the_database_wrote() {
     // The log proves itself, and a thief's line in it breaks it.
     let file = theft.world.path("audit.log").display().to_string();
     let pin = theft.up.pin();
-    theft.up.cli().ok(&["audit", "export", "--out", &file]);
+    let _ = theft.up.cli().ok(&["audit", "export", "--out", &file]);
     let proven = theft.up.cli().ok(&["audit", "verify", &file, "--pin", &pin]);
     assert!(proven.contains("every line is there"), "{proven}");
     let text = fs::read_to_string(&file).expect("the export");
@@ -175,9 +183,11 @@ fn no_command_is_signed_that_a_thief_of_the_database_wrote() {
     assert_ne!(broken.code, 0);
     assert!(broken.err.contains("is not what the control plane signed: line "), "{}", broken.err);
 
-    theft.steal("ALTER TABLE audit DISABLE TRIGGER ALL; UPDATE audit SET actor = 'nobody' WHERE action = 'commands.cancelled'");
+    theft.steal(
+        "ALTER TABLE audit DISABLE TRIGGER ALL; UPDATE audit SET actor = 'nobody' WHERE action = 'commands.cancelled'",
+    );
     let file = theft.world.path("later.log").display().to_string();
-    theft.up.cli().ok(&["audit", "export", "--out", &file]);
+    let _ = theft.up.cli().ok(&["audit", "export", "--out", &file]);
     let broken = theft.up.cli().run(&["audit", "verify", &file, "--pin", &pin]);
     assert!(broken.err.contains("are not those that it stands by"), "{}{}", broken.out, broken.err);
 }

@@ -167,9 +167,9 @@ fn since(text: &str, output: &Output) -> Result<String, Failure> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Ok(at.to_string());
     }
-    let ago: schema::time::Duration = text
-        .parse()
-        .map_err(|_| Failure::usage(format!("--since takes 30m, 12h, 7d or a time like 2026-11-29T12:00:00Z, not {text:?}")))?;
+    let ago: schema::time::Duration = text.parse().map_err(|_| {
+        Failure::usage(format!("--since takes 30m, 12h, 7d or a time like 2026-11-29T12:00:00Z, not {text:?}"))
+    })?;
     let at = output.now().saturating_sub(ago.to_std());
     Ok(at.map_or(Timestamp::UNIX_EPOCH, |at| at).to_string())
 }

@@ -73,7 +73,9 @@ impl Receipt {
         let answer = Client::new(&self.target)?.call("audit.receipt", &json!({ "batch": batch })).await?;
         let text = answer["text"].as_str().unwrap_or_default();
         if let Some(unsigned) = answer["unsigned"].as_u64().filter(|unsigned| *unsigned > 0) {
-            note(format!("{unsigned} lines of the audit log about it are not signed yet and not in it; ask again in some seconds"));
+            note(format!(
+                "{unsigned} lines of the audit log about it are not signed yet and not in it; ask again in some seconds"
+            ));
         }
         match &self.out {
             None => plain(text.trim_end()),
@@ -98,16 +100,16 @@ impl Receipt {
         }
         show(&proven, output)?;
         if self.pin.is_none() {
-            note("Whose receipt this is, only the pin says: compare it with the one that you know, or pass that as --pin.");
+            note(
+                "Whose receipt this is, only the pin says: compare it with the one that you know, or pass that as --pin.",
+            );
         }
         Ok(())
     }
 }
 
 fn as_json(proven: &Proven, told: bool) -> Value {
-    let done = |done: &receipt::Done| {
-        json!({ "node": done.node, "kind": done.kind, "sent": done.sent, "said": done.said, "state": done.state })
-    };
+    let done = |done: &receipt::Done| json!({ "node": done.node, "kind": done.kind, "sent": done.sent, "said": done.said, "state": done.state });
     json!({
         "verified": true, "batch": proven.batch, "pin": proven.pin, "pinTold": told,
         "trustDomain": proven.realm.trust_domain, "fleet": proven.realm.fleet_id,

@@ -4,11 +4,7 @@ use std::time::Duration;
 
 use pki::audit::{Checkpoint, Export, ExportEnd, Reader, Told};
 use serde_json::json;
-use store::{
-    audit,
-    queue,
-    testing::probes,
-};
+use store::{audit, queue, testing::probes};
 
 use super::row;
 use crate::reconcile::testing::House;

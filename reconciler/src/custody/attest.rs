@@ -91,9 +91,11 @@ fn retained(drawing: &Drawing<'_>) -> BTreeSet<ObjectRef> {
         drawing.planned.delta.objects.iter().map(|row| (&row.object, row.standing)).collect();
     let moved: BTreeSet<&ObjectRef> = drawing.planned.delta.moved.iter().map(|(old, _)| old).collect();
     let of = |object: &&ObjectRef| matches!(object.kind, Kind::Pool | Kind::Node);
-    let held = drawing.observed.objects.iter().filter(|(object, held)| {
-        held.retained && !changed.contains_key(object) && !moved.contains(object)
-    });
+    let held = drawing
+        .observed
+        .objects
+        .iter()
+        .filter(|(object, held)| held.retained && !changed.contains_key(object) && !moved.contains(object));
     let newly = changed.iter().filter(|(_, standing)| **standing == ObjectStanding::Retained);
     held.map(|(object, _)| object).chain(newly.map(|(object, _)| *object)).filter(of).cloned().collect()
 }
@@ -132,7 +134,8 @@ async fn carried(
         let goes_on = moved.get(&format!("pool/{pool}")).and_then(|new| new.strip_prefix("pool/")?.parse().ok());
         let pool = goes_on.unwrap_or_else(|| pool.clone());
         for (name, words) in part.nodes {
-            if retained.contains(&ObjectRef::new(Kind::Node, name.clone())) && !drawing.fleet.nodes.contains_key(&name) {
+            if retained.contains(&ObjectRef::new(Kind::Node, name.clone())) && !drawing.fleet.nodes.contains_key(&name)
+            {
                 nodes.push((Some(pool.clone()), name, words));
             }
         }

@@ -8,12 +8,13 @@ use std::{
 
 use pki::checkpoint::CheckpointVerifier;
 use schema::{digest::Digest, id::NodeId};
-use store::{Db, DbError, manifests, marks::{self, Marker as _}, placements};
-
-use super::{
-    Custody, Manifest,
-    manifest::Part,
+use store::{
+    Db, DbError, manifests,
+    marks::{self, Marker as _},
+    placements,
 };
+
+use super::{Custody, Manifest, manifest::Part};
 
 /// So many parts are looked at for one target: as many revisions of one pool may differ in nothing but the words of machines.
 const LOOKED_AT: u32 = 256;
@@ -126,7 +127,8 @@ impl Custody {
             _ => who.name,
         };
         let grants = |part: &Arc<Part>| part.grants(name, assigned.overlay, target);
-        let mut pools: Vec<Arc<Part>> = self.book.of(&verifier, target).iter().filter(|part| grants(part)).cloned().collect();
+        let mut pools: Vec<Arc<Part>> =
+            self.book.of(&verifier, target).iter().filter(|part| grants(part)).cloned().collect();
         if pools.is_empty() {
             pools = self.book.read(db, &verifier, target).await?.iter().filter(|part| grants(part)).cloned().collect();
         }
@@ -153,16 +155,12 @@ impl Book {
         pages.by_target.get(&target).cloned().unwrap_or_default()
     }
 
-    async fn read(
-        &self,
-        db: &Db,
-        verifier: &CheckpointVerifier,
-        target: Digest,
-    ) -> Result<Arc<[Arc<Part>]>, DbError> {
+    async fn read(&self, db: &Db, verifier: &CheckpointVerifier, target: Digest) -> Result<Arc<[Arc<Part>]>, DbError> {
         let mut heads: HashMap<Vec<u8>, Option<Manifest>> = HashMap::new();
         let mut parts = Vec::new();
         for manifests::Naming { part: body, manifest } in manifests::naming(db, &target, LOOKED_AT).await? {
-            let head = heads.entry(manifest.signature.clone()).or_insert_with(|| Manifest::verified(&manifest, verifier));
+            let head =
+                heads.entry(manifest.signature.clone()).or_insert_with(|| Manifest::verified(&manifest, verifier));
             let Some(head) = head else {
                 tracing::warn!(revision = %manifest.revision, "a manifest is not signed by this control plane, and counts for nothing");
                 continue;

@@ -89,7 +89,8 @@ async fn a_template_whose_text_was_changed_is_not_composed() {
 #[tokio::test]
 async fn words_of_a_machine_that_no_document_has_are_not_composed() {
     let thief = Thief::new().await;
-    let words = format!(r#"UPDATE nodes SET assigned_overlay = '{{"labels":{{"a":"b"}}}}' WHERE id = '{}'"#, thief.uuid());
+    let words =
+        format!(r#"UPDATE nodes SET assigned_overlay = '{{"labels":{{"a":"b"}}}}' WHERE id = '{}'"#, thief.uuid());
     steal(&thief.house, &words).await;
     thief.finds_out("assignment-unproven").await;
 }

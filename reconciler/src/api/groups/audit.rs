@@ -114,7 +114,10 @@ pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Standing, Ap
 }
 
 fn unreadable(n: u64) -> ApiError {
-    ApiError::new(Code::InvalidState, format!("checkpoint {n} of the audit log is not readable: better-compute why says more"))
+    ApiError::new(
+        Code::InvalidState,
+        format!("checkpoint {n} of the audit log is not readable: better-compute why says more"),
+    )
 }
 
 fn read(stored: &audit::Checkpoint) -> Result<Checkpoint, ApiError> {

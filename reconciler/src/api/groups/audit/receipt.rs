@@ -44,8 +44,7 @@ pub(in crate::api) struct Receipt {
 pub(in crate::api) async fn receipt(app: &App, input: Of) -> Result<Receipt, ApiError> {
     let auditor = app.auditor()?;
     let name = input.batch.strip_prefix("batch/").unwrap_or(&input.batch);
-    let batch =
-        batches::find(&app.db, name).await?.ok_or_else(|| ApiError::not_found(format!("batch/{name}")))?;
+    let batch = batches::find(&app.db, name).await?.ok_or_else(|| ApiError::not_found(format!("batch/{name}")))?;
     let mut txn = app.db.snapshot().await?;
     let leaves = batches::leaves(&mut txn, batch.id).await?;
     drop(txn);
