@@ -67,7 +67,7 @@ pub fn is_scope(text: &str) -> bool {
     text == "*"
         || text == "plans:preview"
         || text.split_once(':').is_some_and(|(group, access)| {
-            !group.is_empty()
+            group.starts_with(|letter: char| letter.is_ascii_lowercase())
                 && group.bytes().all(|byte| byte.is_ascii_alphabetic())
                 && ["*", "read", "write"].contains(&access)
         })
