@@ -189,7 +189,7 @@ fn without_a_pin_a_batch_is_written_down_and_goes_at_once() {
 #[test]
 fn people_sign_for_a_boot_and_the_machine_believes_nobody_else() {
     let fleet = Fleet::new(true);
-    let refused = fleet.up.cli().run(&["run", "node.reboot", &fleet.name, "--yes"]);
+    let refused = fleet.up.cli().run(&["run", "node.reboot", &fleet.name]);
     assert!(refused.code != 0 && refused.err.contains("batch"), "{}{}", refused.out, refused.err);
 
     fleet.ask("bob", "kernel", "a new kernel");
