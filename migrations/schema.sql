@@ -30,8 +30,38 @@ table audit
     detail jsonb not null default '{}'::jsonb
     constraint audit_pkey PRIMARY KEY (id)
     constraint audit_seq_key UNIQUE (seq)
+    CREATE INDEX audit_by_actor ON audit USING btree (actor, seq DESC)
     CREATE INDEX audit_by_subject ON audit USING btree (subject, seq DESC)
     CREATE TRIGGER audit_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only()
+    CREATE TRIGGER audit_tail_follows AFTER INSERT ON audit FOR EACH ROW EXECUTE FUNCTION audit_joins_tail()
+table audit_chain
+    pos bigint not null
+    seq bigint not null
+    link bytea not null
+    constraint audit_chain_link_check CHECK ((octet_length(link) = 32))
+    constraint audit_chain_pkey PRIMARY KEY (pos)
+    constraint audit_chain_pos_check CHECK ((pos >= 0))
+    constraint audit_chain_seq_fkey FOREIGN KEY (seq) REFERENCES audit(seq)
+    constraint audit_chain_seq_key UNIQUE (seq)
+    CREATE TRIGGER audit_chain_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit_chain FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only()
+table audit_checkpoints
+    n bigint not null
+    rows bigint not null
+    body bytea not null
+    signature bytea not null
+    at timestamp with time zone not null default compute_now()
+    constraint audit_checkpoints_n_check CHECK ((n >= 0))
+    constraint audit_checkpoints_pkey PRIMARY KEY (n)
+    CREATE TRIGGER audit_checkpoints_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit_checkpoints FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only()
+table audit_keys
+    key bytea not null
+    vouch bytea not null
+    at timestamp with time zone not null default compute_now()
+    constraint audit_keys_key_check CHECK ((octet_length(key) = 32))
+    constraint audit_keys_pkey PRIMARY KEY (key)
+table audit_tail
+    seq bigint not null
+    constraint audit_tail_pkey PRIMARY KEY (seq)
 table batch_leaves
     batch_id uuid not null
     index integer not null
@@ -153,6 +183,7 @@ table commands fillfactor=70
     settled_at timestamp with time zone
     busy_reason text
     approval bytea
+    mark bytea
     constraint commands_check CHECK (((signature IS NULL) = (signed_at IS NULL)))
     constraint commands_check1 CHECK ((((evidence IS NULL) = (evidence_signature IS NULL)) AND ((evidence IS NULL) = (evidence_key IS NULL))))
     constraint commands_lane_check CHECK ((lane = ANY (ARRAY['control'::text, 'provision'::text, 'bulk'::text])))
@@ -270,6 +301,32 @@ table leases fillfactor=50
     constraint leases_name_epoch_key UNIQUE (name, epoch)
     constraint leases_pkey PRIMARY KEY (name)
     CREATE INDEX leases_by_holder ON leases USING btree (holder)
+table manifest_parts
+    digest bytea not null
+    body bytea not null
+    constraint manifest_parts_digest_check CHECK ((octet_length(digest) = 32))
+    constraint manifest_parts_pkey PRIMARY KEY (digest)
+table manifest_targets
+    target bytea not null
+    part bytea not null
+    manifest uuid not null
+    constraint manifest_targets_manifest_fkey FOREIGN KEY (manifest) REFERENCES manifests(revision)
+    constraint manifest_targets_part_fkey FOREIGN KEY (part) REFERENCES manifest_parts(digest)
+    constraint manifest_targets_pkey PRIMARY KEY (target, part)
+    constraint manifest_targets_target_check CHECK ((octet_length(target) = 32))
+table manifests
+    revision uuid not null
+    source text not null
+    body bytea not null
+    signature bytea not null
+    key bytea not null
+    renames boolean not null
+    written_at timestamp with time zone not null default compute_now()
+    constraint manifests_key_check CHECK ((octet_length(key) = 32))
+    constraint manifests_pkey PRIMARY KEY (revision)
+    constraint manifests_revision_fkey FOREIGN KEY (revision) REFERENCES revisions(id)
+    CREATE INDEX manifests_by_key ON manifests USING btree (key)
+    CREATE INDEX manifests_with_renames ON manifests USING btree (source) WHERE renames
 table node_boots
     node_id uuid not null
     boot_id uuid not null
@@ -292,6 +349,7 @@ table node_certs
     revoked_at timestamp with time zone
     revoked_reason text
     allowed_kinds text[]
+    chain bytea[]
     constraint node_certs_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint node_certs_pkey PRIMARY KEY (serial)
     CREATE INDEX node_certs_by_node ON node_certs USING btree (node_id, not_after DESC)
@@ -428,6 +486,7 @@ table nodes fillfactor=70
     spec_effect text
     trust_version bigint not null default 0
     acceptance_attempt bigint not null default 1
+    placement bytea
     constraint nodes_assigned_digest_fkey FOREIGN KEY (assigned_digest) REFERENCES targets(digest)
     constraint nodes_check CHECK (((spec IS NULL) = (spec_digest IS NULL)))
     constraint nodes_check1 CHECK (((spec IS NULL) = (generation = 0)))
@@ -667,6 +726,18 @@ table sources
     checked_at timestamp with time zone
     rolled_back_from text
     constraint sources_pkey PRIMARY KEY (name)
+table statements
+    digest text not null
+    kind text not null
+    subject text not null
+    principal text not null
+    commit text not null
+    raw bytea not null
+    first_seen_at timestamp with time zone not null default compute_now()
+    constraint statements_pkey PRIMARY KEY (digest)
+    constraint statements_raw_check CHECK ((octet_length(raw) <= 16384))
+    CREATE INDEX statements_by_kind ON statements USING btree (kind, first_seen_at)
+    CREATE INDEX statements_by_subject ON statements USING btree (subject, kind)
 table suspensions
     scope text not null
     owner text not null
@@ -693,6 +764,24 @@ table token_uses
     constraint token_uses_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint token_uses_pkey PRIMARY KEY (csr_hash)
     constraint token_uses_token_id_fkey FOREIGN KEY (token_id) REFERENCES join_tokens(id)
+table trust_checkpoints
+    source text not null
+    commit text not null
+    epoch bigint not null
+    seq bigint not null
+    body bytea not null
+    signature bytea not null
+    at timestamp with time zone not null default compute_now()
+    constraint trust_checkpoints_pkey PRIMARY KEY (source)
+table trust_epochs
+    epoch bigint not null
+    digest text not null
+    policy bytea not null
+    commit text not null
+    statements bytea[] not null
+    at timestamp with time zone not null default compute_now()
+    constraint trust_epochs_epoch_check CHECK ((epoch > 0))
+    constraint trust_epochs_pkey PRIMARY KEY (epoch)
 table work_queue fillfactor=70
     kind text not null
     key text not null
@@ -716,6 +805,7 @@ table workers fillfactor=50
     expires_at timestamp with time zone not null
     constraint workers_pkey PRIMARY KEY (id)
 function audit_is_append_only()  BEGIN RAISE EXCEPTION 'the audit log is append only'; END
+function audit_joins_tail()  BEGIN INSERT INTO audit_tail (seq) VALUES (NEW.seq); RETURN NULL; END
 function commands_move()  BEGIN IF NEW.state = 'pending' AND OLD.state <> 'pending' AND OLD.acked_at IS NOT NULL AND NOT OLD.retry_safe THEN RAISE EXCEPTION 'a command that its node has does not wait again'; END IF; IF NEW.state = 'dispatched' AND OLD.state = 'pending' THEN NEW.dispatched_at := compute_now(); END IF; IF NEW.state IN ('acked', 'running') AND NEW.acked_at IS NULL THEN NEW.acked_at := compute_now(); END IF; IF NEW.state = 'running' AND NEW.started_at IS NULL THEN NEW.started_at := compute_now(); END IF; RETURN NEW; END
 function compute_now()  SELECT statement_timestamp() + COALESCE(NULLIF(current_setting('compute.clock_offset', true), ''), '0')::interval
 function node_allowed_kinds(uuid)  SELECT c.allowed_kinds FROM node_certs c JOIN nodes n ON n.id = c.node_id AND n.identity_generation = c.identity_generation WHERE c.node_id = node AND c.revoked_at IS NULL ORDER BY c.issued_at DESC, c.not_after DESC LIMIT 1
