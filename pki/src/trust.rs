@@ -12,6 +12,7 @@
 //! | [`policy`] | the trust policy: who may do what, judged before anybody relies on it |
 //! | [`statement`] | what people say by signed commits |
 //! | [`spoken`] | whose statement it is, and how many people say so |
+//! | [`revoked`] | keys that one person took away, and what that does not take away |
 //! | [`walk`] | what all of that concludes about a history |
 
 mod armor;
@@ -20,6 +21,7 @@ pub mod key;
 pub mod object;
 mod openpgp;
 pub mod policy;
+pub mod revoked;
 pub mod signature;
 pub mod spoken;
 mod ssh;

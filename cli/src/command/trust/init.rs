@@ -251,7 +251,7 @@ mod tests {
                     }
                     let line = std::fs::read_to_string(file.with_extension("pub")).ok()?;
                     Some(Person {
-                        name: Name::new(&format!("p{at}")).unwrap(),
+                        name: Name::new(format!("p{at}")).unwrap(),
                         key: format!("key {}", quoted(line.trim())),
                     })
                 })

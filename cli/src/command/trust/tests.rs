@@ -107,7 +107,7 @@ fn an_unsigned_fleet_becomes_a_verified_one_in_one_step() {
     let anchor = world.git("repo", &["rev-parse", "HEAD"]);
     assert_eq!(world.git("hub.git", &["rev-parse", "main"]), anchor, "pushed");
     let pin = world.keys().control_plane().expect("opens").expect("keys").trust_pin().expect("a pin");
-    assert_eq!((pin.commit.to_string(), pin.fleet), (anchor.clone(), world.look().walked.fleet));
+    assert_eq!((pin.commit.to_string(), pin.fleet), (anchor, world.look().walked.fleet));
     // Again is no mistake, and another anchor is.
     world.trust(&["pin", "--yes", "--keys", &keys]).expect("the same pin");
     assert!(world.trust(&["init", "--yes"]).expect_err("there is one").message.contains("is there already"));

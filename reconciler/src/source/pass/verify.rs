@@ -234,7 +234,7 @@ impl Pass {
             // Whoever the policy at the tip lists may prove a key or agree to it, before it is in force.
             let held = repo.policy_at(&tip, &path)?;
             principals.extend(held.as_ref().map(people).into_iter().flatten());
-            let batches = Some(open.into_iter().map(|name| name.to_string()).collect());
+            let batches = Some(open.into_iter().collect());
             let wanted = Wanted { principals: Some(principals), batches, about_batches: true };
             if let Err(error) = fetch_words(&repo, &config, &access, &wanted, &looked, stop) {
                 tracing::warn!(%error, "what people said could not be fetched");
