@@ -3,17 +3,26 @@
 //! The gateway believes nothing of it and adds nothing to it. A node judges each policy by the one before; a gateway can
 //! withhold one, and no more.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use proto::agent::v1 as pb;
 use schema::time::Timestamp;
 use store::{Db, DbError, trust};
 
-use crate::{registry::Registry, session::Input};
+use crate::{registry::Registry, session::Input, shared::Shared};
+
+/// How old what is at hand may be when a session opens: no command goes to a node that was not told what people agreed on.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// The policies of this fleet, as far as this gateway knows.
 #[derive(Debug, Default)]
-pub(crate) struct Policies(Mutex<Known>);
+pub(crate) struct Policies {
+    known: Mutex<Known>,
+    looked: tokio::sync::Mutex<Option<Instant>>,
+}
 
 #[derive(Debug, Clone, Default)]
 struct Known {
@@ -60,7 +69,19 @@ impl Known {
 
 impl Policies {
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks, unless somebody just did: many sessions that open at once cost one look.
+    pub(crate) async fn fresh(&self, shared: &Shared) -> Result<(), DbError> {
+        let mut looked = self.looked.lock().await;
+        if looked.is_some_and(|at| at.elapsed() < FRESH) {
+            return Ok(());
+        }
+        let first = shared.trust.first(&*shared.control_plane).await;
+        self.look(&shared.db, first).await?;
+        *looked = Some(Instant::now());
+        Ok(())
     }
 
     /// What a node that believes a policy of this epoch is given when its session opens.

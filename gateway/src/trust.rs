@@ -106,6 +106,15 @@ impl Trust {
         }
     }
 
+    /// A worker's word on the first trust policy, as fresh as the control plane answers.
+    pub(crate) async fn first(&self, control_plane: &dyn ControlPlane) -> Option<pb::FirstPolicy> {
+        let known = || self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(answer) = control_plane.trust(u64::from(u32::MAX)).await {
+            *known() = answer.first_policy;
+        }
+        known().clone()
+    }
+
     async fn look(&self, control_plane: &dyn ControlPlane) -> Result<(), Status> {
         let known = self.lock().as_ref().map(|known| known.version);
         // The steps before this gateway began are the control plane's to give.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pki::verify::NodeIdentity;
+use schema::cause::chain;
 use store::sessions::SessionOpen;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -30,6 +31,12 @@ pub(super) async fn open(
     )
     .map_err(|status| authority(&status))?;
     drop(permit);
+    if request.policy_epoch.is_some() {
+        shared.policies.fresh(&shared).await.map_err(|error| {
+            tracing::warn!(error = %chain(&error), "trust policies could not be looked at");
+            Refusal::Unavailable("the control plane's database is not reachable")
+        })?;
+    }
     // A node that reads no policies is up to date with all of them.
     let nothing = || Given { version: u64::MAX, frames: Vec::new() };
     let policies = request.policy_epoch.map_or_else(nothing, |epoch| shared.policies.give(epoch));
