@@ -85,6 +85,9 @@ pub struct Policies {
     known: BTreeMap<u64, Policy>,
     /// Names of keys.
     revoked: BTreeSet<String>,
+    /// What was kept and cannot be judged.
+    broken: Option<String>,
+    /// What a gateway brought in this session and cannot be judged.
     halted: Option<String>,
 }
 
@@ -107,7 +110,7 @@ impl Policies {
             epochs: Vec::new(),
             revoked: Revocations::default(),
         };
-        Self { kept, known: BTreeMap::new(), revoked: BTreeSet::new(), halted: None }
+        Self { kept, known: BTreeMap::new(), revoked: BTreeSet::new(), broken: None, halted: None }
     }
 
     /// What was kept, judged again from the first policy on. Where that ends early, as when a later version of the daemon
@@ -115,7 +118,7 @@ impl Policies {
     #[must_use]
     pub fn read(kept: Kept) -> Self {
         let (epochs, revoked) = (kept.epochs.clone(), names(&kept.revoked));
-        let mut this = Self { kept, known: BTreeMap::new(), revoked, halted: None };
+        let mut this = Self { kept, known: BTreeMap::new(), revoked, broken: None, halted: None };
         // What was revoked later took nothing back.
         let none = Revocations::default();
         for KeptPolicy { document, statements } in &epochs {
@@ -126,7 +129,7 @@ impl Policies {
             match judged {
                 Ok(policy) => drop(this.known.insert(policy.epoch(), policy)),
                 Err(why) => {
-                    this.halted = Some(why);
+                    this.broken = Some(why);
                     break;
                 }
             }
@@ -179,7 +182,13 @@ impl Policies {
     /// Why nothing destructive is done, whoever approves it: there is a policy that this version cannot judge.
     #[must_use]
     pub fn halted(&self) -> Option<&str> {
-        self.halted.as_deref()
+        self.broken.as_deref().or(self.halted.as_deref())
+    }
+
+    /// Another session begins. Nobody agreed to a policy that cannot be read, so a gateway may have made it up: it is for an
+    /// honest one to bring it again.
+    pub fn begin_session(&mut self) {
+        self.halted = None;
     }
 
     /// Takes policies, one epoch after the other, and revocations.
@@ -187,6 +196,8 @@ impl Policies {
         let mut taken = Taken::default();
         // What takes away is heard first, under the policies that are known, and again under those that come.
         self.hear(revocations, &mut taken);
+        // What cannot be judged ends the chain, also where a later version kept it.
+        let policies = if self.broken.is_some() { &[] } else { policies };
         for offered in policies {
             if offered.epoch <= self.epoch() {
                 continue;

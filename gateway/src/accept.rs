@@ -46,6 +46,14 @@ pub(crate) struct AcceptLimits {
     pub(crate) per_identity: usize,
 }
 
+/// A connection that came.
+struct Came {
+    tcp: TcpStream,
+    address: SocketAddr,
+    has_begun: Arc<AtomicBool>,
+    permit: OwnedSemaphorePermit,
+}
+
 /// A handshake that is under way.
 struct Guest {
     since: Instant,
@@ -109,7 +117,8 @@ impl Acceptor {
                         };
                         let has_begun = Arc::new(AtomicBool::new(false));
                         let (this, shares, out) = (Arc::clone(&this), Arc::clone(&shares), out.clone());
-                        let handshake = this.handshake(tcp, address, Arc::clone(&has_begun), permit, shares, out);
+                        let came = Came { tcp, address, has_begun: Arc::clone(&has_begun), permit };
+                        let handshake = this.handshake(came, shares, out);
                         let task = handshakes.spawn(handshake);
                         guests.push_back(Guest { since: Instant::now(), address: address.ip(), has_begun, task });
                     }
@@ -123,15 +132,8 @@ impl Acceptor {
         }
     }
 
-    async fn handshake(
-        self: Arc<Self>,
-        tcp: TcpStream,
-        address: SocketAddr,
-        has_begun: Arc<AtomicBool>,
-        permit: OwnedSemaphorePermit,
-        shares: Arc<Places>,
-        out: mpsc::Sender<io::Result<Connection>>,
-    ) {
+    async fn handshake(self: Arc<Self>, came: Came, shares: Arc<Places>, out: mpsc::Sender<io::Result<Connection>>) {
+        let Came { tcp, address, has_begun, permit } = came;
         if let Err(error) = tcp.set_nodelay(true) {
             tracing::debug!(%address, %error, "a connection ended before it began");
             return;

@@ -59,6 +59,10 @@ impl Known {
                 first: self.first.clone().filter(|_| epoch == 0 && policy.epoch == 1),
             })
             .collect();
+        // Where the rows are gone, a machine is told all the same that it has to ask people.
+        if epoch == 0 && self.first.is_some() && frames.iter().all(|frame| frame.first.is_none()) {
+            frames.insert(0, pb::Policies { first: self.first.clone(), ..pb::Policies::default() });
+        }
         let all = heard(Timestamp::MAX);
         if !all.is_empty() && frames.last().is_none_or(|last| last.revocations.len() < all.len()) {
             frames.push(pb::Policies { revocations: all, ..pb::Policies::default() });
@@ -100,9 +104,9 @@ impl Policies {
         let revocations = trust::statements_of(db, &["revoke/v1"], None).await?;
         let revocations: Vec<(Timestamp, Vec<u8>)> =
             revocations.into_iter().map(|statement| (statement.first_seen_at, statement.raw)).collect();
-        let fresh = rows.into_iter().map(|row| {
-            (row.at, pb::Policy { epoch: row.epoch, document: row.policy, statements: row.statements })
-        });
+        let fresh = rows
+            .into_iter()
+            .map(|row| (row.at, pb::Policy { epoch: row.epoch, document: row.policy, statements: row.statements }));
         let mut known = self.lock();
         let begin = (known.policies.clone(), known.revocations.len(), known.first.is_some());
         for policy in fresh {
@@ -162,6 +166,9 @@ mod tests {
         known.first = Some(pb::FirstPolicy::default());
         assert_eq!(told(&known, 0), [(vec![1], 0, true), (vec![2], 0, false), (vec![3], 0, false)]);
         assert_eq!(told(&known, 2), [(vec![3], 0, false)]);
+        let gone = Known { first: known.first.clone(), ..Known::default() };
+        assert_eq!(told(&gone, 0), [(vec![], 0, true)], "somebody deleted the rows");
+        assert_eq!(told(&gone, 1), []);
         assert_eq!(told(&known, 3), []);
         assert_eq!(told(&Known::default(), 0), [], "a fleet without a policy says nothing");
     }

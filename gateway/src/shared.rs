@@ -13,8 +13,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     authority::ControlPlane, claims::Claims, config::Timing, facts::Questions, last_words::LastWords,
-    liveness::Liveness, opens::Opens, pokes::Pokes, policies::Policies, recorder::Recorder, registry::Registry, reports::Reports,
-    session::Rules, steps::Steps, trust::Trust,
+    liveness::Liveness, opens::Opens, pokes::Pokes, policies::Policies, recorder::Recorder, registry::Registry,
+    reports::Reports, session::Rules, steps::Steps, trust::Trust,
 };
 
 /// The parts that sessions use.

@@ -64,7 +64,7 @@ impl Fleet {
     pub(super) fn pin(&self) {
         let dir = self.repo.dir().display().to_string();
         let keys = self.up.data().join("keys").display().to_string();
-        self.up.cli().ok(&["trust", "pin", &self.repo.head(), "--repo", &dir, "--keys", &keys, "--yes"]);
+        let _ = self.up.cli().ok(&["trust", "pin", &self.repo.head(), "--repo", &dir, "--keys", &keys, "--yes"]);
         until("the pin is known", || self.up.status()["verification"] != "unverified");
     }
 
@@ -229,7 +229,17 @@ fn one_no_is_enough_and_an_emergency_is_loud() {
     fleet.sign_as("ada");
     let dir = fleet.repo.dir().display().to_string();
     let node = format!("node/{}", fleet.name);
-    fleet.up.cli().ok(&["breakglass", &node, "--kind", "node.reboot", "--reason", "it hangs", "--repo", &dir, "--yes"]);
+    let _ = fleet.up.cli().ok(&[
+        "breakglass",
+        &node,
+        "--kind",
+        "node.reboot",
+        "--reason",
+        "it hangs",
+        "--repo",
+        &dir,
+        "--yes",
+    ]);
     let name = until_some("the emergency is there", || {
         let all = fleet.up.cli().json(&["batches"]);
         let found = all["batches"].as_array()?.iter().find(|batch| batch["origin"] == "breakglass")?;
@@ -238,6 +248,6 @@ fn one_no_is_enough_and_an_emergency_is_loud() {
     fleet.wait_state(&name, "done");
     assert_eq!(fleet.node.boots(), 2);
     assert!(fleet.up.cli().ok(&["status"]).contains("emergency"));
-    fleet.up.cli().ok(&["breakglass", "close", &name, "--note", "a fan"]);
+    let _ = fleet.up.cli().ok(&["breakglass", "close", &name, "--note", "a fan"]);
     assert!(!fleet.up.cli().ok(&["status"]).contains("emergency"));
 }

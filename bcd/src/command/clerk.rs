@@ -88,7 +88,10 @@ impl Tray {
             // What was accepted is run: no more than the lanes take is ever on its way.
             _ => None,
         };
-        let droppable = matches!(&what, Do::Proven(_) | Do::Answer(_) | Do::Spurn(_) | Do::Cancel(_) | Do::Expire(_) | Do::GiveUp(_));
+        let droppable = matches!(
+            &what,
+            Do::Proven(_) | Do::Answer(_) | Do::Spurn(_) | Do::Cancel(_) | Do::Expire(_) | Do::GiveUp(_)
+        );
         if crowded && (droppable || back.is_some()) {
             return Carried { update: None, events: back.into_iter().collect() };
         }

@@ -301,9 +301,8 @@ impl Desk {
         let update = self.pen.update(id, UpdateState::Busy);
         let reason = self.refused.take().filter(|(refused, _)| *refused == id).map(|(_, reason)| reason);
         Do::Say(match reason {
-            Some(reason) if reason == Reason::JOURNAL_FULL => {
-                update.because(reason, "the node's journal is full; it takes this one when it has forgotten what is over")
-            }
+            Some(reason) if reason == Reason::JOURNAL_FULL => update
+                .because(reason, "the node's journal is full; it takes this one when it has forgotten what is over"),
             Some(reason) => update.because(reason, "the node's journal cannot be written; its log says why"),
             None => update.because(Refusal::Busy, "the node's journal takes nothing now"),
         })

@@ -187,7 +187,8 @@ impl Journal {
     /// When it cannot be written.
     pub fn proven(&self, now: Timestamp) -> Result<(), JournalError> {
         // A time that was taken back does not stay.
-        let known = || self.spent.lock().unwrap_or_else(PoisonError::into_inner).since.is_some_and(|since| since <= now);
+        let known =
+            || self.spent.lock().unwrap_or_else(PoisonError::into_inner).since.is_some_and(|since| since <= now);
         if known() {
             return Ok(());
         }
@@ -295,13 +296,14 @@ impl Journal {
             Toll::Permit(permit) => &permit.uses,
             Toll::Free | Toll::Unbatched { .. } => &[],
         };
-        {
+        // A write that said no may have been kept all the same: then this very entry has begun, and paid.
+        if entry.runs.is_empty() {
             let spent = inner.spent();
-            if let Some(user) = spent.by_another(uses, id) {
+            if let Some(user) = spent.used_by(uses) {
                 return Err(JournalError::Used(user));
             }
+            let before = spent.unbatched_before(now);
             if let Toll::Unbatched { per_hour } = toll
-                && let before @ 1.. = spent.unbatched_before(now, id)
                 && before >= *per_hour as usize
             {
                 return Err(JournalError::Allowance(before));
@@ -315,15 +317,18 @@ impl Journal {
             }
             if let Toll::Unbatched { .. } = toll {
                 let mut unbatched = write.open_table(UNBATCHED)?;
-                unbatched.insert(by, now.as_second())?;
                 unbatched.retain(|_, at| HOUR.after(at_second(at)) > now)?;
+                // A name that comes again within the hour is another beginning.
+                let place =
+                    if unbatched.get(by)?.is_some() { CommandId::generate().as_uuid().into_bytes() } else { by };
+                unbatched.insert(place, now.as_second())?;
             }
             put(write, &entry)
         })?;
         let mut spent = inner.spent();
         spent.uses.extend(uses.iter().map(|used| (*used, id)));
         if let Toll::Unbatched { .. } = toll {
-            spent.unbatched.retain(|(other, at)| *other != id && HOUR.after(*at) > now);
+            spent.unbatched.retain(|(_, at)| HOUR.after(*at) > now);
             spent.unbatched.push((id, now));
         }
         drop(spent);

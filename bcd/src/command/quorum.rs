@@ -56,17 +56,17 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// The command other than this one that used something up.
+    /// The command that used something up. It may have the name of one that comes again: a journal forgets commands, and
+    /// whoever signs them may give a name twice.
     #[must_use]
-    pub fn by_another(&self, uses: &[Digest], id: CommandId) -> Option<CommandId> {
-        uses.iter().filter_map(|used| self.uses.get(used).copied()).find(|user| *user != id)
+    pub fn used_by(&self, uses: &[Digest]) -> Option<CommandId> {
+        uses.iter().find_map(|used| self.uses.get(used).copied())
     }
 
-    /// How many others began outside of batches in the hour before.
+    /// How many began outside of batches in the hour before.
     #[must_use]
-    pub fn unbatched_before(&self, now: Timestamp, id: CommandId) -> usize {
-        let counts = |(other, at): &&(CommandId, Timestamp)| *other != id && HOUR.after(*at) > now;
-        self.unbatched.iter().filter(counts).count()
+    pub fn unbatched_before(&self, now: Timestamp) -> usize {
+        self.unbatched.iter().filter(|(_, at)| HOUR.after(*at) > now).count()
     }
 }
 
@@ -150,7 +150,10 @@ pub fn approved(asked: &Asked<'_>, guard: &Guard, spent: &Spent) -> Result<Toll,
     let unapproved = |why: String| Held::No(Refusal::BatchUnapproved, why);
     let Some(policies) = &guard.policies else { return Ok(Toll::Free) };
     if let Some(why) = policies.halted() {
-        return Err(unapproved(format!("the trust policy that follows epoch {} cannot be judged here: {why}", policies.epoch())));
+        return Err(unapproved(format!(
+            "the trust policy that follows epoch {} cannot be judged here: {why}",
+            policies.epoch()
+        )));
     }
     if asked.approval.is_empty() {
         return without_approval(asked, policies, spent);
@@ -177,7 +180,9 @@ pub fn approved(asked: &Asked<'_>, guard: &Guard, spent: &Spent) -> Result<Toll,
     let latest = [Some(asked.wall), guard.floor].into_iter().flatten().find(|late| *late > permit.until);
     if let Some(late) = latest {
         let until = permit.until;
-        return Err(unapproved(format!("its approvals counted until {until}, and by a clock of this machine it is {late}")));
+        return Err(unapproved(format!(
+            "its approvals counted until {until}, and by a clock of this machine it is {late}"
+        )));
     }
     // An emergency binds no journal, so whatever was called before this one began may have been used in the one before.
     if let Authority::Breakglass { .. } = permit.by
@@ -185,7 +190,7 @@ pub fn approved(asked: &Asked<'_>, guard: &Guard, spent: &Spent) -> Result<Toll,
     {
         return Err(unapproved("the emergency was called before this node's journal of commands began".to_owned()));
     }
-    if let Some(user) = spent.by_another(&permit.uses, asked.body.id) {
+    if let Some(user) = spent.used_by(&permit.uses) {
         return Err(unapproved(format!("its approval was used by {user}, and counts once")));
     }
     Ok(Toll::Permit(permit))
@@ -199,9 +204,11 @@ fn without_approval(asked: &Asked<'_>, policies: &Policies, spent: &Spent) -> Re
         return Err(Held::No(Refusal::BatchUnapproved, why));
     }
     let Some(now) = asked.now else { return Err(Held::Busy("the time is not proven yet".to_owned())) };
-    let before = spent.unbatched_before(now, asked.body.id);
+    let before = spent.unbatched_before(now);
     if before >= per_hour as usize {
-        let why = format!("{before} commands ran outside of batches in the last hour, and the trust policy allows {per_hour}");
+        let why = format!(
+            "{before} commands ran outside of batches in the last hour, and the trust policy allows {per_hour}"
+        );
         return Err(Held::No(Refusal::UnbatchedLimit, why));
     }
     Ok(Toll::Unbatched { per_hour })

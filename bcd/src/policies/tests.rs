@@ -101,11 +101,15 @@ fn an_unknown_kind_in_a_policy_is_a_word() {
     let head = format!("format 1; epoch 2; prev \"{}\";", people.policy.digest());
     let document = People::text(&people.ada, &people.bob, &head, tier);
     // What this version would not write it reads: people of a later one agree to it.
-    let next = policy::step(&people.policy, document.as_bytes(), &[], "bc.local", people.fleet.id, &Revocations::default());
+    let next =
+        policy::step(&people.policy, document.as_bytes(), &[], "bc.local", people.fleet.id, &Revocations::default());
     let Err(Refusal::TrustThreshold { step, .. }) = next else { panic!("{next:?}") };
     let agrees = people.fleet.trust_to(&people.ada, people.policy.digest(), (2, step.next));
     let offered = Offered { epoch: 2, document: document.into_bytes(), statements: vec![agrees] };
     let taken = policies.take(&[offered], &[]);
     assert!(taken.changed, "{taken:?}");
-    assert_eq!(policies.present().and_then(|policy| policy.tier_of("disk.melt")).map(|tier| tier.name.as_str()), Some("melt"));
+    assert_eq!(
+        policies.present().and_then(|policy| policy.tier_of("disk.melt")).map(|tier| tier.name.as_str()),
+        Some("melt")
+    );
 }

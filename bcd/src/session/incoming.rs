@@ -101,6 +101,10 @@ impl Core {
         self.phase = Phase::Open { every, next_beat: now.mono + every, beat: 0, heard: now.mono };
         effects.push(say(Level::Info, format!("session {epoch} is open with gateway {}", welcome.gateway_id)));
         effects.push(Effect::Opened);
+        if let Some(policies) = &mut self.policies {
+            policies.begin_session();
+            self.guard();
+        }
         self.may_be_old = false;
         effects.extend(self.report_status(now));
         effects.extend(self.report_changed_inventory(&[], now));

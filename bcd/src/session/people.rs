@@ -54,7 +54,9 @@ impl Core {
         if let Some(first) = frame.first {
             match self.first_policy(first, now) {
                 Ok(began) => changed = began,
-                Err(why) => effects.push(warn(format!("with which trust policy the fleet begins is not believed: {why}"))),
+                Err(why) => {
+                    effects.push(warn(format!("with which trust policy the fleet begins is not believed: {why}")))
+                }
             }
         }
         let offered: Vec<Offered> = frame

@@ -168,7 +168,7 @@ impl SessionCore {
             return Vec::new();
         }
         match input {
-            Input::Frame(frame) => self.frame(frame, now),
+            Input::Frame(frame) => self.frame(*frame, now),
             Input::BadFrame(refusal) | Input::NotOpened(refusal) | Input::End(refusal) => self.refuse(refusal),
             Input::Opened(opened) => self.opened(*opened, now),
             Input::Facts(facts) => self.facts(&facts, now),

@@ -41,7 +41,7 @@ pub(super) struct Driver {
 
 enum Event {
     Input(Input),
-    Opened(Result<Opened, Refusal>),
+    Opened(Result<Box<Opened>, Refusal>),
     Time,
 }
 
@@ -83,7 +83,7 @@ impl Driver {
                     let seat = Seat::new(self.identity.node_id, epoch, identity_generation, serial);
                     seat.trusts(opened.trust_version);
                     seat.believes(opened.policy_epoch, opened.policies_version);
-                    let effects = self.core.handle(Input::Opened(Box::new(opened)), now);
+                    let effects = self.core.handle(Input::Opened(opened), now);
                     self.sit(seat);
                     effects
                 }
@@ -114,7 +114,7 @@ impl Driver {
                 Event::Input(Input::Drain)
             }
             input = mail(seat.as_deref()) => Event::Input(input),
-            opened = finished(&mut self.opening) => Event::Opened(opened),
+            opened = finished(&mut self.opening) => Event::Opened(opened.map(Box::new)),
             () = deadline => Event::Time,
             // Nothing is read while the row is being opened: the stream's own flow control holds the node back.
             frame = frames.message(), if self.opening.is_none() => {
@@ -267,7 +267,7 @@ async fn wait(deadline: Option<Timestamp>, now: Timestamp) {
 
 fn read(frame: Result<Option<pb::NodeFrame>, Status>) -> Input {
     match frame {
-        Ok(Some(frame)) => Input::Frame(frame),
+        Ok(Some(frame)) => Input::Frame(Box::new(frame)),
         Ok(None) => Input::Gone,
         Err(status) => match status.code() {
             Code::OutOfRange | Code::ResourceExhausted => Input::BadFrame(Refusal::FrameTooLarge),

@@ -18,7 +18,7 @@ use crate::refusal::Refusal;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
     /// The node sent a frame.
-    Frame(pb::NodeFrame),
+    Frame(Box<pb::NodeFrame>),
     /// The node sent something that is no frame.
     BadFrame(Refusal),
     /// The row is open.

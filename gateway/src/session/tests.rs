@@ -83,7 +83,7 @@ fn opened(generation: u64) -> Opened {
 }
 
 fn up(frame: Up) -> Input {
-    Input::Frame(pb::NodeFrame { frame: Some(frame) })
+    Input::Frame(Box::new(pb::NodeFrame { frame: Some(frame) }))
 }
 
 fn report(seq: u64) -> pb::NodeReport {
@@ -226,10 +226,7 @@ fn a_session_that_does_not_open_in_time_is_refused() {
 
 #[test]
 fn frames_that_nobody_knows_or_that_do_not_decode_end_the_session() {
-    assert_eq!(
-        code(&open_session(rules()).handle(Input::Frame(pb::NodeFrame { frame: None }), at(1))),
-        Some("FRAME_UNKNOWN")
-    );
+    assert_eq!(code(&open_session(rules()).handle(Input::Frame(Box::default()), at(1))), Some("FRAME_UNKNOWN"));
     let bad = Input::BadFrame(Refusal::FrameTooLarge);
     assert_eq!(code(&open_session(rules()).handle(bad, at(1))), Some("FRAME_TOO_LARGE"));
 }
@@ -426,7 +423,7 @@ fn inputs() -> impl Strategy<Value = Input> {
         1 => (0..8_u64).prop_map(|generation| up(Up::DesiredStateWanted(pb::DesiredStateWanted { generation }))),
         2 => Just(Input::CommandsMayWait),
         2 => Just(Input::Claimed(Claimed::default())),
-        1 => Just(Input::Frame(pb::NodeFrame { frame: None })),
+        1 => Just(Input::Frame(Box::default())),
         1 => Just(Input::NotOpened(Refusal::UnknownCertificate)),
         1 => Just(Input::BadFrame(Refusal::FrameTooLarge)),
         1 => Just(Input::End(Refusal::Superseded)),
@@ -499,12 +496,18 @@ fn policies_come_after_welcome_and_before_commands_and_only_to_nodes_that_read_t
     core.handle(up(Up::Hello(hello())), at(0));
     let policies = vec![pb::Policies { revocations: vec![vec![1]], ..pb::Policies::default() }];
     let effects = core.handle(Input::Opened(Box::new(Opened { policies: policies.clone(), ..opened(3) })), at(0));
-    let sent: Vec<&Down> = effects.iter().filter_map(|effect| match effect {
-        Effect::Send(frame) => Some(frame.as_ref()),
-        _ => None,
-    }).collect();
+    let sent: Vec<&Down> = effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Send(frame) => Some(frame.as_ref()),
+            _ => None,
+        })
+        .collect();
     assert!(matches!(sent[..2], [Down::Welcome(_), Down::Policies(_)]), "{sent:?}");
-    assert_eq!(core.handle(Input::Policies(policies.clone()), at(1)), [Effect::Send(Box::new(Down::Policies(policies[0].clone())))]);
+    assert_eq!(
+        core.handle(Input::Policies(policies.clone()), at(1)),
+        [Effect::Send(Box::new(Down::Policies(policies[0].clone())))]
+    );
     core.handle(Input::Drain, at(2));
     assert_eq!(core.handle(Input::Policies(policies), at(3)), []);
 }

@@ -332,9 +332,9 @@ fn open_slots(yes: &BTreeSet<Name>, policy: &Policy, tier: &Tier) -> BTreeMap<Na
         .collect();
     let mut taken: Vec<Option<usize>> = vec![None; people.len()];
     let mut open = BTreeMap::new();
-    for slot in 0..slots.len() {
+    for (slot, group) in slots.into_iter().enumerate() {
         if !fill(slot, &fits, &mut taken, &mut vec![false; people.len()]) {
-            *open.entry(slots[slot].clone()).or_insert(0) += 1;
+            *open.entry(group.clone()).or_insert(0) += 1;
         }
     }
     open

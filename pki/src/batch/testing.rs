@@ -93,7 +93,7 @@ fn nothing() -> ObjectId {
 #[must_use]
 pub fn policy(text: &str) -> Policy {
     let checked = check(text.as_bytes());
-    checked.policy.unwrap_or_else(|| panic!("{:?}", checked.diagnostics))
+    checked.policy.ok_or(checked.diagnostics).expect("a policy without mistakes")
 }
 
 /// A fleet that statements name.

@@ -47,8 +47,10 @@ pub enum NoVote {
     #[error("it is said under the trust policy of epoch {0}")]
     OtherPolicy(u64),
     /// It does not stand on the plan alone, or holds files of its own.
-    #[error("it is no empty commit of the one form: an approval has the plan commit as its one parent, and that one's tree; other \
-             statements have no files")]
+    #[error(
+        "it is no empty commit of the one form: an approval has the plan commit as its one parent, and that one's tree; other \
+             statements have no files"
+    )]
     NotEmpty,
     /// Its signature does not count.
     #[error("{0}")]

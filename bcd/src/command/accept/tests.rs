@@ -81,7 +81,14 @@ impl Broken {
 fn situations() -> impl Iterator<Item = Broken> {
     (0..64u8).map(|bits| {
         let bit = |place: u8| bits & (1 << place) != 0;
-        Broken { unsupported: bit(0), stale: bit(1), expired: bit(2), signature: bit(3), unapproved: bit(4), busy: bit(5) }
+        Broken {
+            unsupported: bit(0),
+            stale: bit(1),
+            expired: bit(2),
+            signature: bit(3),
+            unapproved: bit(4),
+            busy: bit(5),
+        }
     })
 }
 
@@ -133,8 +140,7 @@ fn open() -> &'static Guard {
 
 /// A node whose people want to be asked.
 fn guarded() -> &'static Guard {
-    static GUARDED: std::sync::LazyLock<Guard> =
-        std::sync::LazyLock::new(|| crate::testing::People::new(0).guard());
+    static GUARDED: std::sync::LazyLock<Guard> = std::sync::LazyLock::new(|| crate::testing::People::new(0).guard());
     &GUARDED
 }
 

@@ -44,7 +44,8 @@ impl World {
         clock.prove(now());
         let pen = pen(journal.id());
         let (tell, told) = unbounded_channel();
-        let lanes = Lanes::new(pen.clone(), Gate::default(), journal.clone(), Arc::clone(&clock), Arc::new(Done), tell.clone());
+        let lanes =
+            Lanes::new(pen.clone(), Gate::default(), journal.clone(), Arc::clone(&clock), Arc::new(Done), tell.clone());
         let clerk = Clerk { pen, journal, lanes, clock };
         let tray = clerk.clone().begin(tell).expect("a thread");
         Self { clerk, tray, told, _dir: dir }

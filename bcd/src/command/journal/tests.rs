@@ -394,6 +394,11 @@ fn an_approval_is_used_up_once_with_the_beginning_that_it_permits() {
     again(&journal);
     journal.forget(&[all[0].id]).expect("forgotten");
     again(&journal);
+    // Whoever signs commands gives the name once more, to another text.
+    let twin = Entry { body: Digest::of("another"), ..all[0].clone() };
+    journal.accept(&twin, b"another").expect("kept");
+    let refused = journal.start(twin.id, now(), &permit("a"));
+    assert!(matches!(refused, Err(JournalError::Used(user)) if user == twin.id));
     journal.start(all[1].id, now(), &permit("b")).expect("another approval");
 }
 

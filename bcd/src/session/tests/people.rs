@@ -8,9 +8,7 @@ use schema::{
 use serde_json::json;
 
 use super::*;
-use crate::{
-    testing::{People, payload},
-};
+use crate::testing::{People, payload};
 
 impl World {
     fn first(&self, trust: &AnchorTrust) -> pb::FirstPolicy {
@@ -85,10 +83,17 @@ fn the_first_policy_is_believed_on_a_workers_word_and_on_nobody_elses() {
     let good = world.first(&people.trust());
     let forged = pb::FirstPolicy { digest: Digest::of("another").to_string(), ..good.clone() };
     assert!(!kept(&world.tell(&people, Some(forged))));
-    let stranger = Keys::generate("bc.local", wall()).expect("keys").command_root().certify(&world.anchor.realm(), wall());
+    let stranger =
+        Keys::generate("bc.local", wall()).expect("keys").command_root().certify(&world.anchor.realm(), wall());
     let signature = Some(message(&stranger.sign_first_policy(&people.trust())));
     assert!(!kept(&world.tell(&people, Some(pb::FirstPolicy { signature, ..good.clone() }))));
     assert_eq!((world.epoch(), world.reboot(|_| Vec::new())), (0, None));
+    // The word alone, without any policy: from here on people are asked.
+    let mut bare = World::new();
+    bare.open();
+    let alone = pb::Policies { first: Some(bare.first(&people.trust())), ..pb::Policies::default() };
+    assert!(kept(&bare.frame(gateway_frame::Frame::Policies(alone))));
+    assert_eq!((bare.epoch(), bare.reboot(|_| Vec::new())), (0, Some(Refusal::BatchUnapproved)));
     assert!(kept(&world.tell(&people, Some(good))));
     assert_eq!((world.epoch(), world.reboot(|_| Vec::new())), (1, Some(Refusal::BatchUnapproved)));
     // Another word does not count any more, whoever signed it.
@@ -121,7 +126,11 @@ fn what_people_approved_for_this_machine_is_accepted_and_nothing_else() {
     });
     world.open();
     let journal = world.core.progress.journal_id;
-    assert_eq!(world.reboot(|body| people.approval("b", body, journal)), Some(Refusal::Busy), "it does not know itself");
+    assert_eq!(
+        world.reboot(|body| people.approval("b", body, journal)),
+        Some(Refusal::Busy),
+        "it does not know itself"
+    );
     let inventory = Inventory { sections: [(InventorySection::Dmi, json!({}))].into() };
     let now = world.now(2);
     world.core.handle(Event::Inventoried(inventory, Vec::new()), now);
