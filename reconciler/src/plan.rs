@@ -45,9 +45,9 @@ pub use observed::{
 };
 pub use render::{RenderOptions, render, render_against};
 pub use types::{
-    BatchPool, Bind, CapacityImpact, Change, Counts, Gate, GateWord, Held, HoldChange, Inputs, MoveReason, MovedChange, NodeMove,
-    ObjectChange, ObservedFrom, Plan, PlanBatch, PlanBrake, PoolPlan, ReservationImpact, TargetChange, TenantImpact, Verification,
-    Wait, Warning, Wave,
+    BatchPool, Bind, CapacityImpact, Change, Counts, Gate, GateWord, Held, HoldChange, Inputs, MoveReason, MovedChange,
+    NodeMove, ObjectChange, ObservedFrom, Plan, PlanBatch, PlanBrake, PoolPlan, ReservationImpact, TargetChange,
+    TenantImpact, Verification, Wait, Warning, Wave,
 };
 
 use std::collections::{BTreeMap, BTreeSet};

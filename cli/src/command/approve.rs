@@ -133,7 +133,7 @@ impl Say {
     async fn run(&self, word: Word, output: &Output) -> Result<Exit, Failure> {
         let client = Client::new(&self.target)?;
         let asked = Asked::get(&client, &self.batch).await?;
-        let checked = check::check(&asked, &self.repo, self.branch.as_deref())?;
+        let checked = check::check(&asked, &self.repo, self.branch.as_deref(), output.now())?;
         let speaker = statement::speaker(&self.repo, &checked.policy)?;
         may(word, &checked, &speaker)?;
         if !output.is_json() {

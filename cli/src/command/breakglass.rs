@@ -118,7 +118,7 @@ impl Breakglass {
             Failure::failed("no commit of this clone is verified").hint("better-compute verify --dry-run says why")
         })?;
         let speaker = statement::speaker(&self.repo, policy)?;
-        let body = self.body(policy, &speaker)?;
+        let body = self.body(policy, &speaker, output.now())?;
         let Body::Breakglass { kinds, nodes, reason, not_before, expires, .. } = &body else {
             return Err(Failure::failed("not an emergency"));
         };
@@ -203,7 +203,7 @@ impl Breakglass {
         Ok((walked, tip))
     }
 
-    fn body(&self, policy: &Policy, speaker: &Speaker) -> Result<Body, Failure> {
+    fn body(&self, policy: &Policy, speaker: &Speaker, now: Timestamp) -> Result<Body, Failure> {
         let none = || {
             Failure::failed("the trust policy has no emergency tier")
                 .hint("add `breakglass` to trust/policy.kdl; docs/guides/trust.md")
@@ -242,7 +242,6 @@ impl Breakglass {
         let (not_before, expires) = match (self.from, self.until) {
             (Some(from), Some(until)) => (from, until),
             _ => {
-                let now = Timestamp::now();
                 let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
                 let most = self.r#for.map_or(tier.max_ttl, |length| length.min(tier.max_ttl));
                 (now, most.after(now))

@@ -119,7 +119,7 @@ mod tests {
         place.store_control_plane(&keys).unwrap();
 
         let mut taken = 0;
-        let mut watched = Watched::new(place.clone(), read.revision(), |place: &KeyDir| {
+        let mut watched = Watched::new(place, read.revision(), |place: &KeyDir| {
             taken += 1;
             Ok(place.control_plane()?.map(|keys| keys.revision()))
         });

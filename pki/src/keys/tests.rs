@@ -68,7 +68,11 @@ fn a_pin_is_set_once_and_travels_with_the_keys() {
     let mut keys = keys();
     let pin = |byte| {
         let commit = ObjectId::Sha1([byte; 20]);
-        TrustPin { commit, fleet: FleetId::of(keys.trust_domain(), &commit), digest: schema::digest::Digest::of([byte]) }
+        TrustPin {
+            commit,
+            fleet: FleetId::of(keys.trust_domain(), &commit),
+            digest: schema::digest::Digest::of([byte]),
+        }
     };
     let (one, two) = (pin(1), pin(2));
     let before = keys.revision();

@@ -169,7 +169,7 @@ fn a_whole_story_is_proven() {
     let done = &proven.done[0];
     assert_eq!((done.node.as_str(), done.sent, done.said.as_deref()), ("gpu-1", true, Some("succeeded")));
     assert_eq!(proven.lines.len(), 2);
-    assert_eq!(proven.header, Some(story.header.clone()));
+    assert_eq!(proven.header, Some(story.header));
 }
 
 #[test]

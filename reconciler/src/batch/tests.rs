@@ -180,7 +180,7 @@ fn the_plan_commit_is_the_newest_that_changed_the_text_and_all_that_did_are_know
     let history = repo.trust_history("");
     let trace = |tip: &str, anchor: Option<&str>| history::trace(&history, id(tip), anchor.map(id), &name("kernel"));
     let origin = trace(&comment, Some(&first)).expect("an origin");
-    assert_eq!((origin.plan, origin.commits.clone()), (id(&changed), vec![id(&changed), id(&added)]));
+    assert_eq!((origin.plan, origin.commits), (id(&changed), vec![id(&changed), id(&added)]));
     let origin = trace(&other, None).expect("an origin");
     assert_eq!((origin.plan, origin.commits), (id(&added), vec![id(&added)]));
     // What was there before anybody is trusted is nobody's, whoever changed it since.

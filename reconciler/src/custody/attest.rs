@@ -43,6 +43,8 @@ pub(crate) struct Drawing<'a> {
     pub(crate) source: &'a str,
     pub(crate) revision: RevisionId,
     pub(crate) commit: &'a CommitInfo,
+    /// The anchor that the commit was verified from.
+    pub(crate) verified: Option<String>,
     pub(crate) fleet: &'a Fleet,
     pub(crate) observed: &'a Observed,
     pub(crate) planned: &'a Planned,
@@ -70,6 +72,7 @@ pub(crate) async fn draw(db: &Db, custody: &SourceCustody, drawing: &Drawing<'_>
         revision: drawing.revision,
         commit: drawing.commit.id.clone(),
         tree: drawing.commit.tree.clone(),
+        verified: drawing.verified.clone(),
         files: drawing.fleet.tree,
         objects: canonical::digest(&objects).expect("digests serialise"),
         pools,

@@ -29,6 +29,9 @@ pub(crate) struct Manifest {
     pub(crate) commit: String,
     /// Its tree.
     pub(crate) tree: String,
+    /// The anchor that the commit was verified from; none while the fleet was not pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) verified: Option<String>,
     /// The digest of every file.
     pub(crate) files: Digest,
     /// The digest of every document: of its address and its text.

@@ -18,7 +18,11 @@ use store::{
     node_certs, nodes,
 };
 
-use super::{JoinService, Keyring, RenewRefusal, enter::{certificate_row, chain}, wire};
+use super::{
+    JoinService, Keyring, RenewRefusal,
+    enter::{certificate_row, chain},
+    wire,
+};
 
 /// How long after its end a certificate renews without anybody looking.
 const UNATTENDED: Duration = Duration::from_secs(30 * 86_400);

@@ -19,8 +19,8 @@ mod impact;
 mod input;
 mod machine;
 
-pub(super) use gate::share_of;
 pub use batch::{BatchPool, PlanBatch};
+pub(super) use gate::share_of;
 pub use gate::{Bind, Gate, GateWord, Held, PlanBrake, Wait};
 pub use impact::{CapacityImpact, ReservationImpact, TenantImpact};
 pub use input::{Inputs, ObservedFrom};

@@ -121,6 +121,7 @@ impl House {
             revision,
             commit: revision.to_string(),
             tree: "tree".to_owned(),
+            verified: None,
             files: Digest::of("files"),
             objects: Digest::of("objects"),
             pools: BTreeMap::from([(part.pool.clone(), Digest::of(part.to_bytes()))]),

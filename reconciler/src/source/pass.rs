@@ -35,8 +35,8 @@ use super::{
     read::{Read, Remembered},
 };
 use crate::{
-    custody::SourceCustody,
     apply::{Applied, ApplyError, Cause, ObserveError},
+    custody::SourceCustody,
     plan::Shown,
     trust::Pinned,
 };

@@ -147,9 +147,17 @@ pub struct Entry {
 
 /// Every entry, area by area.
 pub fn all() -> impl Iterator<Item = &'static Entry> {
-    [sessions::ENTRIES, joins::ENTRIES, commands::ENTRIES, batches::ENTRIES, gates::ENTRIES, work::ENTRIES, calls::ENTRIES]
-        .into_iter()
-        .flatten()
+    [
+        sessions::ENTRIES,
+        joins::ENTRIES,
+        commands::ENTRIES,
+        batches::ENTRIES,
+        gates::ENTRIES,
+        work::ENTRIES,
+        calls::ENTRIES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The entry of a code.

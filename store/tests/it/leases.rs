@@ -55,10 +55,7 @@ async fn renewing_or_taking_again_keeps_the_epoch() {
     let a = WorkerId::generate();
     let names = vec!["shard:1".to_owned()];
     leases::acquire(test.db(), a, &names, TTL).await.expect("acquire");
-    assert_eq!(
-        renew(test.db(), a, TTL).await,
-        vec![Lease { name: names[0].clone(), epoch: Epoch(1) }]
-    );
+    assert_eq!(renew(test.db(), a, TTL).await, vec![Lease { name: names[0].clone(), epoch: Epoch(1) }]);
     assert_eq!(leases::acquire(test.db(), a, &names, TTL).await.expect("acquire")[0].epoch, Epoch(1));
 }
 

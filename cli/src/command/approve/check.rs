@@ -129,7 +129,12 @@ fn lie(what: impl Into<String>) -> Failure {
 }
 
 /// Makes the batch again.
-pub(super) fn check(asked: &Asked, dir: &Path, branch: Option<&str>) -> Result<Checked, Failure> {
+pub(super) fn check(
+    asked: &Asked,
+    dir: &Path,
+    branch: Option<&str>,
+    now: schema::time::Timestamp,
+) -> Result<Checked, Failure> {
     let strange = "the control plane describes the batch strangely";
     let header: BatchHeader =
         serde_json::from_value(asked.batch.get("header").cloned().unwrap_or_default()).during(strange)?;
@@ -184,7 +189,7 @@ pub(super) fn check(asked: &Asked, dir: &Path, branch: Option<&str>) -> Result<C
         named: &policy,
         present: &policy,
         revoked: &revoked,
-        now: schema::time::Timestamp::now(),
+        now,
     };
     let tally = judge(&question);
     if let Some(flaw) = &tally.flaw {

@@ -427,11 +427,13 @@ pub(in crate::api) struct Accepted {
 
 pub(in crate::api) async fn accept(mutation: Mutation<'_>, input: Accept) -> Result<Accepted, ApiError> {
     let Mutation { app, txn, caller, .. } = mutation;
-    source::accept(&app.db, txn, &app.pinned, source::FLEET, &input.commit, &caller.name).await.map_err(|error| match error {
-        AcceptError::Missing(_) => ApiError::not_found("a fleet repository"),
-        AcceptError::NotDiverged(_) | AcceptError::Pinned => ApiError::new(Code::InvalidState, error.to_string()),
-        AcceptError::NotTheTip { .. } => ApiError::new(Code::Conflict, error.to_string()),
-        AcceptError::Db(error) => error.into(),
+    source::accept(&app.db, txn, &app.pinned, source::FLEET, &input.commit, &caller.name).await.map_err(|error| {
+        match error {
+            AcceptError::Missing(_) => ApiError::not_found("a fleet repository"),
+            AcceptError::NotDiverged(_) | AcceptError::Pinned => ApiError::new(Code::InvalidState, error.to_string()),
+            AcceptError::NotTheTip { .. } => ApiError::new(Code::Conflict, error.to_string()),
+            AcceptError::Db(error) => error.into(),
+        }
     })?;
     Ok(Accepted { commit: input.commit })
 }

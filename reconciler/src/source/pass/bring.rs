@@ -16,9 +16,9 @@ use store::{
 
 use super::{Pass, PassError, Step};
 use crate::{
+    apply::{self, Applied, ApplyError, Cause, Named},
     custody::{self, Drawing},
     join,
-    apply::{self, Applied, ApplyError, Cause, Named},
     plan::{Observed, Plan, Planned, Shown, Verification, plan},
     source::CommitInfo,
 };
@@ -102,7 +102,7 @@ impl Pass {
             observed.missing = named.iter().filter(known).map(|one| one.digest).collect();
             let now = self.db.now().await?;
             let mut planned = plan(candidate.fleet, &observed, now).at_commit(commit);
-            if self.pinned.get().is_some() && matches!(candidate.cause, Cause::Tip) {
+            if self.verified(candidate).is_some() {
                 planned.plan.verification = Verification::Verified;
             }
             self.next_edge = planned.delta.next_edge;
@@ -122,6 +122,7 @@ impl Pass {
                         source: &self.name,
                         revision: RevisionId::generate(),
                         commit: candidate.info,
+                        verified: self.verified(candidate),
                         fleet: candidate.fleet,
                         observed: &observed,
                         planned: &planned,
@@ -153,6 +154,16 @@ impl Pass {
         Err(ApplyError::Stale.into())
     }
 
+    /// The anchor from which what is about to come into force was verified; a rollback goes only where that is so.
+    fn verified(&self, candidate: &Candidate<'_>) -> Option<String> {
+        let pin = self.pinned.get()?;
+        let verified = match candidate.cause {
+            Cause::Rollback(_) => true,
+            Cause::Tip | Cause::Keep => self.trusted.has_reached(&candidate.info.id),
+        };
+        verified.then(|| pin.commit.to_string())
+    }
+
     /// Sees that what is in force is signed as it should be. Only what was read from git can make good what is missing.
     async fn attest(
         &self,
@@ -167,6 +178,7 @@ impl Pass {
             source: &self.name,
             revision: newest.revision.id,
             commit: candidate.info,
+            verified: self.verified(candidate),
             fleet: candidate.fleet,
             observed,
             planned,

@@ -196,6 +196,9 @@ impl Pass {
             Ok(fleet) => (fleet, revision_files::read(&self.db, revision.revision.id).await?),
             Err(why) => return self.refuse(lease, &wanted, &why).await,
         };
+        if let Some(why) = self.unverified(&revision).await? {
+            return self.refuse(lease, &wanted, &why).await;
+        }
         if let Some(trouble) = self.other_domain(&fleet.fleet.document.trust_domain.value).await? {
             return self.refuse(lease, &wanted, &trouble.reason).await;
         }
@@ -225,6 +228,23 @@ impl Pass {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Why a pinned fleet does not go back to a revision: nobody verified its commit from the anchor.
+    async fn unverified(&self, revision: &revisions::Revision) -> Result<Option<String>, PassError> {
+        let Some(pin) = self.pinned.get() else { return Ok(None) };
+        let (anchor, commit) = (pin.commit.to_string(), revision.revision.commit.as_str());
+        let manifest = match &self.custody {
+            Some(custody) => custody::proven(&self.db, custody.signer().verifier(), revision.revision.id).await?,
+            None => None,
+        };
+        let verified = manifest.is_some_and(|manifest| manifest.verified.as_ref() == Some(&anchor));
+        Ok((!verified && commit != anchor).then(|| {
+            format!(
+                "commit {} came into force before the fleet was pinned, and nobody has verified it: make it the tip again by a signed commit",
+                short(commit)
+            )
+        }))
     }
 
     async fn refuse(&self, lease: &Lease, wanted: &Rollback, why: &str) -> Result<Option<Passed>, PassError> {

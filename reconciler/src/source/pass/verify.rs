@@ -89,6 +89,13 @@ pub(super) struct Trusted {
     settled: Option<(String, usize)>,
 }
 
+impl Trusted {
+    /// Whether a commit is the last one that counts.
+    pub(super) fn has_reached(&self, commit: &str) -> bool {
+        self.reached.as_ref().is_some_and(|(verified, ..)| verified.commit.to_string() == commit)
+    }
+}
+
 /// What is left of a checkpoint.
 #[derive(Debug, Clone)]
 struct Forgotten {

@@ -20,7 +20,7 @@ use crate::{
 const QUIET: &str = "profile \"base\" {\n    sysctl {\n        \"vm.swappiness\" \"1\"\n    }\n}\n";
 
 impl World {
-    async fn ask(&self, to: RevisionId) -> RollbackId {
+    pub(super) async fn ask(&self, to: RevisionId) -> RollbackId {
         let id = RollbackId::generate();
         let from_commit = self.source().await.applied.expect("in force").commit;
         let mut txn = self.db.db().begin().await.expect("begins");
@@ -40,7 +40,7 @@ impl World {
         id
     }
 
-    async fn newest(&self) -> revisions::Revision {
+    pub(super) async fn newest(&self) -> revisions::Revision {
         revisions::latest(self.db.db()).await.expect("reads").expect("a revision")
     }
 

@@ -11,6 +11,7 @@ use pki::{
     },
 };
 use schema::{fleet::trust::FILE, name::Name};
+use store::rollbacks::{self, RollbackState};
 
 use super::{Git, SourceState, pass::World};
 use crate::{
@@ -196,6 +197,34 @@ async fn until_it_is_pinned_a_fleet_is_unverified() {
     let trouble = people.stays(SourceState::UnverifiedCommit, &unsigned).await;
     let detail = trouble.detail.expect("the commit");
     assert_eq!((detail["code"].as_str(), detail["commit"].as_str()), (Some("unsigned"), Some(unsigned.as_str())));
+}
+
+#[tokio::test]
+async fn a_pinned_fleet_goes_back_to_what_was_verified_and_no_further() {
+    let Some(mut people) = People::new("").await else { return };
+    let anchor = people.head();
+    people.git().git(&["reset", "-q", "--hard", "HEAD~1"]);
+    people.goes().await;
+    let before = people.world.newest().await.revision.id;
+    people.git().git(&["reset", "-q", "--hard", &anchor]);
+    people.pin(&anchor);
+    people.goes().await;
+    people.git().write("sites/fra2.kdl", "site \"fra2\" {\n    region \"eu\"\n}\n");
+    let good = people.sign("bob", "sites: fra2");
+    people.goes().await;
+    let verified = people.world.newest().await.revision.id;
+    people.git().write("sites/fra3.kdl", "site \"fra3\" {\n    region \"eu\"\n}\n");
+    people.sign("bob", "sites: fra3");
+    people.goes().await;
+
+    people.world.ask(before).await;
+    people.goes().await;
+    let ended = rollbacks::latest(people.world.db.db(), FLEET).await.expect("reads").expect("one");
+    assert_eq!(ended.state, RollbackState::Refused);
+    assert!(ended.message.contains("nobody has verified it"), "{}", ended.message);
+
+    people.world.ask(verified).await;
+    assert_eq!(people.run().await, Passed::RolledBack { commit: good });
 }
 
 #[tokio::test]

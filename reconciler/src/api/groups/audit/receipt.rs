@@ -103,14 +103,22 @@ pub(in crate::api) async fn receipt(app: &App, input: Of) -> Result<Receipt, Api
     Ok(Receipt { text: String::from_utf8(file).map_err(ApiError::internal)?, unsigned })
 }
 
+/// The lines that one checkpoint stands by.
+struct Span {
+    places: std::ops::Range<u64>,
+    checkpoint: pki::audit::Checkpoint,
+    signature: Vec<u8>,
+    rows: Vec<String>,
+}
+
 /// A proof for each line that a checkpoint stands by, and how many there are besides.
 async fn proofs(app: &App, lines: &[Chained]) -> Result<(Vec<Proof>, usize), ApiError> {
     let (mut proofs, mut unsigned) = (Vec::new(), 0);
     let mut lines: Vec<&Chained> = lines.iter().collect();
     lines.sort_by_key(|line| line.pos);
-    let mut over: Option<(u64, u64, pki::audit::Checkpoint, Vec<u8>, Vec<String>)> = None;
+    let mut over: Option<Span> = None;
     for line in lines {
-        if over.as_ref().is_none_or(|(from, until, ..)| !(*from..*until).contains(&line.pos)) {
+        if over.as_ref().is_none_or(|span| !span.places.contains(&line.pos)) {
             let Some(stored) = audit::checkpoint_over(&app.db, line.pos).await? else {
                 unsigned += 1;
                 continue;
@@ -125,12 +133,13 @@ async fn proofs(app: &App, lines: &[Chained]) -> Result<(Vec<Proof>, usize), Api
                 .iter()
                 .map(|line| row(line.pos, &line.entry).text())
                 .collect();
-            over = Some((from, stored.rows, read(&stored)?, stored.signature, rows));
+            let checkpoint = read(&stored)?;
+            over = Some(Span { places: from..stored.rows, checkpoint, signature: stored.signature, rows });
         }
-        let Some((from, _, checkpoint, signature, rows)) = &over else { continue };
-        let texts: Vec<&str> = rows.iter().map(String::as_str).collect();
-        let index = usize::try_from(line.pos - from).unwrap_or(usize::MAX);
-        proofs.extend(Proof::of(&texts, index, checkpoint, signature));
+        let Some(span) = &over else { continue };
+        let texts: Vec<&str> = span.rows.iter().map(String::as_str).collect();
+        let index = usize::try_from(line.pos - span.places.start).unwrap_or(usize::MAX);
+        proofs.extend(Proof::of(&texts, index, &span.checkpoint, &span.signature));
     }
     Ok((proofs, unsigned))
 }
