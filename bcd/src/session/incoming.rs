@@ -80,7 +80,9 @@ impl Core {
         match signed.and_then(|time| Ok((time, self.prove(Proven::signed(time, age), now)?))) {
             Ok((time, proven)) => {
                 effects.push(Effect::TimeProven(proven));
-                effects.push(Effect::Command(Box::new(Do::Proven(proven.at_most()))));
+                // A time that is taken back is taken back to what is known for good, and no further.
+                let since = self.floor.map_or(proven.at_most(), |floor| floor.max(proven.at_most()));
+                effects.push(Effect::Command(Box::new(Do::Proven(since))));
                 effects.extend(self.floor(proven));
                 let off = now.wall.duration_since(time).as_secs();
                 if off.abs() > 5 {
