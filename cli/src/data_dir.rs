@@ -30,6 +30,13 @@ pub fn locate(named: Option<&Path>) -> PathBuf {
     state.join("better-compute")
 }
 
+/// The same, where the environment may name one.
+#[must_use]
+pub fn usual() -> PathBuf {
+    let named = std::env::var_os("BETTER_COMPUTE_DATA").filter(|value| !value.is_empty());
+    locate(named.as_deref().map(Path::new))
+}
+
 /// A data directory that this process has to itself.
 #[derive(Debug)]
 pub struct DataDir {

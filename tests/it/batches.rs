@@ -120,7 +120,8 @@ fn receipted(fleet: &Fleet, batch: &str, by: &str) {
     let subject = format!("batch/{batch}");
     until("every line about it is signed", || {
         let _gone = std::fs::remove_file(&file);
-        !fleet.up.cli().run(&["receipt", &subject, "--out", &file]).err.contains("not signed yet")
+        let said = fleet.up.cli().run(&["receipt", &subject, "--out", &file]);
+        said.code == 0 && !said.err.contains("not signed yet")
     });
     let proven = fleet.up.cli().ok(&["receipt", "--verify", &file, "--pin", &pin]);
     assert!(proven.contains(by) && proven.contains("succeeded") && proven.contains("batches.done"), "{proven}");
@@ -241,7 +242,7 @@ fn one_no_is_enough_and_an_emergency_is_loud() {
         "--yes",
     ]);
     let name = until_some("the emergency is there", || {
-        let all = fleet.up.cli().json(&["batches"]);
+        let all = fleet.up.cli().json(&["batches", "-o", "json"]);
         let found = all["batches"].as_array()?.iter().find(|batch| batch["origin"] == "breakglass")?;
         Some(found["name"].as_str().expect("a name").to_owned())
     });

@@ -106,6 +106,11 @@ impl Init {
         } else {
             output.line(format!("anchor  {anchor}\nfleet   {}", looked.walked.fleet))?;
         }
+        if people.len() > 1 {
+            output::note(
+                "one person changes the policy so far, and so could make themselves two: the next change is `trust { threshold 2 }`, which another of you agrees to (docs/guides/trust.md)",
+            );
+        }
         if !self.push && remote.is_some() {
             output::note(format!("push it: {line}"));
         }
@@ -119,7 +124,7 @@ impl Init {
         anchor: pki::trust::object::ObjectId,
         output: &Output,
     ) -> Result<(), Failure> {
-        let keys = KeyDir::at(self.keys.clone().unwrap_or_else(|| data_dir::locate(None).join("keys")));
+        let keys = KeyDir::at(self.keys.clone().unwrap_or_else(|| data_dir::usual().join("keys")));
         let later = format!("pin it where the control plane's keys are: better-compute trust pin {anchor} --keys DIR");
         if self.no_pin || (self.keys.is_none() && !keys.path().join("secret").exists()) {
             output::note(later);
@@ -217,6 +222,9 @@ fn policy_text(people: &[Person]) -> String {
     }
     text.push_str("path \"trust/**\" { roles \"admin\"; }\n\n");
     let two = people.len().min(2);
+    if !alone {
+        text.push_str("// Whoever changes this file alone can make themselves two people. Make it 2, and let another one agree to that.\n");
+    }
     text.push_str("trust { roles \"admin\"; threshold 1; }\n");
     if !alone {
         text.push_str("change { roles \"admin\"; threshold 1; }\n");

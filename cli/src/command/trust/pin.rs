@@ -38,7 +38,7 @@ pub struct Pin {
 impl Pin {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Failure> {
         let looked = self.place.look(self.commit.as_deref())?;
-        let keys = KeyDir::at(self.keys.clone().unwrap_or_else(|| data_dir::locate(None).join("keys")));
+        let keys = KeyDir::at(self.keys.clone().unwrap_or_else(|| data_dir::usual().join("keys")));
         pin(&looked, &keys, self.yes, output)?;
         Ok(Exit::Ok)
     }

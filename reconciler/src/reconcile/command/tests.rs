@@ -226,7 +226,8 @@ async fn a_result_after_the_timeout_changes_nothing_and_is_kept() {
     let audit = audit::list(&bench.house.db, Some(&sent.id.to_string()), None, 9).await.expect("audit");
     assert_eq!(
         (audit.len(), audit[0].action.as_str(), &audit[0].detail["said"]),
-        (1, "commands.late", &json!("succeeded"))
+        (2, "commands.late", &json!("succeeded")),
+        "how it ended by the clock, and what was said after that"
     );
 }
 
