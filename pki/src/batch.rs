@@ -13,10 +13,10 @@
 //! |---|---|
 //! | [`header`], [`leaf`] | what a batch is, and the bytes under its digests |
 //! | [`merkle`] | roots and proofs in the shape of RFC 6962 |
-//! | [`judge`] | the one quorum function |
+//! | [`mod@judge`] | the one quorum function |
 //! | [`emergency`] | what people allow without a batch, once |
 //! | [`approval`] | what goes to a node with a command |
-//! | [`permit`] | whether a node may act on a command |
+//! | [`mod@permit`] | whether a node may act on a command |
 //! | [`testing`] | people with keys in memory, for tests |
 
 pub mod approval;

@@ -1,8 +1,8 @@
 //! `audit`: chains the audit log and signs its checkpoints. Key: `all`.
 //!
 //! Whoever writes a line waits for nobody: a line joins the tail in its own transaction, and one process takes the tail into
-//! the chain, in the order in which it sees the lines. A checkpoint is due after [`ROWS`] lines, or once the first of them is
-//! [`AGE`] old; an idle fleet makes none. Before it is signed the lines are read again: what was changed after it was chained
+//! the chain, in the order in which it sees the lines. A checkpoint is due after `ROWS` lines, or once the first of them is
+//! `AGE` old; an idle fleet makes none. Before it is signed the lines are read again: what was changed after it was chained
 //! gets no signature, and that is told.
 
 use std::{fmt, time::Duration};

@@ -12,8 +12,8 @@
 //! | [`standing`] | what people said so far, and what is still missing |
 //! | [`choose`] | which machines are next, and what the others wait for |
 //! | [`allowed`] | whether a worker signs a destructive command |
-//! | [`reconcile`] | one step of one batch |
-//! | [`emergency`] | break-glass: few kinds, loud, once |
+//! | `reconcile` | one step of one batch |
+//! | `emergency` | break-glass: few kinds, loud, once |
 //!
 //! Nothing here is believed by a node: it judges the approvals by itself. A database that lies delays.
 

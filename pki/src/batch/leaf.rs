@@ -35,7 +35,7 @@ pub struct Leaf {
     pub payload: Digest,
     /// What it must have applied.
     pub min_generation: Generation,
-    /// What else must be so, by the words that [`super::permit`] knows.
+    /// What else must be so, by the words that [`mod@super::permit`] knows.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub preconditions: BTreeMap<String, String>,
 }
