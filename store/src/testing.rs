@@ -19,6 +19,7 @@ use crate::{
     Db, DbConfig,
     embedded::{Config, Embedded},
     migrate,
+    outbox::{self, Cursor, Event},
 };
 
 mod dump;
@@ -111,6 +112,22 @@ impl TestDb {
         .bind(&self.name)
         .fetch_one(self.db.pool());
         waiting.await.expect("activity is listed")
+    }
+}
+
+/// The events after a place, of these kinds (none: all), once there are so many at least: a transaction of any database on
+/// the server that began before them keeps events back for a moment.
+///
+/// # Panics
+/// When the server does not answer.
+pub async fn events(db: &Db, after: Cursor, kinds: &[&str], wanted: usize) -> Vec<Event> {
+    let kinds: Vec<String> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
+    loop {
+        let events = outbox::list(db, after, &kinds, 1_000).await.expect("events are listed");
+        if events.len() >= wanted {
+            return events;
+        }
+        tokio::task::yield_now().await;
     }
 }
 

@@ -107,16 +107,10 @@ fn ids(list: &[Dispatch]) -> Vec<CommandId> {
     list.iter().map(|dispatch| dispatch.id).collect()
 }
 
-/// The documents of the events of this kind, once there are so many. A transaction of any database on the server keeps
-/// them back for a moment.
+/// The documents of the events of this kind, once there are so many.
 async fn events(db: &Db, kind: &str, wanted: usize) -> Vec<serde_json::Value> {
-    loop {
-        let events = outbox::list(db, outbox::Cursor::default(), &[kind.to_owned()], 1_000).await.expect("events");
-        if events.len() >= wanted {
-            return events.into_iter().map(|event| event.doc).collect();
-        }
-        tokio::task::yield_now().await;
-    }
+    let events = store::testing::events(db, outbox::Cursor::default(), &[kind], wanted).await;
+    events.into_iter().map(|event| event.doc).collect()
 }
 
 #[tokio::test]

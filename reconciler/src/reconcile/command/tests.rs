@@ -184,12 +184,7 @@ async fn a_last_word_that_the_node_signed_ends_its_command_once() {
     let late = bench.read(sent.id).await;
     assert_eq!((late.state, late.result.as_deref()), (CommandState::Succeeded, ended.result.as_deref()));
     assert_eq!(late.late.as_ref().map(|late| late.state.as_str()), Some("failed"));
-    // A transaction of another test on the same server keeps events back for a moment.
-    let mut all = Vec::new();
-    while all.len() < 3 {
-        all = outbox::list(&bench.house.db, outbox::Cursor::default(), &[], 99).await.expect("events");
-        tokio::task::yield_now().await;
-    }
+    let all = store::testing::events(&bench.house.db, outbox::Cursor::default(), &[], 3).await;
     let kinds: Vec<&str> = all.iter().map(|event| event.kind.as_str()).collect();
     assert_eq!(kinds, ["node.command.queued", "command.settled", "node.command.late"]);
 }
