@@ -30,6 +30,6 @@ pub mod walk;
 mod wire;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use armor::ArmorRefusal;

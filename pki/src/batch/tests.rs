@@ -23,6 +23,7 @@ use crate::{
 
 mod approvals;
 mod breakglass;
+mod hands;
 mod node;
 mod quorum;
 

@@ -9,14 +9,23 @@ use std::{
     sync::OnceLock,
 };
 
+use aws_lc_rs::{
+    digest::{Algorithm, SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest},
+    signature::{Ed25519KeyPair, KeyPair as _},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
 use super::{
+    armor::{self, Dress},
     commit::Commit,
     key::TrustKey,
     object::{ObjectFormat, ObjectId},
+    wire::{Reader, padded},
 };
+use crate::signed::push_field;
 
 /// Whether a program is there; a test that needs one says what it skips.
-pub(super) fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let flag = if program == "ssh-keygen" { "-?" } else { "--version" };
     let there = Command::new(program).arg(flag).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     if !there {
@@ -26,9 +35,9 @@ pub(super) fn has(program: &str) -> bool {
 }
 
 /// A key pair. Its secret is on disk only while a program reads it: what a static holds is never dropped.
-pub(super) struct Secret {
+pub(crate) struct Secret {
     private: String,
-    pub(super) line: String,
+    pub(crate) line: String,
 }
 
 impl Secret {
@@ -39,13 +48,13 @@ impl Secret {
         file
     }
 
-    pub(super) fn key(&self) -> TrustKey {
+    pub(crate) fn key(&self) -> TrustKey {
         TrustKey::from_ssh(&self.line).expect("an admitted key")
     }
 }
 
 /// Keys are made once for all tests: RSA takes its time.
-pub(super) fn secret(name: &str) -> &'static Secret {
+pub(crate) fn secret(name: &str) -> &'static Secret {
     static ALL: OnceLock<std::sync::Mutex<std::collections::BTreeMap<String, &'static Secret>>> = OnceLock::new();
     let mut all = ALL.get_or_init(Default::default).lock().expect("no test panics here");
     if let Some(secret) = all.get(name) {
@@ -183,14 +192,14 @@ impl Git {
 }
 
 /// A commit with a signature made over its payload.
-pub(super) fn sign_raw(payload: &[u8], header: &str, armour: &str) -> Vec<u8> {
+pub(crate) fn sign_raw(payload: &[u8], header: &str, armour: &str) -> Vec<u8> {
     let text = std::str::from_utf8(payload).expect("text");
     let (head, message) = text.split_once("\n\n").expect("a message");
     format!("{head}\n{header} {}\n\n{message}", armour.trim_end().replace('\n', "\n ")).into_bytes()
 }
 
 /// What `ssh-keygen -Y sign` makes of a text.
-pub(super) fn ssh_sign(secret: &Secret, namespace: &str, more: &[&str], text: &[u8]) -> String {
+pub(crate) fn ssh_sign(secret: &Secret, namespace: &str, more: &[&str], text: &[u8]) -> String {
     let mut command = Command::new("ssh-keygen");
     let file = secret.file();
     command.args(["-Y", "sign", "-n", namespace]).args(more).arg("-f").arg(file.path());
@@ -208,6 +217,106 @@ pub(super) fn ssh_verifies(line: &str, text: &[u8], armour: &str) -> bool {
     let mut command = Command::new("ssh-keygen");
     command.args(["-Y", "verify", "-n", "git", "-I", "ada", "-f"]).arg(allowed).arg("-s").arg(signature);
     feed(&mut command, text).status.success()
+}
+
+/// An SSH signature by ECDSA with other numbers, each as it is written.
+pub(crate) fn with_numbers(armour: &str, change: impl FnOnce(&[u8], &[u8]) -> [Vec<u8>; 2]) -> String {
+    let bytes = armor::open(armour, "SSH SIGNATURE", Dress::Ssh).expect("armour");
+    // Behind the magic word and the version: the key, the namespace, what is reserved, the hash, the signature.
+    let mut rest = Reader(&bytes[10..]);
+    let signature = (0..5).map(|_| rest.string().expect("a field")).last().expect("the signature");
+    let mut parts = Reader(signature);
+    let algorithm = parts.string().expect("the algorithm");
+    let mut numbers = Reader(parts.string().expect("two numbers"));
+    let both = change(numbers.mpint().expect("r"), numbers.mpint().expect("s")).concat();
+    let own = [field(algorithm), field(&both)].concat();
+    let text = STANDARD.encode([&bytes[..bytes.len() - signature.len() - 4], &field(&own)].concat());
+    let lines: Vec<&str> = (0..text.len()).step_by(70).map(|at| &text[at..text.len().min(at + 70)]).collect();
+    format!("-----BEGIN SSH SIGNATURE-----\n{}\n-----END SSH SIGNATURE-----\n", lines.join("\n"))
+}
+
+/// The other signature that anybody makes of one by ECDSA, without its key: `n - s` signs what `s` signs.
+pub(crate) fn twin(armour: &str) -> String {
+    with_numbers(armour, |r, s| [mpint(r), mpint(&other_half(padded(s).expect("32 bytes")))])
+}
+
+/// `n - s` for P-256.
+fn other_half(s: [u8; 32]) -> Vec<u8> {
+    let order = hex::decode("ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551").expect("digits");
+    let (mut twin, mut borrow) = (vec![0; 32], 0);
+    for at in (0..32).rev() {
+        let difference = i16::from(order[at]) - i16::from(s[at]) - borrow;
+        borrow = i16::from(difference < 0);
+        twin[at] = u8::try_from(difference.rem_euclid(256)).expect("a byte");
+    }
+    twin
+}
+
+/// A positive whole number as SSH writes it.
+pub(crate) fn mpint(digits: &[u8]) -> Vec<u8> {
+    let short: Vec<u8> = digits.iter().copied().skip_while(|byte| *byte == 0).collect();
+    field(&if short[0] >= 0x80 { [&[0], &short[..]].concat() } else { short })
+}
+
+pub(crate) fn field(bytes: &[u8]) -> Vec<u8> {
+    let mut field = Vec::new();
+    push_field(&mut field, bytes);
+    field
+}
+
+/// A hash by its number in OpenPGP.
+pub(crate) type Numbered = (u8, &'static Algorithm);
+
+/// An OpenPGP key of version 4 that is made in process, and signs in every type there is.
+pub(crate) struct Pgp {
+    pair: Ed25519KeyPair,
+    fingerprint: Vec<u8>,
+    pub(crate) block: String,
+}
+
+impl Pgp {
+    pub(crate) fn generate() -> Self {
+        let pair = Ed25519KeyPair::generate().expect("random bytes");
+        let body = [&[4, 0x66, 0, 0, 0, 27][..], pair.public_key().as_ref()].concat();
+        let head = [&[0x99][..], &u16::try_from(body.len()).expect("short").to_be_bytes()].concat();
+        let fingerprint = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[head, body.clone()].concat()).as_ref().to_vec();
+        Self { pair, fingerprint, block: pgp_armour("PUBLIC KEY BLOCK", &pgp_packet(6, &body)) }
+    }
+
+    pub(crate) fn fingerprint(&self) -> String {
+        hex::encode_upper(&self.fingerprint)
+    }
+
+    pub(crate) fn key(&self) -> TrustKey {
+        TrustKey::from_openpgp(&self.block, &self.fingerprint()).expect("an admitted key")
+    }
+
+    /// A signature packet of a type.
+    pub(crate) fn signature(&self, kind: u8, (number, hash): Numbered, document: &[u8]) -> Vec<u8> {
+        let hashed = [&[5, 2, 0x66, 0, 0, 0, 22, 33, 4][..], &self.fingerprint].concat();
+        let covered = [&[4, kind, 27, number, 0, u8::try_from(hashed.len()).expect("short")][..], &hashed].concat();
+        let length = u32::try_from(covered.len()).expect("short").to_be_bytes();
+        let hash = digest(hash, &[document, &covered, &[4, 0xff], &length].concat());
+        let sealed = self.pair.sign(hash.as_ref());
+        pgp_packet(2, &[&covered, &[0, 0][..], &hash.as_ref()[..2], sealed.as_ref()].concat())
+    }
+
+    /// What `gpg --armor --detach-sign` makes of a document.
+    pub(crate) fn sign(&self, document: &[u8]) -> String {
+        pgp_armour("SIGNATURE", &self.signature(0, (8, &SHA256), document))
+    }
+}
+
+/// A short packet.
+pub(crate) fn pgp_packet(tag: u8, body: &[u8]) -> Vec<u8> {
+    assert!(body.len() < 192, "its length is one byte");
+    [&[0xc0 | tag, u8::try_from(body.len()).expect("short")], body].concat()
+}
+
+pub(crate) fn pgp_armour(title: &str, bytes: &[u8]) -> String {
+    let text = STANDARD.encode(bytes);
+    let lines: Vec<&str> = (0..text.len()).step_by(64).map(|at| &text[at..text.len().min(at + 64)]).collect();
+    format!("-----BEGIN PGP {title}-----\n\n{}\n-----END PGP {title}-----\n", lines.join("\n"))
 }
 
 /// Runs a program with an input.
@@ -236,6 +345,6 @@ pub(super) fn split(raw: &[u8]) -> Commit<'_> {
 }
 
 /// The id of a commit's bytes.
-pub(super) fn id(raw: &[u8]) -> ObjectId {
+pub(crate) fn id(raw: &[u8]) -> ObjectId {
     ObjectId::of_commit(ObjectFormat::Sha1, raw).expect("no collision")
 }

@@ -1,14 +1,13 @@
 //! OpenPGP signatures against `gpg` and `git`, and the vectors of RFC 9580 for version 6, which that `gpg` does not have.
 
 use aws_lc_rs::signature::Ed25519KeyPair;
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::*;
 use crate::trust::{
     commit::Commit,
     key::KeyRefusal,
     object::ObjectFormat,
-    testing::{Git, Gpg, PLAIN, has, sign_raw, split},
+    testing::{Git, Gpg, PLAIN, Pgp, has, pgp_armour, pgp_packet, sign_raw, split},
 };
 
 fn opened(armour: &str) -> Vec<u8> {
@@ -16,9 +15,7 @@ fn opened(armour: &str) -> Vec<u8> {
 }
 
 fn closed(bytes: &[u8]) -> String {
-    let text = STANDARD.encode(bytes);
-    let lines: Vec<&str> = (0..text.len()).step_by(64).map(|at| &text[at..text.len().min(at + 64)]).collect();
-    format!("-----BEGIN PGP SIGNATURE-----\n\n{}\n-----END PGP SIGNATURE-----\n", lines.join("\n"))
+    pgp_armour("SIGNATURE", bytes)
 }
 
 #[test]
@@ -67,6 +64,39 @@ fn any_bit_of_a_signed_commit_that_is_flipped_is_refused() {
                 .is_ok_and(|commit| crate::trust::signature::signer(&commit, [&key]).is_ok());
             assert!(!taken, "{algorithm}: bit {bit} at {:?}", char::from(flipped[bit / 8]));
         }
+    }
+}
+
+#[test]
+fn only_a_detached_signature_over_the_bytes_of_a_document_is_one() {
+    use aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY;
+
+    let (pgp, document) = (Pgp::generate(), PLAIN.as_bytes());
+    let key = pgp.key();
+    let signed = |kind| pgp.signature(kind, (8, &SHA256), document);
+    assert_eq!(signer(&closed(&signed(BINARY)), document, [&key]), Ok(&key));
+    // Over a text, alone, certifying, binding, by itself, revoking, of a time, of another signature.
+    for kind in [0x01, 0x02, 0x10, 0x11, 0x12, 0x13, 0x18, 0x19, 0x1f, 0x20, 0x28, 0x30, 0x40, 0x50] {
+        assert_eq!(signer(&closed(&signed(kind)), document, [&key]), Err(SignatureRefusal::Type(kind)), "{kind:#x}");
+    }
+    for (number, name) in [(1, "MD5"), (2, "SHA-1"), (3, "number 3"), (11, "number 11")] {
+        let weak = pgp.signature(BINARY, (number, &SHA1_FOR_LEGACY_USE_ONLY), document);
+        assert_eq!(signer(&closed(&weak), document, [&key]), Err(SignatureRefusal::Hash(name.to_owned())));
+    }
+    // A message that carries its own text: one pass, the text, the signature.
+    let inline =
+        [pgp_packet(4, &[3, 0, 8, 27, 0, 0, 0, 0, 0, 0, 0, 0, 1]), pgp_packet(11, b"b\0\0\0\0\0text"), signed(BINARY)];
+    let inline = inline.concat();
+    assert!(matches!(signer(&closed(&inline), document, [&key]), Err(SignatureRefusal::Shape(_))));
+    for (armour, refusal) in [
+        (pgp_armour("MESSAGE", &inline), SignatureRefusal::Kind),
+        (
+            format!("-----BEGIN PGP SIGNED MESSAGE-----\n\n{}", closed(&signed(BINARY))),
+            SignatureRefusal::Armor(armor::ArmorRefusal::Begin),
+        ),
+    ] {
+        let raw = sign_raw(document, "gpgsig", &armour);
+        assert_eq!(crate::trust::signature::signer(&split(&raw), [&key]), Err(refusal), "{armour}");
     }
 }
 

@@ -8,7 +8,7 @@ use crate::trust::{
     commit::Commit,
     key::KeyRefusal,
     object::ObjectFormat,
-    testing::{Git, PLAIN, has, secret, sign_raw, split, ssh_sign, ssh_verifies},
+    testing::{Git, PLAIN, field, has, mpint, secret, sign_raw, split, ssh_sign, ssh_verifies, twin, with_numbers},
 };
 
 const KINDS: [&str; 3] = ["ed25519", "ecdsa", "rsa"];
@@ -21,12 +21,6 @@ fn closed(bytes: &[u8]) -> String {
     let text = STANDARD.encode(bytes);
     let lines: Vec<&str> = (0..text.len()).step_by(70).map(|at| &text[at..text.len().min(at + 70)]).collect();
     format!("-----BEGIN SSH SIGNATURE-----\n{}\n-----END SSH SIGNATURE-----\n", lines.join("\n"))
-}
-
-fn field(bytes: &[u8]) -> Vec<u8> {
-    let mut field = Vec::new();
-    push_field(&mut field, bytes);
-    field
 }
 
 /// A whole signature blob for git, over SHA-512.
@@ -143,47 +137,40 @@ fn rsa_over_sha256_is_another_algorithm() {
     assert_eq!(signer(&closed(&bytes), PLAIN.as_bytes(), [&key.key()]), Err(refusal));
 }
 
-/// `n - s` for P-256.
-fn other_half(s: [u8; 32]) -> Vec<u8> {
-    let order = hex::decode("ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551").expect("digits");
-    let (mut twin, mut borrow) = (vec![0; 32], 0);
-    for at in (0..32).rev() {
-        let difference = i16::from(order[at]) - i16::from(s[at]) - borrow;
-        borrow = i16::from(difference < 0);
-        twin[at] = u8::try_from(difference.rem_euclid(256)).expect("a byte");
-    }
-    twin
-}
-
 #[test]
 fn the_other_half_of_an_ecdsa_signature_is_the_same_persons() {
     if !has("git") || !has("ssh-keygen") {
         return;
     }
-    // n - s signs what s signs, and git takes both: the id of a commit is no identity. The digest of a statement is one.
+    // git takes both: the id of a commit is no identity. The digest of a statement is one.
     let (git, key) = (Git::new(ObjectFormat::Sha1), secret("ecdsa"));
     git.run(&["write-tree"], &[]);
-    let bytes = opened(&ssh_sign(key, "git", &[], PLAIN.as_bytes()));
-    let mut rest = Reader(&bytes[MAGIC.len() + 4..]);
-    let own = rest.string().expect("the key");
-    for _ in 0..3 {
-        rest.string().expect("a field");
+    let armour = ssh_sign(key, "git", &[], PLAIN.as_bytes());
+    for armour in [&armour, &twin(&armour)] {
+        let raw = sign_raw(PLAIN.as_bytes(), "gpgsig", armour);
+        assert!(git.verifies(&git.put(&raw), &[&key.line]));
+        assert_eq!(crate::trust::signature::signer(&split(&raw), [&key.key()]), Ok(&key.key()));
     }
-    let mut signature = Reader(rest.string().expect("the signature"));
-    signature.string().expect("the algorithm");
-    let mut numbers = Reader(signature.string().expect("two numbers"));
-    let (r, s) = (numbers.mpint().expect("r"), padded::<32>(numbers.mpint().expect("s")).expect("32 bytes"));
-    let number = |digits: &[u8]| {
-        let short: Vec<u8> = digits.iter().copied().skip_while(|byte| *byte == 0).collect();
-        field(&if short[0] >= 0x80 { [&[0], &short[..]].concat() } else { short })
-    };
-    let of = |both: Vec<u8>| closed(&blob(own, &[field(b"ecdsa-sha2-nistp256"), field(&both)].concat()));
-    let twin = of([number(r), number(&other_half(s))].concat());
-    let raw = sign_raw(PLAIN.as_bytes(), "gpgsig", &twin);
-    assert!(git.verifies(&git.put(&raw), &[&key.line]));
-    assert_eq!(crate::trust::signature::signer(&split(&raw), [&key.key()]), Ok(&key.key()));
-    let long = of([field(&[&[0, 0], r].concat()), number(&s)].concat());
+    let long = with_numbers(&armour, |r, s| [field(&[&[0, 0], r].concat()), mpint(s)]);
     assert!(signer(&long, PLAIN.as_bytes(), [&key.key()]).is_err(), "zeros in front are another number's spelling");
+}
+
+#[test]
+fn an_ed25519_signature_has_no_other_half() {
+    if !has("ssh-keygen") {
+        return;
+    }
+    // s + L is s where the points are counted.
+    let order = hex::decode("edd3f55c1a631258d69cf7a2def9de1400000000000000000000000000000010").expect("digits");
+    let key = secret("ed25519");
+    let mut bytes = opened(&ssh_sign(key, "git", &[], PLAIN.as_bytes()));
+    let (s, mut carry) = (bytes.len() - 32, 0);
+    for at in 0..32 {
+        let sum = u16::from(bytes[s + at]) + u16::from(order[at]) + carry;
+        bytes[s + at] = sum.to_le_bytes()[0];
+        carry = sum >> 8;
+    }
+    assert_eq!(signer(&closed(&bytes), PLAIN.as_bytes(), [&key.key()]), Err(SignatureRefusal::Bad));
 }
 
 /// A security key made of software: what it signs is what a real one signs.

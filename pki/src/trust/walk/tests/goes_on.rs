@@ -7,7 +7,11 @@ use super::{
     codes,
     world::{Person, World, policy},
 };
-use crate::trust::{key::TrustKey, policy as policies, revoked::Revocations};
+use crate::trust::{
+    key::TrustKey,
+    policy as policies,
+    revoked::{MOST_REVOKED, Revocations},
+};
 
 const RESEAL: &str = "reseal { roles \"admin\"; threshold 2; }\nchange { roles \"admin\"; threshold 1; }\n";
 
@@ -230,6 +234,24 @@ fn whoever_is_left_outvotes_a_stolen_key() {
     let votes =
         [Person::Ada.key(), keys[0].clone()].iter().filter(|key| !revoked.denies_vote(key, &policy, &rule)).count();
     assert_eq!(votes, 1, "with p2 they are two");
+}
+
+#[test]
+fn a_flood_of_revocations_leaves_enough_people_to_answer_it() {
+    let (mut world, keys) = four("trust { roles \"admin\"; threshold 2; }\n");
+    let anchor = world.anchor();
+    world.agree(Person::Ada, &world.file(FILE));
+    let all = [Person::Ada.key(), keys[0].clone(), keys[1].clone(), Person::Cleo.key(), Person::Forge.key()];
+    for _ in 0..50 {
+        all.iter().for_each(|key| world.revoke(Person::Bob, &key.name(), anchor));
+    }
+    world.push(Person::Ada, &[("sites/a.kdl", "site \"a\"")]);
+    let walked = world.walk();
+    assert_eq!(codes(&walked), ["anchor", "key-revoked"], "it only takes away");
+    let (policy, revoked) = (world.policy(), reached(&walked).memory.revoked.clone());
+    assert_eq!(revoked.len(), MOST_REVOKED);
+    let votes = all[..3].iter().filter(|key| !revoked.denies_vote(key, &policy, policy.trust())).count();
+    assert_eq!(votes, 2, "the two who are left change the policy");
 }
 
 #[test]
