@@ -156,6 +156,11 @@ pub(crate) fn placement_secret(secret: &Secret) -> Secret {
     expand(&secret.0, b"placements")
 }
 
+/// The secret behind the tags of proposals that a caller asked for.
+pub(crate) fn asked_secret(secret: &Secret) -> Secret {
+    expand(&secret.0, b"asked")
+}
+
 fn expand(secret: &[u8], label: &'static [u8]) -> Secret {
     let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"bc/checkpoint/v1\0");
     let mut bytes = [0; 32];

@@ -20,6 +20,7 @@ use crate::{
     realm::is_trust_domain,
     sealed::JoinKey,
     secret::SecretStore,
+    trust::service::ServiceKeys,
     verify::NodeVerifier,
     worker::CommandRoot,
 };
@@ -73,6 +74,9 @@ pub struct Keys {
     /// The commit that authority over the fleet begins with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trust: Option<TrustPin>,
+    /// What it proposes batches with, once somebody made it.
+    #[serde(default, skip_serializing_if = "ServiceKeys::is_empty")]
+    service: ServiceKeys,
 }
 
 impl Keys {
@@ -99,6 +103,7 @@ impl Keys {
             born: RotationKind::ALL.into_iter().map(|kind| (kind, now)).collect(),
             rotations: Rotations::default(),
             trust: None,
+            service: ServiceKeys::default(),
         })
     }
 
@@ -116,7 +121,7 @@ impl Keys {
         let keys: Self = open(sealed, secret)?;
         let authorities = [&keys.root, &keys.node, &keys.serving, &keys.internal];
         let sound = authorities.into_iter().all(Authority::is_sound) && keys.command_root.is_sound();
-        if sound && keys.rotations.is_sound() { Ok(keys) } else { Err(OpenError::Malformed) }
+        if sound && keys.rotations.is_sound() && keys.service.is_sound() { Ok(keys) } else { Err(OpenError::Malformed) }
     }
 
     /// The trust domain of all certificates.
@@ -129,6 +134,18 @@ impl Keys {
     #[must_use]
     pub const fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// What it signs with as a service of the trust policy.
+    #[must_use]
+    pub const fn service(&self) -> &ServiceKeys {
+        &self.service
+    }
+
+    /// Makes another key for that. Counts as a step of the keys, so that processes take it over as they do rotations.
+    pub fn add_service_key(&mut self) {
+        self.service.add();
+        self.revision += 1;
     }
 
     /// What machines recognise this control plane by.

@@ -53,13 +53,17 @@ pub enum Purpose {
     QueuedCommand,
     /// A process of the control plane says what a machine is called and where it belongs.
     Placement,
+    /// A process of the control plane put a batch down.
+    PutBatch,
     /// A worker says with which trust policy a fleet begins.
     FirstPolicy,
+    /// A process of the control plane says what a caller asks to be proposed.
+    AskedProposal,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::WorkerCertificate,
         Self::DesiredState,
         Self::ServerTime,
@@ -82,7 +86,9 @@ impl Purpose {
         Self::AuditKey,
         Self::QueuedCommand,
         Self::Placement,
+        Self::PutBatch,
         Self::FirstPolicy,
+        Self::AskedProposal,
     ];
 
     /// The word in the signed bytes.
@@ -111,7 +117,9 @@ impl Purpose {
             Self::AuditKey => "audit-key",
             Self::QueuedCommand => "queued-command",
             Self::Placement => "placement",
+            Self::PutBatch => "put-batch",
             Self::FirstPolicy => "first-policy",
+            Self::AskedProposal => "asked-proposal",
         }
     }
 }

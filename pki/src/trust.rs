@@ -10,6 +10,7 @@
 //! | [`signature`] | whose signature a commit has: SSH and OpenPGP |
 //! | [`key`] | which keys are admitted |
 //! | [`policy`] | the trust policy: who may do what, judged before anybody relies on it |
+//! | [`service`] | the keys with which a control plane proposes, and what it signs with them |
 //! | [`statement`] | what people say by signed commits |
 //! | [`spoken`] | whose statement it is, and how many people say so |
 //! | [`revoked`] | keys that one person took away, and what that does not take away |
@@ -22,6 +23,7 @@ pub mod object;
 mod openpgp;
 pub mod policy;
 pub mod revoked;
+pub mod service;
 pub mod signature;
 pub mod spoken;
 mod ssh;

@@ -10,6 +10,7 @@ use crate::{
     },
     encoding::Secret,
     signed::Purpose,
+    trust::service::ServiceKeys,
     worker::CommandRoot,
 };
 
@@ -45,6 +46,9 @@ pub struct SourceKeys {
     revision: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) trust: Option<TrustPin>,
+    /// What it proposes batches with.
+    #[serde(default, skip_serializing_if = "ServiceKeys::is_empty")]
+    service: ServiceKeys,
 }
 
 impl SourceKeys {
@@ -60,7 +64,7 @@ impl SourceKeys {
     /// When the secret is another one, or the bytes were changed or are something else.
     pub fn open(sealed: &[u8], secret: &[u8]) -> Result<Self, OpenError> {
         let keys: Self = open(sealed, secret)?;
-        if keys.history.is_sound() { Ok(keys) } else { Err(OpenError::Malformed) }
+        if keys.history.is_sound() && keys.service.is_sound() { Ok(keys) } else { Err(OpenError::Malformed) }
     }
 
     /// The trust domain of all certificates.
@@ -79,6 +83,18 @@ impl SourceKeys {
     #[must_use]
     pub fn placement_seal(&self, fleet_id: &str) -> Seal {
         Seal::new(Realm::new(&self.trust_domain, fleet_id), Purpose::Placement, self.placements.iter())
+    }
+
+    /// Marks batches as they are put down, and knows the marks of others.
+    #[must_use]
+    pub fn batch_seal(&self, fleet_id: &str) -> Seal {
+        Seal::new(Realm::new(&self.trust_domain, fleet_id), Purpose::PutBatch, self.placements.iter())
+    }
+
+    /// What it signs with as a service of the trust policy.
+    #[must_use]
+    pub const fn service(&self) -> &ServiceKeys {
+        &self.service
     }
 
     /// The revision of the keys that these are of.
@@ -191,6 +207,7 @@ impl Keys {
     /// What a process needs that signs specs and commands and does nothing else.
     #[must_use]
     pub fn signing(&self) -> SigningKeys {
+            service: self.service.clone(),
         SigningKeys {
             trust_domain: self.trust_domain.clone(),
             command_root: self.command_root.clone(),

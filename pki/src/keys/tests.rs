@@ -87,3 +87,20 @@ fn a_pin_is_set_once_and_travels_with_the_keys() {
     let opened = Keys::open(&keys.seal(b"secret"), b"secret").expect("opens");
     assert_eq!((opened.trust_pin(), opened.signing().trust_pin()), (Some(one), Some(one)));
 }
+
+#[test]
+fn a_service_key_travels_to_whoever_follows_the_fleet_and_to_nobody_else() {
+    let mut keys = keys();
+    let (before, revision) = (serde_json::to_value(&keys).expect("json"), keys.revision());
+    assert!(before.get("service").is_none(), "keys without one are what they were");
+    keys.add_service_key();
+    assert_eq!(keys.revision(), revision + 1, "whoever works with the keys notices");
+    let opened = Keys::open(&keys.seal(b"secret"), b"secret").expect("opens");
+    let source = SourceKeys::open(&opened.source().seal(b"secret"), b"secret").expect("opens");
+    assert_eq!(source.service(), keys.service());
+    let secret = serde_json::to_value(&keys).expect("json")["service"][0].as_str().expect("a key").to_owned();
+    let gateway = keys.issue_gateway("gw-one", &["gw.example.org".to_owned()], now()).expect("issued");
+    for others in [serde_json::to_string(&keys.signing()), serde_json::to_string(&gateway)] {
+        assert!(!others.expect("json").contains(&secret));
+    }
+}

@@ -34,6 +34,13 @@ pub(super) enum Dress {
     OpenPgp,
 }
 
+/// Bytes in an armour of SSH with this label, in lines as wide as `ssh-keygen` writes them.
+pub(super) fn close(bytes: &[u8], label: &str) -> String {
+    let text = STANDARD.encode(bytes);
+    let lines: Vec<&str> = text.as_bytes().chunks(70).filter_map(|line| std::str::from_utf8(line).ok()).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+}
+
 /// The bytes in an armour with this label.
 pub(super) fn open(text: &str, label: &str, dress: Dress) -> Result<Vec<u8>, ArmorRefusal> {
     let inside = text.strip_prefix(&format!("-----BEGIN {label}-----\n")).ok_or(ArmorRefusal::Begin)?;

@@ -300,6 +300,17 @@ impl Policy {
     }
 
     /// What a policy that follows this one would forget: a key is one principal's for ever and stays listed, and what was
+    /// Whether a principal may propose a file beside the branch. A proposal changes nothing by itself, so that for a service a rule for
+    /// everything is not asked where a narrower one covers the path: whoever may propose batches need not be named where all is changed.
+    #[must_use]
+    pub fn lets_propose(&self, principal: &Principal, path: &str) -> bool {
+        let narrow = || self.rules_of(path).filter(|rule| rule.pattern != "**");
+        if principal.kind != PrincipalKind::Service || narrow().next().is_none() {
+            return self.grants(principal, path);
+        }
+        narrow().all(|rule| !rule.roles.is_disjoint(&principal.roles))
+    }
+
     /// revoked stays so.
     #[must_use]
     pub fn forgotten_by(&self, next: &Self) -> Option<String> {

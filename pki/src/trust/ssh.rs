@@ -3,7 +3,10 @@
 #[cfg(test)]
 mod tests;
 
-use aws_lc_rs::digest::{SHA256, SHA512, digest};
+use aws_lc_rs::{
+    digest::{SHA256, SHA512, digest},
+    signature::{Ed25519KeyPair, KeyPair as _},
+};
 
 use super::{
     armor::{self, Dress},
@@ -15,6 +18,7 @@ use crate::signed::push_field;
 
 const MAGIC: &[u8; 6] = b"SSHSIG";
 const NAMESPACE: &[u8] = b"git";
+const LABEL: &str = "SSH SIGNATURE";
 /// The flag that a security key was touched.
 const TOUCHED: u8 = 0x01;
 
@@ -29,7 +33,7 @@ pub(super) fn signer<'k>(
     payload: &[u8],
     keys: impl IntoIterator<Item = &'k TrustKey>,
 ) -> Result<&'k TrustKey, SignatureRefusal> {
-    let bytes = armor::open(armour, "SSH SIGNATURE", Dress::Ssh).map_err(SignatureRefusal::Armor)?;
+    let bytes = armor::open(armour, LABEL, Dress::Ssh).map_err(SignatureRefusal::Armor)?;
     let mut rest = Reader(&bytes);
     if rest.take(MAGIC.len())? != MAGIC {
         return Err(SignatureRefusal::Shape("it does not begin with SSHSIG"));
@@ -56,11 +60,30 @@ pub(super) fn signer<'k>(
     };
     let named = TrustKey::from_blob(key).map_err(SignatureRefusal::Key)?;
     let key = keys.into_iter().find(|key| **key == named).ok_or_else(|| SignatureRefusal::UnknownKey(named.name()))?;
-    let mut signed = MAGIC.to_vec();
-    for field in [namespace, reserved, hash, hashed.as_ref()] {
-        push_field(&mut signed, field);
-    }
+    let signed = [MAGIC.as_slice(), &fields([namespace, reserved, hash, hashed.as_ref()])].concat();
     if verify(key, &signed, signature)? { Ok(key) } else { Err(SignatureRefusal::Bad) }
+}
+
+/// An Ed25519 key as SSH writes it.
+pub(super) fn blob(pair: &Ed25519KeyPair) -> Vec<u8> {
+    fields([b"ssh-ed25519".as_slice(), pair.public_key().as_ref()])
+}
+
+/// The signature of an Ed25519 key over a text, as [`signer`] reads it.
+pub(super) fn sign(pair: &Ed25519KeyPair, payload: &[u8]) -> String {
+    let head = [NAMESPACE, b"".as_slice(), b"sha512".as_slice()];
+    let hashed = digest(&SHA512, payload);
+    let signed = [MAGIC.as_slice(), &fields(head.into_iter().chain([hashed.as_ref()]))].concat();
+    let signature = fields([b"ssh-ed25519".as_slice(), pair.sign(&signed).as_ref()]);
+    let key = blob(pair);
+    let body = fields(std::iter::once(key.as_slice()).chain(head).chain([signature.as_slice()]));
+    armor::close(&[MAGIC.as_slice(), &1_u32.to_be_bytes(), &body].concat(), LABEL)
+}
+
+fn fields<'f>(all: impl IntoIterator<Item = &'f [u8]>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    all.into_iter().for_each(|field| push_field(&mut bytes, field));
+    bytes
 }
 
 fn verify(key: &TrustKey, signed: &[u8], signature: &[u8]) -> Result<bool, SignatureRefusal> {

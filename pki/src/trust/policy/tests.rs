@@ -170,3 +170,23 @@ fn a_folder_without_the_file_is_no_policy() {
     tree.insert(trust::FILE, SourceBlob::Symlink);
     assert!(check_tree(&tree).expect("a folder").policy.is_none());
 }
+#[test]
+fn a_service_proposes_where_a_narrow_rule_names_it_and_changes_nothing_there() {
+    let nodes = |kind: &str| {
+        format!(
+            "principal \"cleo\" {{ kind \"{kind}\"; roles \"proposer\"; key \"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP8uTqVIctEHU+fuyqm62wi6munZa1AHCRSiwsYHK1iB\"; }}\n\
+             path \"**\" {{ roles \"admin\"; }}\npath \"batches/**\" {{ roles \"admin\" \"proposer\"; }}\npath \"batches/wipe*\" {{ roles \"admin\"; }}\n"
+        )
+    };
+    let cleo = Name::new("cleo").expect("a name");
+    for (kind, may) in [("service", true), ("human", false)] {
+        let policy = policy(&nodes(kind));
+        let who = &policy.principals()[&cleo];
+        assert_eq!(policy.lets_propose(who, "batches/kernel.kdl"), may, "{kind}");
+        assert!(!policy.grants(who, "batches/kernel.kdl"), "the branch is another thing");
+        for path in ["batches/wipe-all.kdl", "pools/h100.kdl", "fleet.kdl"] {
+            assert!(!policy.lets_propose(who, path), "{path}");
+        }
+    }
+}
+
