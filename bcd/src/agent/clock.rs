@@ -12,7 +12,7 @@ use schema::{
     time::Timestamp,
 };
 
-use crate::session::Proven;
+use crate::{command::quorum::Clocks, session::Proven};
 
 /// The machine's clock until the time is proven, and the proven time from then on.
 #[derive(Debug)]
@@ -67,6 +67,12 @@ impl NodeClock {
     pub fn proven(&self) -> Option<Timestamp> {
         let proven = *self.proven.lock().unwrap_or_else(PoisonError::into_inner);
         proven.map(|(known, at)| known.after(measured().saturating_sub(at)).at_most())
+    }
+
+    /// Both: the proven time, and what the machine's clock says.
+    #[must_use]
+    pub fn clocks(&self) -> Clocks {
+        Clocks { now: self.now(), wall: self.machine() }
     }
 
     /// Whether the time is proven.

@@ -12,7 +12,7 @@ use schema::{
     time::Timestamp,
 };
 
-use super::quorum::{self, Asked, Guard, Held, Spent, Toll};
+use super::quorum::{self, Asked, Clocks, Guard, Held, Spent, Toll};
 
 /// A command as it came.
 #[derive(Debug)]
@@ -97,8 +97,11 @@ pub fn accept(offer: &Offer<'_>, facts: &Facts<'_>) -> Verdict {
         Err(Held::Busy(why)) => return refuse(Refusal::Busy, why),
         Err(Held::No(refusal, why)) => return refuse(refusal, why),
     };
-    if facts.now.is_none() {
+    let Facts { now: Some(now), wall, .. } = *facts else {
         return refuse(Refusal::Busy, "the time is not proven yet".to_owned());
+    };
+    if let Err(short) = facts.spent.affords(&toll, Clocks { now, wall }) {
+        return refuse(short.refusal(), short.to_string());
     }
     if facts.room == 0 {
         let lane = body.kind.row().lane;
@@ -111,8 +114,8 @@ fn approved(body: &CommandBody, approval: &[u8], facts: &Facts<'_>) -> Result<To
     if !body.kind.row().destructive {
         return Ok(Toll::Free);
     }
-    let Facts { node, journal, now, wall, .. } = *facts;
-    quorum::approved(&Asked { body, approval, node, journal, now, wall }, facts.guard, facts.spent)
+    let Facts { node, journal, now, wall, guard, spent, .. } = *facts;
+    quorum::approved(&Asked { body, approval, node, journal, now, wall, since: spent.since }, guard)
 }
 
 fn supported<'a>(

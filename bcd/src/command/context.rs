@@ -135,7 +135,7 @@ impl Token {
         });
     }
 
-    fn go_on(&self) -> Result<(), Stop> {
+    pub(super) fn go_on(&self) -> Result<(), Stop> {
         match *self.0.borrow() {
             0 => Ok(()),
             Self::CANCELLED => Err(Stop::Cancelled),
@@ -279,7 +279,7 @@ mod testing {
             let journal = Journal::open(&state, now).expect("opens").journal;
             let entry = crate::testing::entry(&body, BootId::generate());
             journal.accept(&entry, &body.to_bytes()).expect("accepted");
-            journal.start(body.id, now, &crate::command::quorum::Toll::Free).expect("started");
+            journal.start(body.id, clock.clocks(), &crate::command::quorum::Toll::Free).expect("started");
             let (told, from) = tokio::sync::mpsc::unbounded_channel();
             let token = Token::default();
             let handle = Handle { id: body.id, token: token.clone(), journal: journal.clone(), told: from, _dir: dir };

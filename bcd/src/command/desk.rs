@@ -25,11 +25,12 @@ use super::{
     accept::{Facts, Offer, Verdict, accept},
     again::{Again, again},
     context::Order,
-    journal::{Entry, MAX_ENTRIES},
+    journal::Entry,
     pen::Pen,
     quorum::{Gate, Permitted, Toll},
 };
 
+mod time;
 mod words;
 
 pub use words::{Do, Event, Moment};
@@ -39,14 +40,8 @@ mod tests;
 
 /// How long until something that could not be kept is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How often to look for commands that may be forgotten.
-const FORGET_EVERY: Duration = Duration::from_secs(3600);
 /// How often a command that waits for its spec asks for it.
 const ASK_EVERY: Duration = Duration::from_secs(60);
-/// So many commands are remembered before those that are over make room.
-const CROWDED: usize = MAX_ENTRIES / 4 * 3;
-/// How many make room at a time.
-const ROOM: usize = MAX_ENTRIES / 8;
 /// The longest word of a stranger that goes into the log.
 const SHORT: usize = 200;
 
@@ -146,16 +141,16 @@ impl Desk {
 
     /// A command came.
     pub fn offer(&mut self, frame: Frame<'_>, moment: Moment) -> Vec<Do> {
-        let Frame { bytes, signature, verified, approval } = frame;
-        let read = CommandBody::read(&bytes);
+        let read = CommandBody::read(&frame.bytes);
         let head = match &read {
             Ok(body) => body.head(),
             Err(BodyError::Unsupported { head, .. }) => head.as_ref().clone(),
             Err(error @ BodyError::Malformed) => return vec![Do::Warn(format!("a command was not read: {error}"))],
         };
         if let Some(known) = self.known.get(&head.id) {
-            return self.once_more(&known.entry.clone(), &bytes, verified, moment);
+            return self.once_more(&known.entry.clone(), frame, moment);
         }
+        let Frame { bytes, signature, verified, approval } = frame;
         match self.judge(&read, &approval, verified, moment) {
             Verdict::Ignore => Vec::new(),
             Verdict::Refuse(Refusal::Busy, why) => {
@@ -308,105 +303,6 @@ impl Desk {
         })
     }
 
-    /// The node has attempted a newer spec, or time has passed.
-    pub fn tick(&mut self, moment: Moment) -> Vec<Do> {
-        let mut decided = self.judge_waiting(moment);
-        let Some(now) = moment.now else { return decided };
-        let mut left = Vec::new();
-        for (id, known) in &mut self.known {
-            match &mut known.standing {
-                Standing::Waits { paper, ask } if moment.mono >= *ask => {
-                    *ask = moment.mono + ASK_EVERY;
-                    decided.push(Do::WantSpec(paper.body.min_generation.unwrap_or_default()));
-                }
-                Standing::Left { ask } if ask.is_some_and(|ask| moment.mono >= ask) => {
-                    *ask = None;
-                    left.push(known.entry.clone());
-                }
-                Standing::Queued { ask }
-                    if now >= known.entry.not_after && ask.is_none_or(|ask| moment.mono >= ask) =>
-                {
-                    *ask = Some(moment.mono + AGAIN);
-                    decided.push(Do::Expire(*id));
-                }
-                Standing::Runs { until } if moment.mono >= *until => {
-                    *until = moment.mono + AGAIN;
-                    decided.push(Do::GiveUp(*id));
-                }
-                _ => {}
-            }
-        }
-        decided.extend(left.iter().flat_map(|entry| self.left(entry, moment.now)));
-        if self.known.len() > CROWDED {
-            decided.extend(self.make_room(moment));
-        }
-        if self.forget_at.is_none_or(|at| moment.mono >= at) {
-            self.forget_at = Some(moment.mono + FORGET_EVERY);
-            let old = |known: &&Known| {
-                matches!(known.standing, Standing::Over | Standing::Left { .. }) && now > known.entry.forgettable_at()
-            };
-            let ids: Vec<_> = self.known.values().filter(old).map(|known| known.entry.id).collect();
-            if !ids.is_empty() {
-                decided.push(Do::Forget(ids));
-            }
-        }
-        decided
-    }
-
-    /// A journal that is full forgets what can neither begin nor be waited for any more, the oldest first.
-    fn make_room(&mut self, moment: Moment) -> Vec<Do> {
-        let Some(now) = moment.now else { return Vec::new() };
-        let over = |known: &&Known| matches!(known.standing, Standing::Over) && now > known.entry.over_at();
-        let mut over: Vec<_> = self.known.values().filter(over).map(|known| (known.entry.at, known.entry.id)).collect();
-        over.sort_unstable();
-        let ids: Vec<_> = over.into_iter().take(ROOM).map(|(_, id)| id).collect();
-        if ids.is_empty() { Vec::new() } else { vec![Do::Forget(ids)] }
-    }
-
-    /// When time has to be told next.
-    #[must_use]
-    pub fn wake_at(&self, moment: Moment) -> Option<Instant> {
-        let at = |deadline: Timestamp| {
-            let wait =
-                moment.now.map(|now| deadline.duration_since(now).max(jiff::SignedDuration::ZERO).unsigned_abs());
-            // Far deadlines are looked at again in between: the proven time may move.
-            wait.map(|wait| moment.mono + wait.min(Duration::from_secs(60)))
-        };
-        let wakes = self.known.values().filter_map(|known| match &known.standing {
-            Standing::Waits { ask, .. } => at(known.entry.not_after).map(|at| at.min(*ask)),
-            Standing::Queued { ask: None } => at(known.entry.not_after),
-            Standing::Queued { ask } | Standing::Left { ask } => *ask,
-            Standing::Runs { until } => Some(*until),
-            _ => None,
-        });
-        wakes.min()
-    }
-
-    fn judge_waiting(&mut self, moment: Moment) -> Vec<Do> {
-        let waiting = self.known.values().filter_map(|known| match &known.standing {
-            Standing::Waits { paper, .. } => Some((known.entry.seq, known.entry.clone(), paper.as_ref().clone())),
-            _ => None,
-        });
-        let mut waiting: Vec<_> = waiting.collect();
-        waiting.sort_by_key(|(seq, ..)| *seq);
-        let mut decided = Vec::new();
-        for (_, entry, paper) in waiting {
-            match self.judge(&Ok(paper.body.clone()), &paper.approval, Ok(()), moment) {
-                Verdict::Wait | Verdict::Ignore => {}
-                Verdict::Accept(toll) => decided.push(self.accept(entry, paper, &toll)),
-                Verdict::Refuse(Refusal::Busy, why) => {
-                    self.known.remove(&entry.id);
-                    decided.push(Do::Say(self.pen.update(entry.id, UpdateState::Busy).because(Refusal::Busy, why)));
-                }
-                Verdict::Refuse(refusal, why) => {
-                    let update = self.pen.update(entry.id, UpdateState::Rejected).because(refusal, why);
-                    decided.push(self.refuse(entry, paper.bytes, update));
-                }
-            }
-        }
-        decided
-    }
-
     fn judge(
         &self,
         body: &Result<CommandBody, BodyError>,
@@ -437,26 +333,26 @@ impl Desk {
     }
 
     /// A command that is known comes again: the same answer, or the next one.
-    fn once_more(
-        &mut self,
-        entry: &Entry,
-        bytes: &[u8],
-        verified: Result<(), SignatureRefusal>,
-        moment: Moment,
-    ) -> Vec<Do> {
+    fn once_more(&mut self, entry: &Entry, copy: Frame<'_>, moment: Moment) -> Vec<Do> {
         let id = entry.id;
-        if entry.body != Digest::of(bytes) {
+        if entry.body != Digest::of(&copy.bytes) {
             return vec![Do::Warn(format!("another text under the name of {id} was ignored"))];
         }
-        match self.known.get(&id).map(|known| &known.standing) {
+        match self.known.get_mut(&id).map(|known| &mut known.standing) {
             Some(Standing::Queued { .. }) => vec![Do::Say(self.pen.update(id, UpdateState::Acked))],
             Some(Standing::Runs { .. }) => vec![Do::Say(self.pen.update(id, UpdateState::Running))],
             Some(Standing::Over) => vec![Do::Answer(id)],
-            Some(Standing::Left { .. }) if verified.is_ok() => self.left(entry, moment.now),
+            Some(Standing::Left { .. }) if copy.verified.is_ok() => self.left(entry, moment.now),
             Some(Standing::Left { .. }) => {
                 vec![Do::Warn(format!("a copy of {id} without a good signature was ignored"))]
             }
-            Some(Standing::Waits { paper, .. }) => vec![Do::WantSpec(paper.body.min_generation.unwrap_or_default())],
+            Some(Standing::Waits { paper, .. }) => {
+                // The approvals that came first may be over by then.
+                if copy.verified.is_ok() && !copy.approval.is_empty() {
+                    paper.approval = copy.approval;
+                }
+                vec![Do::WantSpec(paper.body.min_generation.unwrap_or_default())]
+            }
             Some(Standing::Kept { .. } | Standing::Closing { .. }) | None => Vec::new(),
         }
     }

@@ -6,29 +6,30 @@
 //!
 //! The journal says what was; [`super::desk`] decides what follows.
 
-use std::{
-    io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction};
+use redb::{Database, ReadableDatabase as _, WriteTransaction};
 use schema::{
-    command::{Lane, UpdateState},
-    digest::Digest,
+    command::Lane,
     id::{CommandId, JournalId},
     time::Timestamp,
 };
 
 use super::{
     fault,
-    quorum::{HOUR, Spent, Toll},
+    quorum::{Clocks, Spent, Toll},
 };
 use crate::state::StateDir;
 
 mod entry;
+mod error;
 mod file;
+mod tables;
+
+use tables::{BODIES, ENTRIES, META, SINCE, UPDATES, all, mark_of, marks, pay, put, spent};
 
 pub use entry::{Ended, Entry, Happened, Ran, Stored};
+pub use error::JournalError;
 pub use file::{Begun, FILE, Opened};
 
 #[cfg(test)]
@@ -44,66 +45,6 @@ pub const MAX_BYTES: u64 = 256 * 1024 * 1024;
 const RESERVED_BYTES: u64 = 16 * 1024 * 1024;
 /// How many effects one command may write down.
 pub const MAX_EFFECTS: usize = 256;
-
-const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
-const ENTRIES: TableDefinition<'_, [u8; 16], &[u8]> = TableDefinition::new("entries");
-const BODIES: TableDefinition<'_, [u8; 16], &[u8]> = TableDefinition::new("bodies");
-/// What began outside of batches: under its number in the order of time, at which second.
-const UNBATCHED: TableDefinition<'_, [u8; 16], i64> = TableDefinition::new("unbatched");
-/// Since when this journal knows everything, as far as the time is proven.
-const SINCE: &str = "since";
-const UPDATES: TableDefinition<'_, [u8; 16], (&[u8], &[u8])> = TableDefinition::new("updates");
-/// Approvals that were used up, and by which command: one that is here is never used again.
-const CONSUMED: TableDefinition<'_, [u8; 32], [u8; 16]> = TableDefinition::new("consumed");
-
-/// Why the journal did not take or give something.
-#[derive(Debug, thiserror::Error)]
-pub enum JournalError {
-    /// The store refused. Nothing of the call is kept.
-    #[error("the journal of commands cannot be used: {0}")]
-    Store(#[source] Box<redb::Error>),
-    /// Its file cannot be made, moved or opened.
-    #[error("the journal of commands: {doing}")]
-    File {
-        /// What was tried.
-        doing: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Another process has it.
-    #[error("another process has the journal of commands open")]
-    Locked,
-    /// It holds something else than it should.
-    #[error("the journal of commands is broken: {0}")]
-    Broken(String),
-    /// It remembers as much as it may.
-    #[error("the journal of commands is full")]
-    Full,
-    /// This daemon is done with it.
-    #[error("the journal of commands is closed")]
-    Closed,
-    /// The command is not in it.
-    #[error("{0} is not in the journal")]
-    Unknown(CommandId),
-    /// The command is settled: nothing may happen for it any more.
-    #[error("{0} has ended")]
-    Over(CommandId),
-    /// Another command used up what permits this one.
-    #[error("what permits it was used by {0}, and counts once")]
-    Used(CommandId),
-    /// The allowance of this hour is used up.
-    #[error("{0} commands ran outside of batches in the last hour, as many as the trust policy allows")]
-    Allowance(usize),
-}
-
-impl<E: Into<redb::Error>> From<E> for JournalError {
-    fn from(error: E) -> Self {
-        match error.into() {
-            redb::Error::Corrupted(what) => Self::Broken(what),
-            error => Self::Store(Box::new(error)),
-        }
-    }
-}
 
 /// The highest number of a command that a journal ever took, by lane. What it forgets stays counted.
 pub type Marks = [u64; Lane::ALL.len()];
@@ -286,52 +227,27 @@ impl Journal {
     ///
     /// # Errors
     /// When it cannot be kept, or what it costs is used up: it does not begin then.
-    pub fn start(&self, id: CommandId, now: Timestamp, toll: &Toll) -> Result<Entry, JournalError> {
+    pub fn start(&self, id: CommandId, at: Clocks, toll: &Toll) -> Result<Entry, JournalError> {
         let mut inner = self.lock();
         let mut entry = inner.entry(id)?;
         if entry.ended.is_some() {
             return Err(JournalError::Over(id));
         }
-        let uses: &[Digest] = match toll {
-            Toll::Permit(permit) => &permit.uses,
-            Toll::Free | Toll::Unbatched { .. } => &[],
-        };
         // A write that said no may have been kept all the same: then this very entry has begun, and paid.
-        if entry.runs.is_empty() {
-            let spent = inner.spent();
-            if let Some(user) = spent.used_by(uses) {
-                return Err(JournalError::Used(user));
-            }
-            let before = spent.unbatched_before(now);
-            if let Toll::Unbatched { per_hour } = toll
-                && before >= *per_hour as usize
-            {
-                return Err(JournalError::Allowance(before));
-            }
+        let pays = entry.runs.is_empty();
+        if pays {
+            inner.spent().affords(toll, at).map_err(JournalError::Unpaid)?;
         }
-        entry.runs.push(Ran { at: now, effects: Vec::new() });
-        let by = id.as_uuid().into_bytes();
+        entry.runs.push(Ran { at: at.now, effects: Vec::new() });
         inner.write("start", |write| {
-            for used in uses {
-                write.open_table(CONSUMED)?.insert(used.as_bytes(), by)?;
-            }
-            if let Toll::Unbatched { .. } = toll {
-                let mut unbatched = write.open_table(UNBATCHED)?;
-                unbatched.retain(|_, at| HOUR.after(at_second(at)) > now)?;
-                // A name that comes again within the hour is another beginning.
-                let place =
-                    if unbatched.get(by)?.is_some() { CommandId::generate().as_uuid().into_bytes() } else { by };
-                unbatched.insert(place, now.as_second())?;
+            if pays {
+                pay(write, id, toll, at)?;
             }
             put(write, &entry)
         })?;
-        let mut spent = inner.spent();
-        spent.uses.extend(uses.iter().map(|used| (*used, id)));
-        if let Toll::Unbatched { .. } = toll {
-            spent.unbatched.retain(|(_, at)| HOUR.after(*at) > now);
-            spent.unbatched.push((id, now));
+        if pays {
+            inner.spent().pay(id, toll, at);
         }
-        drop(spent);
         Ok(entry)
     }
 
@@ -532,62 +448,4 @@ impl Inner {
         }
         written
     }
-}
-
-/// Where the mark of a lane stands.
-fn mark_of(lane: Lane) -> String {
-    format!("mark:{lane}")
-}
-
-/// What was taken, as it is written down; a journal from before that was begun says what it still holds.
-fn marks(read: &redb::ReadTransaction, entries: &[Entry]) -> Result<Marks, JournalError> {
-    let meta = read.open_table(META)?;
-    let mut marks = Marks::default();
-    for lane in Lane::ALL {
-        let kept = meta.get(mark_of(*lane).as_str())?.and_then(|mark| mark.value().parse().ok());
-        let of_lane = entries.iter().filter(|entry| entry.row().is_some_and(|row| row.lane == *lane));
-        // A refusal took no place in a lane.
-        let took =
-            of_lane.filter(|entry| entry.ended.as_ref().is_none_or(|ended| ended.state != UpdateState::Rejected));
-        marks[lane.index()] = kept.or_else(|| took.map(|entry| entry.seq).max()).unwrap_or(0);
-    }
-    Ok(marks)
-}
-
-fn at_second(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap_or(Timestamp::MIN)
-}
-
-/// What was used up, as it is written down.
-fn spent(read: &redb::ReadTransaction) -> Result<Spent, JournalError> {
-    let id = |bytes: [u8; 16]| CommandId::from_uuid(uuid::Uuid::from_bytes(bytes));
-    let mut spent = Spent::default();
-    for row in read.open_table(CONSUMED)?.iter()? {
-        let (used, by) = row?;
-        spent.uses.insert(Digest::from_bytes(used.value()), id(by.value()));
-    }
-    // A journal from before there were any has no such table.
-    match read.open_table(UNBATCHED) {
-        Ok(table) => {
-            for row in table.iter()? {
-                let (by, at) = row?;
-                spent.unbatched.push((id(by.value()), at_second(at.value())));
-            }
-        }
-        Err(redb::TableError::TableDoesNotExist(_)) => {}
-        Err(error) => return Err(error.into()),
-    }
-    spent.since = read.open_table(META)?.get(SINCE)?.and_then(|since| since.value().parse().ok());
-    Ok(spent)
-}
-
-fn put(write: &WriteTransaction, entry: &Entry) -> Result<(), JournalError> {
-    write.open_table(ENTRIES)?.insert(entry.id.as_uuid().into_bytes(), entry.to_bytes().as_slice())?;
-    Ok(())
-}
-
-fn all(read: &redb::ReadTransaction) -> Result<Vec<Entry>, JournalError> {
-    let table = read.open_table(ENTRIES)?;
-    let entries = table.iter()?.map(|row| Entry::read(row?.1.value()));
-    entries.collect()
 }

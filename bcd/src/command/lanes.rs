@@ -21,8 +21,8 @@ use tokio::sync::{Notify, mpsc::UnboundedSender};
 
 use super::{
     clerk::Carried,
-    context::{Context, Order, Outcome, Run, Token},
-    journal::{Ended, Journal, JournalError},
+    context::{Context, Order, Outcome, Run, Stop, Token},
+    journal::{Ended, Entry, Journal, JournalError},
     pen::Pen,
     quorum::{self, Asked, Gate, Held, Toll},
 };
@@ -53,6 +53,7 @@ const IDLE: Duration = Duration::from_secs(30);
 /// How long to wait before the journal is tried again: a disk tells nobody that it takes something again.
 const AGAIN: Duration = Duration::from_millis(500);
 const TOO_LATE: &str = "its deadline passed before it could begin";
+const UNBEGUN: &str = "it was cancelled before it began";
 
 /// What the lanes tell the loop. What is said here is in the journal.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,6 +116,14 @@ struct Running {
     on_thread: bool,
 }
 
+/// Why a command does not begin.
+enum Unbegun {
+    /// It has ended.
+    Ends(UpdateState, Reason, String),
+    /// It is for another life of the daemon to say.
+    Stays,
+}
+
 impl Lanes {
     /// Lanes that run commands with `run`.
     #[must_use]
@@ -147,9 +156,7 @@ impl Lanes {
         let mut state = self.0.lock();
         match state.lanes.iter().find_map(|queue| queue.running.get(&id)) {
             Some(running) => running.token.cancel(),
-            None => {
-                self.take(&mut state, id, UpdateState::Cancelled, Reason::CANCELLED, "it was cancelled before it began")
-            }
+            None => self.take(&mut state, id, UpdateState::Cancelled, Reason::CANCELLED, UNBEGUN),
         }
     }
 
@@ -296,38 +303,13 @@ impl Shared {
     /// Runs one command. Whether it stays in its lane though no thread works on it any more.
     fn one(&self, order: Order, token: Token) -> bool {
         let id = order.body.id;
-        let entry = loop {
-            if self.clock.now() >= order.body.not_after {
-                self.settle(&self.unbegun(&order, UpdateState::Rejected, Refusal::Expired.into(), TOO_LATE));
+        let entry = match self.begin(&order, &token) {
+            Ok(entry) => entry,
+            Err(Unbegun::Ends(end, reason, why)) => {
+                self.settle(&self.unbegun(&order, end, reason, &why));
                 return false;
             }
-            // A policy, a revocation or the end of an approval may have come while it waited.
-            let toll = match self.approved(&order) {
-                Ok(toll) => toll,
-                Err(Held::Busy(why)) => {
-                    self.settle(&self.unbegun(&order, UpdateState::Rejected, Refusal::BatchUnapproved.into(), &why));
-                    return false;
-                }
-                Err(Held::No(refusal, why)) => {
-                    self.settle(&self.unbegun(&order, UpdateState::Rejected, refusal.into(), &why));
-                    return false;
-                }
-            };
-            match self.journal.start(id, self.clock.now(), &toll) {
-                Ok(entry) => break entry,
-                Err(error @ (JournalError::Used(_) | JournalError::Allowance(_))) => {
-                    let limit = matches!(error, JournalError::Allowance(_));
-                    let refusal = if limit { Refusal::UnbatchedLimit } else { Refusal::BatchUnapproved };
-                    let why = error.to_string();
-                    self.settle(&self.unbegun(&order, UpdateState::Rejected, refusal.into(), &why));
-                    return false;
-                }
-                Err(error) => {
-                    if !self.waits(id, &error) {
-                        return false;
-                    }
-                }
-            }
+            Err(Unbegun::Stays) => return false,
         };
         tracing::info!("{id} begins: {}", entry.kind);
         self.told.send(Told::Began(id)).ok();
@@ -365,6 +347,40 @@ impl Shared {
         false
     }
 
+    /// Begins a command, as soon as that can be decided and written down.
+    fn begin(&self, order: &Order, token: &Token) -> Result<Entry, Unbegun> {
+        let id = order.body.id;
+        let refused = |refusal: Refusal, why| Unbegun::Ends(UpdateState::Rejected, refusal.into(), why);
+        loop {
+            if let Err(Stop::Cancelled) = token.go_on() {
+                return Err(Unbegun::Ends(UpdateState::Cancelled, Reason::CANCELLED, UNBEGUN.to_owned()));
+            }
+            if self.lock().ending {
+                return Err(Unbegun::Stays);
+            }
+            if self.clock.now() >= order.body.not_after {
+                return Err(refused(Refusal::Expired, TOO_LATE.to_owned()));
+            }
+            // A policy, a revocation or the end of an approval may have come while it waited.
+            let toll = match self.approved(order) {
+                Ok(toll) => toll,
+                // As when the loop began anew, and the machine is looked at first.
+                Err(Held::Busy(why)) => {
+                    tracing::debug!("{id} does not begin yet: {why}");
+                    thread::sleep(AGAIN);
+                    continue;
+                }
+                Err(Held::No(refusal, why)) => return Err(refused(refusal, why)),
+            };
+            match self.journal.start(id, self.clock.clocks(), &toll) {
+                Ok(entry) => return Ok(entry),
+                Err(JournalError::Unpaid(short)) => return Err(refused(short.refusal(), short.to_string())),
+                Err(error) if self.waits(id, &error) => {}
+                Err(_) => return Err(Unbegun::Stays),
+            }
+        }
+    }
+
     /// Whether it may still begin, and what that costs.
     fn approved(&self, order: &Order) -> Result<Toll, Held> {
         if !order.row().destructive {
@@ -377,8 +393,9 @@ impl Shared {
             journal: self.pen.journal,
             now: self.clock.proven(),
             wall: self.clock.machine(),
+            since: self.gate.spent().since,
         };
-        quorum::approved(&asked, &self.gate.guard(), &self.gate.spent())
+        quorum::approved(&asked, &self.gate.guard())
     }
 
     /// The end of a command that does not begin. One that ran in an earlier life was interrupted then.

@@ -5,10 +5,13 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use pki::batch::{Approval, Authority, Me, Permit, Trusted, permit};
+use pki::{
+    batch::{Approval, Authority, Me, Permit, Trusted, permit},
+    trust::policy::Policy,
+};
 use schema::{
     command::{CommandBody, Refusal},
     digest::Digest,
@@ -25,7 +28,25 @@ use crate::policies::Policies;
 mod tests;
 
 /// In which time the allowance for commands outside of batches counts.
-pub const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A moment, by both clocks of a node. Whoever signs the time of the control plane can move one of them ahead; the other one is
+/// the machine's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clocks {
+    /// The time that the control plane proved.
+    pub now: Timestamp,
+    /// What the machine's clock says.
+    pub wall: Timestamp,
+}
+
+impl Clocks {
+    /// Whether an hour has passed since then, as both say. A machine's clock that was set back since does not know.
+    #[must_use]
+    pub fn is_an_hour_after(self, then: Self) -> bool {
+        HOUR.after(then.now) <= self.now && (HOUR.after(then.wall) <= self.wall || self.wall < then.wall)
+    }
+}
 
 /// What this node holds against a destructive command.
 #[derive(Debug, Clone, Default)]
@@ -42,6 +63,8 @@ pub struct Guard {
     pub facts: BTreeMap<String, String>,
     /// It was this late once, as far as two words of the control plane agree.
     pub floor: Option<Timestamp>,
+    /// Its certificate counts from then on: a clock of this machine that says an earlier time is wrong.
+    pub certified: Option<Timestamp>,
 }
 
 /// What was used up, as the journal knows it.
@@ -49,24 +72,64 @@ pub struct Guard {
 pub struct Spent {
     /// By which command.
     pub uses: BTreeMap<Digest, CommandId>,
-    /// What began outside of batches, and when. What is older than the allowance counts is not in it for ever.
-    pub unbatched: Vec<(CommandId, Timestamp)>,
+    /// When something began outside of batches. What is older than the allowance counts is not in it for ever.
+    pub unbatched: Vec<Clocks>,
     /// Since when the journal knows everything; `None` before the time was proven to it.
     pub since: Option<Timestamp>,
 }
 
-impl Spent {
-    /// The command that used something up. It may have the name of one that comes again: a journal forgets commands, and
-    /// whoever signs them may give a name twice.
+/// Why what a command costs cannot be paid any more.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Short {
+    /// It may have the name of one that comes again: a journal forgets commands, and whoever signs them may give a name twice.
+    #[error("its approval was used by {0}, and counts once")]
+    Used(CommandId),
+    /// The allowance of this hour is used up.
+    #[error("{before} commands ran outside of batches in the last hour, and the trust policy allows {per_hour}")]
+    Allowance {
+        /// So many began in it.
+        before: usize,
+        /// So many may.
+        per_hour: u32,
+    },
+}
+
+impl Short {
+    /// The code of it.
     #[must_use]
-    pub fn used_by(&self, uses: &[Digest]) -> Option<CommandId> {
-        uses.iter().find_map(|used| self.uses.get(used).copied())
+    pub const fn refusal(&self) -> Refusal {
+        match self {
+            Self::Used(_) => Refusal::BatchUnapproved,
+            Self::Allowance { .. } => Refusal::UnbatchedLimit,
+        }
+    }
+}
+
+impl Spent {
+    /// Whether a command that begins at this moment can pay what it costs.
+    ///
+    /// # Errors
+    /// With what is used up.
+    pub fn affords(&self, toll: &Toll, at: Clocks) -> Result<(), Short> {
+        if let Some(user) = toll.uses().iter().find_map(|used| self.uses.get(used)) {
+            return Err(Short::Used(*user));
+        }
+        if let Toll::Unbatched { per_hour } = *toll {
+            let before = self.unbatched.iter().filter(|then| !at.is_an_hour_after(**then)).count();
+            if before >= per_hour as usize {
+                return Err(Short::Allowance { before, per_hour });
+            }
+        }
+        Ok(())
     }
 
-    /// How many began outside of batches in the hour before.
-    #[must_use]
-    pub fn unbatched_before(&self, now: Timestamp) -> usize {
-        self.unbatched.iter().filter(|(_, at)| HOUR.after(*at) > now).count()
+    /// Takes down that a command paid.
+    pub fn pay(&mut self, id: CommandId, toll: &Toll, at: Clocks) {
+        self.uses.extend(toll.uses().iter().map(|used| (*used, id)));
+        if let Toll::Unbatched { .. } = toll {
+            self.unbatched.retain(|then| !at.is_an_hour_after(*then));
+            self.unbatched.push(at);
+        }
     }
 }
 
@@ -97,8 +160,8 @@ impl Gate {
 
     /// What was used up.
     #[must_use]
-    pub fn spent(&self) -> Spent {
-        self.spent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn spent(&self) -> MutexGuard<'_, Spent> {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -114,6 +177,17 @@ pub enum Toll {
         /// So many in an hour.
         per_hour: u32,
     },
+}
+
+impl Toll {
+    /// What is used up, once and for all.
+    #[must_use]
+    pub fn uses(&self) -> &[Digest] {
+        match self {
+            Self::Permit(permit) => &permit.uses,
+            Self::Free | Self::Unbatched { .. } => &[],
+        }
+    }
 }
 
 /// Why a destructive command is not run.
@@ -140,13 +214,16 @@ pub struct Asked<'a> {
     pub now: Option<Timestamp>,
     /// The time that this machine's own clock says.
     pub wall: Timestamp,
+    /// Since when the journal knows everything.
+    pub since: Option<Timestamp>,
 }
 
-/// Whether a destructive command has the approvals that it needs, and what it costs.
+/// Whether a destructive command has the approvals that it needs, and what it costs. Whether that was used before,
+/// [`Spent::affords`] says.
 ///
 /// # Errors
 /// With the refusal and why.
-pub fn approved(asked: &Asked<'_>, guard: &Guard, spent: &Spent) -> Result<Toll, Held> {
+pub fn approved(asked: &Asked<'_>, guard: &Guard) -> Result<Toll, Held> {
     let unapproved = |why: String| Held::No(Refusal::BatchUnapproved, why);
     let Some(policies) = &guard.policies else { return Ok(Toll::Free) };
     if let Some(why) = policies.halted() {
@@ -156,7 +233,7 @@ pub fn approved(asked: &Asked<'_>, guard: &Guard, spent: &Spent) -> Result<Toll,
         )));
     }
     if asked.approval.is_empty() {
-        return without_approval(asked, policies, spent);
+        return without_approval(asked, policies);
     }
     let approval = Approval::read(asked.approval).map_err(|why| unapproved(why.to_string()))?;
     let now = asked.now.ok_or_else(|| Held::Busy("the time is not proven yet".to_owned()))?;
@@ -176,40 +253,38 @@ pub fn approved(asked: &Asked<'_>, guard: &Guard, spent: &Spent) -> Result<Toll,
     let permit = permit(asked.body, &approval, &me, &trusted, now).map_err(|denied| {
         if denied.may_pass() { Held::Busy(denied.to_string()) } else { unapproved(denied.to_string()) }
     })?;
-    // A control plane that lies about the time meets this machine's own clocks.
-    let latest = [Some(asked.wall), guard.floor].into_iter().flatten().find(|late| *late > permit.until);
-    if let Some(late) = latest {
-        let until = permit.until;
-        return Err(unapproved(format!(
-            "its approvals counted until {until}, and by a clock of this machine it is {late}"
-        )));
-    }
+    in_its_time(&permit, asked.wall, guard)?;
     // An emergency binds no journal, so whatever was called before this one began may have been used in the one before.
     if let Authority::Breakglass { .. } = permit.by
-        && spent.since.is_none_or(|since| permit.from < since)
+        && asked.since.is_none_or(|since| permit.from < since)
     {
         return Err(unapproved("the emergency was called before this node's journal of commands began".to_owned()));
-    }
-    if let Some(user) = spent.used_by(&permit.uses) {
-        return Err(unapproved(format!("its approval was used by {user}, and counts once")));
     }
     Ok(Toll::Permit(permit))
 }
 
-fn without_approval(asked: &Asked<'_>, policies: &Policies, spent: &Spent) -> Result<Toll, Held> {
-    let per_hour = policies.present().map_or(0, pki::trust::policy::Policy::unbatched_destructive_per_hour);
+/// A control plane that lies about the time meets this machine's own clocks.
+fn in_its_time(permit: &Permit, wall: Timestamp, guard: &Guard) -> Result<(), Held> {
+    let Permit { from, until, .. } = permit;
+    if let Some(late) = [Some(wall), guard.floor].into_iter().flatten().find(|late| late > until) {
+        let why = format!("its approvals counted until {until}, and by a clock of this machine it is {late}");
+        return Err(Held::No(Refusal::BatchUnapproved, why));
+    }
+    if wall < *from && guard.certified.is_none_or(|certified| wall >= certified) {
+        return Err(Held::Busy(format!("it was approved from {from} on, and by this machine's clock it is {wall}")));
+    }
+    Ok(())
+}
+
+fn without_approval(asked: &Asked<'_>, policies: &Policies) -> Result<Toll, Held> {
+    let per_hour = policies.present().map_or(0, Policy::unbatched_destructive_per_hour);
     if per_hour == 0 || asked.body.batch.is_some() {
         let kind = asked.body.kind;
         let why = format!("{kind} is destructive, and it comes without a batch that people approved");
         return Err(Held::No(Refusal::BatchUnapproved, why));
     }
-    let Some(now) = asked.now else { return Err(Held::Busy("the time is not proven yet".to_owned())) };
-    let before = spent.unbatched_before(now);
-    if before >= per_hour as usize {
-        let why = format!(
-            "{before} commands ran outside of batches in the last hour, and the trust policy allows {per_hour}"
-        );
-        return Err(Held::No(Refusal::UnbatchedLimit, why));
+    if asked.now.is_none() {
+        return Err(Held::Busy("the time is not proven yet".to_owned()));
     }
     Ok(Toll::Unbatched { per_hour })
 }

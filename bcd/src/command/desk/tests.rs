@@ -9,9 +9,10 @@ use serde_json::json;
 
 use super::{
     super::journal::{Ended, Ran},
+    time::{CROWDED, ROOM},
     *,
 };
-use crate::testing::{payload, pen};
+use crate::testing::{People, payload, pen};
 
 fn at(text: &str) -> Timestamp {
     text.parse().expect("a time")
@@ -229,6 +230,26 @@ fn an_early_command_asks_for_the_spec_and_runs_when_it_is_applied() {
     assert_eq!(words(&world.desk.tick(world.moment(62))), [""; 0]);
     world.applied = 4;
     assert_eq!(words(&world.desk.tick(world.moment(599))), ["accept"]);
+}
+
+#[test]
+fn an_early_command_is_judged_by_the_approvals_that_came_last_with_a_good_signature() {
+    let people = People::new(0);
+    let mut world = World::new();
+    world.desk.gate().change(|guard| *guard = people.guard());
+    let body = CommandBody { min_generation: Some(Generation(4)), ..world.body(CommandKind::NodeReboot) };
+    let approval = people.approval("b", &body, world.desk.pen.journal);
+    for (approval, verified) in [
+        (b"over by then".to_vec(), Ok(())),
+        (approval, Ok(())),
+        (b"nobody's word".to_vec(), Err(SignatureRefusal::UnknownRoot)),
+        (Vec::new(), Ok(())),
+    ] {
+        let moment = world.moment(1);
+        world.desk.offer(Frame { approval, ..frame(body.to_bytes(), verified) }, moment);
+    }
+    world.applied = 4;
+    assert_eq!(words(&world.desk.tick(world.moment(2))), ["accept"]);
 }
 
 #[test]

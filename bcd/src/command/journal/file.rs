@@ -11,7 +11,10 @@ use std::{
 use redb::{Builder, ConcurrencyMode, Database, DatabaseError, ReadableDatabase as _, StorageError};
 use schema::{id::JournalId, time::Timestamp};
 
-use super::{BODIES, ENTRIES, Entry, Journal, JournalError, META, Marks, UPDATES, all, marks, spent};
+use super::{
+    Entry, Journal, JournalError, Marks,
+    tables::{ALLOWANCE, BODIES, CONSUMED, ENTRIES, META, UPDATES, all, marks, spent},
+};
 use crate::{command::quorum::Spent, state::StateDir};
 
 /// Its name in the state directory.
@@ -182,8 +185,8 @@ fn create(state: &StateDir, now: Timestamp) -> Result<(JournalId, Database), Jou
         write.open_table(ENTRIES)?;
         write.open_table(BODIES)?;
         write.open_table(UPDATES)?;
-        write.open_table(super::CONSUMED)?;
-        write.open_table(super::UNBATCHED)?;
+        write.open_table(CONSUMED)?;
+        write.open_table(ALLOWANCE)?;
     }
     write.commit()?;
     database.close().map_err(opening)?;

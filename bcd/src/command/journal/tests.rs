@@ -5,10 +5,12 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 use pki::batch::{Authority, Permit};
 use schema::{
     command::{CommandKind, CommandUpdate, Reason, UpdateState},
+    digest::Digest,
     id::{BootId, NodeId},
 };
 
 use super::*;
+use crate::command::quorum::Short;
 
 fn at(text: &str) -> Timestamp {
     text.parse().expect("a time")
@@ -16,6 +18,11 @@ fn at(text: &str) -> Timestamp {
 
 fn now() -> Timestamp {
     at("2026-03-01T12:00:00Z")
+}
+
+/// A moment that both clocks agree on.
+fn clocks(at: Timestamp) -> Clocks {
+    Clocks { now: at, wall: at }
 }
 
 fn entry(seq: u64) -> Entry {
@@ -90,7 +97,7 @@ fn every_step_is_on_disk_when_its_call_returns() {
     assert_eq!((entries[0].id, entries[0].bytes, &entries[0].runs), (one.id, 8, &Vec::new()));
     assert_eq!(world.killed().open().journal.body(one.id).expect("read"), b"the body");
 
-    journal.start(one.id, now(), &Toll::Free).expect("kept");
+    journal.start(one.id, clocks(now()), &Toll::Free).expect("kept");
     assert_eq!(seen().0[0].runs, [Ran { at: now(), effects: Vec::new() }]);
 
     journal.effect(one.id, "reboot", now()).expect("kept");
@@ -110,13 +117,13 @@ fn the_first_end_is_the_end() {
     let journal = world.open().journal;
     let one = entry(1);
     journal.accept(&one, b"body").expect("kept");
-    journal.start(one.id, now(), &Toll::Free).expect("kept");
+    journal.start(one.id, clocks(now()), &Toll::Free).expect("kept");
     journal.settle(one.id, &succeeded(), &said("done")).expect("kept");
     let other = CommandUpdate::new(one.id, NodeId::generate(), UpdateState::Failed, journal.id(), one.boot_id);
     let other = Ended::of(&other.because(Reason::TIMEOUT, ""), now());
     assert!(matches!(journal.settle(one.id, &other, &said("late")), Err(JournalError::Over(_))));
     assert!(matches!(journal.effect(one.id, "late", now()), Err(JournalError::Over(_))));
-    assert!(matches!(journal.start(one.id, now(), &Toll::Free), Err(JournalError::Over(_))));
+    assert!(matches!(journal.start(one.id, clocks(now()), &Toll::Free), Err(JournalError::Over(_))));
     assert_eq!(journal.said(one.id).expect("read"), Some(said("done")));
 }
 
@@ -126,11 +133,11 @@ fn a_second_run_keeps_the_effects_of_the_first() {
     let journal = world.open().journal;
     let one = entry(1);
     journal.accept(&one, b"body").expect("kept");
-    journal.start(one.id, now(), &Toll::Free).expect("kept");
+    journal.start(one.id, clocks(now()), &Toll::Free).expect("kept");
     journal.effect(one.id, "first", now()).expect("kept");
     drop(journal);
     let journal = world.open().journal;
-    let entry = journal.start(one.id, now(), &Toll::Free).expect("kept");
+    let entry = journal.start(one.id, clocks(now()), &Toll::Free).expect("kept");
     assert_eq!((entry.runs.len(), entry.effects().count()), (2, 1));
 }
 
@@ -194,7 +201,7 @@ fn a_broken_one_is_kept_aside_and_never_believed() {
     for seq in 1..6 {
         let one = entry(seq);
         journal.accept(&one, &vec![7; 3000]).expect("kept");
-        journal.start(one.id, now(), &Toll::Free).expect("kept");
+        journal.start(one.id, clocks(now()), &Toll::Free).expect("kept");
         journal.settle(one.id, &succeeded(), &said("done")).expect("kept");
     }
     let entries = journal.entries().expect("read");
@@ -279,7 +286,7 @@ fn it_remembers_no_more_than_it_may() {
         "the last places are the control lane's"
     );
     journal.accept(&one, b"body").expect("kept");
-    journal.start(one.id, now(), &Toll::Free).expect("kept");
+    journal.start(one.id, clocks(now()), &Toll::Free).expect("kept");
     let full = Happened { name: "x".to_owned(), at: now() };
     let fill = |entry: &mut Entry| {
         entry.runs[0].effects = vec![full.clone(); MAX_EFFECTS - 1];
@@ -366,8 +373,8 @@ fn an_approval_is_used_up_once_with_the_beginning_that_it_permits() {
     for one in &all {
         journal.accept(one, b"body").expect("kept");
     }
-    journal.start(all[0].id, now(), &permit("a")).expect("kept");
-    journal.start(all[0].id, now(), &permit("a")).expect("the same command goes on");
+    journal.start(all[0].id, clocks(now()), &permit("a")).expect("kept");
+    journal.start(all[0].id, clocks(now()), &permit("a")).expect("the same command goes on");
     let other = Toll::Permit(Permit {
         uses: vec![Digest::of("fresh"), Digest::of("a too")],
         ..match permit("b") {
@@ -377,8 +384,8 @@ fn an_approval_is_used_up_once_with_the_beginning_that_it_permits() {
     });
     let again = |journal: &Journal| {
         for toll in [permit("a"), other.clone()] {
-            let refused = journal.start(all[1].id, now(), &toll);
-            assert!(matches!(refused, Err(JournalError::Used(user)) if user == all[0].id));
+            let refused = journal.start(all[1].id, clocks(now()), &toll);
+            assert!(matches!(refused, Err(JournalError::Unpaid(Short::Used(user))) if user == all[0].id));
         }
     };
     again(&journal);
@@ -397,9 +404,9 @@ fn an_approval_is_used_up_once_with_the_beginning_that_it_permits() {
     // Whoever signs commands gives the name once more, to another text.
     let twin = Entry { body: Digest::of("another"), ..all[0].clone() };
     journal.accept(&twin, b"another").expect("kept");
-    let refused = journal.start(twin.id, now(), &permit("a"));
-    assert!(matches!(refused, Err(JournalError::Used(user)) if user == twin.id));
-    journal.start(all[1].id, now(), &permit("b")).expect("another approval");
+    let refused = journal.start(twin.id, clocks(now()), &permit("a"));
+    assert!(matches!(refused, Err(JournalError::Unpaid(Short::Used(user))) if user == twin.id));
+    journal.start(all[1].id, clocks(now()), &permit("b")).expect("another approval");
 }
 
 #[test]
@@ -411,15 +418,42 @@ fn the_allowance_of_an_hour_outlives_the_daemon() {
         journal.accept(one, b"body").expect("kept");
     }
     let two = Toll::Unbatched { per_hour: 2 };
-    let at = |minutes: u64| now().saturating_add(std::time::Duration::from_secs(minutes * 60)).expect("a time");
+    let at = |minutes: u64| clocks(now().saturating_add(std::time::Duration::from_secs(minutes * 60)).expect("a time"));
     journal.start(all[0].id, at(0), &two).expect("the first");
     journal.start(all[1].id, at(30), &two).expect("the second");
     drop(journal);
     let journal = world.open().journal;
-    assert!(matches!(journal.start(all[2].id, at(59), &two), Err(JournalError::Allowance(2))));
+    let used_up = |journal: &Journal, one: &Entry, at: Clocks| {
+        let refused = journal.start(one.id, at, &two);
+        assert!(matches!(refused, Err(JournalError::Unpaid(Short::Allowance { before: 2, .. }))), "{refused:?}");
+    };
+    used_up(&journal, &all[2], at(59));
+    used_up(&journal, &all[2], Clocks { wall: at(59).wall, ..at(600) });
+    drop(journal);
+    let journal = world.open().journal;
+    used_up(&journal, &all[2], Clocks { wall: at(59).wall, ..at(600) });
     journal.start(all[2].id, at(60), &two).expect("an hour after the first");
-    assert!(matches!(journal.start(all[3].id, at(61), &two), Err(JournalError::Allowance(2))));
+    used_up(&journal, &all[3], at(61));
     assert_eq!(journal.spent().lock().expect("whole").unbatched.len(), 2);
+}
+
+#[test]
+fn a_beginning_that_was_kept_although_the_disk_said_no_pays_once() {
+    let world = World::new();
+    let journal = world.open().journal;
+    let (one, two) = (entry(1), entry(2));
+    for one in [&one, &two] {
+        journal.accept(one, b"body").expect("kept");
+    }
+    let toll = Toll::Unbatched { per_hour: 2 };
+    for _ in 0..2 {
+        journal.start(one.id, clocks(now()), &toll).expect("it is this very one");
+    }
+    assert_eq!(journal.spent().lock().expect("whole").unbatched.len(), 1);
+    drop(journal);
+    let journal = world.open().journal;
+    assert_eq!(journal.spent().lock().expect("whole").unbatched.len(), 1);
+    journal.start(two.id, clocks(now()), &toll).expect("there is one left");
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! Facts about the lanes, with threads and a real journal, and with work that a test steers.
 
-use std::sync::{Barrier, mpsc};
+use std::sync::{
+    Barrier,
+    atomic::{AtomicUsize, Ordering},
+    mpsc,
+};
 
 use schema::{clock::ManualClock, command::CommandKind};
 use serde_json::json;
@@ -31,11 +35,31 @@ impl Run for Steered {
     }
 }
 
+/// The machine's clock, and how often somebody looked at it: an approval is judged by it, and nothing else here.
+#[derive(Debug, Clone)]
+struct Watched {
+    time: ManualClock,
+    looks: Arc<AtomicUsize>,
+}
+
+impl Default for Watched {
+    fn default() -> Self {
+        Self { time: ManualClock::new(now()), looks: Arc::default() }
+    }
+}
+
+impl schema::clock::Clock for Watched {
+    fn now(&self) -> schema::time::Timestamp {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        self.time.now()
+    }
+}
+
 struct World {
     lanes: Lanes,
     journal: Journal,
     pen: Pen,
-    machine: ManualClock,
+    machine: Watched,
     told: UnboundedReceiver<Told>,
     _dir: tempfile::TempDir,
 }
@@ -45,7 +69,7 @@ impl World {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let state = StateDir::open(dir.path()).expect("made");
         let journal = Journal::open(&state, now()).expect("opens").journal;
-        let machine = ManualClock::new(now());
+        let machine = Watched::default();
         let clock = Arc::new(NodeClock::new(Arc::new(machine.clone())));
         let pen = pen(journal.id());
         let (tell, told) = unbounded_channel();
@@ -126,7 +150,7 @@ fn a_lane_begins_in_the_order_of_numbers_and_lanes_do_not_wait_for_each_other() 
         let body = &context.order().body;
         if body.kind == CommandKind::LogsCollect {
             seen.send(body.seq).expect("heard");
-            if first.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            if first.swap(false, Ordering::SeqCst) {
                 at.wait();
             }
         }
@@ -222,7 +246,7 @@ fn a_cancelled_command_stops_between_two_actions_or_never_begins() {
 fn nothing_begins_at_its_deadline_or_after_it() {
     let mut world = World::new(|_| done());
     world.lanes.0.clock.prove("2026-03-01T12:10:00Z".parse().expect("a time"));
-    world.machine.set("2011-01-01T00:00:00Z".parse().expect("a time"));
+    world.machine.time.set("2011-01-01T00:00:00Z".parse().expect("a time"));
     let id = world.push(CommandKind::NodeReboot, 1);
     assert_eq!(world.hear(), Told::Ended(id));
     let update = world.update(id);
@@ -357,6 +381,64 @@ fn an_approval_is_asked_for_again_as_a_command_begins_and_used_up_with_it() {
     let bare = world.accept(CommandKind::NodeReboot, 3);
     assert_eq!(reason(&mut world, bare), Some(Refusal::BatchUnapproved.into()));
     assert_eq!(world.journal.entries().expect("read").iter().filter(|entry| !entry.runs.is_empty()).count(), 1);
+}
+
+/// Waits until a command that cannot begin yet was judged, and is judged again.
+fn judged_again(world: &mut World) {
+    let before = world.machine.looks.load(Ordering::SeqCst);
+    while world.machine.looks.load(Ordering::SeqCst) < before + 2 {
+        assert_eq!(world.told.try_recv().ok(), None, "nothing is decided yet");
+        thread::yield_now();
+    }
+}
+
+/// A command that people approved, on a machine that was not looked at since its loop began anew.
+fn unseen(people: &People) -> (World, CommandId) {
+    let mut world = guarded(people);
+    world.lanes.0.gate.change(|guard| guard.hardware_key = None);
+    let order = approved(&world, people, "b", 1);
+    let id = order.body.id;
+    world.lanes.push(order);
+    judged_again(&mut world);
+    (world, id)
+}
+
+#[test]
+fn what_cannot_be_judged_yet_waits_and_then_begins() {
+    let people = People::new(0);
+    let (mut world, id) = unseen(&people);
+    world.lanes.0.gate.change(|guard| guard.hardware_key = Some("none".to_owned()));
+    assert_eq!((world.hear(), world.hear()), (Told::Began(id), Told::Ended(id)));
+    assert_eq!(world.update(id).state, UpdateState::Succeeded);
+}
+
+#[test]
+fn what_cannot_be_judged_yet_ends_with_its_time_or_a_cancellation_and_not_with_the_daemon() {
+    let people = People::new(0);
+    let (mut world, id) = unseen(&people);
+    world.lanes.cancel(id);
+    assert_eq!(world.ended(), id);
+    assert_eq!(world.update(id).state, UpdateState::Cancelled);
+
+    let (mut world, id) = unseen(&people);
+    world.lanes.0.clock.prove("2026-03-01T12:10:00Z".parse().expect("a time"));
+    assert_eq!(world.ended(), id);
+    assert_eq!(world.update(id).reason, Some(Refusal::Expired.into()));
+
+    let (world, id) = unseen(&people);
+    world.lanes.end();
+    world.rest();
+    assert_eq!(world.journal.said(id).expect("read"), None, "another life says what became of it");
+}
+
+#[test]
+fn a_beginning_that_was_kept_although_the_disk_said_no_is_not_used_up_by_itself() {
+    let people = People::new(0);
+    let mut world = guarded(&people);
+    let order = approved(&world, &people, "b", 1);
+    let toll = world.lanes.0.approved(&order).expect("approved");
+    world.journal.start(order.body.id, world.lanes.0.clock.clocks(), &toll).expect("kept");
+    assert_eq!(reason(&mut world, order), None);
 }
 
 #[test]

@@ -25,8 +25,11 @@ impl World {
     }
 
     fn ask_at(&self, approval: &[u8], now: Option<Timestamp>, wall: Timestamp) -> Result<Toll, Held> {
-        let asked = Asked { body: &self.body, approval, node: self.body.node_id, journal: self.journal, now, wall };
-        approved(&asked, &self.guard, &self.spent)
+        let (node, journal, since) = (self.body.node_id, self.journal, self.spent.since);
+        let toll = approved(&Asked { body: &self.body, approval, node, journal, now, wall, since }, &self.guard)?;
+        let at = Clocks { now: now.unwrap_or(wall), wall };
+        self.spent.affords(&toll, at).map_err(|short| Held::No(short.refusal(), short.to_string()))?;
+        Ok(toll)
     }
 
     fn ask(&self, approval: &[u8]) -> Result<Toll, Held> {
@@ -90,9 +93,27 @@ fn the_end_of_an_approval_is_judged_by_every_clock() {
     assert_eq!(refusal(world.ask_at(&approval, Some(now()), late)), Refusal::BatchUnapproved, "the control plane lies");
     assert_eq!(refusal(world.ask_at(&approval, None, now())), Refusal::Busy);
     let long_ago = at("2011-01-01T00:00:00Z");
+    world.guard.certified = Some(at("2026-03-01T06:00:00Z"));
     assert!(world.ask_at(&approval, Some(now()), long_ago).is_ok(), "a clock that lost its battery does not matter");
     world.guard.floor = Some(late);
     assert_eq!(refusal(world.ask_at(&approval, Some(now()), long_ago)), Refusal::BatchUnapproved, "it was later once");
+}
+
+#[test]
+fn whoever_signs_time_begins_nothing_early() {
+    let mut world = World::new(0);
+    let approval = world.approval();
+    let early = at("2026-03-01T11:59:59Z");
+    assert_eq!(refusal(world.ask_at(&approval, Some(early), now())), Refusal::Busy);
+    for certified in [None, Some(at("2026-03-01T06:00:00Z"))] {
+        world.guard.certified = certified;
+        // What signed time says later is no proof against the machine's clock.
+        for floor in [None, Some(now())] {
+            world.guard.floor = floor;
+            assert_eq!(refusal(world.ask_at(&approval, Some(now()), early)), Refusal::Busy, "by its own clock");
+        }
+    }
+    assert!(world.ask(&approval).is_ok());
 }
 
 #[test]
@@ -109,12 +130,25 @@ fn a_machine_that_was_not_looked_at_does_not_know_itself() {
 fn the_allowance_is_the_policys_and_counts_what_began_in_the_hour_before() {
     let mut world = World::new(2);
     assert_eq!(world.ask(&[]), Ok(Toll::Unbatched { per_hour: 2 }));
-    let began = |minute: u32| (CommandId::generate(), at(&format!("2026-03-01T11:{minute:02}:00Z")));
+    let began = |minute: u32| {
+        let at = at(&format!("2026-03-01T11:{minute:02}:00Z"));
+        Clocks { now: at, wall: at }
+    };
     world.spent.unbatched = vec![began(0), began(1), began(59)];
     assert_eq!(refusal(world.ask(&[])), Refusal::UnbatchedLimit);
     world.spent.unbatched = vec![began(0), began(0), began(59)];
     assert_eq!(world.ask(&[]), Ok(Toll::Unbatched { per_hour: 2 }), "an hour is over");
     assert_eq!(refusal(world.ask_at(&[], None, now())), Refusal::Busy);
+    // Whoever signs time moves it on; the machine's clock goes on as it does.
+    world.spent.unbatched = vec![began(59), began(59)];
+    let (later, wall) = (at("2026-03-02T11:00:00Z"), at("2026-03-01T12:58:59Z"));
+    assert_eq!(refusal(world.ask_at(&[], Some(later), wall)), Refusal::UnbatchedLimit);
+    assert_eq!(refusal(world.ask_at(&[], Some(wall), later)), Refusal::UnbatchedLimit);
+    let wall = at("2026-03-01T12:59:00Z");
+    assert_eq!(world.ask_at(&[], Some(later), wall), Ok(Toll::Unbatched { per_hour: 2 }));
+    let set_back = at("2011-01-01T00:00:00Z");
+    assert_eq!(refusal(world.ask_at(&[], Some(now()), set_back)), Refusal::UnbatchedLimit);
+    assert_eq!(world.ask_at(&[], Some(later), set_back), Ok(Toll::Unbatched { per_hour: 2 }), "it does not know");
     world.body.batch = Some(schema::id::BatchId::generate());
     assert_eq!(refusal(world.ask(&[])), Refusal::BatchUnapproved, "what belongs to a batch takes no allowance");
 }
