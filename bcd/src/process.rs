@@ -1,7 +1,7 @@
 //! Programs that are run, always with a deadline: a driver or a service that hangs never hangs the daemon.
 
 use std::{
-    io::Read as _,
+    io::{self, Read as _},
     os::unix::process::CommandExt as _,
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
@@ -38,7 +38,7 @@ pub enum RunError {
         /// Which.
         program: String,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// It did not end in time and was killed.
     #[error("{program} gave no answer within {seconds} s")]
@@ -79,7 +79,11 @@ pub struct Output {
 /// When it cannot be started or does not end.
 pub fn run(program: &Path, args: &[&str], deadline: Duration) -> Result<Output, RunError> {
     let mut running = Running::start(program, args, deadline)?;
-    let stdout = drain(running.child.stdout.take());
+    let stdout = running.child.stdout.take();
+    let stdout = match beside(|| drain(stdout)) {
+        Ok(stdout) => stdout,
+        Err(source) => return Err(running.unread(source)),
+    };
     let Ok(stdout) = stdout.recv_timeout(running.left()) else { return Err(running.late()) };
     let (success, stderr) = running.end()?;
     Ok(Output { success, stdout, stderr })
@@ -89,7 +93,11 @@ pub fn run(program: &Path, args: &[&str], deadline: Duration) -> Result<Output, 
 struct Running {
     name: String,
     child: Child,
+    group: Pid,
     stderr: mpsc::Receiver<Vec<u8>>,
+    /// Somebody waits for its end, and leaves it to be reaped here: until then nobody else has its number, and killing it
+    /// means nobody else.
+    ended: mpsc::Receiver<()>,
     begun: Instant,
     deadline: Duration,
 }
@@ -97,7 +105,7 @@ struct Running {
 impl Running {
     fn start(program: &Path, args: &[&str], deadline: Duration) -> Result<Self, RunError> {
         let name = program.display().to_string();
-        let mut child = Command::new(program)
+        let started = Command::new(program)
             .args(args)
             .env("LC_ALL", "C")
             .stdin(Stdio::null())
@@ -105,66 +113,80 @@ impl Running {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()
-            .map_err(|source| RunError::Start { program: name.clone(), source })?;
-        let stderr = drain(child.stderr.take());
-        Ok(Self { name, child, stderr, begun: Instant::now(), deadline })
+            .and_then(|mut child| {
+                let group = Pid::from_raw(child.id().cast_signed());
+                let stderr = child.stderr.take();
+                let watched = beside(|| drain(stderr)).and_then(|stderr| Ok((stderr, beside(move || wait(group))?)));
+                let watched = watched.map(|(stderr, ended)| (child, group, stderr, ended));
+                watched.inspect_err(|_| {
+                    killpg(group, Signal::SIGKILL).ok();
+                })
+            });
+        match started {
+            Ok((child, group, stderr, ended)) => {
+                Ok(Self { name, child, group, stderr, ended, begun: Instant::now(), deadline })
+            }
+            Err(source) => Err(RunError::Start { program: name, source }),
+        }
     }
 
     fn left(&self) -> Duration {
         self.deadline.saturating_sub(self.begun.elapsed())
     }
 
+    fn kill(&mut self) {
+        killpg(self.group, Signal::SIGKILL).ok();
+        self.reap(DYING);
+    }
+
+    /// How it ended, if it does in time.
+    fn reap(&mut self, limit: Duration) -> Option<ExitStatus> {
+        self.ended.recv_timeout(limit).ok()?;
+        self.child.try_wait().ok().flatten()
+    }
+
     /// Kills it: its time is over.
     fn late(mut self) -> RunError {
-        kill(&mut self.child);
+        self.kill();
         RunError::Deadline { program: self.name, seconds: self.deadline.as_secs() }
+    }
+
+    /// Kills it: nobody can read what it says.
+    fn unread(mut self, source: io::Error) -> RunError {
+        self.kill();
+        RunError::Start { program: self.name, source }
     }
 
     /// Waits for its end, once its output has ended: whether its exit code was zero, and what it complained.
     fn end(mut self) -> Result<(bool, String), RunError> {
         let Ok(stderr) = self.stderr.recv_timeout(self.left()) else { return Err(self.late()) };
         let left = self.left();
-        match ends_within(&mut self.child, left) {
+        match self.reap(left) {
             Some(status) => Ok((status.success(), String::from_utf8_lossy(&stderr).trim().to_owned())),
             None => Err(self.late()),
         }
     }
 }
 
-/// How a child ended, if it does in time. Somebody else waits for it, and leaves it to be reaped here: until then nobody else
-/// has its number, and killing it means nobody else.
-fn ends_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
-    if let ended @ Some(_) = child.try_wait().ok()? {
-        return ended;
-    }
-    let pid = Pid::from_raw(i32::try_from(child.id()).ok()?);
-    let (sender, ended) = mpsc::channel();
-    thread::spawn(move || {
-        while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(Errno::EINTR) {}
-        sender.send(()).ok();
-    });
-    ended.recv_timeout(limit).ok()?;
-    child.try_wait().ok().flatten()
-}
-
-fn drain(pipe: Option<impl std::io::Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>> {
+/// Does it on a thread of its own.
+fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<mpsc::Receiver<T>> {
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut pipe) = pipe {
-            pipe.by_ref().take(MAX_OUTPUT).read_to_end(&mut bytes).ok();
-            std::io::copy(&mut pipe, &mut std::io::sink()).ok();
-        }
-        sender.send(bytes).ok();
-    });
-    receiver
+    thread::Builder::new().spawn(move || sender.send(work()).ok())?;
+    Ok(receiver)
 }
 
-fn kill(child: &mut Child) {
-    if let Ok(pid) = i32::try_from(child.id()) {
-        killpg(Pid::from_raw(pid), Signal::SIGKILL).ok();
+/// Waits until a child has ended, and does not reap it.
+fn wait(child: Pid) {
+    while waitid(Id::Pid(child), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(Errno::EINTR) {}
+}
+
+fn drain(pipe: Option<impl io::Read>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        pipe.by_ref().take(MAX_OUTPUT).read_to_end(&mut bytes).ok();
+        io::copy(&mut pipe, &mut io::sink()).ok();
     }
-    ends_within(child, DYING);
+    bytes
 }
 
 /// The programs of the host that is worked on.
@@ -233,8 +255,7 @@ mod tests {
 
     #[test]
     fn output_and_exit_code_are_kept() {
-        let output =
-            run(Path::new("sh"), &["-c", "echo out; echo err >&2; exit 3"], Duration::from_secs(20)).expect("ran");
+        let output = run(Path::new("sh"), &["-c", "echo out; echo err >&2; exit 3"], DEADLINE).expect("ran");
         assert_eq!((output.success, output.stdout.as_slice(), output.stderr.as_str()), (false, &b"out\n"[..], "err"));
     }
 
@@ -247,7 +268,7 @@ mod tests {
     #[test]
     fn a_program_that_closes_its_output_long_before_it_ends_is_waited_for() {
         let script = "exec >&- 2>&-; sleep 0.2; exit 3";
-        let output = run(Path::new("sh"), &["-c", script], Duration::from_secs(20)).expect("ran");
+        let output = run(Path::new("sh"), &["-c", script], DEADLINE).expect("ran");
         assert!(!output.success);
         let script = "exec >&- 2>&-; sleep 600";
         let error = run(Path::new("sh"), &["-c", script], Duration::from_millis(50)).expect_err("hangs");

@@ -4,11 +4,10 @@ use std::{
     io::Read as _,
     path::Path,
     sync::mpsc::{self, RecvTimeoutError},
-    thread,
     time::Duration,
 };
 
-use super::{RunError, Running, kill};
+use super::{RunError, Running, beside};
 
 const PIECE: usize = 64 * 1024;
 /// Pieces that wait at most, before the program does.
@@ -44,7 +43,7 @@ pub fn stream(
     let mut running = Running::start(program, args, deadline)?;
     let (sender, pieces) = mpsc::sync_channel::<Vec<u8>>(AHEAD);
     let pipe = running.child.stdout.take();
-    thread::spawn(move || {
+    let hand_on = move || {
         let Some(mut pipe) = pipe else { return };
         let mut piece = vec![0; PIECE];
         while let Ok(length @ 1..) = pipe.read(&mut piece) {
@@ -52,7 +51,10 @@ pub fn stream(
                 return;
             }
         }
-    });
+    };
+    if let Err(source) = beside(hand_on) {
+        return Err(running.unread(source));
+    }
 
     loop {
         let piece = match pieces.recv_timeout(running.left().min(LOOK)) {
@@ -61,7 +63,7 @@ pub fn stream(
             Err(RecvTimeoutError::Disconnected) => break,
         };
         if !take(&piece) {
-            kill(&mut running.child);
+            running.kill();
             return Ok(Streamed::Stopped);
         }
         if running.left().is_zero() {
@@ -74,11 +76,13 @@ pub fn stream(
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use nix::{sys::stat::Mode, unistd::mkfifo};
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(20);
+    const LONG: Duration = Duration::from_secs(90);
 
     fn sh(script: &str, deadline: Duration, take: impl FnMut(&[u8]) -> bool) -> Result<Streamed, RunError> {
         stream(Path::new("sh"), &["-c", script], deadline, take)
