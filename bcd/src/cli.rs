@@ -405,12 +405,13 @@ fn existing_state(place: &Place) -> anyhow::Result<StateDir> {
 fn status(args: &StatusArgs) -> anyhow::Result<Exit> {
     let state = existing_state(&args.place)?;
     let identity = state.identity()?.ok_or_else(|| AgentError::NotJoined(args.place.state()))?;
+    let people = state.policies_of(&identity)?;
     let status = print::Status {
         identity: identity.identity,
         endpoints: identity.endpoints,
         described: identity.described,
         daemon: state.daemon(),
-        people: state.policies()?.as_ref().map(print::People::of),
+        people: people.as_ref().map(print::People::of),
         desired: state.desired()?.map(|desired| desired.generation),
         progress: state.progress()?,
         commands: Commands::look(&state)?,

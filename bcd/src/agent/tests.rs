@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     hardware::{Described, SAMPLE_8XH100},
     join,
-    testing::{Plane, now},
+    testing::{People, Plane, now},
 };
 
 const MOTD: &str =
@@ -181,4 +181,43 @@ async fn a_machine_that_has_not_joined_is_told_so() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let error = run(config(dir.path()), CancellationToken::new()).await.expect_err("no identity");
     assert!(matches!(error, AgentError::NotJoined(_)), "{error}");
+}
+
+/// The loop's beginning, on what is on disk and with what outlived the loop before it.
+fn begin(dir: &Path, hands: &mut Option<Hands>) -> Agent {
+    Agent::begin(config(dir), true, hands, mpsc::channel(1).0, mpsc::channel(1).0).expect("begins")
+}
+
+#[tokio::test]
+async fn a_machine_begins_with_what_it_knows_and_asks_people_also_where_only_its_pin_is_left() {
+    let (endpoint, plane, _said) = Plane::start().await;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("var/lib/bcd");
+    let mut identity = join::join(&plane.request(&endpoint, &path)).await.expect("admitted");
+    let state = StateDir::open(&path).expect("there");
+    let trust = People::new(0).trust();
+    identity.anchor.trust = Some(trust);
+    state.keep_identity(&identity).expect("kept");
+    assert_eq!(state.policies().expect("read").map(|policies| policies.trust()), None);
+    state.keep_floor(now()).expect("kept");
+    let guard = begin(dir.path(), &mut None).core.into_desk().gate().guard();
+    assert_eq!(guard.policies.as_ref().map(|policies| policies.trust()), Some(trust));
+    assert_eq!((guard.floor, guard.certified.is_some_and(|from| from <= now())), (Some(now()), true));
+}
+
+#[tokio::test]
+async fn what_a_full_disk_did_not_keep_is_believed_by_the_next_loop() {
+    let (endpoint, plane, _said) = Plane::start().await;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    join::join(&plane.request(&endpoint, &dir.path().join("var/lib/bcd"))).await.expect("admitted");
+    let mut hands = {
+        let agent = begin(dir.path(), &mut None);
+        let (now, inventory) = (agent.now(), agent.config.hardware.read().inventory());
+        let mut core = agent.core.believing(Some(People::new(0).policies()), Some(now.wall));
+        core.handle(Event::Inventoried(inventory, Vec::new()), now);
+        Some(agent.hands.rest(core))
+    };
+    let guard = begin(dir.path(), &mut hands).core.into_desk().gate().guard();
+    assert_eq!(guard.policies.as_ref().map(|policies| policies.epoch()), Some(1));
+    assert_eq!((guard.floor, guard.hardware_key.is_some(), guard.facts.is_empty()), (Some(now()), true, false));
 }

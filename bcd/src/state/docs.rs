@@ -226,6 +226,16 @@ impl StateDir {
         Ok(self.load(POLICIES)?.map(Policies::read))
     }
 
+    /// What people agreed on, as the node of this identity knows it: a machine that was pinned when it joined knows with which
+    /// policy its fleet begins also where nothing else is kept of it.
+    ///
+    /// # Errors
+    /// As [`Self::policies`].
+    pub fn policies_of(&self, identity: &Identity) -> Result<Option<Policies>, StateError> {
+        let anchor = &identity.anchor;
+        Ok(self.policies()?.or_else(|| Some(Policies::pinned(&anchor.realm(), anchor.trust?))))
+    }
+
     /// Keeps what people agreed on.
     ///
     /// # Errors

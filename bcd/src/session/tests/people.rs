@@ -149,11 +149,30 @@ fn what_people_approved_for_this_machine_is_accepted_and_nothing_else() {
 
 #[test]
 fn what_is_kept_of_the_time_is_what_two_words_agree_on() {
+    let floor = |effects: &[Effect]| {
+        effects.iter().find_map(|effect| match effect {
+            Effect::KeepFloor(floor) => Some(*floor),
+            _ => None,
+        })
+    };
+    let guarded = |world: &World| world.core.desk.gate().guard().floor;
+    let again = |world: &mut World, seconds| {
+        let now = world.now(seconds);
+        world.core.handle(Event::Opening { nonce: NONCE }, now);
+        let welcome = world.welcome(now.wall);
+        world.core.handle(Event::Frame(welcome), now)
+    };
     let mut world = World::new();
-    let floor = |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::KeepFloor(_)));
-    let first = world.open();
-    assert!(!floor(&first), "one word is not enough for ever");
-    world.core = std::mem::replace(&mut world.core, World::new().core).believing(None, Some(wall()));
-    let again = world.open();
-    assert!(!floor(&again), "it is not later than what is kept");
+    assert_eq!(floor(&world.open()), None, "one word is not enough for ever");
+    assert_eq!(floor(&again(&mut world, 119)), None, "nor are two that one slip of a clock explains");
+    assert_eq!(guarded(&world), None);
+    let late = world.now(120).wall;
+    assert_eq!((floor(&again(&mut world, 120)), guarded(&world)), (Some(late), Some(late)));
+    assert_eq!(floor(&again(&mut world, 179)), None, "it is hardly later");
+    let later = world.now(180).wall;
+    assert_eq!((floor(&again(&mut world, 180)), guarded(&world)), (Some(later), Some(later)));
+    let mut world = World::new();
+    world.core = world.core.believing(None, Some(wall()));
+    assert_eq!(floor(&world.open()), None, "it is not later than what is kept");
+    assert_eq!(guarded(&world), Some(wall()));
 }
