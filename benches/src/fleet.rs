@@ -47,7 +47,8 @@ pub(crate) fn changed(nodes: usize, yaml: usize) -> Vec<File> {
     (0..10).map(|step| node(step * nodes / 10, yaml, "2026-Q3")).collect()
 }
 
-fn node(index: usize, yaml: usize, bought: &str) -> File {
+/// One machine, bought when this says.
+pub(crate) fn node(index: usize, yaml: usize, bought: &str) -> File {
     let (rack, unit) = (index / RACK, index % RACK);
     let name = format!("fra1-r{rack:04}-u{unit:02}");
     let pool = POOLS[rack % POOLS.len()];

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! benches b11 [--nodes 1000,10000] [--pairs 5] [--yaml PERCENT]
+//! benches verify [--nodes 1000] [--commits 10000] [--pairs 5]
 //! benches b7|b8|b9|b10|b14 [--nodes 1000] [--pairs 5] [--rate PER_SECOND]
 //! ```
 
@@ -19,6 +20,7 @@ mod repository;
 mod serve;
 mod swarm;
 mod tokens;
+mod verify;
 
 use std::{
     env,
@@ -39,10 +41,12 @@ struct Options {
     yaml: usize,
     /// Commands per second.
     rate: usize,
+    /// Commits of a history.
+    commits: usize,
 }
 
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options> {
-    let mut options = Options { nodes: vec![1_000, 10_000], pairs: 5, yaml: 0, rate: 1_000 };
+    let mut options = Options { nodes: vec![1_000, 10_000], pairs: 5, yaml: 0, rate: 1_000, commits: 10_000 };
     while let Some(word) = words.next() {
         let value = words.next().with_context(|| format!("{word} needs a value"))?;
         match word.as_str() {
@@ -52,6 +56,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options> {
             }
             "--pairs" => options.pairs = value.parse().context("--pairs 5")?,
             "--rate" => options.rate = value.parse().context("--rate 1000")?,
+            "--commits" => options.commits = value.parse().context("--commits 10000")?,
             "--yaml" => options.yaml = value.parse().context("--yaml 20")?,
             _ => bail!("there is no option {word}"),
         }
@@ -70,11 +75,12 @@ fn run() -> Result<bool> {
         "b9" => b9::run(&options(words)?, &mut out),
         "b10" => b10::run(&options(words)?, &mut out),
         "b14" => b14::run(&options(words)?, &mut out),
+        "verify" => verify::run(&options(words)?, &mut out),
         // A gateway, or the limit of one, in a process of its own: the others start it.
         "serve" => serve::run(words, &mut out).map(|()| true),
         // What a process of its own needs for one fleet: b11 starts it.
         "b11-memory" => b11::memory(&words.next().context("a repository")?, &mut out).map(|()| true),
-        other => bail!("there is no bench {other:?}; there are: b7, b8, b9, b10, b11, b14"),
+        other => bail!("there is no bench {other:?}; there are: b7, b8, b9, b10, b11, b14, verify"),
     }
 }
 

@@ -1,9 +1,9 @@
 //! A git repository with a fleet in it, packed as a remote one is after a fetch.
 
 use std::{
-    io::Write as _,
+    io::{BufWriter, Write as _},
     path::Path,
-    process::{Command, Stdio},
+    process::{ChildStdin, Command, Stdio},
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -12,23 +12,44 @@ use crate::fleet::{self, File};
 
 /// Writes three commits: a fleet (`first`), ten machines changed (`changed`), and nothing changed after that (`same`).
 pub(crate) fn make(dir: &Path, nodes: usize, yaml: usize) -> Result<()> {
-    git(dir, &["init", "--quiet", "--bare", "."])?;
+    import(dir, |stream| {
+        for (mark, files) in [(1, fleet::files(nodes, yaml)), (2, fleet::changed(nodes, yaml)), (3, Vec::new())] {
+            commit(stream, mark, &files)?;
+        }
+        for (name, mark) in [("first", 1), ("changed", 2), ("same", 3)] {
+            write!(stream, "reset refs/heads/{name}\nfrom :{mark}\n\n")?;
+        }
+        Ok(())
+    })?;
+    git(dir, &["repack", "-a", "-d", "-f", "-q"])
+}
+
+/// Writes a fleet with one file more, and then one commit after the other that changes a machine (`main`).
+pub(crate) fn changes(dir: &Path, nodes: usize, commits: usize, more: File) -> Result<()> {
+    import(dir, |stream| {
+        let first: Vec<File> = fleet::files(nodes, 0).into_iter().chain([more]).collect();
+        commit(stream, 1, &first)?;
+        for mark in 2..=commits {
+            commit(stream, mark, &[fleet::node(mark * 7 % nodes, 0, &format!("{mark}"))])?;
+        }
+        Ok(())
+    })
+}
+
+/// Makes a bare repository of what is written in the language of `git fast-import`.
+fn import(dir: &Path, write: impl FnOnce(&mut BufWriter<ChildStdin>) -> Result<()>) -> Result<()> {
+    git(dir, &["init", "--quiet", "--bare", "-b", "main", "."])?;
     let mut import = Command::new("git")
         .args(["fast-import", "--quiet"])
         .current_dir(dir)
         .stdin(Stdio::piped())
         .spawn()
         .context("git is needed")?;
-    let mut stream = std::io::BufWriter::new(import.stdin.take().context("a pipe")?);
-    for (mark, files) in [(1, fleet::files(nodes, yaml)), (2, fleet::changed(nodes, yaml)), (3, Vec::new())] {
-        commit(&mut stream, mark, &files)?;
-    }
-    for (name, mark) in [("first", 1), ("changed", 2), ("same", 3)] {
-        write!(stream, "reset refs/heads/{name}\nfrom :{mark}\n\n")?;
-    }
+    let mut stream = BufWriter::new(import.stdin.take().context("a pipe")?);
+    write(&mut stream)?;
     drop(stream);
     ensure!(import.wait()?.success(), "git fast-import failed");
-    git(dir, &["repack", "-a", "-d", "-f", "-q"])
+    Ok(())
 }
 
 fn commit(stream: &mut impl std::io::Write, mark: usize, files: &[File]) -> Result<()> {
@@ -41,7 +62,8 @@ fn commit(stream: &mut impl std::io::Write, mark: usize, files: &[File]) -> Resu
     Ok(())
 }
 
-fn git(dir: &Path, words: &[&str]) -> Result<()> {
+/// Runs `git` there.
+pub(crate) fn git(dir: &Path, words: &[&str]) -> Result<()> {
     let status = Command::new("git").args(words).current_dir(dir).status().context("git is needed")?;
     ensure!(status.success(), "git {} failed", words.join(" "));
     Ok(())

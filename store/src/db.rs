@@ -126,7 +126,8 @@ const GIVEN_UP: &str = "SET idle_in_transaction_session_timeout = '15s'; SET tcp
 /// answer on it finds out after a quarter of an hour.
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 
-const PLANS_ONCE: &str = "SET plan_cache_mode = force_generic_plan";
+/// A gateway asks for few rows of many, and a plan that was made while a table was small is kept when it has grown.
+const PLANS_ONCE: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off";
 
 impl Db {
     /// Connects.

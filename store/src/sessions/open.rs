@@ -137,8 +137,13 @@ pub async fn open_all(txn: &mut Txn, sessions: &[SessionOpen]) -> Result<Vec<Res
                            ELSE 'open' END AS verdict
                FROM node n
                JOIN asked a ON a.node_id = n.id
-               LEFT JOIN node_certs c ON c.serial = a.serial AND c.node_id = n.id
-               LEFT JOIN sessions p ON p.node_id = n.id
+               LEFT JOIN LATERAL (
+                   SELECT serial, identity_generation, allowed_kinds, revoked_at
+                   FROM node_certs
+                   WHERE serial = a.serial AND node_id = n.id
+                   OFFSET 0
+               ) AS c ON true
+               LEFT JOIN LATERAL (SELECT gateway_id, disconnected_at FROM sessions WHERE node_id = n.id OFFSET 0) AS p ON true
            ), opened AS (
                INSERT INTO sessions AS s (node_id, epoch, gateway_id, boot_id, journal_id, identity_generation, version, described, commands)
                SELECT node_id, 1, gateway_id, boot_id, journal_id, current, version, described, commands
@@ -164,8 +169,7 @@ pub async fn open_all(txn: &mut Txn, sessions: &[SessionOpen]) -> Result<Vec<Res
                SET connectivity = 'connected',
                    connectivity_since = compute_now(),
                    no_schedule_reasons = array_remove(no_schedule_reasons, 'unreachable')
-               FROM opened o
-               WHERE n.id = o.node_id AND n.connectivity <> 'connected'
+               WHERE n.id = ANY (ARRAY(SELECT node_id FROM opened)) AND n.connectivity <> 'connected'
            )
            SELECT j.node_id AS "node_id!", j.verdict AS "verdict!", j.generation AS "generation!", j.current AS "current!",
                   j.presented AS "presented?", j.allowed_kinds, j.taken_over, o.epoch AS "epoch?",
