@@ -380,8 +380,8 @@ fn policies(receipt: &Receipt, pinned: Digest, header: &BatchHeader) -> Result<V
         let next = match policies.last() {
             None => policy::first(bytes, pinned),
             Some(old) => {
-                let nobody = Revocations::default();
-                policy::step(old, bytes, &statements, &header.trust_domain, header.fleet, &nobody)
+                let mut nobody = Revocations::default();
+                policy::step(old, bytes, &statements, &header.trust_domain, header.fleet, &mut nobody)
             }
         };
         policies.push(next.map_err(|refusal| Void::Policies(refusal.to_string()))?);

@@ -319,7 +319,7 @@ pub(super) fn missing(yes: &BTreeSet<Name>, tiers: &[(&Policy, &Tier)]) -> Vec<S
 }
 
 /// The group slots that stay open when every person fills one slot at most, as well as they can be filled.
-fn open_slots(yes: &BTreeSet<Name>, policy: &Policy, tier: &Tier) -> BTreeMap<Name, u32> {
+pub(crate) fn open_slots(yes: &BTreeSet<Name>, policy: &Policy, tier: &Tier) -> BTreeMap<Name, u32> {
     let slots: Vec<&Name> =
         tier.groups.iter().flat_map(|(group, count)| std::iter::repeat_n(group, *count as usize)).collect();
     let belongs = |who: &Name, group: &Name| {

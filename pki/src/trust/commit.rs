@@ -47,7 +47,7 @@ impl<'a> Commit<'a> {
     /// With the first way in which it is not of the one form.
     pub fn split(format: ObjectFormat, raw: &'a [u8]) -> Result<Self, Malformed> {
         if raw.len() > MAX_COMMIT_BYTES {
-            return Err(Malformed::TooLarge(raw.len()));
+            return Err(Malformed::TooLarge);
         }
         let text = std::str::from_utf8(raw).map_err(|_| Malformed::NotUtf8)?;
         if let Some(letter) = text.chars().find(|letter| hidden(*letter)) {

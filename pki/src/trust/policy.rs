@@ -3,6 +3,7 @@
 
 mod canonical;
 mod judge;
+mod reach;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -20,8 +21,8 @@ use schema::{
     time::Duration,
 };
 
-pub(super) use step::{agreed, follows};
-pub use step::{first, step};
+pub use step::{MAX_BYTES, MAX_STATEMENTS, first, step};
+pub(super) use step::{added, agreed, follows};
 
 use super::{
     commit::Commit,
@@ -299,7 +300,6 @@ impl Policy {
         rules.peek().is_some() && rules.all(|rule| !rule.roles.is_disjoint(&principal.roles))
     }
 
-    /// What a policy that follows this one would forget: a key is one principal's for ever and stays listed, and what was
     /// Whether a principal may propose a file beside the branch. A proposal changes nothing by itself, so that for a service a rule for
     /// everything is not asked where a narrower one covers the path: whoever may propose batches need not be named where all is changed.
     #[must_use]
@@ -311,6 +311,7 @@ impl Policy {
         narrow().all(|rule| !rule.roles.is_disjoint(&principal.roles))
     }
 
+    /// What a policy that follows this one would forget: a key is one principal's for ever and stays listed, and what was
     /// revoked stays so.
     #[must_use]
     pub fn forgotten_by(&self, next: &Self) -> Option<String> {

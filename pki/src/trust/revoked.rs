@@ -40,6 +40,9 @@ pub struct Revocation {
     pub statement: Digest,
     /// The commit that was verified when it was heard: what comes behind it is denied.
     pub place: Option<ObjectId>,
+    /// The epoch of the policy under which it was heard; 0 where that was not noted.
+    #[serde(default)]
+    pub epoch: u64,
 }
 
 /// The revocations that count, in the order in which they were heard.
@@ -101,8 +104,8 @@ impl Revocations {
                 people.count()
             };
             let needed = rule.threshold as usize;
-            let own = one.by == one.holder;
-            if own || left(Some(&one.by)) >= needed || (needed == 1 && left(None) >= 1) {
+            // A key that gives itself up is gone; of any other, also one of the same person, it may be a thief who says so.
+            if one.by_key == one.key || left(Some(&one.by)) >= needed || (needed == 1 && left(None) >= 1) {
                 gone.insert(&one.key);
             }
         }
@@ -143,7 +146,8 @@ impl Revocations {
         let may = newest.revoke().is_some_and(|rule| rule.names(principal)) && of_others < MOST_REVOKED;
         if owner == name || may {
             let (holder, by_key, statement) = (owner.clone(), by.name(), statement.digest());
-            self.0.push(Revocation { key: key.clone(), holder, by: name.clone(), by_key, statement, place });
+            let (by, epoch) = (name.clone(), newest.epoch());
+            self.0.push(Revocation { key: key.clone(), holder, by, by_key, statement, place, epoch });
         }
     }
 

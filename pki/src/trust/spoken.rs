@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schema::{fleet::trust::PrincipalKind, name::Name, time::Timestamp};
+use schema::{digest::Digest, fleet::trust::PrincipalKind, name::Name, time::Timestamp};
 
 use super::{
     commit::{Commit, Malformed},
     key::TrustKey,
     object::{ObjectFormat, ObjectId},
-    policy::{KeyState, Policy, Rule},
+    policy::{KeyState, Policy, Rule, added},
     signature::{SignatureRefusal, signer},
     statement::{Body, FleetId, Statement, StatementRefusal, Step},
 };
@@ -221,16 +221,36 @@ impl<'a> Statements<'a> {
         signed.any(|by| by == key)
     }
 
-    /// The raw commits that agree to a step or prove a key of it: of each statement one by every key that signed it.
-    pub(super) fn of_step(&self, step: Step, policies: [&Policy; 2]) -> Vec<Vec<u8>> {
-        let mut found = BTreeMap::new();
-        for said in &self.said {
-            let meant = [Body::Trust(step), Body::Possess(step)].contains(&said.statement.body);
-            if let Some(key) = policies.iter().filter(|_| meant).find_map(|policy| said.key(policy)) {
-                found.entry((said.statement.digest(), key.name())).or_insert_with(|| said.raw.to_vec());
+    /// The raw commits that agree to a step and prove its keys, and no more: of everybody whose word counts under the old and under the
+    /// new policy one for each, and one for each key that is added. Machines are given these, and take so many.
+    pub(super) fn of_step(
+        &self,
+        step: Step,
+        [old, new]: [&Policy; 2],
+        counts: impl Fn(&TrustKey, &Policy, &Rule) -> bool,
+    ) -> Vec<Vec<u8>> {
+        let mut found: BTreeMap<(Digest, String), &[u8]> = BTreeMap::new();
+        let mut keep = |said: &Said<'a>, key: &TrustKey| found.insert((said.statement.digest(), key.name()), said.raw);
+        for policy in [old, new] {
+            let rule = policy.trust();
+            let mut heard = BTreeSet::new();
+            for said in self.said.iter().filter(|said| said.statement.body == Body::Trust(step)) {
+                let who = &said.statement.principal;
+                let may = policy.eligible(rule).any(|(name, _)| name == who);
+                if let Some(key) = said.key(policy).filter(|key| may && counts(key, policy, rule))
+                    && heard.insert(who)
+                {
+                    keep(said, key);
+                }
             }
         }
-        found.into_values().collect()
+        for key in added(old, new) {
+            let proves = |said: &&Said<'a>| said.statement.body == Body::Possess(step) && said.key(new) == Some(key);
+            if let Some(said) = self.said.iter().find(proves) {
+                keep(said, key);
+            }
+        }
+        found.into_values().map(<[u8]>::to_vec).collect()
     }
 
     /// The commits of which somebody says, whoever it is, that this one takes their place.

@@ -19,6 +19,7 @@ mod answer;
 mod chain;
 mod gone;
 mod judge;
+mod last;
 mod refusal;
 mod reseal;
 #[cfg(test)]
@@ -26,11 +27,12 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-pub use answer::{Accepted, Epoch, Judged, Memory, Sealed, Signer, Stuck, Verified, Walked};
+pub use answer::{Accepted, Ended, Epoch, Judged, Memory, Sealed, Signer, Stuck, Verified, Walked};
 pub use gone::Declared;
+pub use last::last_policy;
 pub use refusal::Refusal;
 
-use schema::time::Timestamp;
+use schema::{digest::Digest, time::Timestamp};
 
 use self::{
     chain::{Chain, back, from_first_policy, tree_of},
@@ -58,7 +60,8 @@ pub trait History {
     /// How the repository names its objects.
     fn format(&self) -> ObjectFormat;
 
-    /// The raw bytes of a commit; `None` when it was left out of the repository (a shallow clone).
+    /// The raw bytes of a commit; `None` when it was left out of the repository (a shallow clone). Of one that is larger than any commit may
+    /// be ([`MAX_COMMIT_BYTES`](super::commit::MAX_COMMIT_BYTES)) the beginning is enough, as long as it is too large itself.
     ///
     /// # Errors
     /// When it is damaged.
@@ -143,6 +146,8 @@ pub struct Known {
     pub fleet: FleetId,
     /// Its policies, by epoch.
     pub policies: BTreeMap<u64, Policy>,
+    /// The digest of every policy that machines may have, by epoch: none of them ever goes back, so there is no other one of its number.
+    pub handed_out: BTreeMap<u64, Digest>,
     /// What was learnt, where that is known.
     pub memory: Option<Memory>,
 }
@@ -297,6 +302,7 @@ impl<H: History> Along<'_, H> {
         let gone = Gone::of(self.chain, &memory.declared);
         let mut walker = Walker::new(self.history, self.walk.branch, self.statements, (domain, fleet), policies, gone);
         walker.remember(self.chain, memory, heard);
+        walker.handed_out = self.walk.known.map(|known| &known.handed_out);
         let commits = walker.pass(self.chain, begin, self.walk.beyond)?;
         let counts = || commits.iter().take_while(|commit| commit.verdict.is_ok());
         let last = counts().last().map(|judged| judged.id);

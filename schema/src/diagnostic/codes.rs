@@ -110,6 +110,9 @@ codes! {
     LOCKED_OUT = "BC0608", Error, "a trust policy that nobody can change";
     REVOKED_NOBODYS = "BC0609", Error, "a revoked key that is nobody's";
     POLICY_CHAIN = "BC0610", Error, "a trust policy without its place in the chain";
+    CHANGED_BY_FEWER = "BC0611", Warning, "a trust policy that too few people change";
+    OUT_OF_REACH = "BC0612", Warning, "a rule that nobody can satisfy";
+    POLICY_GONE = "BC0613", Error, "a trust policy that is gone";
 }
 
 impl Code {

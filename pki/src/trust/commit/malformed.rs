@@ -4,8 +4,8 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// It is larger than any commit that people write.
-    #[error("it has {0} bytes, and at most {max} are read", max = super::MAX_COMMIT_BYTES)]
-    TooLarge(usize),
+    #[error("it has more than {max} bytes, and no commit of people has", max = super::MAX_COMMIT_BYTES)]
+    TooLarge,
     /// Programs would guess what it says.
     #[error("it is not UTF-8")]
     NotUtf8,

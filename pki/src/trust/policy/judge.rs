@@ -11,7 +11,7 @@ use schema::{
     name::Name,
 };
 
-use super::{KeyState, PathRule, Policy, Principal, Rule, Tier};
+use super::{KeyState, PathRule, Policy, Principal, Rule, Tier, reach::reach};
 use crate::trust::key::{KeyRefusal, RawKey, TrustKey};
 
 /// The longest that any approval holds.
@@ -72,6 +72,7 @@ pub(super) fn judge(document: &PolicyDocument, found: &mut Vec<Diagnostic>) -> O
         return None;
     }
     policy.digest = policy.digest_of();
+    found.extend(reach(document, &policy));
     Some(policy)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use schema::{
-    diagnostic::{Code, render},
+    diagnostic::{Code, Severity, render},
     fleet::SourceBlob,
 };
 
@@ -32,8 +32,20 @@ fn with(nodes: &str) -> String {
     missing.map(|(_, text)| text).chain([nodes.to_owned()]).collect()
 }
 
+/// What a policy is refused for.
 fn codes_of(nodes: &str) -> Vec<Code> {
-    check(with(nodes).as_bytes()).diagnostics.into_iter().map(|found| found.code).collect()
+    errors(&check(with(nodes).as_bytes())).collect()
+}
+
+fn errors(checked: &Checked) -> impl Iterator<Item = Code> {
+    checked.diagnostics.iter().filter(|found| found.is_error()).map(|found| found.code)
+}
+
+/// What is told of a policy that is one.
+fn warned(nodes: &str) -> Vec<String> {
+    let checked = check(with(nodes).as_bytes());
+    assert!(checked.policy.is_some(), "{:?}", checked.diagnostics);
+    checked.diagnostics.into_iter().map(|found| format!("{} {}", found.code, found.message)).collect()
 }
 
 fn policy(nodes: &str) -> Policy {
@@ -59,15 +71,21 @@ fn the_example_of_every_page_gives_its_code_and_the_mended_one_does_not() {
         }
         tree
     };
-    for entry in codes::ALL.iter().filter(|entry| entry.code.as_str().starts_with("BC06")) {
+    // Whether a policy is gone is what a history says, and not a tree.
+    let here = |entry: &&codes::Entry| entry.code.as_str().starts_with("BC06") && entry.code != codes::POLICY_GONE;
+    for entry in codes::ALL.iter().filter(here) {
         let (before, mend) = entry.page.split_once("\n## How to mend it\n").expect("a page says how to mend it");
         let (_, example) = before.split_once("\n## Example\n").expect("a page has an example");
         let checked = check_tree(&blocks(example)).expect("a policy");
-        let found: BTreeSet<Code> = checked.diagnostics.iter().map(|found| found.code).collect();
-        assert_eq!(found, BTreeSet::from([entry.code]), "{}", entry.code);
-        assert!(checked.policy.is_none(), "{}", entry.code);
+        let refused = entry.severity == Severity::Error;
+        let told = |checked: &Checked| -> BTreeSet<Code> {
+            let told = checked.diagnostics.iter().filter(|found| found.is_error() || !refused);
+            told.map(|found| found.code).collect()
+        };
+        assert_eq!(told(&checked), BTreeSet::from([entry.code]), "{}", entry.code);
+        assert_eq!(checked.policy.is_none(), refused, "{}", entry.code);
         let checked = check_tree(&blocks(mend)).expect("a policy");
-        assert!(checked.policy.is_some(), "{}: {:?}", entry.code, checked.diagnostics);
+        assert!(checked.policy.is_some() && told(&checked).is_empty(), "{}: {:?}", entry.code, checked.diagnostics);
     }
 }
 
@@ -112,11 +130,78 @@ fn what_locks_itself_out_or_weakens_silently_is_refused() {
 }
 
 #[test]
+fn what_fewer_people_can_change_than_is_asked_for_elsewhere_is_told() {
+    let tier = |threshold: u32| {
+        format!(
+            "tier \"boot\" {{ commands \"node.reboot\"; roles \"admin\"; threshold {threshold}; max-nodes 4; max-ttl \"4h\"; }}\n"
+        )
+    };
+    let alone = "path \"**\" { roles \"admin\"; changes 0; }\n";
+    assert_eq!(warned(alone), [""; 0], "one person changes everything, and the policy as well");
+    let two = "trust { roles \"admin\"; threshold 2; }\n";
+    for more in [
+        tier(1),
+        "reseal { roles \"admin\"; threshold 2; }\n".to_owned(),
+        "change { roles \"admin\"; threshold 1; }\n".to_owned(),
+        "change { roles \"admin\"; threshold 1; }\npath \"pools/**\" { roles \"admin\"; changes 1; }\n".to_owned(),
+    ] {
+        let told = warned(&format!("{alone}{more}"));
+        assert!(told.len() == 1 && told[0].starts_with("BC0611 one person changes this policy, and "), "{told:?}");
+        assert_eq!(warned(&format!("{alone}{more}{two}")), [""; 0], "{more}");
+    }
+}
+
+#[test]
+fn what_nobody_gets_together_is_told() {
+    let two = "trust { roles \"admin\"; threshold 2; }\n";
+    let person = |name: &str, roles: &str, groups: &str, key: &str| {
+        format!("principal \"{name}\" {{\n  kind \"human\"\n  roles {roles}\n  {groups}\n  key \"{key}\"\n}}\n")
+    };
+    let out = |nodes: &str, words: &str| {
+        let told = warned(&format!("{two}{nodes}"));
+        assert!(told.len() == 1 && told[0].starts_with("BC0612") && told[0].contains(words), "{nodes}: {told:?}");
+    };
+    let fine = |nodes: &str| assert_eq!(warned(&format!("{two}{nodes}")), [""; 0], "{nodes}");
+    // Nobody looks twice.
+    out("", "no `change` rule says who that is");
+    fine("path \"**\" { roles \"admin\"; changes 0; }\npath \"pools/**\" { roles \"admin\"; }\n");
+    fine("path \"**/README.md\" { roles \"admin\"; }\npath \"**\" { roles \"admin\"; changes 0; }\n");
+    // Whoever signs is one of those who vouch.
+    let change = |number: u32| format!("change {{ roles \"admin\"; threshold {number}; }}\n");
+    fine(&change(1));
+    out(&change(2), "2 people beside whoever signs have to vouch, and one person can");
+    let asks = |changes: u32| format!("{}path \"pools/**\" {{ roles \"admin\"; changes {changes}; }}\n", change(1));
+    fine(&asks(1));
+    out(&asks(2), "the files of pools/**");
+    out(
+        &format!("{}path \"trust/policy.kdl\" {{ roles \"admin\"; changes 2; }}\n", change(1)),
+        "the files of trust/policy.kdl",
+    );
+    // Somebody else may sign.
+    let robot = "principal \"robot\" { kind \"service\"; roles \"bot\"; key \"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP8uTqVIctEHU+fuyqm62wi6munZa1AHCRSiwsYHK1iB\"; }\n";
+    fine(&format!("{robot}path \"**\" {{ roles \"admin\" \"bot\"; }}\n{}", change(2)));
+    // One person fills one slot.
+    let ada = person("ada", "\"admin\"", "groups \"sre\" \"dc\"", ADA);
+    let bob = |groups: &str| person("bob", "\"admin\"", groups, BOB);
+    let cleo = person(
+        "cleo",
+        "\"admin\"",
+        "",
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP8uTqVIctEHU+fuyqm62wi6munZa1AHCRSiwsYHK1iB",
+    );
+    let tier = "tier \"boot\" { commands \"node.reboot\"; roles \"admin\"; threshold 2; groups { sre 1; dc 1; }; max-nodes 4; max-ttl \"4h\"; }\n";
+    let people = |groups: &str| format!("{ada}{}{cleo}{}{tier}", bob(groups), change(1));
+    out(&people(""), "nobody is left for the group");
+    fine(&people("groups \"sre\""));
+    fine(&people("groups \"dc\""));
+}
+
+#[test]
 fn services_and_forges_are_no_people_and_revoked_keys_do_not_count() {
     let nodes = with("");
     for kind in ["service", "forge"] {
         let robots = nodes.replace("kind \"human\"", &format!("kind \"{kind}\""));
-        let found: Vec<Code> = check(robots.as_bytes()).diagnostics.into_iter().map(|found| found.code).collect();
+        let found: Vec<Code> = errors(&check(robots.as_bytes())).collect();
         assert_eq!(found, [codes::TOO_FEW_PEOPLE], "{kind}");
     }
     let ada = TrustKey::from_ssh(ADA).expect("a key").name();
@@ -141,6 +226,26 @@ fn every_rule_that_covers_a_path_has_to_grant_it() {
     let narrow = with(narrow).replace("path \"**\" { roles \"admin\"; }\n", "");
     let none = check(narrow.as_bytes()).policy.expect("a policy");
     assert!(!none.grants(who("ada"), "sites/fra1.kdl"), "what no rule covers is nobody's");
+}
+
+#[test]
+fn a_service_proposes_where_a_narrow_rule_names_it_and_changes_nothing_there() {
+    let nodes = |kind: &str| {
+        format!(
+            "principal \"cleo\" {{ kind \"{kind}\"; roles \"proposer\"; key \"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP8uTqVIctEHU+fuyqm62wi6munZa1AHCRSiwsYHK1iB\"; }}\n\
+             path \"**\" {{ roles \"admin\"; }}\npath \"batches/**\" {{ roles \"admin\" \"proposer\"; }}\npath \"batches/wipe*\" {{ roles \"admin\"; }}\n"
+        )
+    };
+    let cleo = Name::new("cleo").expect("a name");
+    for (kind, may) in [("service", true), ("human", false)] {
+        let policy = policy(&nodes(kind));
+        let who = &policy.principals()[&cleo];
+        assert_eq!(policy.lets_propose(who, "batches/kernel.kdl"), may, "{kind}");
+        assert!(!policy.grants(who, "batches/kernel.kdl"), "the branch is another thing");
+        for path in ["batches/wipe-all.kdl", "pools/h100.kdl", "fleet.kdl"] {
+            assert!(!policy.lets_propose(who, path), "{path}");
+        }
+    }
 }
 
 #[test]
@@ -170,23 +275,3 @@ fn a_folder_without_the_file_is_no_policy() {
     tree.insert(trust::FILE, SourceBlob::Symlink);
     assert!(check_tree(&tree).expect("a folder").policy.is_none());
 }
-#[test]
-fn a_service_proposes_where_a_narrow_rule_names_it_and_changes_nothing_there() {
-    let nodes = |kind: &str| {
-        format!(
-            "principal \"cleo\" {{ kind \"{kind}\"; roles \"proposer\"; key \"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP8uTqVIctEHU+fuyqm62wi6munZa1AHCRSiwsYHK1iB\"; }}\n\
-             path \"**\" {{ roles \"admin\"; }}\npath \"batches/**\" {{ roles \"admin\" \"proposer\"; }}\npath \"batches/wipe*\" {{ roles \"admin\"; }}\n"
-        )
-    };
-    let cleo = Name::new("cleo").expect("a name");
-    for (kind, may) in [("service", true), ("human", false)] {
-        let policy = policy(&nodes(kind));
-        let who = &policy.principals()[&cleo];
-        assert_eq!(policy.lets_propose(who, "batches/kernel.kdl"), may, "{kind}");
-        assert!(!policy.grants(who, "batches/kernel.kdl"), "the branch is another thing");
-        for path in ["batches/wipe-all.kdl", "pools/h100.kdl", "fleet.kdl"] {
-            assert!(!policy.lets_propose(who, path), "{path}");
-        }
-    }
-}
-

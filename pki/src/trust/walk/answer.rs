@@ -11,7 +11,13 @@ use schema::{
 use super::{Declared, MOST_COMMITS, Refusal};
 use serde::{Deserialize, Serialize};
 
-use crate::trust::{key::TrustKey, object::ObjectId, policy::Policy, revoked::Revocations, statement::FleetId};
+use crate::trust::{
+    key::TrustKey,
+    object::ObjectId,
+    policy::{KeyState, Policy},
+    revoked::Revocations,
+    statement::FleetId,
+};
 
 /// Whose signature a commit has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -208,6 +214,44 @@ impl Walked {
     #[must_use]
     pub fn refused(&self) -> Option<(&Judged, &Refusal)> {
         self.commits.iter().find_map(|judged| judged.verdict.as_ref().err().map(|refusal| (judged, refusal)))
+    }
+}
+
+/// What became of a key that does not sign any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// The policy lets it rest.
+    Retired,
+    /// The policy says that somebody else had it.
+    Compromised,
+    /// Somebody took it away.
+    Revoked(Name),
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Retired => f.write_str("retired"),
+            Self::Compromised => f.write_str("compromised"),
+            Self::Revoked(by) => write!(f, "revoked by {by}"),
+        }
+    }
+}
+
+impl Walked {
+    /// What became of a key of the policy in force, when it does not sign any more.
+    #[must_use]
+    pub fn ended(&self, key: &TrustKey) -> Option<Ended> {
+        let reached = self.reached.as_ref()?;
+        match reached.policy()?.state(key) {
+            KeyState::Good => {}
+            KeyState::Retired => return Some(Ended::Retired),
+            KeyState::Compromised { .. } => return Some(Ended::Compromised),
+        }
+        if reached.memory.declared.iter().any(|(name, _)| *name == key.name()) {
+            return Some(Ended::Compromised);
+        }
+        reached.memory.revoked.by(key).map(|one| Ended::Revoked(one.by.clone()))
     }
 }
 

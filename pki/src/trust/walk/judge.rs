@@ -49,6 +49,8 @@ pub(super) struct Walker<'a, H> {
     fleet: FleetId,
     /// The policies that came into force, by epoch.
     policies: BTreeMap<u64, Policy>,
+    /// The policies that machines may have, where that is known.
+    pub(super) handed_out: Option<&'a BTreeMap<u64, Digest>>,
     epochs: Vec<Epoch>,
     /// Whether the policy is gone from the tree.
     absent: bool,
@@ -92,6 +94,7 @@ impl<'a, H: History> Walker<'a, H> {
             domain,
             fleet,
             policies,
+            handed_out: None,
             epochs,
             absent: false,
             gone,
@@ -440,25 +443,23 @@ impl<'a, H: History> Walker<'a, H> {
             Ok(new) => new,
             Err(refusal) => return Ok(Err(refusal)),
         };
+        let handed_out = self.handed_out.and_then(|policies| policies.get(&new.epoch()));
+        if let Some(&handed_out) = handed_out.filter(|digest| **digest != new.digest()) {
+            return Ok(Err(Refusal::EpochTaken { epoch: new.epoch(), handed_out }));
+        }
         let statements = self.statements;
         let by = match policy::agreed(old, &new, statements, |key, policy, rule| self.votes(key, policy, rule)) {
             Ok(by) => by,
             Err(refusal) => return Ok(Err(refusal)),
         };
         let epoch = new.epoch();
-        let raw = statements.of_step(Step { prev: old.digest(), next: new.digest(), epoch }, [old, &new]);
+        let step = Step { prev: old.digest(), next: new.digest(), epoch };
+        let raw = statements.of_step(step, [old, &new], |key, policy, rule| self.votes(key, policy, rule));
         let bytes = self.history.trust(case.commit.tree())?.policy.unwrap_or_default();
         // A node has what is stored and nothing else.
-        if let Err(refusal) = policy::step(old, &bytes, &raw, self.domain, self.fleet, &self.revoked) {
+        if let Err(refusal) = policy::step(old, &bytes, &raw, self.domain, self.fleet, &mut self.revoked) {
             return Ok(Err(refusal));
         }
-        let mut revoked = self.revoked.clone();
-        revoked.disarm(&new, |gone| {
-            let counts =
-                |key: &TrustKey, policy: &Policy, rule: &Rule| key.name() != gone && self.votes(key, policy, rule);
-            policy::agreed(old, &new, statements, counts).is_ok()
-        });
-        self.revoked = revoked;
         self.keep(new, case.commit.id(), raw, bytes);
         Ok(Ok(Accepted::TrustChange { epoch, by: by.into_iter().collect() }))
     }

@@ -2,7 +2,13 @@
 
 use schema::{diagnostic::Diagnostic, digest::Digest, fleet::trust::FILE, name::Name};
 
-use crate::trust::{commit::Malformed, object::ObjectId, signature::SignatureRefusal, statement::Step};
+use crate::trust::{
+    commit::Malformed,
+    object::ObjectId,
+    policy::{MAX_BYTES, MAX_STATEMENTS},
+    signature::SignatureRefusal,
+    statement::Step,
+};
 
 /// Why a commit does not count. The history stops at the first that is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +92,12 @@ pub enum Refusal {
         /// The format.
         format: u64,
     },
+    /// The policy that it brings is larger than any machine keeps.
+    #[error(
+        "the trust policy that it brings is larger than machines take: {} KiB, and {MAX_STATEMENTS} statements about it",
+        MAX_BYTES >> 10
+    )]
+    TooLarge,
     /// The policy that it brings does not follow.
     #[error("the trust policy that it brings has epoch {found}, and {expected} is next")]
     Epoch {
@@ -93,6 +105,16 @@ pub enum Refusal {
         expected: u64,
         /// What it brings.
         found: u64,
+    },
+    /// Machines have another policy of its number.
+    #[error(
+        "machines have another trust policy of epoch {epoch} ({handed_out}), and never go back: bring that one first, as it was, and change it by the next"
+    )]
+    EpochTaken {
+        /// The number.
+        epoch: u64,
+        /// The policy that they have.
+        handed_out: Digest,
     },
     /// The policy that it brings follows another one.
     #[error("the trust policy that it brings does not name the one in force: prev {}", .expected.map_or_else(|| "is left out in the first".to_owned(), |digest| format!("{:?}", digest.to_string())))]
@@ -175,7 +197,9 @@ impl Refusal {
             Self::StrayTrustFile(_) => "stray-trust-file",
             Self::PolicyInvalid(_) => "policy-invalid",
             Self::TooNew { .. } => "trust-too-new",
+            Self::TooLarge => "policy-too-large",
             Self::Epoch { .. } => "epoch-out-of-order",
+            Self::EpochTaken { .. } => "epoch-taken",
             Self::Prev { .. } => "prev-unknown",
             Self::Forgets(_) => "key-forgotten",
             Self::NotPinned { .. } => "not-pinned",

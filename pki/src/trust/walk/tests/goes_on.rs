@@ -21,7 +21,8 @@ fn reached(walked: &Walked) -> &Verified {
 
 fn known(verified: &Verified) -> Known {
     let Verified { trust_domain, fleet, policies, memory, .. } = verified.clone();
-    Known { trust_domain, fleet, policies, memory: Some(memory) }
+    let handed_out = policies.iter().map(|(epoch, policy)| (*epoch, policy.digest())).collect();
+    Known { trust_domain, fleet, policies, handed_out, memory: Some(memory) }
 }
 
 #[test]
@@ -62,22 +63,46 @@ fn what_a_walk_answers_of_policies_is_enough_for_a_node() {
     assert_eq!(one.policy, first.as_bytes());
     let old = policies::first(&one.policy, one.digest).expect("the first policy");
     assert_eq!(policies::first(&two.policy, two.digest), Err(Refusal::Epoch { expected: 1, found: 2 }));
-    let (fleet, none) = (world.fleet(), Revocations::default());
-    let new = policies::step(&old, &two.policy, &two.statements, "acme.example", fleet, &none).expect("a step");
+    let (fleet, mut none) = (world.fleet(), Revocations::default());
+    let new = policies::step(&old, &two.policy, &two.statements, "acme.example", fleet, &mut none).expect("a step");
     assert_eq!(Some(&new), walked.policy.as_ref());
     assert_eq!(two.statements.len(), 3);
     for left_out in 0..3 {
         let mut fewer = two.statements.clone();
         fewer.remove(left_out);
-        assert!(policies::step(&old, &two.policy, &fewer, "acme.example", fleet, &none).is_err(), "without {left_out}");
+        assert!(
+            policies::step(&old, &two.policy, &fewer, "acme.example", fleet, &mut none).is_err(),
+            "without {left_out}"
+        );
     }
-    let other = policies::step(&old, &two.policy, &two.statements, "other.example", fleet, &none);
+    let other = policies::step(&old, &two.policy, &two.statements, "other.example", fleet, &mut none);
     assert!(matches!(other, Err(Refusal::TrustThreshold { .. })), "{other:?}");
     let text = String::from_utf8(two.policy.clone()).expect("text").replace("format 1", "format 2");
-    let later = policies::step(&old, text.as_bytes(), &two.statements, "acme.example", fleet, &none);
+    let later = policies::step(&old, text.as_bytes(), &two.statements, "acme.example", fleet, &mut none);
     assert_eq!(later, Err(Refusal::TooNew { format: 2 }));
     let pinned = schema::digest::Digest::of("another");
     assert_eq!(policies::first(&one.policy, pinned), Err(Refusal::NotPinned { pinned, found: one.digest }));
+}
+
+#[test]
+fn no_more_statements_are_given_to_machines_than_they_need() {
+    let mut world = World::new();
+    let eve = "principal \"eve\" { kind \"human\"; roles \"admin\"; key \"@eve\"; }\n";
+    let second = policy(2, Some(world.policy().digest()), eve);
+    for _ in 0..policies::MAX_STATEMENTS {
+        world.agree(Person::Cleo, &second);
+        world.agree(Person::Bob, &second);
+        world.possess(Person::Eve, "eve", &second);
+    }
+    world.agreeing(Person::Ada, &second);
+    let walked = world.walk();
+    assert_eq!(codes(&walked), ["anchor", "trust-change"]);
+    assert_eq!(walked.epochs[1].statements.len(), 3, "Ada's and Bob's word, and Eve's key");
+
+    let large = format!("{second}// {}\n", "x".repeat(policies::MAX_BYTES));
+    let mut world = World::new();
+    world.agreeing(Person::Ada, &large);
+    assert_eq!(codes(&world.walk()), ["anchor", "policy-too-large"]);
 }
 
 #[test]
@@ -327,6 +352,40 @@ fn a_policy_reaches_back_and_what_it_says_stays_said() {
     assert!(reached.memory.denied().contains(&Person::Bob.key().name()), "for batches, too");
     let again = world.go_on(Some(&reached), None).expect("a walk");
     assert_eq!(codes(&again), ["key-compromised", "trust-change"]);
+}
+
+#[test]
+fn no_number_of_a_policy_is_given_twice() {
+    let mut world = World::new();
+    let good = world.push(Person::Ada, &[("sites/a.kdl", "site \"a\"")]);
+    // Bob's key is stolen, and agrees to a policy, which machines take.
+    let second = policy(2, Some(world.policy().digest()), "revoke { roles \"admin\"; }\n");
+    world.agreeing(Person::Bob, &second);
+    let before = reached(&world.walk()).clone();
+    let machines = known(&before);
+    assert_eq!(machines.handed_out.len(), 2);
+    // The next one says so, and reaches back.
+    let gone = format!("revoked \"{}\" {{ as \"compromised\"; since \"{good}\"; }}\n", Person::Bob.key().name());
+    world.agreeing(Person::Ada, &policy(3, Some(world.policy().digest()), &gone));
+    let after = reached(&world.go_on(Some(&before), Some(&machines)).expect("a walk")).clone();
+    assert_eq!((after.commit, after.policies.len()), (good, 1), "what the stolen key agreed to does not count");
+
+    // People go on from there. Another second policy is one that no machine would ever take.
+    world.rewind(good);
+    let other = policy(2, Some(world.policy().digest()), "reseal { roles \"admin\"; threshold 1; }\n");
+    world.agreeing(Person::Ada, &other);
+    let walked = world.go_on(Some(&after), Some(&machines)).expect("a walk");
+    assert_eq!(codes(&walked), ["epoch-taken"]);
+    let alone = world.go_on(Some(&after), None).expect("a walk");
+    assert_eq!(codes(&alone), ["trust-change"], "who knows of no machines");
+
+    // The one that they have comes again, agreed to by a key that is its owner's, and what follows follows.
+    world.rewind(good);
+    world.agreeing(Person::Ada, &second);
+    world.agreeing(Person::Ada, &policy(3, Some(world.policy().digest()), &gone));
+    let walked = world.go_on(Some(&after), Some(&machines)).expect("a walk");
+    assert_eq!(codes(&walked), ["trust-change", "trust-change"]);
+    assert_eq!(reached(&walked).policies.len(), 3);
 }
 
 #[test]
