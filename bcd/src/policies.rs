@@ -23,10 +23,6 @@ use serde::{Deserialize, Serialize};
 #[cfg(test)]
 mod tests;
 
-/// The largest policy that is looked at.
-const MAX_DOCUMENT: usize = 512 << 10;
-/// The most statements that are looked at beside one policy.
-const MAX_STATEMENTS: usize = 128;
 /// The most revocations that are looked at at once.
 const MAX_REVOCATIONS: usize = 4_096;
 
@@ -89,6 +85,8 @@ pub struct Policies {
     broken: Option<String>,
     /// What a gateway brought in this session and cannot be judged.
     halted: Option<String>,
+    /// Why the policy that was brought last was not taken.
+    refused: Option<String>,
 }
 
 fn encoded(bytes: &[Vec<u8>]) -> Vec<String> {
@@ -110,7 +108,7 @@ impl Policies {
             epochs: Vec::new(),
             revoked: Revocations::default(),
         };
-        Self { kept, known: BTreeMap::new(), revoked: BTreeSet::new(), broken: None, halted: None }
+        Self { kept, known: BTreeMap::new(), revoked: BTreeSet::new(), broken: None, halted: None, refused: None }
     }
 
     /// What was kept, judged again from the first policy on. Where that ends early, as when a later version of the daemon
@@ -118,13 +116,13 @@ impl Policies {
     #[must_use]
     pub fn read(kept: Kept) -> Self {
         let (epochs, revoked) = (kept.epochs.clone(), names(&kept.revoked));
-        let mut this = Self { kept, known: BTreeMap::new(), revoked, broken: None, halted: None };
+        let mut this = Self { kept, known: BTreeMap::new(), revoked, broken: None, halted: None, refused: None };
         // What was revoked later took nothing back.
-        let none = Revocations::default();
+        let mut none = Revocations::default();
         for KeptPolicy { document, statements } in &epochs {
             let judged = STANDARD.decode(document).map_err(|error| error.to_string());
             let judged = judged.and_then(|document| {
-                this.judge(&document, &decoded(statements), &none).map_err(|refusal| words(&refusal))
+                this.judge(&document, &decoded(statements), &mut none).map_err(|refusal| words(&refusal))
             });
             match judged {
                 Ok(policy) => drop(this.known.insert(policy.epoch(), policy)),
@@ -185,34 +183,47 @@ impl Policies {
         self.broken.as_deref().or(self.halted.as_deref())
     }
 
+    /// Why the policy that was brought last was not taken.
+    #[must_use]
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
     /// Another session begins. Nobody agreed to a policy that cannot be read, so a gateway may have made it up: it is for an
     /// honest one to bring it again.
     pub fn begin_session(&mut self) {
         self.halted = None;
     }
 
-    /// Takes policies, one epoch after the other, and revocations.
+    /// Takes revocations, and the policies that follow, one epoch after the other. Whoever brings them keeps the order in which the control
+    /// plane heard them: a revocation that came later says nothing of what was agreed to before.
     pub fn take(&mut self, policies: &[Offered], revocations: &[Vec<u8>]) -> Taken {
         let mut taken = Taken::default();
-        // What takes away is heard first, under the policies that are known, and again under those that come.
+        let knew = !self.known.is_empty();
         self.hear(revocations, &mut taken);
         // What cannot be judged ends the chain, also where a later version kept it.
         let policies = if self.broken.is_some() { &[] } else { policies };
         for offered in policies {
             if offered.epoch <= self.epoch() {
+                taken.refused.extend(self.other(offered));
                 continue;
             }
             match self.follow(offered) {
                 Ok(told) => {
+                    self.refused = None;
                     taken.changed = true;
                     taken.told.push(told);
-                    self.hear(revocations, &mut taken);
                 }
                 Err(why) => {
                     taken.refused.push(format!("the trust policy of epoch {} is not taken: {why}", offered.epoch));
+                    self.refused = Some(why);
                     break;
                 }
             }
+        }
+        // Without a policy nobody is anybody.
+        if !knew {
+            self.hear(revocations, &mut taken);
         }
         taken
     }
@@ -230,17 +241,21 @@ impl Policies {
         }
     }
 
+    /// What is wrong with a policy of an epoch that this node has, when it is another one.
+    fn other(&self, Offered { epoch, document, .. }: &Offered) -> Option<String> {
+        let known = self.known.get(epoch)?.digest();
+        let same = policy::check(document).policy.is_some_and(|policy| policy.digest() == known);
+        (!same).then(|| format!("another trust policy of epoch {epoch} is not taken: this node has one, and never goes back"))
+    }
+
     fn follow(&mut self, offered: &Offered) -> Result<String, String> {
         let next = self.epoch() + 1;
         if offered.epoch != next {
             return Err(format!("this node has epoch {}, and what comes between was not sent", next - 1));
         }
-        let large = |raw: &Vec<u8>| raw.len() > MAX_STATEMENT_BYTES;
         let Offered { document, statements, .. } = offered;
-        if document.len() > MAX_DOCUMENT || statements.len() > MAX_STATEMENTS || statements.iter().any(large) {
-            return Err("it is larger than any policy".to_owned());
-        }
-        let policy = match self.judge(document, statements, &self.kept.revoked) {
+        let mut revoked = self.kept.revoked.clone();
+        let policy = match self.judge(document, statements, &mut revoked) {
             Ok(policy) => policy,
             Err(why) => {
                 if let Refusal::TooNew { .. } = why {
@@ -255,12 +270,14 @@ impl Policies {
         let told = format!("the trust policy of epoch {next} ({}) is in force", policy.digest().short());
         self.kept.epochs.push(KeptPolicy { document: STANDARD.encode(document), statements: encoded(statements) });
         self.known.insert(next, policy);
+        self.revoked = names(&revoked);
+        self.kept.revoked = revoked;
         self.halted = None;
         Ok(told)
     }
 
-    /// Judges the policy that comes next.
-    fn judge(&self, document: &[u8], statements: &[Vec<u8>], revoked: &Revocations) -> Result<Policy, Refusal> {
+    /// Judges the policy that comes next, and takes back what a key said that it calls compromised.
+    fn judge(&self, document: &[u8], statements: &[Vec<u8>], revoked: &mut Revocations) -> Result<Policy, Refusal> {
         let Kept { trust_domain, trust, .. } = &self.kept;
         match self.present() {
             None => policy::first(document, trust.digest),

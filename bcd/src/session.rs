@@ -218,6 +218,7 @@ pub struct Core {
     reads_drift: bool,
     /// It reads which trust bundle this node believes.
     reads_trust: bool,
+    reads_policy: bool,
     desk: Desk,
     /// What people agreed on.
     policies: Option<Policies>,
@@ -249,6 +250,7 @@ impl Core {
             leap: None,
             reads_drift: false,
             reads_trust: false,
+            reads_policy: false,
             desk,
             policies: None,
             floor: None,

@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Timing,
+    policies::Policies,
     refusal::Refusal,
     registry::{Registry, Seat},
     session::{Facts, Input},
@@ -70,7 +71,7 @@ impl Questions {
     }
 
     /// Hears pokes until it is cancelled.
-    pub(crate) async fn listen(&self, db: &Db, registry: &Registry, cancel: CancellationToken) {
+    pub(crate) async fn listen(&self, db: &Db, registry: &Registry, policies: &Policies, cancel: CancellationToken) {
         let heard = async {
             let mut listener = Listener::new(db);
             loop {
@@ -81,8 +82,12 @@ impl Questions {
                             seat.mailbox.put(Input::CommandsMayWait);
                         }
                     }
+                    Heard::Poke(Poke::Policies) => policies.wake(),
                     Heard::Poke(_) => {}
-                    Heard::Reconnected => registry.all().iter().for_each(|seat| self.look(seat.node_id)),
+                    Heard::Reconnected => {
+                        policies.wake();
+                        registry.all().iter().for_each(|seat| self.look(seat.node_id));
+                    }
                 }
             }
         };

@@ -1,7 +1,8 @@
 //! What people agreed on, kept at hand for nodes: the trust policies and whose keys were revoked.
 //!
 //! The gateway believes nothing of it and adds nothing to it. A node judges each policy by the one before; a gateway can
-//! withhold one, and no more.
+//! withhold one, and no more. Policies and revocations go in the order in which the control plane heard them, so that a node comes to the
+//! same.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -9,29 +10,34 @@ use std::{
 };
 
 use proto::agent::v1 as pb;
-use schema::time::Timestamp;
 use store::{Db, DbError, trust};
+use tokio::sync::Notify;
 
-use crate::{registry::Registry, session::Input, shared::Shared};
+use crate::{registry::Registry, session::Input, shared::Shared, writer};
 
 /// How old what is at hand may be when a session opens: no command goes to a node that was not told what people agreed on.
 const FRESH: Duration = Duration::from_secs(1);
+/// How long the control plane may take to answer with which policy the fleet begins.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of policies and revocations in one frame, but for one that is larger alone; a frame has some MiB at most.
+const PER_FRAME: usize = 1 << 20;
 
 /// The policies of this fleet, as far as this gateway knows.
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
     known: Mutex<Known>,
     looked: tokio::sync::Mutex<Option<Instant>>,
+    news: Notify,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Known {
     /// Counts what was news.
     version: u64,
-    /// In order, each with the time at which it came into force.
-    policies: Vec<(Timestamp, pb::Policy)>,
-    /// In the order in which they were first seen.
-    revocations: Vec<(Timestamp, Vec<u8>)>,
+    /// In order.
+    policies: Vec<pb::Policy>,
+    /// In the order in which they were heard, each behind the policy of an epoch.
+    revocations: Vec<(u64, Vec<u8>)>,
     /// A worker's word on the first one; absent while the control plane is pinned to no fleet.
     first: Option<pb::FirstPolicy>,
 }
@@ -41,33 +47,62 @@ struct Known {
 pub(crate) struct Given {
     /// What it is up to date with.
     pub(crate) version: u64,
-    /// One epoch at a time, each behind the revocations that were heard before it: so a node judges as the control plane did.
+    /// A node hears the revocations of a frame, and then takes its policies.
     pub(crate) frames: Vec<pb::Policies>,
+}
+
+/// Frames that are filled in order.
+#[derive(Default)]
+struct Frames {
+    done: Vec<pb::Policies>,
+    open: pb::Policies,
+    bytes: usize,
+}
+
+impl Frames {
+    fn close(&mut self) {
+        let open = std::mem::take(&mut self.open);
+        self.bytes = 0;
+        self.done.extend((open != pb::Policies::default()).then_some(open));
+    }
+
+    fn room_for(&mut self, bytes: usize) {
+        if self.bytes + bytes > PER_FRAME {
+            self.close();
+        }
+        self.bytes += bytes;
+    }
+
+    /// What takes away comes before the policies of its frame.
+    fn revocation(&mut self, raw: &[u8]) {
+        if !self.open.policies.is_empty() {
+            self.close();
+        }
+        self.room_for(raw.len());
+        self.open.revocations.push(raw.to_vec());
+    }
+
+    fn policy(&mut self, policy: &pb::Policy) {
+        self.room_for(policy.document.len() + policy.statements.iter().map(Vec::len).sum::<usize>());
+        self.open.policies.push(policy.clone());
+    }
 }
 
 impl Known {
     fn after(&self, epoch: u64) -> Given {
-        let heard = |before: Timestamp| -> Vec<Vec<u8>> {
-            self.revocations.iter().filter(|(at, _)| *at <= before).map(|(_, raw)| raw.clone()).collect()
-        };
-        let news = self.policies.iter().filter(|(_, policy)| policy.epoch > epoch);
-        let mut frames: Vec<pb::Policies> = news
-            .map(|(at, policy)| pb::Policies {
-                policies: vec![policy.clone()],
-                revocations: heard(*at),
-                // The word on the first policy is for who has none.
-                first: self.first.clone().filter(|_| epoch == 0 && policy.epoch == 1),
-            })
-            .collect();
-        // Where the rows are gone, a machine is told all the same that it has to ask people.
-        if epoch == 0 && self.first.is_some() && frames.iter().all(|frame| frame.first.is_none()) {
-            frames.insert(0, pb::Policies { first: self.first.clone(), ..pb::Policies::default() });
+        let mut frames = Frames::default();
+        // The word on the first policy is for who has none. Where the rows are gone, it says all the same that people have to be asked.
+        frames.open.first = self.first.clone().filter(|_| epoch == 0);
+        let mut heard = self.revocations.iter().peekable();
+        for policy in self.policies.iter().filter(|policy| policy.epoch > epoch) {
+            while let Some((_, raw)) = heard.next_if(|(behind, _)| *behind < policy.epoch) {
+                frames.revocation(raw);
+            }
+            frames.policy(policy);
         }
-        let all = heard(Timestamp::MAX);
-        if !all.is_empty() && frames.last().is_none_or(|last| last.revocations.len() < all.len()) {
-            frames.push(pb::Policies { revocations: all, ..pb::Policies::default() });
-        }
-        Given { version: self.version, frames }
+        heard.for_each(|(_, raw)| frames.revocation(raw));
+        frames.close();
+        Given { version: self.version, frames: frames.done }
     }
 }
 
@@ -82,10 +117,32 @@ impl Policies {
         if looked.is_some_and(|at| at.elapsed() < FRESH) {
             return Ok(());
         }
-        let first = shared.trust.first(&*shared.control_plane).await;
-        self.look(&shared.db, first).await?;
-        *looked = Some(Instant::now());
+        let began = Instant::now();
+        let first = tokio::time::timeout(PATIENCE, shared.trust.first(&*shared.control_plane)).await;
+        let first = first.unwrap_or_else(|_| self.lock().first.clone());
+        self.read(&shared.db, first).await?;
+        *looked = Some(began);
         Ok(())
+    }
+
+    /// Looks what is news.
+    pub(crate) async fn look(&self, db: &Db, first: Option<pb::FirstPolicy>) -> Result<(), DbError> {
+        // One look at a time: an older answer does not take the place of a later one.
+        let mut looked = self.looked.lock().await;
+        let began = Instant::now();
+        self.read(db, first).await?;
+        *looked = Some(began);
+        Ok(())
+    }
+
+    /// Something may be news.
+    pub(crate) fn wake(&self) {
+        self.news.notify_one();
+    }
+
+    /// Waits for that.
+    pub(crate) async fn news(&self) {
+        self.news.notified().await;
     }
 
     /// What a node that believes a policy of this epoch is given when its session opens.
@@ -93,41 +150,47 @@ impl Policies {
         self.lock().after(epoch)
     }
 
-    /// Looks what is news. The newest policy is looked at again, for there may be another one of its epoch.
-    pub(crate) async fn look(&self, db: &Db, first: Option<pb::FirstPolicy>) -> Result<(), DbError> {
+    /// The newest policy is looked at again: what is stored may have been put in its place.
+    async fn read(&self, db: &Db, first: Option<pb::FirstPolicy>) -> Result<(), DbError> {
         let newest = self.lock().policies.last().cloned();
-        let from = newest.as_ref().map_or(0, |(_, policy)| policy.epoch.saturating_sub(1));
-        let mut rows = trust::epochs_after(db, from).await?;
-        if newest.is_some_and(|(_, newest)| rows.first().is_none_or(|row| row.policy != newest.document)) {
-            rows = trust::epochs(db).await?;
-        }
-        let revocations = trust::statements_of(db, &["revoke/v1"], None).await?;
-        let revocations: Vec<(Timestamp, Vec<u8>)> =
-            revocations.into_iter().map(|statement| (statement.first_seen_at, statement.raw)).collect();
-        let fresh = rows
-            .into_iter()
-            .map(|row| (row.at, pb::Policy { epoch: row.epoch, document: row.policy, statements: row.statements }));
+        let from = newest.as_ref().map_or(0, |policy| policy.epoch.saturating_sub(1));
+        let (rows, revocations) = writer::answer(async {
+            let mut rows = trust::epochs_after(db, from).await?;
+            if newest.is_some_and(|newest| rows.first().is_none_or(|row| row.policy != newest.document)) {
+                rows = trust::epochs(db).await?;
+            }
+            Ok((rows, trust::revocations(db).await?))
+        })
+        .await?;
+        let revocations: Vec<(u64, Vec<u8>)> = revocations.into_iter().map(|one| (one.epoch, one.raw)).collect();
+        let policies = rows.into_iter().map(|row| pb::Policy {
+            epoch: row.epoch,
+            document: row.policy,
+            statements: row.statements,
+        });
         let mut known = self.lock();
-        let begin = (known.policies.clone(), known.revocations.len(), known.first.is_some());
-        for policy in fresh {
-            known.policies.retain(|(_, other)| other.epoch < policy.1.epoch);
-            known.policies.push(policy);
+        let mut changed = known.revocations != revocations || known.first.is_some() != first.is_some();
+        for policy in policies {
+            if known.policies.last() != Some(&policy) {
+                known.policies.retain(|other| other.epoch < policy.epoch);
+                known.policies.push(policy);
+                changed = true;
+            }
         }
         (known.revocations, known.first) = (revocations, first);
-        let changed = begin != (known.policies.clone(), known.revocations.len(), known.first.is_some());
         known.version += u64::from(changed);
         Ok(())
     }
 
     /// Tells every session what it was not told yet.
     pub(crate) fn tell(&self, registry: &Registry) {
-        let known = self.lock().clone();
+        let version = self.lock().version;
         for seat in registry.all() {
-            let (epoch, version) = seat.policies();
-            if version >= known.version {
+            let (epoch, told) = seat.policies();
+            if told >= version {
                 continue;
             }
-            let given = known.after(epoch);
+            let given = self.give(epoch);
             if !given.frames.is_empty() {
                 seat.mailbox.put(Input::Policies(given.frames));
             }
@@ -141,47 +204,64 @@ impl Policies {
 mod tests {
     use super::*;
 
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).expect("a time")
+    fn policy(epoch: u64) -> pb::Policy {
+        pb::Policy { epoch, document: epoch.to_string().into_bytes(), statements: Vec::new() }
     }
 
-    fn policy(epoch: u64) -> (Timestamp, pb::Policy) {
-        let second = i64::try_from(epoch * 10).expect("few");
-        (at(second), pb::Policy { epoch, document: epoch.to_string().into_bytes(), statements: Vec::new() })
-    }
-
-    /// Of each frame: epochs, revocations, whether it has the word on the first policy.
-    fn told(known: &Known, since: u64) -> Vec<(Vec<u64>, usize, bool)> {
+    /// Of each frame: revocations, epochs, whether it has the word on the first policy.
+    fn told(known: &Known, since: u64) -> Vec<(usize, Vec<u64>, bool)> {
         let words = |frame: pb::Policies| {
             let epochs = frame.policies.iter().map(|policy| policy.epoch).collect();
-            (epochs, frame.revocations.len(), frame.first.is_some())
+            (frame.revocations.len(), epochs, frame.first.is_some())
         };
         known.after(since).frames.into_iter().map(words).collect()
     }
 
     #[test]
     fn a_node_gets_what_follows_and_a_fresh_one_the_word_on_the_first() {
-        let mut known = Known { policies: (1..=3).map(policy).collect(), ..Known::default() };
-        assert_eq!(told(&known, 0), [(vec![1], 0, false), (vec![2], 0, false), (vec![3], 0, false)]);
-        known.first = Some(pb::FirstPolicy::default());
-        assert_eq!(told(&known, 0), [(vec![1], 0, true), (vec![2], 0, false), (vec![3], 0, false)]);
-        assert_eq!(told(&known, 2), [(vec![3], 0, false)]);
+        let mut known = Known { policies: (1..=200).map(policy).collect(), ..Known::default() };
+        assert_eq!(told(&known, 0), [(0, (1..=200).collect(), false)], "one frame, however many there are");
+        known.first = Some(pb::FirstPolicy { fleet: "a".to_owned(), ..pb::FirstPolicy::default() });
+        assert_eq!(told(&known, 0), [(0, (1..=200).collect(), true)]);
+        assert_eq!(told(&known, 198), [(0, vec![199, 200], false)]);
         let gone = Known { first: known.first.clone(), ..Known::default() };
-        assert_eq!(told(&gone, 0), [(vec![], 0, true)], "somebody deleted the rows");
+        assert_eq!(told(&gone, 0), [(0, vec![], true)], "somebody deleted the rows");
         assert_eq!(told(&gone, 1), []);
-        assert_eq!(told(&known, 3), []);
+        assert_eq!(told(&known, 200), []);
         assert_eq!(told(&Known::default(), 0), [], "a fleet without a policy says nothing");
     }
 
     #[test]
     fn revocations_are_told_in_the_order_in_which_they_were_heard() {
-        let mut known = Known { policies: (1..=3).map(policy).collect(), ..Known::default() };
-        known.revocations = vec![(at(15), vec![1]), (at(40), vec![2])];
+        let mut known = Known { policies: (1..=5).map(policy).collect(), ..Known::default() };
+        known.revocations = vec![(1, vec![1]), (3, vec![2]), (3, vec![3]), (5, vec![4])];
         assert_eq!(
             told(&known, 0),
-            [(vec![1], 0, false), (vec![2], 1, false), (vec![3], 1, false), (vec![], 2, false)],
+            [(0, vec![1], false), (1, vec![2, 3], false), (2, vec![4, 5], false), (1, vec![], false)],
             "what came later says nothing against what was agreed before"
         );
-        assert_eq!(told(&known, 3), [(vec![], 2, false)], "what takes away is told whatever the node has");
+        assert_eq!(told(&known, 4), [(3, vec![5], false), (1, vec![], false)], "a node may have missed some");
+        assert_eq!(told(&known, 5), [(4, vec![], false)]);
+    }
+
+    #[test]
+    fn no_frame_is_larger_than_a_stream_carries() {
+        let mut known = Known { policies: (1..=9).map(policy).collect(), ..Known::default() };
+        for policy in &mut known.policies {
+            policy.statements = vec![vec![0; 16 << 10]; 20];
+        }
+        known.revocations = (0..300).map(|_| (9, vec![0; 16 << 10])).collect();
+        let frames = known.after(0).frames;
+        let bytes = |frame: &pb::Policies| {
+            let of_policies: usize = frame.policies.iter().flat_map(|policy| &policy.statements).map(Vec::len).sum();
+            of_policies + frame.revocations.iter().map(Vec::len).sum::<usize>()
+        };
+        assert!(
+            frames.iter().all(|frame| bytes(frame) <= PER_FRAME),
+            "{:?}",
+            frames.iter().map(bytes).collect::<Vec<_>>()
+        );
+        assert_eq!(frames.iter().map(|frame| frame.revocations.len()).sum::<usize>(), 300);
+        assert_eq!(frames.iter().map(|frame| frame.policies.len()).sum::<usize>(), 9);
     }
 }

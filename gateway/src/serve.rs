@@ -205,7 +205,7 @@ fn spawn_writers(shared: &Arc<Shared>, stop: &CancellationToken) -> JoinSet<()> 
     writers
         .spawn(async move { this.liveness.run(&this.db, &this.registry, this.timing.liveness.to_std(), stop).await });
     let (this, stop) = part();
-    writers.spawn(async move { this.questions.listen(&this.db, &this.registry, stop).await });
+    writers.spawn(async move { this.questions.listen(&this.db, &this.registry, &this.policies, stop).await });
     let (this, stop) = part();
     writers.spawn(async move { this.opens.run(&this.db, &this.pokes, stop).await });
     let (this, stop) = part();

@@ -20,6 +20,8 @@ use crate::{authority::ControlPlane, registry::Registry, session::Input, shared:
 
 /// More than are ever made while one gateway runs.
 const STEPS_KEPT: usize = 64;
+/// Later than any bundle: whoever says that they have it is given the newest one, and no steps.
+const NO_STEPS: u64 = u32::MAX as u64;
 
 /// The trust bundles of this control plane, as far as this gateway knows.
 #[derive(Debug)]
@@ -81,7 +83,7 @@ impl Trust {
         Ok(Given { version: version(&newest), newest, steps: answer.trust_steps })
     }
 
-    /// Asks every `period` until it is cancelled, and tells every session what came into force: trust bundles, and the
+    /// Asks every `period`, and when people agreed on something, until it is cancelled, and tells every session what came into force: trust bundles, and the
     /// policies that people agreed on.
     pub(crate) async fn run(&self, shared: &Shared, period: Duration, cancel: CancellationToken) {
         let (control_plane, registry) = (&*shared.control_plane, &*shared.registry);
@@ -91,6 +93,7 @@ impl Trust {
             tokio::select! {
                 () = cancel.cancelled() => return,
                 _ = ticks.tick() => {}
+                () = shared.policies.news() => {}
             }
             match self.look(control_plane).await {
                 Ok(()) => self.tell(control_plane, registry).await,
@@ -109,7 +112,7 @@ impl Trust {
     /// A worker's word on the first trust policy, as fresh as the control plane answers.
     pub(crate) async fn first(&self, control_plane: &dyn ControlPlane) -> Option<pb::FirstPolicy> {
         let known = || self.first.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Ok(answer) = control_plane.trust(u64::from(u32::MAX)).await {
+        if let Ok(answer) = control_plane.trust(NO_STEPS).await {
             *known() = answer.first_policy;
         }
         known().clone()
@@ -118,7 +121,7 @@ impl Trust {
     async fn look(&self, control_plane: &dyn ControlPlane) -> Result<(), Status> {
         let known = self.lock().as_ref().map(|known| known.version);
         // The steps before this gateway began are the control plane's to give.
-        let answer = control_plane.trust(known.unwrap_or(u64::from(u32::MAX))).await?;
+        let answer = control_plane.trust(known.unwrap_or(NO_STEPS)).await?;
         *self.first.lock().unwrap_or_else(PoisonError::into_inner) = answer.first_policy;
         let Some(newest) = answer.trust_bundle else { return Ok(()) };
         let version = version(&newest);

@@ -78,6 +78,23 @@ pub struct StatusReport {
     /// The version of the trust bundle that the node believes. Absent unless the control plane said that it reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust_version: Option<u64>,
+    /// The trust policy that the node believes. Absent unless the control plane said that it reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyHeld>,
+}
+
+/// The trust policy that a node believes: whom it asks before it does harm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PolicyHeld {
+    /// Its epoch; 0 where there is none.
+    pub epoch: u64,
+    /// Its digest; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// Why it does not take the one that was brought last; empty when it does.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub refused: String,
 }
 
 words! {
@@ -166,6 +183,8 @@ pub const MAX_DRIFT_BYTES: usize = 256 * 1024;
 pub const DRIFT_CAPABILITY: &str = "drift";
 /// The word by which a gateway says that its control plane reads [`StatusReport::trust_version`].
 pub const TRUST_CAPABILITY: &str = "trust";
+/// The word by which a gateway says that its control plane reads [`StatusReport::policy`].
+pub const POLICY_CAPABILITY: &str = "policy";
 
 /// Changed sections of a node's inventory, with the digests of all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -63,7 +63,8 @@ pub async fn take_over(txn: &mut Txn, node: &Node, hardware: Hardware, reason: &
     let done = sqlx::query!(
         r#"UPDATE nodes
            SET identity_generation = identity_generation + 1, hardware_key = $2, hardware_key_trusted = $3,
-               applied_generation = 0, observed_generation = 0, trust_version = 0,
+               applied_generation = 0, observed_generation = 0, trust_version = 0, policy_epoch = NULL,
+               policy_digest = NULL, policy_refused = NULL,
                acceptance_attempt = acceptance_attempt + 1,
                connectivity = 'disconnected', connectivity_since = compute_now(),
                maintenance = CASE WHEN $4 THEN false ELSE maintenance END,

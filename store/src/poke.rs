@@ -30,6 +30,8 @@ pub enum Poke {
     Work(Role),
     /// A source should be fetched at once.
     Source(String),
+    /// People agreed to a trust policy, or revoked a key: nodes are told.
+    Policies,
 }
 
 impl fmt::Display for Poke {
@@ -39,6 +41,7 @@ impl fmt::Display for Poke {
             Self::Commands(id) => write!(f, "commands:{id}"),
             Self::Work(role) => write!(f, "work:{role}"),
             Self::Source(name) => write!(f, "source:{name}"),
+            Self::Policies => f.write_str("policies"),
         }
     }
 }
@@ -54,6 +57,7 @@ impl FromStr for Poke {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let refuse = || ParsePokeError(text.chars().take(80).collect());
         match text.split_once(':') {
+            None if text == "policies" => Ok(Self::Policies),
             Some(("node", id)) => id.parse().map(Self::Node).map_err(|_| refuse()),
             Some(("commands", id)) => id.parse().map(Self::Commands).map_err(|_| refuse()),
             Some(("work", role)) => role.parse().map(Self::Work).map_err(|_| refuse()),

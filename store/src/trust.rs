@@ -1,7 +1,9 @@
 //! What was verified of the fleet's history: policies, statements, and how far it got. Copies, all of which prove themselves:
 //! whoever reads them checks them against the digest in the keys, and believes no row.
 
-use schema::{digest::Digest, time::Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+
+use schema::{digest::Digest, id::NodeId, report::PolicyHeld, time::Timestamp};
 
 use crate::{Db, DbError, Txn};
 
@@ -22,10 +24,21 @@ pub struct Epoch {
     pub at: Timestamp,
 }
 
+/// A revocation that counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Revocation {
+    /// The digest of the statement.
+    pub digest: Digest,
+    /// The newest policy that machines had when it was heard.
+    pub epoch: u64,
+    /// The raw commit.
+    pub raw: Vec<u8>,
+}
+
 /// What somebody said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
-    /// The digest of its block: its identity.
+    /// The digest of its block.
     pub digest: Digest,
     /// `approve/v1`, and so on.
     pub kind: String,
@@ -41,11 +54,14 @@ pub struct Statement {
     pub first_seen_at: Timestamp,
 }
 
-/// A statement that may be new here.
+/// A statement that may be new here. It is the same as another one when both its block and the key that signed it are: whoever has an
+/// old key of somebody says nothing in place of their present one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewStatement {
     /// The digest of its block.
     pub digest: Digest,
+    /// The name of the key that signed it.
+    pub key: String,
     /// `approve/v1`, and so on.
     pub kind: String,
     /// What it is about.
@@ -57,6 +73,18 @@ pub struct NewStatement {
     /// That commit's bytes.
     pub raw: Vec<u8>,
 }
+
+/// What became of statements; those that were there already are in neither.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PutStatements<'a> {
+    /// They are stored.
+    pub fresh: Vec<&'a NewStatement>,
+    /// Their key said enough about the same thing.
+    pub too_many: Vec<&'a NewStatement>,
+}
+
+/// Statements of one kind about one thing that are kept of one key.
+const MOST_OF_ONE_KEY: i64 = 32;
 
 /// How far the history of a source was verified, as it was signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,30 +169,96 @@ pub async fn put_epoch(txn: &mut Txn, epoch: &Epoch) -> Result<(), DbError> {
     Ok(())
 }
 
-/// Stores statements, and answers those that were not there.
+/// The revocations that count, in the order in which they were heard.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn put_statements(txn: &mut Txn, statements: &[NewStatement]) -> Result<Vec<Digest>, DbError> {
+pub async fn revocations(db: &Db) -> Result<Vec<Revocation>, DbError> {
+    let rows = sqlx::query!("SELECT digest, epoch, raw FROM trust_revocations ORDER BY epoch, seq")
+        .fetch_all(db.pool())
+        .await?;
+    let read = |digest: String, epoch: i64, raw: Vec<u8>| {
+        Some(Revocation { digest: digest.parse().ok()?, epoch: u64::try_from(epoch).ok()?, raw })
+    };
+    Ok(rows.into_iter().filter_map(|row| read(row.digest, row.epoch, row.raw)).collect())
+}
+
+/// Notes that statements revoke keys, each signed by a key and behind the policy of an epoch, unless that is noted.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn keep_revocations(txn: &mut Txn, revocations: &[(Digest, String, u64)]) -> Result<(), DbError> {
+    for (digest, key, epoch) in revocations {
+        sqlx::query!(
+            "INSERT INTO trust_revocations (digest, epoch, raw)
+             SELECT digest, $3, raw FROM statements WHERE digest = $1 AND key IN ($2, '') ORDER BY key DESC LIMIT 1
+             ON CONFLICT (digest) DO NOTHING",
+            digest.to_string(),
+            key,
+            bigint(*epoch),
+        )
+        .execute(txn.conn())
+        .await?;
+    }
+    Ok(())
+}
+
+/// Stores statements that are not there.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn put_statements<'a>(txn: &mut Txn, statements: &'a [NewStatement]) -> Result<PutStatements<'a>, DbError> {
+    let mut once = BTreeSet::new();
+    let statements: Vec<&NewStatement> =
+        statements.iter().filter(|statement| once.insert((statement.digest, &statement.key))).collect();
     let text = |of: fn(&NewStatement) -> &str| -> Vec<String> {
         statements.iter().map(|statement| of(statement).to_owned()).collect()
     };
     let digests: Vec<String> = statements.iter().map(|statement| statement.digest.to_string()).collect();
+    let keys = text(|statement| &statement.key);
     let raw: Vec<Vec<u8>> = statements.iter().map(|statement| statement.raw.clone()).collect();
-    let fresh = sqlx::query_scalar!(
-        r#"INSERT INTO statements (digest, kind, subject, principal, commit, raw)
-           SELECT * FROM UNNEST($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[])
-           ON CONFLICT (digest) DO NOTHING RETURNING digest"#,
+    let rows = sqlx::query!(
+        r#"WITH new AS (
+               SELECT u.*
+               FROM UNNEST($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[])
+                    AS u (digest, key, kind, subject, principal, commit, raw)
+               WHERE NOT EXISTS (SELECT FROM statements s WHERE (s.digest, s.key) = (u.digest, u.key))
+           ), counted AS (
+               SELECT new.*,
+                      row_number() OVER (PARTITION BY kind, subject, key ORDER BY digest)
+                          + (SELECT count(*) FROM statements s
+                             WHERE (s.subject, s.kind, s.key) = (new.subject, new.kind, new.key)) AS number
+               FROM new
+           ), put AS (
+               INSERT INTO statements (digest, key, kind, subject, principal, commit, raw)
+               SELECT digest, key, kind, subject, principal, commit, raw FROM counted WHERE number <= $8
+               ON CONFLICT (digest, key) DO NOTHING
+               RETURNING digest, key
+           )
+           SELECT counted.digest AS "digest!", counted.key AS "key!", put.digest IS NOT NULL AS "fresh!"
+           FROM counted LEFT JOIN put ON (put.digest, put.key) = (counted.digest, counted.key)"#,
         &digests,
+        &keys,
         &text(|statement| &statement.kind),
         &text(|statement| &statement.subject),
         &text(|statement| &statement.principal),
         &text(|statement| &statement.commit),
         &raw,
+        MOST_OF_ONE_KEY,
     )
     .fetch_all(txn.conn())
     .await?;
-    Ok(fresh.iter().filter_map(|digest| digest.parse().ok()).collect())
+    let became: BTreeMap<(String, String), bool> =
+        rows.into_iter().map(|row| ((row.digest, row.key), row.fresh)).collect();
+    let mut put = PutStatements::default();
+    for statement in statements {
+        match became.get(&(statement.digest.to_string(), statement.key.clone())) {
+            Some(true) => put.fresh.push(statement),
+            Some(false) => put.too_many.push(statement),
+            None => {}
+        }
+    }
+    Ok(put)
 }
 
 /// What was said of some kinds, about one subject or about all, in the order in which it was first seen.
@@ -172,28 +266,15 @@ pub async fn put_statements(txn: &mut Txn, statements: &[NewStatement]) -> Resul
 /// # Errors
 /// When the statement fails.
 pub async fn statements_of(db: &Db, kinds: &[&str], subject: Option<&str>) -> Result<Vec<Statement>, DbError> {
-    let subjects: Option<Vec<String>> = subject.map(|subject| vec![subject.to_owned()]);
-    read(db, kinds, subjects.as_deref()).await
-}
-
-/// What was said of some kinds about any of these subjects, in the order in which it was first seen.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn statements_about(db: &Db, kinds: &[&str], subjects: &[String]) -> Result<Vec<Statement>, DbError> {
-    read(db, kinds, Some(subjects)).await
-}
-
-async fn read(db: &Db, kinds: &[&str], subjects: Option<&[String]>) -> Result<Vec<Statement>, DbError> {
     let kinds: Vec<String> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
     let rows = sqlx::query_as!(
         Row,
         r#"SELECT digest, kind, subject, principal, commit, raw, first_seen_at AS "first_seen_at: jiff_sqlx::Timestamp"
            FROM statements
-           WHERE kind = ANY($1) AND ($2::text[] IS NULL OR subject = ANY($2))
-           ORDER BY first_seen_at, digest"#,
+           WHERE kind = ANY($1) AND ($2::text IS NULL OR subject = $2)
+           ORDER BY first_seen_at, digest, key"#,
         &kinds,
-        subjects,
+        subject,
     )
     .fetch_all(db.pool())
     .await?;
@@ -263,6 +344,100 @@ pub async fn put_checkpoint(
     .await
     .map_err(DbError::from)?;
     Ok(())
+}
+
+/// Characters of why a node does not take a policy that are kept.
+const MOST_WHY: usize = 300;
+
+/// Notes which policy a node said it believes.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn set_held(txn: &mut Txn, node: NodeId, held: &PolicyHeld) -> Result<(), DbError> {
+    let PolicyHeld { epoch, digest, refused } = held;
+    let refused: String = refused.chars().filter(|letter| !letter.is_control()).take(MOST_WHY).collect();
+    sqlx::query!(
+        "UPDATE nodes SET policy_epoch = $2, policy_digest = $3, policy_refused = $4
+         WHERE id = $1 AND (policy_epoch, policy_digest, policy_refused) IS DISTINCT FROM ($2, $3, $4)",
+        node.as_uuid(),
+        bigint(*epoch),
+        digest.map(|digest| digest.to_string()),
+        Some(refused).filter(|refused| !refused.is_empty()),
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
+/// Which policy a node believes, beside those that came into force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Held {
+    /// It said nothing yet.
+    Unknown,
+    /// None.
+    None,
+    /// The newest one.
+    Newest,
+    /// An earlier one, and why it does not take the next, when it said so.
+    Behind(u64, Option<String>),
+    /// One that never came into force here: it follows no later one.
+    Apart(u64),
+}
+
+/// Which policy a node believes.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn held(db: &Db, node: NodeId) -> Result<Held, DbError> {
+    let row = sqlx::query!(
+        r#"SELECT n.policy_epoch, n.policy_refused, e.digest IS NOT NULL AS "follows!",
+                  n.policy_epoch = (SELECT max(epoch) FROM trust_epochs) AS newest
+           FROM nodes n
+           LEFT JOIN trust_epochs e ON (e.epoch, e.digest) = (n.policy_epoch, n.policy_digest)
+           WHERE n.id = $1"#,
+        node.as_uuid(),
+    )
+    .fetch_optional(db.pool())
+    .await?;
+    let Some(row) = row else { return Ok(Held::Unknown) };
+    let Some(epoch) = row.policy_epoch.and_then(|epoch| u64::try_from(epoch).ok()) else { return Ok(Held::Unknown) };
+    Ok(match epoch {
+        0 => Held::None,
+        _ if !row.follows => Held::Apart(epoch),
+        _ if row.newest == Some(true) => Held::Newest,
+        _ => Held::Behind(epoch, row.policy_refused),
+    })
+}
+
+/// How many nodes believe which policy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Following {
+    /// None, or they said nothing yet.
+    pub without: u64,
+    /// An earlier one than the newest.
+    pub behind: u64,
+    /// One that never came into force here.
+    pub apart: u64,
+}
+
+/// How many nodes that are not retired believe something else than the newest policy.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn following(db: &Db) -> Result<Following, DbError> {
+    let row = sqlx::query!(
+        r#"SELECT count(*) FILTER (WHERE COALESCE(n.policy_epoch, 0) = 0) AS "without!",
+                  count(*) FILTER (WHERE e.epoch < m.newest) AS "behind!",
+                  count(*) FILTER (WHERE n.policy_epoch > 0 AND e.epoch IS NULL) AS "apart!"
+           FROM nodes n
+           LEFT JOIN trust_epochs e ON (e.epoch, e.digest) = (n.policy_epoch, n.policy_digest)
+           CROSS JOIN (SELECT max(epoch) AS newest FROM trust_epochs) m
+           WHERE n.provision_state <> 'retired'"#,
+    )
+    .fetch_one(db.pool())
+    .await?;
+    let count = |number: i64| u64::try_from(number).unwrap_or_default();
+    Ok(Following { without: count(row.without), behind: count(row.behind), apart: count(row.apart) })
 }
 
 struct Row {

@@ -101,8 +101,14 @@ fn an_unknown_kind_in_a_policy_is_a_word() {
     let head = format!("format 1; epoch 2; prev \"{}\";", people.policy.digest());
     let document = People::text(&people.ada, &people.bob, &head, tier);
     // What this version would not write it reads: people of a later one agree to it.
-    let next =
-        policy::step(&people.policy, document.as_bytes(), &[], "bc.local", people.fleet.id, &Revocations::default());
+    let next = policy::step(
+        &people.policy,
+        document.as_bytes(),
+        &[],
+        "bc.local",
+        people.fleet.id,
+        &mut Revocations::default(),
+    );
     let Err(Refusal::TrustThreshold { step, .. }) = next else { panic!("{next:?}") };
     let agrees = people.fleet.trust_to(&people.ada, people.policy.digest(), (2, step.next));
     let offered = Offered { epoch: 2, document: document.into_bytes(), statements: vec![agrees] };
@@ -112,4 +118,63 @@ fn an_unknown_kind_in_a_policy_is_a_word() {
         policies.present().and_then(|policy| policy.tier_of("disk.melt")).map(|tier| tier.name.as_str()),
         Some("melt")
     );
+}
+
+/// Four admins, of whom two change the policy.
+struct Four {
+    fleet: pki::batch::testing::Fleet,
+    people: [Person; 4],
+}
+
+impl Four {
+    fn new() -> Self {
+        let people = ["ada", "bob", "p1", "p2"].map(Person::new);
+        Self { fleet: pki::batch::testing::Fleet::new("bc.local"), people }
+    }
+
+    fn text(&self, epoch: u64, prev: Option<&Policy>, more: &str) -> String {
+        let one = |person: &Person| {
+            let (name, key) = (&person.name, person.line());
+            format!("principal \"{name}\" {{ kind \"human\"; roles \"admin\"; key \"{key}\"; }}\n")
+        };
+        let prev = prev.map_or_else(String::new, |prev| format!(" prev \"{}\";", prev.digest()));
+        format!(
+            "policy {{ format 1; epoch {epoch};{prev} }}\n{}path \"**\" {{ roles \"admin\"; }}\n\
+             trust {{ roles \"admin\"; threshold 2; }}\nrevoke {{ roles \"admin\"; }}\n{more}",
+            self.people.iter().map(one).collect::<String>()
+        )
+    }
+
+    fn offered(&self, prev: &Policy, text: &str, by: [usize; 2]) -> Offered {
+        let next = pki::batch::testing::policy(text);
+        let statements = by.map(|who| self.fleet.trust(&self.people[who], prev.digest(), &next));
+        Offered { epoch: next.epoch(), document: text.as_bytes().to_vec(), statements: statements.to_vec() }
+    }
+}
+
+#[test]
+fn what_a_stolen_key_revoked_counts_again_once_a_policy_says_that_it_was_stolen() {
+    let four = Four::new();
+    let first = four.text(1, None, "");
+    let one = pki::batch::testing::policy(&first);
+    let trust = AnchorTrust { fleet: four.fleet.id, digest: one.digest() };
+    let mut policies = Policies::pinned(&Realm::new("bc.local", "fleet-one"), trust);
+    let offered = Offered { epoch: 1, document: first.into_bytes(), statements: Vec::new() };
+    assert!(policies.take(&[offered], &[]).changed);
+    // Whoever has Ada's key takes Bob away.
+    let [ada, bob, ..] = &four.people;
+    assert!(policies.take(&[], &[four.fleet.revoke(ada, &bob.key(), &one)]).changed);
+    assert!(policies.revoked().contains(&bob.key()));
+
+    let second = four.text(2, Some(&one), &format!("revoked \"{}\" {{ as \"compromised\"; }}\n", ada.key()));
+    let (two, second) = (pki::batch::testing::policy(&second), four.offered(&one, &second, [2, 3]));
+    let third = four.text(3, Some(&two), &format!("revoked \"{}\" {{ as \"compromised\"; }}\n", ada.key()));
+    let third = four.offered(&two, &third, [1, 2]);
+    let taken = policies.take(&[second, third], &[]);
+    assert!(taken.refused.is_empty(), "{taken:?}");
+    assert_eq!((policies.epoch(), policies.revoked().len()), (3, 0), "Bob is somebody again, and agrees");
+    // Whoever brings the thief's word again is told nothing by it.
+    assert!(!policies.take(&[], &[four.fleet.revoke(ada, &bob.key(), &two)]).changed);
+    let again = Policies::read(policies.kept().clone());
+    assert_eq!((again.epoch(), again.revoked().len(), again.halted()), (3, 0, None));
 }

@@ -7,7 +7,7 @@ use proto::agent::v1::{self as pb, gateway_frame};
 use schema::{
     generation::{Epoch, Generation},
     inventory::InventorySection,
-    report::{DRIFT_CAPABILITY, TRUST_CAPABILITY},
+    report::{DRIFT_CAPABILITY, POLICY_CAPABILITY, TRUST_CAPABILITY},
 };
 
 use super::{Again, Core, Effect, Level, Now, Phase, Proven};
@@ -97,6 +97,7 @@ impl Core {
         let reads = |wanted: &str| welcome.capabilities.iter().any(|word| word == wanted);
         self.reads_drift = reads(DRIFT_CAPABILITY);
         self.reads_trust = reads(TRUST_CAPABILITY);
+        self.reads_policy = reads(POLICY_CAPABILITY);
         let beat = if BEATS.contains(&welcome.heartbeat_seconds) { welcome.heartbeat_seconds } else { DEFAULT_BEAT };
         let every = Duration::from_secs(beat.into());
         let epoch = Epoch(welcome.epoch);

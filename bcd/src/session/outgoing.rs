@@ -63,6 +63,7 @@ impl Core {
             at: self.time(now),
             applied: self.progress.applied,
             trust_version: self.reads_trust.then_some(self.trust.version),
+            policy: self.reads_policy.then(|| self.policy_held()),
             observed: self.progress.observed,
             sections: self.progress.sections.clone(),
             conditions: self.progress.conditions.clone(),

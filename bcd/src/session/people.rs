@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-use pki::{anchor::AnchorTrust, verify::Validity};
+use pki::{anchor::AnchorTrust, trust::policy::Policy, verify::Validity};
 use proto::agent::v1 as pb;
-use schema::{inventory::InventorySection, time::Timestamp};
+use schema::{inventory::InventorySection, report::PolicyHeld, time::Timestamp};
 
-use super::{Claims, Core, Effect, HardwareKey, Level, Now, Proven};
+use super::{Claims, Core, Effect, HardwareKey, Level, Now, Proven, proven::LEAP};
 use crate::{
     policies::{Offered, Policies},
     wire,
 };
 
-/// How far the time moves ahead on one word.
-const LEAP: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 /// How much later it has to be before that is written down.
 const WORTH_KEEPING: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Characters of why a policy is not taken that are said.
+const MOST_WHY: usize = 300;
 
 impl Core {
     /// Tells whoever judges destructive commands what this node believes and what it is.
@@ -28,7 +29,10 @@ impl Core {
         let policies = self.policies.clone().map(Arc::new);
         self.desk.gate().change(|guard| {
             (guard.policies, guard.floor) = (policies, self.floor);
-            (guard.hardware_key, guard.facts) = (hardware_key, facts);
+            // A loop that begins anew does not take away what the one before it saw of this machine.
+            if hardware_key.is_some() {
+                (guard.hardware_key, guard.facts) = (hardware_key, facts);
+            }
         });
     }
 
@@ -46,6 +50,17 @@ impl Core {
     /// The epoch of the policy in force, for Hello.
     pub(super) fn policy_epoch(&self) -> u64 {
         self.policies.as_ref().map_or(0, Policies::epoch)
+    }
+
+    /// The policy in force, for the control plane.
+    pub(super) fn policy_held(&self) -> PolicyHeld {
+        let present = self.policies.as_ref().and_then(Policies::present);
+        let refused = self.policies.as_ref().and_then(Policies::refused).unwrap_or_default();
+        PolicyHeld {
+            epoch: self.policy_epoch(),
+            digest: present.map(Policy::digest),
+            refused: refused.chars().take(MOST_WHY).collect(),
+        }
     }
 
     pub(super) fn policies(&mut self, frame: pb::Policies, now: Now) -> Vec<Effect> {
@@ -69,13 +84,19 @@ impl Core {
             effects.push(warn(text.to_owned()));
             return effects;
         };
+        let before = policies.refused().map(str::to_owned);
         let taken = policies.take(&offered, &frame.revocations);
+        let refused = policies.refused() != before.as_deref();
         effects.extend(taken.told.into_iter().map(|text| Effect::Say(Level::Info, text)));
         effects.extend(taken.refused.into_iter().map(warn));
-        if changed || taken.changed {
+        let news = changed || taken.changed;
+        if news {
             effects.push(Effect::KeepPolicies(policies.kept().clone()));
         }
         self.guard();
+        if (news || refused) && self.reads_policy {
+            effects.extend(self.report_status(now));
+        }
         effects
     }
 

@@ -11,7 +11,7 @@ use schema::time::Timestamp;
 /// How badly a machine measures time at worst: one part in so many.
 const DRIFT: u32 = 5000;
 /// The farthest that the time moves ahead on one word.
-const LEAP: Duration = Duration::from_secs(24 * 3600);
+pub(super) const LEAP: Duration = Duration::from_secs(24 * 3600);
 /// How close two words about the time are that confirm each other.
 const CLOSE: Duration = Duration::from_secs(300);
 

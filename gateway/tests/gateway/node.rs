@@ -145,6 +145,7 @@ impl Node {
             conditions: Vec::new(),
             drift: Vec::new(),
             trust_version: None,
+            policy: None,
         };
         let payload = canonical::to_vec(&report).unwrap();
         let signature = self.key.sign_report(&self.realm, ReportKind::Status, self.id, &payload);

@@ -49,6 +49,7 @@ async fn policies_and_revocations_reach_nodes_that_read_them_as_they_come() {
     let mut txn = world.db.begin().await.unwrap();
     let revocation = NewStatement {
         digest: Digest::of("revoke"),
+        key: "another key".to_owned(),
         kind: "revoke/v1".to_owned(),
         subject: "a key".to_owned(),
         principal: "ada".to_owned(),

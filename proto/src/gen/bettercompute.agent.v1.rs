@@ -1406,13 +1406,13 @@ pub struct TrustSteps {
     #[prost(message, repeated, tag = "1")]
     pub trust_steps: ::prost::alloc::vec::Vec<SignedTrustBundle>,
 }
-/// Trust policies, every later one than the node's, one epoch at a time. The node judges each by the one before it; nothing
-/// here is believed because a gateway says it.
+/// Trust policies, those that follow the node's, in order. The node judges each by the one before it; nothing here is believed
+/// because a gateway says it.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Policies {
     #[prost(message, repeated, tag = "1")]
     pub policies: ::prost::alloc::vec::Vec<Policy>,
-    /// Raw commits: statements that revoke keys.
+    /// Raw commits: statements that revoke keys, which were heard before these policies.
     #[prost(bytes = "vec", repeated, tag = "2")]
     pub revocations: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
     /// For a node that joined before the control plane was pinned to a fleet.
