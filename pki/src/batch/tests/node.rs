@@ -94,6 +94,19 @@ fn what_people_approved_is_permitted_to_each_machine_once() {
 }
 
 #[test]
+fn what_people_approved_permits_nothing_of_other_leaves() {
+    let world = World::new();
+    let mut leaves = world.leaves.clone();
+    leaves[1].journal = JournalId::generate();
+    let hashes: Vec<Digest> = leaves.iter().map(Leaf::hash).collect();
+    let mut given = batch(approval(&world, 1));
+    given.header.root = merkle::root(&hashes);
+    (given.leaf, given.proof) = (leaves[1].clone(), merkle::proof(&hashes, 1).expect("a leaf"));
+    let node = Node { leaf: leaves.remove(1), ..Node::of(&world, 1) };
+    assert!(matches!(node.permit(&Approval::Batch(Box::new(given))), Err(Denied::Quorum { .. })));
+}
+
+#[test]
 fn a_leaf_of_another_machine_or_of_another_time_of_this_one_is_refused() {
     let world = World::new();
     let approval = approval(&world, 1);
