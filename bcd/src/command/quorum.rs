@@ -159,7 +159,6 @@ impl Gate {
     }
 
     /// What was used up.
-    #[must_use]
     pub fn spent(&self) -> MutexGuard<'_, Spent> {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
