@@ -10,49 +10,66 @@
 //! The control plane seals the file as a whole, so that no bit of it can change; and everything in it is checked by itself, so
 //! that its word alone is not enough: it cannot make up an approval, nor a node's result.
 
+mod people;
+
 use std::collections::BTreeSet;
 
 use rustls_pki_types::CertificateDer;
 use schema::{
     canonical,
-    command::{CommandBody, CommandUpdate},
+    command::{CommandBody, CommandUpdate, UpdateState},
     digest::Digest,
     name::Name,
+    time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
+pub use people::{Emergency, Gone};
+
 use crate::{
     Realm,
+    anchor::Anchor,
     audit::{Proof, ProofRefusal, Row, Told, Vouch},
-    batch::{BatchHeader, Leaf, Question, judge, merkle},
-    checkpoint::AuditSigner,
+    batch::{BatchHeader, Leaf, is_this, merkle},
+    checkpoint::{AuditSigner, CheckpointKey},
     encoding::{Base64, bytes},
-    trust::{
-        commit::Commit,
-        object::ObjectFormat,
-        policy::{self, Policy},
-        revoked::Revocations,
-    },
     verify::{NodeVerifier, Validity},
-    worker::Signature,
+    worker::{CommandVerifier, Signature},
 };
 
 const FORMAT: &str = "better-compute receipt 1";
 
-/// A policy and the raw commits that agree to it.
+/// A policy, the raw commits that agree to it, and the revocations that were heard while it was in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PolicyStep {
     #[serde(with = "bytes")]
     policy: Vec<u8>,
     statements: Vec<Base64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    revocations: Vec<Revocation>,
+}
+
+/// A raw commit that revokes a key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Revocation {
+    #[serde(with = "bytes")]
+    raw: Vec<u8>,
+    /// It was heard before enough people had approved the batch.
+    before: bool,
 }
 
 impl PolicyStep {
     /// A step.
     #[must_use]
     pub fn new(policy: Vec<u8>, statements: Vec<Vec<u8>>) -> Self {
-        Self { policy, statements: statements.into_iter().map(Base64).collect() }
+        Self { policy, statements: statements.into_iter().map(Base64).collect(), revocations: Vec::new() }
+    }
+
+    /// A key was revoked under it; `before` enough people had approved the batch, or after that.
+    pub fn revoke(&mut self, raw: Vec<u8>, before: bool) {
+        self.revocations.push(Revocation { raw, before });
     }
 }
 
@@ -71,6 +88,10 @@ pub struct SentCommand {
 }
 
 impl SentCommand {
+    fn read(&self) -> Option<CommandBody> {
+        CommandBody::read(&self.body).ok()
+    }
+
     /// A body and its signature.
     #[must_use]
     pub fn new(body: Vec<u8>, signature: Signature) -> Self {
@@ -139,14 +160,20 @@ pub struct Receipt {
     #[serde(with = "bytes")]
     anchor: Vec<u8>,
     vouch: Vouch,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    vouches: Vec<Vouch>,
     /// The batch's name.
     pub batch: String,
     /// Its document, canonical JSON.
     pub document: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     header: Option<Base64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    plan: Option<Base64>,
     policies: Vec<PolicyStep>,
     statements: Vec<Base64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    emergency: Vec<Base64>,
     /// Its machines.
     pub deeds: Vec<Deed>,
     /// What the audit log says of it.
@@ -160,16 +187,22 @@ pub struct Parts {
     pub anchor: Vec<u8>,
     /// A worker's word for the key that seals.
     pub vouch: Vouch,
+    /// The same for the keys before it, which signed checkpoints over lines of the log.
+    pub vouches: Vec<Vouch>,
     /// The batch's name.
     pub batch: String,
     /// Its document, canonical JSON.
     pub document: String,
     /// Its header; none where no quorum was asked.
     pub header: Option<Vec<u8>>,
+    /// The raw commit that it was planned at.
+    pub plan: Option<Vec<u8>>,
     /// The policies from the first one to the one in force.
     pub policies: Vec<PolicyStep>,
     /// Raw commits about it.
     pub statements: Vec<Vec<u8>>,
+    /// Raw commits that called the emergency that it is.
+    pub emergency: Vec<Vec<u8>>,
     /// Its machines.
     pub deeds: Vec<Deed>,
     /// What the audit log says of it.
@@ -192,15 +225,19 @@ fn to_bytes(value: &impl Serialize) -> Vec<u8> {
 #[must_use]
 pub fn seal(parts: Parts, signer: &AuditSigner) -> Option<Vec<u8>> {
     let key = parts.vouch.key;
+    let all = |raws: Vec<Vec<u8>>| raws.into_iter().map(Base64).collect();
     let receipt = Receipt {
         format: FORMAT.to_owned(),
         anchor: parts.anchor,
         vouch: parts.vouch,
+        vouches: parts.vouches,
         batch: parts.batch,
         document: parts.document,
         header: parts.header.map(Base64),
+        plan: parts.plan.map(Base64),
         policies: parts.policies,
-        statements: parts.statements.into_iter().map(Base64).collect(),
+        statements: all(parts.statements),
+        emergency: all(parts.emergency),
         deeds: parts.deeds,
         audit: parts.audit,
     };
@@ -231,6 +268,18 @@ pub enum Void {
     /// A line is about something else.
     #[error("line {0} of what the audit log says is not about this batch")]
     OtherSubject(usize),
+    /// A line stands behind a checkpoint of somebody else.
+    #[error("line {0} of what the audit log says is signed by a key that nobody whom the anchor names vouches for")]
+    OtherKey(usize),
+    /// The document.
+    #[error("the document is not the one that the audit log names")]
+    Document,
+    /// The plan commit.
+    #[error("the plan commit does not count: {0}")]
+    Plan(&'static str),
+    /// The emergency.
+    #[error("the statements in it call no emergency that allows what was sent: {0}")]
+    NoEmergency(String),
     /// The header.
     #[error("the header is not one of this batch in this fleet")]
     Header,
@@ -287,8 +336,14 @@ pub struct Proven {
     pub batch: String,
     /// Its header; none where no quorum was asked.
     pub header: Option<BatchHeader>,
+    /// Who signed the commit that it was planned at, where that is in the file.
+    pub asked_by: Option<Name>,
     /// Who approved it.
     pub approved_by: BTreeSet<Name>,
+    /// The emergency that it is.
+    pub emergency: Option<Emergency>,
+    /// The keys that were revoked.
+    pub revoked: Vec<Gone>,
     /// Its machines.
     pub done: Vec<Done>,
     /// What the audit log says, in its order.
@@ -313,49 +368,65 @@ pub fn verify(file: &[u8], told: &Told) -> Result<Proven, Void> {
     if !receipt.vouch.key.signed_end(&realm, &to_bytes(&receipt), &signature) {
         return Err(Void::Seal);
     }
-    let lines = lines(&receipt, &realm)?;
+    let lines = lines(&receipt, &anchor)?;
     let header =
         receipt.header.as_ref().map(|Base64(bytes)| BatchHeader::read(bytes).ok_or(Void::Header)).transpose()?;
     let nodes = NodeVerifier::new(&realm.trust_domain, &anchor.roots()).map_err(|_| Void::NoReceipt)?;
     let leaves = leaves(&receipt, header.as_ref())?;
-    let sent = receipt.deeds.iter().any(|deed| deed.command.is_some());
-    let approved_by = match &header {
-        None => BTreeSet::new(),
-        Some(header) => {
-            let first = anchor.trust.as_ref().map(|trust| (trust.fleet, trust.digest));
-            let (fleet, digest) = first.ok_or_else(|| Void::Policies("the anchor names none".to_owned()))?;
-            if header.name.as_str() != receipt.batch
-                || header.trust_domain != realm.trust_domain
-                || header.fleet != fleet
-            {
-                return Err(Void::Header);
-            }
-            let policies = policies(&receipt, digest, header)?;
-            approvals(&receipt, header, &leaves, &policies, sent)?
-        }
-    };
+    let people = people::heard(&receipt, &anchor, header.as_ref(), &leaves)?;
     let done = receipt
         .deeds
         .iter()
         .enumerate()
-        .map(|(index, deed)| deed.check(leaves.get(index), &anchor.verifier(), &nodes, &realm))
+        .map(|(index, deed)| {
+            let ends = header.as_ref().map(|header| header.expires);
+            deed.check((leaves.get(index), ends), &anchor.verifier(), &nodes, &realm)
+        })
         .collect::<Result<_, _>>()?;
-    Ok(Proven { pin: anchor.pin(), realm, batch: receipt.batch, header, approved_by, done, lines })
+    let people::Heard { asked_by, approved_by, emergency, revoked } = people;
+    Ok(Proven {
+        pin: anchor.pin(),
+        realm,
+        batch: receipt.batch,
+        header,
+        asked_by,
+        approved_by,
+        emergency,
+        revoked,
+        done,
+        lines,
+    })
 }
 
-fn lines(receipt: &Receipt, realm: &Realm) -> Result<Vec<Row>, Void> {
-    let mut lines = Vec::with_capacity(receipt.audit.len());
-    let commands: BTreeSet<String> = receipt
+/// What the log says of the batch. Each line is proven by a checkpoint of a key that a worker vouches for.
+fn lines(receipt: &Receipt, anchor: &Anchor) -> Result<Vec<Row>, Void> {
+    let realm = anchor.realm();
+    let mut keys: BTreeSet<CheckpointKey> = BTreeSet::from([receipt.vouch.key]);
+    for vouch in &receipt.vouches {
+        vouch.verify(&anchor.verifier()).map_err(|_| Void::Vouch)?;
+        keys.insert(vouch.key);
+    }
+    let subjects: BTreeSet<String> = receipt
         .deeds
         .iter()
-        .filter_map(|deed| Some(CommandBody::read(&deed.command.as_ref()?.body).ok()?.id.to_string()))
+        .filter_map(|deed| Some(deed.command.as_ref()?.read()?.id.to_string()))
+        .chain([format!("batch/{}", receipt.batch)])
         .collect();
-    for (index, proof) in receipt.audit.iter().enumerate() {
-        let (row, _) = proof.verify(realm).map_err(|refusal| Void::Audit(index + 1, refusal))?;
-        if row.subject != format!("batch/{}", receipt.batch) && !commands.contains(&row.subject) {
-            return Err(Void::OtherSubject(index + 1));
+    let mut lines = Vec::with_capacity(receipt.audit.len());
+    for (number, proof) in (1..).zip(&receipt.audit) {
+        let (row, checkpoint) = proof.verify(&realm).map_err(|refusal| Void::Audit(number, refusal))?;
+        if !keys.contains(&checkpoint.key) {
+            return Err(Void::OtherKey(number));
+        }
+        if !subjects.contains(&row.subject) {
+            return Err(Void::OtherSubject(number));
         }
         lines.push(row);
+    }
+    let document = Digest::of(&receipt.document).to_string();
+    let mut named = lines.iter().filter_map(|row| row.detail["document"].as_str()).peekable();
+    if named.peek().is_some() && !named.any(|digest| digest == document) {
+        return Err(Void::Document);
     }
     lines.sort_by_key(|row| row.pos);
     Ok(lines)
@@ -372,60 +443,11 @@ fn leaves(receipt: &Receipt, header: Option<&BatchHeader>) -> Result<Vec<Leaf>, 
     if placed && count && merkle::root(&hashes) == header.root { Ok(leaves) } else { Err(Void::Leaves) }
 }
 
-/// Every policy, from the one that the anchor names.
-fn policies(receipt: &Receipt, pinned: Digest, header: &BatchHeader) -> Result<Vec<Policy>, Void> {
-    let mut policies: Vec<Policy> = Vec::new();
-    for PolicyStep { policy: bytes, statements } in &receipt.policies {
-        let statements: Vec<Vec<u8>> = statements.iter().map(|Base64(raw)| raw.clone()).collect();
-        let next = match policies.last() {
-            None => policy::first(bytes, pinned),
-            Some(old) => {
-                let mut nobody = Revocations::default();
-                policy::step(old, bytes, &statements, &header.trust_domain, header.fleet, &mut nobody)
-            }
-        };
-        policies.push(next.map_err(|refusal| Void::Policies(refusal.to_string()))?);
-    }
-    Ok(policies)
-}
-
-fn approvals(
-    receipt: &Receipt,
-    header: &BatchHeader,
-    leaves: &[Leaf],
-    policies: &[Policy],
-    sent: bool,
-) -> Result<BTreeSet<Name>, Void> {
-    let named = policies.iter().find(|policy| policy.digest() == header.under.digest);
-    let named = named.ok_or_else(|| Void::Policies("the one that the batch names is not among them".to_owned()))?;
-    let kinds: BTreeSet<String> = leaves.iter().map(|leaf| leaf.kind.clone()).collect();
-    let statements: Vec<Vec<u8>> = receipt.statements.iter().map(|Base64(raw)| raw.clone()).collect();
-    let revoked = BTreeSet::new();
-    let at = |now| {
-        // What people agreed to under a policy stays agreed to: a later one voids what is open, and says nothing of what is done.
-        judge(&Question {
-            header,
-            kinds: &kinds,
-            statements: &statements,
-            named,
-            present: named,
-            revoked: &revoked,
-            now,
-        })
-    };
-    let tally = at(at(header.not_before).opens.max(header.not_before));
-    if sent && !tally.approved {
-        let why = tally.flaw.map_or_else(|| tally.missing.join(", "), |flaw| flaw.to_string());
-        return Err(Void::NotApproved(why));
-    }
-    Ok(tally.yes)
-}
-
 impl Deed {
     fn check(
         &self,
-        leaf: Option<&Leaf>,
-        commands: &crate::worker::CommandVerifier,
+        (leaf, ends): (Option<&Leaf>, Option<Timestamp>),
+        commands: &CommandVerifier,
         nodes: &NodeVerifier,
         realm: &Realm,
     ) -> Result<Done, Void> {
@@ -454,12 +476,12 @@ impl Deed {
             .command(body.node_id, &sent.body, &signature, Validity::Open)
             .map_err(|_| bad("no worker of this control plane signed it"))?;
         if let Some(leaf) = leaf {
-            let same = leaf.node == body.node_id
-                && leaf.kind == body.kind.as_str()
-                && leaf.payload == Leaf::payload(&body.payload);
-            if !same {
+            if leaf.node != body.node_id || is_this(leaf, &body).is_err() {
                 return Err(bad("it is not what its leaf says"));
             }
+        }
+        if ends.is_some_and(|ends| body.not_after > ends) {
+            return Err(bad("it could begin after the window of its batch"));
         }
         let done = Done { kind: Some(body.kind.to_string()), sent: true, ..done };
         let Some(result) = &self.result else { return Ok(done) };
@@ -480,16 +502,12 @@ impl Deed {
         if update.command != body.id {
             return Err(bad("it answers another command"));
         }
+        // A machine with another journal than the one that was approved refuses, and says so in that one.
+        if update.state == UpdateState::Succeeded && leaf.is_some_and(|leaf| leaf.journal != update.journal_id) {
+            return Err(bad("it was done under another journal than the one that was approved"));
+        }
         Ok(Done { said: Some(update.state.to_string()), ..done })
     }
-}
-
-/// The commit that a batch was planned at, when its raw text is at hand: its id and its tree are those of the header.
-#[must_use]
-pub fn is_plan_commit(header: &BatchHeader, raw: &[u8]) -> bool {
-    let format = ObjectFormat::of_commit(raw).unwrap_or(ObjectFormat::Sha1);
-    let commit = Commit::split(format, raw);
-    commit.is_ok_and(|commit| (commit.id(), commit.tree()) == (header.plan_commit, header.plan_tree))
 }
 
 #[cfg(test)]

@@ -2,27 +2,34 @@
 //!
 //! Whoever writes a line waits for nobody: a line joins the tail in its own transaction, and one process takes the tail into
 //! the chain, in the order in which it sees the lines. A checkpoint is due after `ROWS` lines, or once the first of them is
-//! `AGE` old; an idle fleet makes none. Before it is signed the lines are read again: what was changed after it was chained
-//! gets no signature, and that is told.
+//! `AGE` old; an idle fleet makes none. Before anything is chained or signed the lines behind the last checkpoint are read again:
+//! what was changed after it was chained gets no signature, and that is told until an operator has it set aside ([`mend`]).
 
-use std::{fmt, time::Duration};
+pub(crate) mod look;
+pub(crate) mod mend;
+pub(crate) mod people;
+
+use std::time::Duration;
 
 use async_trait::async_trait;
-use pki::audit::{Checkpoint, Row, Vouch, is_due_for_keys, link, next};
+use pki::{
+    audit::{Row, Vouch, is_due_for_keys, next},
+    checkpoint::AuditSigner,
+};
 use schema::{digest::Digest, time::Timestamp};
 use store::{
-    Db,
-    audit::{self, Chained, Entry, Standing},
+    audit::{self, Entry},
     queue::{self, Kind},
 };
 
-use crate::reconcile::{Context, Failure, Outcome, Periodic, Reconciler, ShardBy, WaitReason};
+use self::look::{Altered, Region, ours};
+use crate::reconcile::{Context, Failure, Outcome, Periodic, Reconciler, ShardBy};
 
 /// So many lines are enough for a checkpoint, however young they are.
-const ROWS: u64 = 1_000;
+const ROWS: usize = 1_000;
 /// The oldest line without one waits for so long.
 const AGE: Duration = Duration::from_secs(5);
-/// So many lines are chained in one transaction, and stand behind one checkpoint at most.
+/// So many lines are chained in one transaction; twice as many stand behind one checkpoint at most.
 const AT_ONCE: u32 = 2_000;
 /// How often it is looked at.
 const EVERY: Duration = Duration::from_secs(3);
@@ -45,34 +52,6 @@ pub(crate) fn row(pos: u64, entry: &Entry) -> Row {
     }
 }
 
-/// Why nothing is signed.
-#[derive(Debug)]
-enum Altered {
-    Line(u64),
-    Checkpoint(u64),
-}
-
-impl WaitReason for Altered {
-    fn code(&self) -> &'static str {
-        "audit-altered"
-    }
-}
-
-impl fmt::Display for Altered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Line(pos) => write!(
-                f,
-                "line {pos} of the audit log is not what was chained: somebody changed it in the database; no checkpoint is signed over it"
-            ),
-            Self::Checkpoint(n) => write!(
-                f,
-                "checkpoint {n} of the audit log was signed by no key of this control plane: somebody wrote it into the database; none is signed after it"
-            ),
-        }
-    }
-}
-
 #[async_trait]
 impl Reconciler for AuditChain {
     fn kind(&self) -> &'static Kind {
@@ -89,56 +68,57 @@ impl Reconciler for AuditChain {
 
     async fn run(&self, context: &Context, _key: &str) -> Result<Outcome, Failure> {
         let db = context.db();
-        let more = chain(context).await?;
-        let standing = audit::standing(db).await?;
-        let last = audit::last_checkpoint(db).await?;
-        let now = context.now().await?;
         let signer = context.custody().audit();
-        let before = match &last {
-            Some(stored) => {
-                let known = |key| Some(key) == signer.before() || key == signer.key() || Some(key) == signer.next();
-                let read = std::str::from_utf8(&stored.body).ok().and_then(|text| Checkpoint::read(text).ok());
-                let ours = read.filter(|checkpoint| {
-                    known(checkpoint.key)
-                        && checkpoint.key.signed_audit(context.realm(), &stored.body, &stored.signature)
-                        && (checkpoint.n, checkpoint.rows) == (stored.n, stored.rows)
-                });
-                match ours {
-                    Some(checkpoint) => Some(checkpoint),
-                    None => return Ok(told(&Altered::Checkpoint(stored.n))),
-                }
-            }
+        stand_by(context, &signer).await?;
+        let last = audit::checkpoints_back(db, None, 1).await?.pop();
+        let before = match last {
+            Some(stored) => match ours(&stored, &signer) {
+                Some(checkpoint) => Some(checkpoint),
+                None => return Ok(told(&Altered::Checkpoint(stored.n))),
+            },
             None => None,
         };
         let for_keys = before.as_ref().is_some_and(|before| is_due_for_keys(&signer, before));
-        if !for_keys && !is_due(&standing, now) {
-            return Ok(if more { Outcome::again(Duration::ZERO, "more-lines") } else { Outcome::done() });
+        let standing = audit::standing(db).await?;
+        let signed = before.as_ref().map_or(0, |before| before.rows);
+        if standing.chained <= signed && standing.tail == 0 && !for_keys {
+            return Ok(Outcome::done());
         }
-        let from = before.as_ref().map_or(0, |before| before.rows);
-        let (rows, link) = match checked(db, from, before.as_ref()).await? {
-            Ok(checked) => checked,
+        let mut region = match look::region(db, before.as_ref(), standing.chained, AT_ONCE).await? {
+            Ok(region) => region,
             Err(altered) => return Ok(told(&altered)),
         };
-        let Some(link) = link else { return Ok(Outcome::done()) };
-        let texts: Vec<&str> = rows.iter().map(String::as_str).collect();
+        let whole = signed + region.rows.len() as u64 >= standing.chained;
+        let more = if whole { chain(context, signed, &mut region).await? } else { true };
+        let now = context.now().await?;
+        let Some(link) = region.link.filter(|_| for_keys || is_due(&region, now)) else {
+            return Ok(if more { Outcome::again(Duration::ZERO, "more-lines") } else { Outcome::done() });
+        };
+        let texts: Vec<&str> = region.rows.iter().map(String::as_str).collect();
         let (checkpoint, signature) = next(&signer, before.as_ref(), link, &texts, now);
-        let stored = audit::vouches(db).await?.into_iter().find(|vouch| vouch.key == signer.key().as_bytes());
-        let current = stored.is_some_and(|stored| {
-            let vouch = std::str::from_utf8(&stored.vouch).ok().and_then(|text| Vouch::read(text).ok());
-            vouch.is_some_and(|vouch| vouch.key == signer.key() && context.signer().is_vouch_current(&vouch))
-        });
-        let vouch = (!current).then(|| context.signer().vouch(signer.key(), now));
         let mut txn = context.begin().await?;
-        if let Some(vouch) = vouch {
-            audit::vouch(&mut txn, signer.key().as_bytes(), vouch.text().as_bytes()).await?;
-        }
         audit::put_checkpoint(&mut txn, checkpoint.n, checkpoint.rows, checkpoint.text().as_bytes(), &signature)
             .await?;
         txn.commit().await?;
         tracing::debug!(n = checkpoint.n, rows = checkpoint.rows, "signed a checkpoint of the audit log");
-        let more = more || checkpoint.rows < standing.chained || is_due_for_keys(&signer, &checkpoint);
+        let more = more || is_due_for_keys(&signer, &checkpoint);
         Ok(if more { Outcome::again(Duration::ZERO, "more-lines") } else { Outcome::done() })
     }
+}
+
+/// Sees that a worker under the root in force vouches for the key that signs, whether or not there is anything to sign.
+async fn stand_by(context: &Context, signer: &AuditSigner) -> Result<(), Failure> {
+    let key = signer.key();
+    let stored = audit::vouches(context.db()).await?.into_iter().find(|vouch| vouch.key == key.as_bytes());
+    let read = stored.and_then(|stored| Vouch::read(std::str::from_utf8(&stored.vouch).ok()?).ok());
+    if read.is_some_and(|vouch| vouch.key == key && context.signer().is_vouch_current(&vouch)) {
+        return Ok(());
+    }
+    let vouch = context.signer().vouch(key, context.now().await?);
+    let mut txn = context.begin().await?;
+    audit::vouch(&mut txn, key.as_bytes(), vouch.text().as_bytes()).await?;
+    txn.commit().await?;
+    Ok(())
 }
 
 fn told(altered: &Altered) -> Outcome {
@@ -146,52 +126,24 @@ fn told(altered: &Altered) -> Outcome {
     Outcome::wait(altered)
 }
 
-fn is_due(standing: &Standing, now: Timestamp) -> bool {
-    let unsigned = standing.chained.saturating_sub(standing.signed);
-    let old = standing.unsigned_since.is_some_and(|since| schema::time::Duration::between(since, now).to_std() >= AGE);
-    unsigned >= ROWS || (unsigned > 0 && old)
+fn is_due(region: &Region, now: Timestamp) -> bool {
+    let old = |since| since > now || schema::time::Duration::between(since, now).to_std() >= AGE;
+    region.rows.len() >= ROWS || region.since.is_some_and(old)
 }
 
-/// Takes the tail into the chain; answers whether there is more of it.
-async fn chain(context: &Context) -> Result<bool, Failure> {
+/// Takes the tail into the chain, behind the lines of `region`; answers whether there is more of it.
+async fn chain(context: &Context, signed: u64, region: &mut Region) -> Result<bool, Failure> {
     let tail = audit::tail(context.db(), AT_ONCE).await?;
     if tail.is_empty() {
         return Ok(false);
     }
-    let head = audit::head(context.db()).await?;
-    let from = head.map_or(0, |(pos, _)| pos + 1);
-    let mut last = head.map(|(_, link)| link);
-    let links: Vec<(u64, Digest)> = (from..)
-        .zip(&tail)
-        .map(|(pos, entry)| {
-            let link = link(last, &row(pos, entry).text());
-            last = Some(link);
-            (entry.seq, link)
-        })
-        .collect();
+    let from = signed + region.rows.len() as u64;
+    let links: Vec<(i64, Digest)> =
+        (from..).zip(&tail).map(|(pos, entry)| (entry.seq, region.push(row(pos, entry).text(), entry.at))).collect();
     let mut txn = context.begin().await?;
     audit::extend(&mut txn, from, &links).await?;
     txn.commit().await?;
     Ok(tail.len() >= AT_ONCE as usize)
-}
-
-type Checked = (Vec<String>, Option<Digest>);
-
-/// The lines after a checkpoint, when each is what was chained, and the last link.
-async fn checked(db: &Db, from: u64, before: Option<&Checkpoint>) -> Result<Result<Checked, Altered>, Failure> {
-    let lines = audit::chained(db, from, AT_ONCE).await?;
-    let mut last = before.map(|before| before.link);
-    let mut rows = Vec::with_capacity(lines.len());
-    for (expected, Chained { pos, link: stored, entry }) in (from..).zip(&lines) {
-        let text = row(*pos, entry).text();
-        let link = link(last, &text);
-        if *pos != expected || link != *stored {
-            return Ok(Err(Altered::Line(expected)));
-        }
-        last = Some(link);
-        rows.push(text);
-    }
-    Ok(Ok((rows, last)))
 }
 
 #[cfg(test)]

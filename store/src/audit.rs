@@ -4,12 +4,30 @@ use schema::{id::AuditId, time::Timestamp};
 
 use crate::{Db, DbError, Txn, convert};
 
+// The lines of a statement that goes on behind `audit a`. Who writes into the database writes times and details that this program
+// has no words for: such a line is a line all the same, and keeps nobody from reading the others.
+macro_rules! lines {
+    ($as:ident, $more:literal, $tail:literal $(, $arg:expr)* $(,)?) => {
+        sqlx::query_as!(
+            $as,
+            r#"SELECT a.id, a.seq, LEAST(GREATEST(a.at, '0001-01-01 00:00Z'), '9999-12-30 00:00Z') AS "at!: jiff_sqlx::Timestamp",
+                      a.actor, a.action, a.subject, a.detail::text AS "detail!" "# + $more + " FROM audit a " + $tail
+            $(, $arg)*
+        )
+    };
+}
+
+mod aside;
 mod chain;
 
+pub use aside::{lock, set_aside, were_set_aside};
 pub use chain::{
-    Chained, Checkpoint, KeyVouch, Standing, chained, chained_of, checkpoint_over, checkpoints, extend, head,
-    last_checkpoint, links, put_checkpoint, standing, tail, vouch, vouches,
+    Chained, Checkpoint, KeyVouch, Standing, chained, chained_of, checkpoint_over, checkpoints, checkpoints_back,
+    extend, put_checkpoint, standing, tail, vouch, vouches,
 };
+
+/// The member of a line's detail that names the people whose signed words it follows from, as they were judged.
+pub const PEOPLE: &str = "people";
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,7 +35,7 @@ pub struct Entry {
     /// Its id.
     pub id: AuditId,
     /// Its place in the order of writing.
-    pub seq: u64,
+    pub seq: i64,
     /// When.
     pub at: Timestamp,
     /// Who: a token, `source`, a controller.
@@ -98,21 +116,21 @@ pub async fn append_all(txn: &mut Txn, entries: &[NewEntry]) -> Result<(), DbErr
 pub struct Filter {
     /// Of this subject.
     pub subject: Option<String>,
-    /// Of this actor, or of all whose names begin so and go on with `/`.
+    /// Of this actor, of all whose names begin so and go on with `/`, or of what people stand behind, this one among them.
     pub actor: Option<String>,
     /// Of this action, or of all that begin so and go on with a point.
     pub action: Option<String>,
     /// Not before that.
     pub since: Option<Timestamp>,
     /// Written before the line with this number.
-    pub before: Option<u64>,
+    pub before: Option<i64>,
 }
 
 /// Lines, newest first; of one subject, or of all.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db, subject: Option<&str>, before: Option<u64>, limit: u32) -> Result<Vec<Entry>, DbError> {
+pub async fn list(db: &Db, subject: Option<&str>, before: Option<i64>, limit: u32) -> Result<Vec<Entry>, DbError> {
     search(db, &Filter { subject: subject.map(str::to_owned), before, ..Filter::default() }, limit).await
 }
 
@@ -121,22 +139,21 @@ pub async fn list(db: &Db, subject: Option<&str>, before: Option<u64>, limit: u3
 /// # Errors
 /// When the statement fails.
 pub async fn search(db: &Db, filter: &Filter, limit: u32) -> Result<Vec<Entry>, DbError> {
-    let rows = sqlx::query_as!(
+    let rows = lines!(
         Row,
-        r#"SELECT id, seq, at, actor, action, subject, detail
-           FROM audit
-           WHERE ($1::text IS NULL OR subject = $1)
-             AND ($2::text IS NULL OR actor = $2 OR starts_with(actor, $2 || '/'))
+        "",
+        r#"WHERE ($1::text IS NULL OR actor = $1 OR starts_with(actor, $1 || '/') OR detail -> 'people' @> to_jsonb($1::text))
+             AND ($2::text IS NULL OR subject = $2)
              AND ($3::text IS NULL OR action = $3 OR starts_with(action, $3 || '.'))
              AND ($4::timestamptz IS NULL OR at >= $4)
              AND ($5::bigint IS NULL OR seq < $5)
            ORDER BY seq DESC
            LIMIT $6"#,
-        filter.subject,
         filter.actor,
+        filter.subject,
         filter.action,
         convert::time_column(filter.since) as _,
-        filter.before.map(|seq| i64::try_from(seq).unwrap_or(i64::MAX)),
+        filter.before,
         i64::from(limit.clamp(1, crate::page::MAX_LIMIT)),
     )
     .fetch_all(db.pool())
@@ -151,19 +168,19 @@ struct Row {
     actor: String,
     action: String,
     subject: String,
-    detail: serde_json::Value,
+    detail: String,
 }
 
 impl Row {
     fn read(self) -> Entry {
         Entry {
             id: AuditId::from_uuid(self.id),
-            seq: u64::try_from(self.seq).unwrap_or(0),
+            seq: self.seq,
             at: self.at.to_jiff(),
             actor: self.actor,
             action: self.action,
             subject: self.subject,
-            detail: self.detail,
+            detail: serde_json::from_str(&self.detail).unwrap_or(serde_json::Value::String(self.detail)),
         }
     }
 }

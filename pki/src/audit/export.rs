@@ -9,6 +9,8 @@
 //! end SIGNATURE JSON                how much there was when the file was made; nothing comes after it
 //! ```
 
+use std::ops::RangeInclusive;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use schema::{digest::Digest, time::Timestamp};
 use serde::{Deserialize, Serialize};
@@ -23,6 +25,8 @@ use crate::{
 };
 
 const MAGIC: &str = "better-compute audit export 1";
+/// What a row does that says what was set aside.
+const MENDED: &str = "audit.mend";
 
 /// The last line: a file that was cut off anywhere lacks it, and one of before says when it was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,8 +148,13 @@ pub enum Fault {
         found: u64,
     },
     /// The checkpoint is over other rows.
-    #[error("the rows before checkpoint {0} are not those that it stands by")]
-    OtherRows(u64),
+    #[error("the rows in the lines {} to {} are not those that checkpoint {n} stands by: one of them was changed", .lines.start(), .lines.end())]
+    OtherRows {
+        /// The checkpoint.
+        n: u64,
+        /// The lines of the file.
+        lines: RangeInclusive<usize>,
+    },
     /// The checkpoint does not follow the one before.
     #[error("checkpoint {0} does not follow the one before it, or its key was not announced there")]
     DoesNotFollow(u64),
@@ -181,7 +190,7 @@ pub struct Broken {
 }
 
 /// What a file proves.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Verified {
     /// Whose log it is.
     pub realm: Realm,
@@ -199,6 +208,8 @@ pub struct Verified {
     pub last: Option<Timestamp>,
     /// When the file was made.
     pub exported_at: Timestamp,
+    /// The rows that say that something before them was set aside, because nothing signed stood by it.
+    pub mended: Vec<Row>,
 }
 
 #[derive(Debug)]
@@ -220,6 +231,7 @@ pub struct Reader {
     first: Option<Timestamp>,
     last: Option<Timestamp>,
     checkpoint: Option<Checkpoint>,
+    mended: Vec<Row>,
     end: Option<ExportEnd>,
 }
 
@@ -238,6 +250,7 @@ impl Reader {
             first: None,
             last: None,
             checkpoint: None,
+            mended: Vec::new(),
             end: None,
         }
     }
@@ -303,6 +316,9 @@ impl Reader {
         self.leaves.push(merkle::leaf(text.as_bytes()));
         self.first.get_or_insert(row.at);
         self.last = Some(row.at);
+        if row.action == MENDED {
+            self.mended.push(row);
+        }
         Ok(())
     }
 
@@ -318,7 +334,7 @@ impl Reader {
         }
         let leaves = std::mem::take(&mut self.leaves);
         if (checkpoint.rows, Some(checkpoint.link), checkpoint.root) != (self.rows, self.link, merkle::root(&leaves)) {
-            return Err(Fault::OtherRows(n));
+            return Err(Fault::OtherRows { n, lines: self.line - leaves.len()..=self.line - 1 });
         }
         if !checkpoint.key.signed_audit(&self.known()?.anchor.realm(), text.as_bytes(), signature) {
             return Err(Fault::CheckpointSignature(n));
@@ -365,6 +381,7 @@ impl Reader {
             first: self.first,
             last: self.last,
             exported_at: end.exported_at,
+            mended: self.mended,
         })
     }
 }

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use pki::audit::{Checkpoint, Export, ExportEnd, Reader, Told};
+use pki::audit::{Broken, Checkpoint, Export, ExportEnd, Reader, Told, Verified};
 use serde_json::json;
 use store::{audit, queue, testing::probes};
 
-use super::row;
+use super::{
+    mend::{Mended, mend},
+    row,
+};
 use crate::reconcile::testing::House;
 
 async fn write(house: &House, count: usize) {
@@ -26,6 +29,34 @@ async fn look(house: &House) -> (String, String) {
     house.jobs.settle().await.expect("settled");
     let outcome = store::outcomes::find(&house.db, "audit", "all").await.expect("read");
     outcome.map_or_else(Default::default, |outcome| (outcome.state, outcome.reason))
+}
+
+async fn last(house: &House) -> Option<audit::Checkpoint> {
+    audit::checkpoints_back(&house.db, None, 1).await.expect("read").pop()
+}
+
+/// Chained, and signed once it is old enough.
+async fn signed(house: &House) {
+    look(house).await;
+    house.test.advance(Duration::from_secs(30)).await;
+    assert_eq!(look(house).await.0, "done");
+}
+
+async fn steal(house: &House, sql: &str) {
+    probes::steal(&house.db, sql).await.expect("a superuser may do all of it");
+}
+
+/// An operator has what stands in the way set aside.
+async fn mended(house: &House) -> Mended {
+    let signer = house.keys.audit_signer(&house.shared.realm.fleet_id);
+    let mut txn = house.db.begin().await.expect("begin");
+    let mended = mend(&house.db, &mut txn, &signer).await.expect("mended");
+    if !mended.is_nothing() {
+        let detail = mended.detail("ada", "a stolen password");
+        audit::append(&mut txn, "api:ada", "audit.mend", "fleet", &detail).await.expect("appended");
+        txn.commit().await.expect("commit");
+    }
+    mended
 }
 
 /// The whole log as a file.
@@ -57,10 +88,14 @@ async fn export(house: &House) -> String {
     file
 }
 
-fn rows(file: &str) -> Result<u64, pki::audit::Broken> {
+fn verified(file: &str) -> Result<Verified, Broken> {
     let mut reader = Reader::new(Told::default());
     file.lines().try_for_each(|line| reader.line(line))?;
-    reader.finish().map(|verified| verified.rows)
+    reader.finish()
+}
+
+fn rows(file: &str) -> Result<u64, Broken> {
+    verified(file).map(|verified| verified.rows)
 }
 
 #[tokio::test]
@@ -79,10 +114,10 @@ async fn what_is_written_is_chained_signed_once_it_is_old_enough_and_proven() {
     let standing = audit::standing(&house.db).await.expect("read");
     assert_eq!((standing.chained, standing.signed, standing.tail), (8, 8, 0));
     assert_eq!(rows(&export(&house).await).expect("proven"), 8);
-    let before = audit::last_checkpoint(&house.db).await.expect("read").expect("signed").n;
+    let before = last(&house).await.expect("signed").n;
     house.test.advance(Duration::from_secs(600)).await;
     look(&house).await;
-    let after = audit::last_checkpoint(&house.db).await.expect("read").expect("signed").n;
+    let after = last(&house).await.expect("signed").n;
     assert_eq!(before, after, "an idle log gets no checkpoint");
 }
 
@@ -128,4 +163,148 @@ async fn a_checkpoint_that_somebody_else_signed_is_the_last_one() {
     write(&house, 3).await;
     house.test.advance(Duration::from_secs(30)).await;
     assert_eq!(look(&house).await, ("wait".to_owned(), "audit-altered".to_owned()));
+}
+
+const ALTERED: (&str, &str) = ("wait", "audit-altered");
+
+#[tokio::test]
+async fn what_somebody_wrote_into_the_chain_is_set_aside_and_named_and_the_chain_goes_on() {
+    let house = House::new().await;
+    write(&house, 3).await;
+    signed(&house).await;
+    write(&house, 2).await;
+    look(&house).await;
+    steal(
+        &house,
+        "INSERT INTO audit (id, actor, action, subject) VALUES (gen_random_uuid(), 'eve', 'nodes.cordon', 'planted')",
+    )
+    .await;
+    steal(&house, "INSERT INTO audit_chain (pos, seq, link) SELECT 5, seq, decode(repeat('00', 32), 'hex') FROM audit WHERE subject = 'planted'").await;
+    steal(&house, "INSERT INTO audit_checkpoints (n, rows, body, signature) VALUES (9223372036854775807, 6, 'x', 'y')")
+        .await;
+    write(&house, 1).await;
+    house.test.advance(Duration::from_secs(30)).await;
+    let (state, reason) = look(&house).await;
+    assert_eq!((state.as_str(), reason.as_str()), ALTERED);
+    assert_eq!(audit::standing(&house.db).await.expect("read").chained, 6, "nothing is chained behind it");
+
+    let mended = mended(&house).await;
+    assert_eq!((mended.checkpoint, mended.rows, mended.again), (Some(0), 3, 2));
+    assert_eq!((mended.lines.count, mended.checkpoints.count), (1, 1));
+    assert_eq!((mended.lines.named[0].pos, mended.checkpoints.named[0].n), (5, i64::MAX.unsigned_abs()));
+    signed(&house).await;
+    let found = verified(&export(&house).await).expect("proven");
+    // Three and two and one that were written, the planted line as any line, and the line that names what was set aside.
+    assert_eq!((found.rows, found.mended.len()), (8, 1));
+    assert_eq!(found.mended[0].detail["lines"]["named"][0]["pos"], 5);
+    assert!(self::mended(&house).await.is_nothing(), "nothing stands in the way any more");
+}
+
+#[tokio::test]
+async fn a_line_that_was_changed_before_it_was_signed_is_named_as_it_was_found_and_not_chained_again() {
+    let house = House::new().await;
+    write(&house, 2).await;
+    signed(&house).await;
+    write(&house, 3).await;
+    look(&house).await;
+    steal(&house, "ALTER TABLE audit DISABLE TRIGGER ALL").await;
+    steal(&house, "UPDATE audit SET actor = 'eve' WHERE seq = (SELECT seq FROM audit_chain WHERE pos = 3)").await;
+    house.test.advance(Duration::from_secs(30)).await;
+    assert_eq!(look(&house).await.1, "audit-altered");
+    steal(&house, "ALTER TABLE audit ENABLE TRIGGER ALL").await;
+
+    let mended = mended(&house).await;
+    assert_eq!((mended.lines.count, mended.again), (1, 2));
+    assert!(mended.lines.named[0].text.contains("\"actor\":\"eve\""), "{}", mended.lines.named[0].text);
+    signed(&house).await;
+    let file = export(&house).await;
+    assert_eq!(rows(&file).expect("proven"), 5);
+    let seqs: Vec<i64> = audit::list(&house.db, None, None, 10)
+        .await
+        .expect("read")
+        .iter()
+        .filter(|line| line.actor == "eve")
+        .map(|line| line.seq)
+        .collect();
+    assert_eq!(audit::were_set_aside(&house.db, &seqs).await.expect("read").into_iter().collect::<Vec<_>>(), seqs);
+}
+
+#[tokio::test]
+async fn no_checkpoint_of_ours_is_set_aside() {
+    let house = House::new().await;
+    for _ in 0..3 {
+        write(&house, 2).await;
+        signed(&house).await;
+    }
+    let before = export(&house).await;
+    assert!(mended(&house).await.is_nothing());
+    steal(&house, "ALTER TABLE audit_checkpoints DISABLE TRIGGER ALL").await;
+    steal(&house, "UPDATE audit_checkpoints SET signature = '\\x00' WHERE n = 2").await;
+    steal(&house, "ALTER TABLE audit_checkpoints ENABLE TRIGGER ALL").await;
+    let mended = mended(&house).await;
+    assert_eq!((mended.checkpoint, mended.rows, mended.again), (Some(1), 4, 2));
+    signed(&house).await;
+    let after = export(&house).await;
+    assert_eq!(rows(&after).expect("proven"), 7);
+    // What two checkpoints stood by is there to the letter.
+    let stood: Vec<&str> = before.lines().skip(3).take(6).collect();
+    assert_eq!(after.lines().skip(3).take(6).collect::<Vec<_>>(), stood);
+}
+
+#[tokio::test]
+async fn lines_at_the_front_of_all_times_and_numbers_are_lines_and_stop_nobody() {
+    let house = House::new().await;
+    write(&house, 1).await;
+    for values in ["-7, now(), '{}'", "-6, 'infinity', '{}'", "-5, '-infinity', '{}'", "-4, now(), '{\"a\": 1e400}'"] {
+        let sql = format!(
+            "INSERT INTO audit (seq, at, detail, id, actor, action, subject) OVERRIDING SYSTEM VALUE
+             SELECT v.*, gen_random_uuid(), 'eve', 'x', 'y' FROM (VALUES ({values})) AS v"
+        );
+        steal(
+            &house,
+            &sql.replace("'{", "jsonb '{").replace("'inf", "timestamptz 'inf").replace("'-inf", "timestamptz '-inf"),
+        )
+        .await;
+    }
+    // Tails of lines that are not there, and of one that is chained.
+    steal(&house, "INSERT INTO audit_tail SELECT generate_series(-5000, -1000)").await;
+    signed(&house).await;
+    steal(&house, "INSERT INTO audit_tail SELECT seq FROM audit ON CONFLICT DO NOTHING").await;
+    write(&house, 1).await;
+    signed(&house).await;
+    assert_eq!(rows(&export(&house).await).expect("proven"), 6);
+    let standing = audit::standing(&house.db).await.expect("read");
+    assert_eq!((standing.chained, standing.signed, standing.tail), (6, 6, 0));
+    assert_eq!(audit::list(&house.db, None, None, 10).await.expect("read").len(), 6);
+}
+
+#[tokio::test]
+async fn a_line_that_is_gone_is_told_and_set_aside() {
+    let house = House::new().await;
+    write(&house, 3).await;
+    look(&house).await;
+    steal(&house, "ALTER TABLE audit DISABLE TRIGGER ALL").await;
+    steal(&house, "DELETE FROM audit WHERE seq = (SELECT max(seq) FROM audit_chain)").await;
+    steal(&house, "ALTER TABLE audit ENABLE TRIGGER ALL").await;
+    house.test.advance(Duration::from_secs(30)).await;
+    assert_eq!(look(&house).await.1, "audit-altered");
+    let mended = mended(&house).await;
+    assert_eq!((mended.checkpoint, mended.lines.count, mended.again), (None, 1, 2));
+    signed(&house).await;
+    assert_eq!(rows(&export(&house).await).expect("proven"), 3);
+}
+
+#[tokio::test]
+async fn nothing_goes_from_the_chain_but_by_being_set_aside() {
+    let house = House::new().await;
+    write(&house, 1).await;
+    signed(&house).await;
+    for sql in [
+        "DELETE FROM audit_chain",
+        "UPDATE audit_chain SET pos = 9",
+        "DELETE FROM audit_checkpoints",
+        "TRUNCATE audit_checkpoints",
+    ] {
+        probes::steal(&house.db, sql).await.expect_err(sql);
+    }
 }

@@ -49,15 +49,13 @@ pub struct Standing {
     pub signed: u64,
     /// Lines that are not chained yet.
     pub tail: u64,
-    /// When the first chained line was written that no checkpoint stands by.
-    pub unsigned_since: Option<Timestamp>,
 }
 
 fn number(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-fn column(value: u64) -> i64 {
+pub(super) fn column(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
@@ -66,10 +64,12 @@ fn column(value: u64) -> i64 {
 /// # Errors
 /// When the statement fails.
 pub async fn tail(db: &Db, limit: u32) -> Result<Vec<Entry>, DbError> {
-    let rows = sqlx::query_as!(
+    let rows = lines!(
         Row,
-        r#"SELECT id, seq, at, actor, action, subject, detail
-           FROM audit WHERE seq IN (SELECT seq FROM audit_tail ORDER BY seq LIMIT $1) ORDER BY seq"#,
+        "",
+        r#"JOIN audit_tail t ON t.seq = a.seq
+           WHERE NOT EXISTS (SELECT FROM audit_chain c WHERE c.seq = a.seq)
+           ORDER BY a.seq LIMIT $1"#,
         i64::from(limit),
     )
     .fetch_all(db.pool())
@@ -77,23 +77,13 @@ pub async fn tail(db: &Db, limit: u32) -> Result<Vec<Entry>, DbError> {
     Ok(rows.into_iter().map(Row::read).collect())
 }
 
-/// The last place and its link; `None` while nothing is chained.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn head(db: &Db) -> Result<Option<(u64, Digest)>, DbError> {
-    let row =
-        sqlx::query!("SELECT pos, link FROM audit_chain ORDER BY pos DESC LIMIT 1").fetch_optional(db.pool()).await?;
-    row.map(|row| Ok((number(row.pos), convert::digest(&row.link)?))).transpose()
-}
-
 /// Puts lines at the end of the chain, the first of them at `from`. A writer that did not see what another one did writes
 /// nothing: places and lines are taken once.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn extend(txn: &mut Txn, from: u64, links: &[(u64, Digest)]) -> Result<(), DbError> {
-    let seqs: Vec<i64> = links.iter().map(|(seq, _)| column(*seq)).collect();
+pub async fn extend(txn: &mut Txn, from: u64, links: &[(i64, Digest)]) -> Result<(), DbError> {
+    let seqs: Vec<i64> = links.iter().map(|(seq, _)| *seq).collect();
     let positions: Vec<i64> = (from..).take(links.len()).map(column).collect();
     let links: Vec<Vec<u8>> = links.iter().map(|(_, link)| convert::digest_column(link)).collect();
     sqlx::query!(
@@ -108,34 +98,41 @@ pub async fn extend(txn: &mut Txn, from: u64, links: &[(u64, Digest)]) -> Result
     Ok(())
 }
 
+struct ChainedRow {
+    pos: i64,
+    link: Vec<u8>,
+    id: uuid::Uuid,
+    seq: i64,
+    at: jiff_sqlx::Timestamp,
+    actor: String,
+    action: String,
+    subject: String,
+    detail: String,
+}
+
+impl ChainedRow {
+    fn read(self) -> Result<Chained, DbError> {
+        let Self { pos, link, id, seq, at, actor, action, subject, detail } = self;
+        let entry = Row { id, seq, at, actor, action, subject, detail }.read();
+        Ok(Chained { pos: number(pos), link: convert::digest(&link)?, entry })
+    }
+}
+
 /// Chained lines from a place on; at most `limit`.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn chained(db: &Db, from: u64, limit: u32) -> Result<Vec<Chained>, DbError> {
-    let rows = sqlx::query!(
-        r#"SELECT c.pos, c.link, a.id, a.seq, a.at, a.actor, a.action, a.subject, a.detail
-           FROM audit_chain c JOIN audit a ON a.seq = c.seq
-           WHERE c.pos >= $1 ORDER BY c.pos LIMIT $2"#,
+    let rows = lines!(
+        ChainedRow,
+        ", c.pos, c.link",
+        "JOIN audit_chain c ON c.seq = a.seq WHERE c.pos >= $1 ORDER BY c.pos LIMIT $2",
         column(from),
         i64::from(limit),
     )
     .fetch_all(db.pool())
     .await?;
-    rows.into_iter()
-        .map(|row| {
-            let line = Row {
-                id: row.id,
-                seq: row.seq,
-                at: row.at,
-                actor: row.actor,
-                action: row.action,
-                subject: row.subject,
-                detail: row.detail,
-            };
-            Ok(Chained { pos: number(row.pos), link: convert::digest(&row.link)?, entry: line.read() })
-        })
-        .collect()
+    rows.into_iter().map(ChainedRow::read).collect()
 }
 
 /// Every chained line of a subject, oldest first; at most `limit`.
@@ -143,44 +140,16 @@ pub async fn chained(db: &Db, from: u64, limit: u32) -> Result<Vec<Chained>, DbE
 /// # Errors
 /// When the statement fails.
 pub async fn chained_of(db: &Db, subject: &str, limit: u32) -> Result<Vec<Chained>, DbError> {
-    let rows = sqlx::query!(
-        r#"SELECT c.pos, c.link, a.id, a.seq, a.at, a.actor, a.action, a.subject, a.detail
-           FROM audit a JOIN audit_chain c ON c.seq = a.seq
-           WHERE a.subject = $1 ORDER BY c.pos LIMIT $2"#,
+    let rows = lines!(
+        ChainedRow,
+        ", c.pos, c.link",
+        "JOIN audit_chain c ON c.seq = a.seq WHERE a.subject = $1 ORDER BY c.pos LIMIT $2",
         subject,
         i64::from(limit),
     )
     .fetch_all(db.pool())
     .await?;
-    rows.into_iter()
-        .map(|row| {
-            let line = Row {
-                id: row.id,
-                seq: row.seq,
-                at: row.at,
-                actor: row.actor,
-                action: row.action,
-                subject: row.subject,
-                detail: row.detail,
-            };
-            Ok(Chained { pos: number(row.pos), link: convert::digest(&row.link)?, entry: line.read() })
-        })
-        .collect()
-}
-
-/// The links of the places from `from` to before `until`.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn links(db: &Db, from: u64, until: u64) -> Result<Vec<Digest>, DbError> {
-    let links = sqlx::query_scalar!(
-        "SELECT link FROM audit_chain WHERE pos >= $1 AND pos < $2 ORDER BY pos",
-        column(from),
-        column(until),
-    )
-    .fetch_all(db.pool())
-    .await?;
-    links.iter().map(|link| convert::digest(link)).collect()
+    rows.into_iter().map(ChainedRow::read).collect()
 }
 
 /// How far the chain is.
@@ -189,20 +158,17 @@ pub async fn links(db: &Db, from: u64, until: u64) -> Result<Vec<Digest>, DbErro
 /// When the statement fails.
 pub async fn standing(db: &Db) -> Result<Standing, DbError> {
     let row = sqlx::query!(
-        r#"WITH c AS (SELECT COALESCE((SELECT rows FROM audit_checkpoints ORDER BY n DESC LIMIT 1), 0) AS signed)
-           SELECT COALESCE((SELECT pos + 1 FROM audit_chain ORDER BY pos DESC LIMIT 1), 0) AS "chained!",
-                  c.signed AS "signed!",
-                  (SELECT count(*) FROM audit_tail) AS "tail!",
-                  (SELECT a.at FROM audit_chain l JOIN audit a ON a.seq = l.seq WHERE l.pos = c.signed) AS "unsigned_since?: jiff_sqlx::Timestamp"
-           FROM c"#
+        r#"SELECT (SELECT pos FROM audit_chain ORDER BY pos DESC LIMIT 1) AS last,
+                  COALESCE((SELECT rows FROM audit_checkpoints ORDER BY n DESC LIMIT 1), 0) AS "signed!",
+                  (SELECT count(*) FROM audit_tail t JOIN audit a ON a.seq = t.seq
+                   WHERE NOT EXISTS (SELECT FROM audit_chain c WHERE c.seq = t.seq)) AS "tail!""#
     )
     .fetch_one(db.pool())
     .await?;
     Ok(Standing {
-        chained: number(row.chained),
+        chained: row.last.map_or(0, |last| number(last) + 1),
         signed: number(row.signed),
         tail: number(row.tail),
-        unsigned_since: convert::time(row.unsigned_since),
     })
 }
 
@@ -226,18 +192,21 @@ impl CheckpointRow {
     }
 }
 
-/// The latest checkpoint.
+/// Checkpoints before a number, the latest first; at most `limit`.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn last_checkpoint(db: &Db) -> Result<Option<Checkpoint>, DbError> {
-    let row = sqlx::query_as!(
+pub async fn checkpoints_back(db: &Db, before: Option<u64>, limit: u32) -> Result<Vec<Checkpoint>, DbError> {
+    let rows = sqlx::query_as!(
         CheckpointRow,
-        "SELECT n, rows, body, signature, at FROM audit_checkpoints ORDER BY n DESC LIMIT 1"
+        r#"SELECT n, rows, body, signature, at FROM audit_checkpoints
+           WHERE $1::bigint IS NULL OR n < $1 ORDER BY n DESC LIMIT $2"#,
+        before.map(column),
+        i64::from(limit),
     )
-    .fetch_optional(db.pool())
+    .fetch_all(db.pool())
     .await?;
-    Ok(row.map(CheckpointRow::read))
+    Ok(rows.into_iter().map(CheckpointRow::read).collect())
 }
 
 /// The first checkpoint that stands by the line at a place.

@@ -1,16 +1,19 @@
 //! `audit`: who did what, and the log as a file that proves itself.
 
-use pki::audit::{Checkpoint, Export, ExportEnd};
+use pki::audit::{Checkpoint, Export, ExportEnd, link};
 use schema::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use store::audit;
+use store::{audit, outcomes, queue};
 
 use super::{At, Nothing, PageOf};
 use crate::{
-    api::{ApiError, App, Code},
-    audit::row,
+    api::{ApiError, App, Code, table::Mutation},
+    audit::{
+        look::{self, ALTERED},
+        mend, row,
+    },
 };
 
 mod receipt;
@@ -24,9 +27,10 @@ const AT_ONCE: usize = 4_000;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(in crate::api) struct Filter {
-    /// Of this subject: an id, `batch/NAME`, a source.
+    /// Of this subject: an id, `batch/NAME`, `policy/EPOCH`, a source.
     subject: Option<String>,
-    /// Of this actor: a token's name, `source`, a machine's id.
+    /// Of this actor: a token's name, `source`, a machine's id; or a person of the trust policy, with all that follows from
+    /// what they signed.
     actor: Option<String>,
     /// Of this action, for example `nodes.cordon`, or of all of a group, for example `nodes`.
     action: Option<String>,
@@ -54,6 +58,9 @@ pub(in crate::api) struct Line {
     subject: String,
     /// The rest.
     detail: Value,
+    /// It is not what was chained: somebody changed it in the database, and an operator had it set aside.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    aside: bool,
 }
 
 /// How far the log is bound.
@@ -66,6 +73,9 @@ pub(in crate::api) struct Standing {
     signed: u64,
     /// Lines that are not chained yet.
     tail: u64,
+    /// Why no line is chained or signed any more: what somebody changed in the database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    altered: Option<String>,
 }
 
 /// From where the file goes on.
@@ -85,18 +95,62 @@ pub(in crate::api) struct Part {
     /// Pass it as `from` for the next part; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
+    /// The first line of this part that is not what was chained: the file is refused at it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    altered: Option<AlteredLine>,
+}
+
+/// A line that somebody changed in the database after it was chained.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct AlteredLine {
+    /// Its place.
+    pos: u64,
+    /// Its id.
+    id: String,
+}
+
+/// Why the chain goes on without what somebody wrote into it.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::api) struct Mend {
+    /// Why, and what was found.
+    reason: String,
+    /// Who answers for it; the token's name when it is absent.
+    owner: Option<String>,
+}
+
+/// What was set aside. The log has a line that says the same.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct MendView {
+    /// The checkpoint that the chain goes on from; absent when it begins anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint: Option<u64>,
+    /// The lines that it stands by.
+    rows: u64,
+    /// Lines behind it that were as they were chained, and are chained anew.
+    again: usize,
+    /// How many lines were set aside.
+    lines: usize,
+    /// The first of them, with their places and texts.
+    named: Value,
+    /// How many checkpoints were set aside.
+    checkpoints: usize,
 }
 
 pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<Line>, ApiError> {
     let limit = super::limit_up_to(1_000, input.limit)?;
     let since: Option<Timestamp> = input.since.as_deref().map(|text| super::parse("since", text)).transpose()?;
-    let before: Option<u64> = input.before.as_deref().map(|text| super::parse("before", text)).transpose()?;
+    let before: Option<i64> = input.before.as_deref().map(|text| super::parse("before", text)).transpose()?;
     let filter = audit::Filter { subject: input.subject, actor: input.actor, action: input.action, since, before };
     let lines = audit::search(&app.db, &filter, limit).await?;
     let next = lines.last().filter(|_| lines.len() >= limit as usize).map(|line| line.seq.to_string());
+    let aside = audit::were_set_aside(&app.db, &lines.iter().map(|line| line.seq).collect::<Vec<_>>()).await?;
     let items = lines
         .into_iter()
         .map(|line| Line {
+            aside: aside.contains(&line.seq),
             id: line.id.to_string(),
             at: At(line.at),
             actor: line.actor,
@@ -109,8 +163,37 @@ pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<Line
 }
 
 pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Standing, ApiError> {
-    let audit::Standing { chained, signed, tail, .. } = audit::standing(&app.db).await?;
-    Ok(Standing { chained, signed, tail })
+    let audit::Standing { chained, signed, tail } = audit::standing(&app.db).await?;
+    let outcome = outcomes::find(&app.db, queue::AUDIT.name, "all").await?;
+    let altered = outcome.filter(|outcome| outcome.reason == ALTERED).map(|outcome| outcome.message);
+    Ok(Standing { chained, signed, tail, altered })
+}
+
+pub(in crate::api) async fn mend(mutation: Mutation<'_>, input: Mend) -> Result<MendView, ApiError> {
+    let Mutation { app, txn, caller, after, .. } = mutation;
+    let signer = app.auditor()?.custody.audit();
+    let (owner, reason) = super::brakes::said(caller, input.owner, &input.reason)?;
+    let mended = mend::mend(&app.db, txn, &signer).await?;
+    if mended.is_nothing() {
+        return Err(ApiError::new(Code::InvalidState, "nothing stands in the way of the audit log")
+            .why("every line behind the last checkpoint is what was chained"));
+    }
+    tracing::error!(
+        lines = mended.lines.count,
+        checkpoints = mended.checkpoints.count,
+        owner,
+        reason,
+        "what somebody wrote into the audit log is set aside, and its chain goes on"
+    );
+    after.audit = Some(mended.detail(&owner, &reason));
+    Ok(MendView {
+        checkpoint: mended.checkpoint,
+        rows: mended.rows,
+        again: mended.again,
+        lines: mended.lines.count,
+        named: serde_json::to_value(&mended.lines.named).map_err(ApiError::internal)?,
+        checkpoints: mended.checkpoints.count,
+    })
 }
 
 fn unreadable(n: u64) -> ApiError {
@@ -125,45 +208,56 @@ fn read(stored: &audit::Checkpoint) -> Result<Checkpoint, ApiError> {
     Checkpoint::read(text).map_err(|_| unreadable(stored.n))
 }
 
+/// The last checkpoint that is ours; what is planted behind it is in no file.
+pub(super) async fn last(app: &App) -> Result<Checkpoint, ApiError> {
+    let signer = app.auditor()?.custody.audit();
+    let last = look::last_of_ours(&app.db, &signer).await?.map(|(checkpoint, _)| checkpoint);
+    last.ok_or_else(|| {
+        ApiError::new(Code::InvalidState, "no line of the audit log is signed yet; that takes some seconds")
+            .why("when it does not pass, better-compute why audit says what stands in the way")
+    })
+}
+
 pub(in crate::api) async fn export(app: &App, input: From) -> Result<Part, ApiError> {
     let auditor = app.auditor()?;
     let from = input.from.unwrap_or(0);
     let anchor = auditor.joins.anchor();
+    let last = last(app).await?;
     let mut text = String::new();
-    let mut rows = match from.checked_sub(1) {
-        Some(before) => {
-            let before = audit::checkpoints(&app.db, before, 1).await?.pop();
-            before.map(|before| before.rows).ok_or_else(|| ApiError::not_found(format!("checkpoint {from}")))?
+    let (mut rows, mut before) = match from.checked_sub(1) {
+        Some(n) => {
+            let stored = audit::checkpoints(&app.db, n, 1).await?.pop().filter(|stored| stored.n == n);
+            let before = read(&stored.ok_or_else(|| ApiError::not_found(format!("checkpoint {n}")))?)?;
+            (before.rows, Some(before.link))
         }
         None => {
-            let last = audit::last_checkpoint(&app.db).await?.ok_or_else(|| {
-                ApiError::new(Code::InvalidState, "no line of the audit log is signed yet; that takes some seconds")
-            })?;
-            let key = read(&last)?.key;
-            let vouch = audit::vouches(&app.db).await?.into_iter().find(|vouch| vouch.key == key.as_bytes());
+            let vouch = audit::vouches(&app.db).await?.into_iter().find(|vouch| vouch.key == last.key.as_bytes());
             let vouch = vouch.ok_or_else(|| unreadable(last.n))?;
             text.push_str(&Export::head(&anchor.to_bytes(), &String::from_utf8_lossy(&vouch.vouch)));
-            0
+            (0, None)
         }
     };
-    let (mut written, mut at) = (0, from);
-    loop {
-        let Some(stored) = audit::checkpoints(&app.db, at, 1).await?.pop() else { break };
+    let (mut written, mut at, mut altered) = (0, from, None);
+    while at <= last.n {
+        let stored = audit::checkpoints(&app.db, at, 1).await?.pop().ok_or_else(|| unreadable(at))?;
         let checkpoint = read(&stored)?;
-        let count = u32::try_from(stored.rows.saturating_sub(rows)).unwrap_or(u32::MAX);
+        let count = u32::try_from(checkpoint.rows.saturating_sub(rows)).unwrap_or(u32::MAX);
         for line in audit::chained(&app.db, rows, count).await? {
-            text.push_str(&Export::row(&row(line.pos, &line.entry).text()));
+            let row = row(line.pos, &line.entry).text();
+            if link(before, &row) != line.link {
+                altered.get_or_insert(AlteredLine { pos: line.pos, id: line.entry.id.to_string() });
+            }
+            before = Some(line.link);
+            text.push_str(&Export::row(&row));
         }
         text.push_str(&Export::checkpoint(&checkpoint.text(), &stored.signature));
         written += count as usize;
-        rows = stored.rows;
+        rows = checkpoint.rows;
         at += 1;
-        if written >= AT_ONCE {
-            return Ok(Part { text, next: Some(at) });
+        if written >= AT_ONCE && at <= last.n {
+            return Ok(Part { text, next: Some(at), altered });
         }
     }
-    let last = audit::checkpoints(&app.db, at.saturating_sub(1), 1).await?.pop();
-    let last = read(&last.ok_or_else(|| ApiError::not_found("a checkpoint of the audit log"))?)?;
     let end = ExportEnd {
         rows: last.rows,
         checkpoint: last.digest(),
@@ -174,5 +268,5 @@ pub(in crate::api) async fn export(app: &App, input: From) -> Result<Part, ApiEr
         ApiError::new(Code::InvalidState, "the key of the last checkpoint is not this process's; try again in a moment")
     })?;
     text.push_str(&Export::end(&end.text(), &signature));
-    Ok(Part { text, next: None })
+    Ok(Part { text, next: None, altered })
 }
