@@ -1,6 +1,6 @@
 //! Everything about one batch in one file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pki::{
     audit::{Checkpoint, Proof, Vouch},
@@ -8,7 +8,7 @@ use pki::{
     checkpoint::CheckpointKey,
     receipt::{Deed, Parts, PolicyStep, SentCommand, SignedResult, seal},
 };
-use schema::time::Timestamp;
+use schema::{digest::Digest, time::Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{
@@ -137,12 +137,18 @@ fn checkpoint_keys(proofs: &[Proof]) -> BTreeSet<CheckpointKey> {
 /// after that.
 async fn people(app: &App, decided: Option<Timestamp>) -> Result<Vec<PolicyStep>, ApiError> {
     let epochs = trust::epochs(&app.db).await?;
-    let mut said = trust::statements_of(&app.db, &["revoke/v1"], None).await?.into_iter().peekable();
-    let ends: Vec<Option<Timestamp>> = epochs.iter().skip(1).map(|next| Some(next.at)).chain([None]).collect();
+    let said = trust::statements_of(&app.db, &["revoke/v1"], None).await?;
+    let heard_at: BTreeMap<Digest, Timestamp> = said.iter().map(|one| (one.digest, one.first_seen_at)).collect();
+    // When one was heard whose statement is gone nobody knows; that it takes away is not forgotten.
+    let before =
+        |digest: &Digest| decided.is_none_or(|decided| heard_at.get(digest).is_none_or(|heard| *heard <= decided));
+    let mut revocations = trust::revocations(&app.db).await?.into_iter().peekable();
+    let ends: Vec<Option<u64>> = epochs.iter().skip(1).map(|next| Some(next.epoch)).chain([None]).collect();
     let steps = epochs.into_iter().zip(ends).map(|(epoch, end)| {
         let mut step = PolicyStep::new(epoch.policy, epoch.statements);
-        while let Some(one) = said.next_if(|one| end.is_none_or(|end| one.first_seen_at < end)) {
-            step.revoke(one.raw, decided.is_none_or(|decided| one.first_seen_at <= decided));
+        while let Some(one) = revocations.next_if(|one| end.is_none_or(|end| one.epoch < end)) {
+            let before = before(&one.digest);
+            step.revoke(one.raw, before);
         }
         step
     });
