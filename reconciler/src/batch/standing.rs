@@ -21,8 +21,7 @@ pub const KINDS: [&str; 3] = ["approve/v1", "reject/v1", "withdraw/v1"];
 /// When PostgreSQL does not answer.
 pub async fn trust(db: &Db, pinned: &Pinned, trust_domain: &str) -> Result<Option<Trust>, DbError> {
     let Some(pin) = pinned.get() else { return Ok(None) };
-    let policies = trust::policies(db, &pin).await?;
-    let revoked = trust::revoked(db, &pin).await?;
+    let Some((policies, revoked)) = trust::in_force(db, pinned).await? else { return Ok(None) };
     Ok(Some(Trust { trust_domain: trust_domain.to_owned(), fleet: pin.fleet, policies, revoked }))
 }
 

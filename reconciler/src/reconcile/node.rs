@@ -34,6 +34,7 @@ use store::{
     node_sections::{self, NodeSection},
     nodes, pools,
     queue::{self, Kind},
+    trust,
 };
 
 use self::{
@@ -227,6 +228,9 @@ async fn write(txn: &mut Txn, node: &nodes::Node, read: &Read, judgement: &Judge
         node_drift::replace(txn, id, &status.drift).await?;
         if let Some(version) = status.trust_version {
             identities::set_trust_version(txn, id, version).await?;
+        }
+        if let Some(held) = &status.policy {
+            trust::set_held(txn, id, held).await?;
         }
         commands::witness(txn, id, status.boot_id, status.journal_id, status.at).await?;
     }

@@ -107,7 +107,7 @@ impl House {
         txn.commit().await.expect("commit");
     }
 
-    /// A signed revision in which the hosts of a pool should be this.
+    /// A signed revision in which the hosts of a pool should be this, verified from the anchor where one is pinned.
     pub(crate) async fn vouch(&self, template: &HostTemplate) {
         let revision = RevisionId::generate();
         let part = Part {
@@ -121,7 +121,7 @@ impl House {
             revision,
             commit: revision.to_string(),
             tree: "tree".to_owned(),
-            verified: None,
+            verified: self.shared.custody.as_ref().and_then(|custody| custody.anchor()),
             files: Digest::of("files"),
             objects: Digest::of("objects"),
             pools: BTreeMap::from([(part.pool.clone(), Digest::of(part.to_bytes()))]),
@@ -331,6 +331,7 @@ impl Machine {
             conditions: Vec::new(),
             drift: Vec::new(),
             trust_version: None,
+            policy: None,
         }
     }
 

@@ -7,6 +7,8 @@
 
 mod batches;
 mod bring;
+mod checkpoint;
+mod hear;
 mod marks;
 mod reading;
 mod stored;
@@ -253,6 +255,7 @@ impl Pass {
         {
             return Ok(passed);
         }
+        self.recall().await?;
         let seen = match self.look(&source).await {
             Ok(seen) => seen,
             Err(error) => return self.held(lease, &source, None, error.into(), again).await,

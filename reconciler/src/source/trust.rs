@@ -1,11 +1,15 @@
 //! What the history walk of [`pki::trust`] reads, out of a repository: raw commits, which files differ, the folder of trust.
 //! Conclusions are not made here. What people said is found by [`words`].
 
+mod coming;
 pub(super) mod words;
 
 use std::{
-    collections::BTreeMap,
-    sync::atomic::{AtomicBool, Ordering},
+    cell::RefCell,
+    cmp::Ordering,
+    collections::HashMap,
+    rc::Rc,
+    sync::atomic::{self, AtomicBool},
     time::Instant,
 };
 
@@ -14,15 +18,15 @@ use gix::{
     objs::{Kind, tree::EntryKind},
 };
 use pki::trust::{
+    commit::MAX_COMMIT_BYTES,
     object::{self, ObjectFormat},
-    policy::{self, Policy},
     walk::{FileChange, History, TrustFolder},
 };
 use schema::fleet::{self, Sources, trust};
 
 use super::{
     Verdict,
-    git::{GitError, MAX_COMMIT_BYTES, Object, Repo, TreeEntry},
+    git::{GitError, Object, Repo, TreeEntry},
     history::parse,
 };
 
@@ -30,6 +34,10 @@ use super::{
 const MAX_DEPTH: usize = 32;
 /// Files that one commit changes.
 const MAX_CHANGES: usize = 200_000;
+/// The largest commit that is loaded, one at a time, to find the way to its parent.
+const LARGEST_COMMIT: u64 = 64 << 20;
+/// Entries of folders that are remembered.
+const MOST_ENTRIES: usize = 200_000;
 
 /// A repository as the walk reads it: the fleet in one of its folders.
 #[derive(Debug)]
@@ -37,24 +45,36 @@ pub struct TrustHistory<'r> {
     repo: &'r Repo,
     folder: Vec<&'r str>,
     stop: Option<(&'r AtomicBool, Instant)>,
+    seen: RefCell<Seen>,
+}
+
+/// What was read a moment ago: a commit has most of its folders from its parent.
+#[derive(Debug, Default)]
+struct Seen {
+    trees: HashMap<ObjectId, Rc<Tree>>,
+    /// How many entries these have.
+    entries: usize,
+    trust: Option<(ObjectId, TrustFolder)>,
+}
+
+/// A folder.
+#[derive(Debug)]
+struct Tree {
+    entries: Vec<TreeEntry>,
+    /// What is wrong with the order of its entries.
+    disorder: Option<String>,
 }
 
 impl Repo {
     /// The repository as the history walk reads it; `folder` is empty when the fleet is at the root.
     #[must_use]
     pub fn trust_history<'r>(&'r self, folder: &'r str) -> TrustHistory<'r> {
-        TrustHistory { repo: self, folder: folder.split('/').filter(|part| !part.is_empty()).collect(), stop: None }
-    }
-
-    /// The trust policy in the tree of a commit, when it is one.
-    pub(super) fn policy_at(&self, commit: &str, folder: &str) -> Result<Option<Policy>, GitError> {
-        let tree = self.commit(parse(commit)?)?.tree;
-        let tree = tree.parse().map_err(|_| GitError::Broken { id: tree, what: "is no name".to_owned() })?;
-        let held = match self.trust_history(folder).trust(tree) {
-            Err(GitError::Unfit(_)) => return Ok(None),
-            held => held?.policy,
-        };
-        Ok(held.and_then(|bytes| policy::check(&bytes).policy))
+        TrustHistory {
+            repo: self,
+            folder: folder.split('/').filter(|part| !part.is_empty()).collect(),
+            stop: None,
+            seen: RefCell::default(),
+        }
     }
 
     /// Whether a commit is among the first parents of another one.
@@ -88,28 +108,39 @@ impl<'r> TrustHistory<'r> {
     }
 
     fn going(&self) -> Result<(), GitError> {
-        let over =
-            |(stop, deadline): (&AtomicBool, Instant)| stop.load(Ordering::Relaxed) || Instant::now() >= deadline;
+        let over = |(stop, deadline): (&AtomicBool, Instant)| {
+            stop.load(atomic::Ordering::Relaxed) || Instant::now() >= deadline
+        };
         if self.stop.is_some_and(over) { Err(GitError::Interrupted) } else { Ok(()) }
+    }
+
+    fn tree(&self, id: ObjectId) -> Result<Rc<Tree>, GitError> {
+        if let Some(tree) = self.seen.borrow().trees.get(&id) {
+            return Ok(tree.clone());
+        }
+        let entries = self.repo.tree(id)?;
+        let disorder = disorder(&entries);
+        let tree = Rc::new(Tree { entries, disorder });
+        let mut seen = self.seen.borrow_mut();
+        if seen.entries > MOST_ENTRIES {
+            (seen.entries, seen.trees) = (0, HashMap::new());
+        }
+        seen.entries += tree.entries.len();
+        seen.trees.insert(id, tree.clone());
+        Ok(tree)
     }
 
     /// A tree below a tree.
     fn below(&self, tree: ObjectId, path: &[&str]) -> Result<Option<ObjectId>, GitError> {
         let mut at = tree;
         for part in path {
-            let entries = self.repo.tree(at)?;
-            match entries.into_iter().find(|entry| entry.name == part.as_bytes() && entry.mode.is_tree()) {
+            let tree = self.tree(at)?;
+            match tree.entries.iter().find(|entry| entry.name == part.as_bytes() && entry.mode.is_tree()) {
                 Some(entry) => at = entry.id,
                 None => return Ok(None),
             }
         }
         Ok(Some(at))
-    }
-
-    fn entries(&self, tree: Option<ObjectId>) -> Result<BTreeMap<Vec<u8>, TreeEntry>, GitError> {
-        let entries = tree.map_or_else(|| Ok(Vec::new()), |tree| self.repo.tree(tree))?;
-        in_order(&entries)?;
-        Ok(entries.into_iter().map(|entry| (entry.name.clone(), entry)).collect())
     }
 
     fn differ(
@@ -126,55 +157,73 @@ impl<'r> TrustHistory<'r> {
         if depth > MAX_DEPTH || found.len() > MAX_CHANGES {
             return Err(GitError::Unfit("it changes too many files, or too deep ones".to_owned()));
         }
-        let (mut olds, news) = (self.entries(before)?, self.entries(after)?);
-        let mut pairs: Vec<(Vec<u8>, Option<TreeEntry>, Option<TreeEntry>)> = Vec::new();
-        for (name, new) in news {
-            pairs.push((name.clone(), olds.remove(&name), Some(new)));
-        }
-        pairs.extend(olds.into_iter().map(|(name, old)| (name, Some(old), None)));
-        pairs.sort_by(|a, b| a.0.cmp(&b.0));
-        for (name, old, new) in pairs {
-            if old.as_ref().map(|entry| (entry.mode, entry.id)) == new.as_ref().map(|entry| (entry.mode, entry.id)) {
-                continue;
+        let [old, new] = [before, after].map(|tree| tree.map(|tree| self.tree(tree)).transpose());
+        let (old, new) = (old?, new?);
+        for tree in [&old, &new].into_iter().flatten() {
+            if let Some(disorder) = &tree.disorder {
+                return Err(GitError::Unfit(disorder.clone()));
             }
-            if let Some(new) = &new {
+        }
+        let [olds, news] = [&old, &new].map(|tree| tree.as_ref().map_or(&[][..], |tree| &tree.entries));
+        for (old, new) in pairs(olds, news) {
+            let entry = new.or(old);
+            if let Some(new) = new {
                 plain(new, above)?;
             }
-            let name = String::from_utf8(name).unwrap_or_else(|error| error.as_bytes().escape_ascii().to_string());
+            let name = entry.map_or_else(String::new, |entry| match std::str::from_utf8(&entry.name) {
+                Ok(name) => name.to_owned(),
+                Err(_) => entry.name.escape_ascii().to_string(),
+            });
             let path = if above.is_empty() { name } else { format!("{above}/{name}") };
-            let tree =
-                |entry: &Option<TreeEntry>| entry.as_ref().filter(|entry| entry.mode.is_tree()).map(|entry| entry.id);
-            let other = |entry: &Option<TreeEntry>| entry.as_ref().is_some_and(|entry| !entry.mode.is_tree());
-            let folders = (tree(&old), tree(&new));
-            if folders != (None, None) {
-                let before = found.len();
-                self.differ(folders, &path, depth + 1, found)?;
-                // git shows no folder without files, and everybody has to answer for one all the same.
-                if found.len() == before && !(other(&old) || other(&new)) {
-                    found.push(FileChange { path: path.clone(), before: None, after: None });
-                }
+            let tree = |entry: Option<&TreeEntry>| entry.filter(|entry| entry.mode.is_tree()).map(|entry| entry.id);
+            let folders = (tree(old), tree(new));
+            if folders == (None, None) {
+                found.push(FileChange { path, before: file(old), after: file(new) });
+                continue;
             }
-            if other(&old) || other(&new) {
-                found.push(FileChange { path, before: file(old.as_ref()), after: file(new.as_ref()) });
+            let before = found.len();
+            self.differ(folders, &path, depth + 1, found)?;
+            // git shows no folder without files, and everybody has to answer for one all the same.
+            if found.len() == before {
+                found.push(FileChange { path, before: None, after: None });
             }
         }
         Ok(())
     }
 }
 
-/// Entries in git's own order: others read a tree by halves, and would find something else in it.
-fn in_order(entries: &[TreeEntry]) -> Result<(), GitError> {
-    let key = |entry: &TreeEntry| {
-        let end = if entry.mode.is_tree() { b"/".as_slice() } else { b"\0" };
-        [&entry.name, end].concat()
-    };
-    match entries.windows(2).find(|pair| key(&pair[0]) >= key(&pair[1])) {
-        Some(pair) => Err(GitError::Unfit(format!(
-            "a folder has {:?} behind {:?}, which is not git's order",
-            pair[1].name.escape_ascii().to_string(),
-            pair[0].name.escape_ascii().to_string()
-        ))),
-        None => Ok(()),
+/// git's own order: a folder stands where its name with a slash would.
+fn order(a: &TreeEntry, b: &TreeEntry) -> Ordering {
+    let key = |entry: &TreeEntry| if entry.mode.is_tree() { b'/' } else { 0 };
+    a.name.iter().copied().chain([key(a)]).cmp(b.name.iter().copied().chain([key(b)]))
+}
+
+/// What is wrong with the order of a folder's entries: others read such a tree by halves, and would find something else in it.
+fn disorder(entries: &[TreeEntry]) -> Option<String> {
+    let pair = entries.windows(2).find(|pair| order(&pair[0], &pair[1]) != Ordering::Less)?;
+    Some(format!(
+        "a folder has {:?} behind {:?}, which is not git's order",
+        pair[1].name.escape_ascii().to_string(),
+        pair[0].name.escape_ascii().to_string()
+    ))
+}
+
+/// The entries that differ between two folders in git's order. What became a folder, or was one, is two of them.
+fn pairs<'e>(olds: &'e [TreeEntry], news: &'e [TreeEntry]) -> Vec<(Option<&'e TreeEntry>, Option<&'e TreeEntry>)> {
+    let (mut olds, mut news) = (olds.iter().peekable(), news.iter().peekable());
+    let mut pairs = Vec::new();
+    loop {
+        let side = match (olds.peek(), news.peek()) {
+            (None, None) => return pairs,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(old), Some(new)) => order(old, new),
+        };
+        let old = if side == Ordering::Greater { None } else { olds.next() };
+        let new = if side == Ordering::Less { None } else { news.next() };
+        if old.map(|entry| (entry.mode, entry.id)) != new.map(|entry| (entry.mode, entry.id)) {
+            pairs.push((old, new));
+        }
     }
 }
 
@@ -241,19 +290,22 @@ impl History for TrustHistory<'_> {
         if self.repo.inner.is_shallow().unwrap_or(true) && !self.repo.inner.has_object(id) {
             return Ok(None);
         }
-        match self.repo.object(id, Kind::Commit, MAX_COMMIT_BYTES)? {
+        match self.repo.object(id, Kind::Commit, LARGEST_COMMIT)? {
+            Object::Data(raw) if raw.len() > MAX_COMMIT_BYTES => Ok(Some(raw[..=MAX_COMMIT_BYTES].to_vec())),
             Object::Data(raw) => Ok(Some(raw)),
-            Object::TooLarge(bytes) => Err(GitError::Refused(format!("the commit {id} has {bytes} bytes"))),
+            Object::TooLarge(bytes) => {
+                Err(GitError::Refused(format!("the commit {id} has {bytes} bytes, and nothing behind it is looked at")))
+            }
         }
     }
 
     fn trust_domain(&self, tree: object::ObjectId) -> Result<Option<String>, GitError> {
         let Some(root) = self.below(theirs(tree)?, &self.folder)? else { return Ok(None) };
         let mut sources = Sources::default();
-        for entry in self.repo.tree(root)? {
+        for entry in &self.tree(root)?.entries {
             let name = String::from_utf8_lossy(&entry.name).into_owned();
             if ["fleet.kdl", "fleet.yaml", "fleet.yml"].contains(&name.as_str())
-                && file(Some(&entry)).is_some()
+                && file(Some(entry)).is_some()
                 && let Object::Data(bytes) = self.repo.object(entry.id, Kind::Blob, Sources::MAX_FILE_BYTES)?
             {
                 sources.insert_file(name, bytes);
@@ -272,15 +324,19 @@ impl History for TrustHistory<'_> {
     fn trust(&self, tree: object::ObjectId) -> Result<TrustFolder, GitError> {
         let path: Vec<&str> = self.folder.iter().copied().chain([trust::FOLDER]).collect();
         let Some(root) = self.below(theirs(tree)?, &path)? else { return Ok(TrustFolder::default()) };
+        if let Some((_, folder)) = self.seen.borrow().trust.as_ref().filter(|(of, _)| *of == root) {
+            return Ok(folder.clone());
+        }
         let mut folder = TrustFolder::default();
-        for entry in self.repo.tree(root)? {
+        for entry in &self.tree(root)?.entries {
             let path = format!("{}/{}", trust::FOLDER, String::from_utf8_lossy(&entry.name));
-            match file(Some(&entry)) {
+            match file(Some(entry)) {
                 Some(id) if path == trust::FILE => folder.policy = self.file(id)?,
                 _ if path == trust::FILE => {}
                 _ => folder.others.push(path),
             }
         }
+        self.seen.borrow_mut().trust = Some((root, folder.clone()));
         Ok(folder)
     }
 

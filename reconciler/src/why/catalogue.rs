@@ -10,6 +10,7 @@ mod calls;
 mod commands;
 mod gates;
 mod joins;
+mod policies;
 mod sessions;
 mod work;
 
@@ -154,6 +155,7 @@ pub fn all() -> impl Iterator<Item = &'static Entry> {
         batches::ENTRIES,
         gates::ENTRIES,
         work::ENTRIES,
+        policies::ENTRIES,
         calls::ENTRIES,
     ]
     .into_iter()

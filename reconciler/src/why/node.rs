@@ -9,7 +9,10 @@ use schema::{
     report::SectionState,
     time::Timestamp,
 };
-use store::{node_certs::Revocation, node_holds::NodeHold, node_sections::NodeSection, nodes::Node, outcomes::Outcome};
+use store::{
+    node_certs::Revocation, node_holds::NodeHold, node_sections::NodeSection, nodes::Node, outcomes::Outcome,
+    trust::Held,
+};
 
 use super::{Area, Keeps, Lifter, Wait, for_node, in_order};
 
@@ -47,6 +50,8 @@ pub struct NodeFacts<'a> {
     pub certificate_ends: Option<Timestamp>,
     /// How its last identity ended, when it has none.
     pub revoked: Option<Revocation>,
+    /// Which trust policy it believes, in a fleet that is pinned.
+    pub policy: Option<Held>,
 }
 
 /// A machine that cannot keep what it has to keep, as on a full disk.
@@ -86,6 +91,7 @@ pub fn node(facts: &NodeFacts<'_>, now: Timestamp) -> Vec<Wait> {
     waits.extend(facts.holds.iter().map(|stored| cordon(node, stored)));
     waits.extend(facts.sections.iter().filter_map(failed));
     waits.extend(conditions(node));
+    waits.extend(facts.policy.as_ref().and_then(policy));
     waits.extend(work(node));
     if facts.open_commands > 0 {
         let says = match facts.open_commands {
@@ -189,6 +195,26 @@ fn failed(section: &NodeSection) -> Option<Wait> {
     let says =
         format!("section {} failed at generation {}: {}", section.section, section.generation, section.status.reason);
     Some(Wait::new(Area::Work, "section-failed", Keeps::DesiredState, says).since(section.since))
+}
+
+/// Which trust policy the machine believes, when it is not the one in force.
+fn policy(held: &Held) -> Option<Wait> {
+    let (code, keeps, says) = match held {
+        Held::Newest => return None,
+        Held::Unknown | Held::None => {
+            ("policy-missing", Keeps::Nothing, "it has not said that it believes a trust policy".to_owned())
+        }
+        Held::Behind(epoch, why) => {
+            let says = format!("it believes the trust policy of epoch {epoch}, and a later one is in force");
+            let why = why.as_ref().map_or_else(String::new, |why| format!("; it does not take the next: {why}"));
+            ("policy-behind", Keeps::Command, says + &why)
+        }
+        Held::Apart(epoch) => {
+            let says = format!("it believes another trust policy of epoch {epoch} than the one that came into force");
+            ("policy-apart", Keeps::Command, says)
+        }
+    };
+    Some(Wait::new(Area::Condition, code, keeps, says))
 }
 
 fn conditions(node: &Node) -> impl Iterator<Item = Wait> {

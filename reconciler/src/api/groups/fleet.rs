@@ -13,6 +13,7 @@ use store::{
     node_drift, nodes, outcomes, queue, revisions,
     rollbacks::{self, Rollback, RollbackState},
     sessions, sources,
+    trust::Following,
 };
 
 use super::{
@@ -360,6 +361,20 @@ struct TrustView {
     epoch: Option<u64>,
     /// The last commit that is verified; null while none is.
     verified: Option<String>,
+    /// The machines that believe another policy than the newest.
+    machines: FollowingView,
+}
+
+/// Machines that are not retired and believe another policy than the newest.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct FollowingView {
+    /// None, or they have not said so.
+    without: u64,
+    /// An earlier one.
+    behind: u64,
+    /// One that is not of this control plane: they follow no later one.
+    apart: u64,
 }
 
 impl TrustView {
@@ -371,12 +386,14 @@ impl TrustView {
 async fn trust(app: &App) -> Result<Option<TrustView>, ApiError> {
     let Some(pin) = app.pinned.get() else { return Ok(None) };
     let reached = store::trust::checkpoint(&app.db, source::FLEET).await?;
+    let Following { without, behind, apart } = store::trust::following(&app.db).await?;
     Ok(Some(TrustView {
         anchor: pin.commit.to_string(),
         fleet: pin.fleet.to_string(),
         digest: pin.digest.to_string(),
         epoch: reached.as_ref().map(|reached| reached.epoch),
         verified: reached.map(|reached| reached.commit),
+        machines: FollowingView { without, behind, apart },
     }))
 }
 

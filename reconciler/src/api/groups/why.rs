@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use store::{
     batches, commands, node_certs, node_holds, node_sections, nodes, outcomes, queue,
     revisions::{self, ObjectState},
-    sessions,
+    sessions, trust,
 };
 
 use super::brakes;
@@ -74,6 +74,10 @@ async fn of_node(app: &App, named: &str) -> Result<Why, ApiError> {
             open_commands: commands::count_open(&app.db, node.id).await?,
             certificate_ends: node_certs::newest_end(&app.db, node.id).await?,
             revoked: node_certs::revocation(&app.db, node.id).await?,
+            policy: match app.pinned.get() {
+                Some(_) => Some(trust::held(&app.db, node.id).await?),
+                None => None,
+            },
         },
         now,
     );

@@ -27,7 +27,8 @@ const READ_DEADLINE: Duration = Duration::from_secs(120);
 impl Pass {
     pub(super) async fn look(&self, source: &Source) -> Result<Look, GitError> {
         let (config, access, data) = (self.config.clone(), self.access.clone(), self.data.clone());
-        let pinned = Some(source.branch.clone()).filter(|branch| !branch.is_empty());
+        let verified = self.trusted.branch().map(str::to_owned);
+        let pinned = verified.or_else(|| Some(source.branch.clone()).filter(|branch| !branch.is_empty()));
         let deadline = if matches!(config.place, Place::Local(_)) { READ_DEADLINE } else { FETCH_DEADLINE };
         self.blocking(deadline, move |stop| look(&config, &access, &data, pinned.as_deref(), stop)).await
     }

@@ -1,5 +1,8 @@
 //! A pinned fleet: only what people signed comes into force, and whatever else happens, the last good revision stays.
 
+mod looks;
+mod replicas;
+
 use std::{path::PathBuf, sync::Arc};
 
 use pki::{
@@ -17,7 +20,7 @@ use super::{Git, SourceState, pass::World};
 use crate::{
     custody::SourceCustody,
     source::{AcceptError, FLEET, Passed, Trouble, accept},
-    trust::{Pinned, policies},
+    trust::{Pinned, in_force},
 };
 
 /// A fleet with people who sign.
@@ -102,21 +105,26 @@ impl People {
 
     /// Says something, on the branch where such words lie.
     fn say(&self, who: &str, body: Body) {
-        let statement = Statement::new(
-            "test.example",
-            self.fleet(),
-            Name::new(who).expect("a name"),
-            Statement::fresh_nonce(),
-            body,
-        )
-        .expect("a statement");
+        let statement = self.statement(who, body);
+        self.carry(who, &statement, &[], &statement.reference());
+    }
+
+    fn statement(&self, who: &str, body: Body) -> Statement {
+        let who = Name::new(who).expect("a name");
+        Statement::new("test.example", self.fleet(), who, Statement::fresh_nonce(), body).expect("a statement")
+    }
+
+    /// Puts a statement in a signed commit, under a reference.
+    fn carry(&self, who: &str, statement: &Statement, more: &[&str], reference: &str) -> String {
         let file = self.secrets.path().join("statement.txt");
         std::fs::write(&file, statement.write("say so")).expect("a file");
         let (file, key) =
             (file.display().to_string(), format!("user.signingKey={}", self.secrets.path().join(who).display()));
         let empty = self.git().git(&["hash-object", "-t", "tree", "-w", "/dev/null"]);
-        let made = self.git().git(&["-c", "gpg.format=ssh", "-c", &key, "commit-tree", "-S", "-F", &file, &empty]);
-        self.git().git(&["update-ref", &statement.reference(), &made]);
+        let commit = ["-c", "gpg.format=ssh", "-c", &key, "commit-tree", "-S", "-F", &file, &empty];
+        let made = self.git().git(&[&commit, more].concat());
+        self.git().git(&["update-ref", reference, &made]);
+        made
     }
 
     fn anchor(&self) -> String {
@@ -134,6 +142,11 @@ impl People {
         self.keys.pin_trust(pin).expect("pinned");
         self.custody.use_keys(&self.keys.source());
         pin
+    }
+
+    /// The policies that follow from the pin.
+    async fn policies(&self) -> std::collections::BTreeMap<u64, Policy> {
+        in_force(self.world.db.db(), &self.custody.pinned()).await.expect("reads").expect("a pin").0
     }
 
     async fn run(&self) -> Passed {
@@ -221,7 +234,7 @@ async fn a_pinned_fleet_goes_back_to_what_was_verified_and_no_further() {
     people.goes().await;
     let ended = rollbacks::latest(people.world.db.db(), FLEET).await.expect("reads").expect("one");
     assert_eq!(ended.state, RollbackState::Refused);
-    assert!(ended.message.contains("nobody has verified it"), "{}", ended.message);
+    assert!(ended.message.contains("nobody has verified commit"), "{}", ended.message);
 
     people.world.ask(verified).await;
     assert_eq!(people.run().await, Passed::RolledBack { commit: good });
@@ -316,6 +329,13 @@ impl People {
         store::testing::steal(self.world.db.db(), sql).await.expect("whoever has the database may do all of it");
     }
 
+    /// What the audit log has of somebody, newest first.
+    async fn log_of(&self, who: &str) -> Vec<String> {
+        let filter = store::audit::Filter { actor: Some(who.to_owned()), ..Default::default() };
+        let lines = store::audit::search(self.world.db.db(), &filter, 50).await.expect("reads");
+        lines.iter().map(|line| format!("{} {}", line.action, line.subject)).collect()
+    }
+
     fn file(&self) -> PathBuf {
         self.git().path().join("fleet.verified")
     }
@@ -343,8 +363,7 @@ async fn a_thief_of_the_database_verifies_nothing() {
     people.stays(SourceState::UnverifiedCommit, &good).await;
     people.git().git(&["reset", "-q", "--hard", &good]);
     people.goes().await;
-    let pin = people.custody.pinned().get().expect("a pin");
-    assert_eq!(policies(people.world.db.db(), &pin).await.expect("reads").len(), 1, "what was there is there again");
+    assert_eq!(people.policies().await.len(), 1, "what was there is there again");
 }
 
 #[tokio::test]
@@ -367,6 +386,8 @@ async fn a_policy_follows_another_one_and_a_second_person_vouches() {
     people.stays(SourceState::UnverifiedCommit, &good).await;
     people.say("bob", vouch("2099-01-01T00:00:00Z"));
     people.goes().await;
+    let said = format!("statements.change {good}");
+    assert_eq!(people.log_of("bob").await, ["history.verified fleet", said.as_str(), said.as_str()]);
 
     people.git().write(FILE, &people.policy(2, Some(&before), people.more));
     people.sign("ada", "trust: the same again");
@@ -376,10 +397,11 @@ async fn a_policy_follows_another_one_and_a_second_person_vouches() {
     let step = pki::trust::statement::Step { prev: before.digest(), next: after.digest(), epoch: 2 };
     people.say("ada", Body::Trust(step));
     people.goes().await;
-    let pin = people.custody.pinned().get().expect("a pin");
-    let stored = policies(people.world.db.db(), &pin).await.expect("reads");
+    let stored = people.policies().await;
     assert_eq!(stored.keys().copied().collect::<Vec<_>>(), [1, 2]);
     assert_eq!(stored[&2], after);
+    let log = people.log_of("ada").await;
+    assert_eq!(log[..3], ["trust.policy policy/2", "history.verified fleet", "statements.trust policy/2"]);
     // Whoever begins with nothing gets to the same.
     people.forget().await;
     people.goes().await;
@@ -473,6 +495,12 @@ fn trees_are_read_as_everybody_reads_them() {
             "{name}: {refused:?}"
         );
     }
+    // Out of git's order: others read such a tree by halves.
+    let raw = |name: &str| [format!("100644 {name}\0").as_bytes(), &hex::decode(&blob).expect("hex")].concat();
+    std::fs::write(git.path().join(".git/raw"), [raw("z.kdl"), raw("a.kdl")].concat()).expect("a file");
+    let unsorted = id(&git.git(&["hash-object", "-t", "tree", "-w", "--literally", ".git/raw"]));
+    let refused = history.changes(base, unsorted).expect_err("not git's order");
+    assert!(<crate::source::TrustHistory<'_> as pki::trust::walk::History>::unfit(&refused).is_some(), "{refused}");
     // A folder without files is a change, and somebody answers for it.
     let found = changes("trust", "040000", "tree", &empty).expect("a change");
     assert_eq!(found.iter().map(|change| change.path.as_str()).collect::<Vec<_>>(), ["trust"]);

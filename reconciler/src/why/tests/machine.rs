@@ -10,7 +10,10 @@ use schema::{
     report::{SectionState, SectionStatus},
     spec::Section,
 };
-use store::{node_certs::Revocation, node_holds::NodeHold, node_sections::NodeSection, nodes::Node, outcomes::Outcome};
+use store::{
+    node_certs::Revocation, node_holds::NodeHold, node_sections::NodeSection, nodes::Node, outcomes::Outcome,
+    trust::Held,
+};
 
 use super::{at, told};
 use crate::why::{Gate, NodeFacts, node};
@@ -118,6 +121,7 @@ fn quiet(node: &Node) -> NodeFacts<'_> {
         open_commands: 0,
         certificate_ends: Some(at(600)),
         revoked: None,
+        policy: Some(Held::Newest),
     }
 }
 
@@ -205,5 +209,14 @@ fn each_situation_of_a_machine_has_its_words() {
         ..a_machine()
     };
     look("a boot to come, and another board", &quiet(&odd));
+    let refused = Some("one person says so".to_owned());
+    for (title, held) in [
+        ("no trust policy", Held::Unknown),
+        ("an earlier trust policy", Held::Behind(2, None)),
+        ("a trust policy that it does not take", Held::Behind(2, refused)),
+        ("another trust policy", Held::Apart(3)),
+    ] {
+        look(title, &NodeFacts { policy: Some(held), ..quiet(&fine) });
+    }
     insta::assert_snapshot!(text);
 }

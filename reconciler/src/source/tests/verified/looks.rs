@@ -1,0 +1,118 @@
+//! What a look reads and judges: nothing twice, and nothing without an end.
+
+use super::*;
+
+impl People {
+    fn region(&self, name: &str, region: &str) {
+        self.git().write(&format!("sites/{name}.kdl"), &format!("site \"{name}\" {{\n    region \"{region}\"\n}}\n"));
+    }
+}
+
+#[tokio::test]
+async fn a_look_at_what_was_verified_reads_no_object() {
+    let Some(people) = People::pinned("").await else { return };
+    people.region("fra2", "eu");
+    let good = people.sign("bob", "sites: fra2");
+    let mut pass = people.world.pass().with_custody(Some(Arc::clone(&people.custody)));
+    let passed = pass.run(&people.world.lease, false).await.expect("a pass");
+    assert!(matches!(passed, Passed::InForce { ref commit, .. } if *commit == good), "{passed:?}");
+    // Where the tree and the policy were, and every signature, there is nothing to be read any more.
+    let objects = people.git().path().join(".git/objects");
+    let away = people.git().path().join(".git/away");
+    std::fs::rename(&objects, &away).expect("moved");
+    std::fs::create_dir_all(objects.join("pack")).expect("a folder");
+    let tip = format!("{}/{}", &good[..2], &good[2..]);
+    std::fs::create_dir_all(objects.join(&good[..2])).expect("a folder");
+    std::fs::copy(away.join(&tip), objects.join(&tip)).expect("the tip alone is there");
+    for _ in 0..2 {
+        let passed = pass.run(&people.world.lease, false).await.expect("a pass");
+        assert!(matches!(passed, Passed::InForce { ref commit, .. } if *commit == good), "{passed:?}");
+    }
+}
+
+#[tokio::test]
+async fn policies_that_were_judged_are_not_judged_again_until_something_is_said() {
+    let Some(people) = People::pinned("revoke { roles \"admin\"; }\n").await else { return };
+    let (db, pinned) = (people.world.db.db(), people.custody.pinned());
+    let pin = pinned.get().expect("a pin");
+    let follows = || async { pinned.follows(db, &pin, "test.example").await.expect("reads") };
+    let first = follows().await;
+    assert_eq!(first.policies.len(), 1);
+    assert!(Arc::ptr_eq(&first, &follows().await), "the same answer, not one like it");
+    let key = pki::trust::key::TrustKey::from_ssh(&people.line("bob")).expect("a key").name();
+    let reason = pki::trust::statement::RevokeReason::Compromised;
+    people.say("ada", Body::Revoke { key: key.clone(), reason, last_good: id(&people.head()), trust_epoch: 1 });
+    people.goes().await;
+    let second = follows().await;
+    assert!(!Arc::ptr_eq(&first, &second));
+    let denied = in_force(db, &pinned).await.expect("reads").expect("a pin").1;
+    assert!(denied.contains(&key), "{denied:?}");
+    // Rows that a thief changed are judged, and end what follows.
+    people.steal("UPDATE trust_epochs SET policy = 'x'").await;
+    assert!(follows().await.policies.is_empty());
+}
+
+#[tokio::test]
+async fn a_commit_that_is_too_large_is_malformed_and_what_came_before_it_counts() {
+    let Some(people) = People::pinned("").await else { return };
+    people.region("fra2", "eu");
+    let good = people.sign("bob", "sites: fra2");
+    let message = people.secrets.path().join("message");
+    std::fs::write(&message, format!("sites: much to say\n\n{}", "all work and no play\n".repeat(100_000)))
+        .expect("a file");
+    let key = format!("user.signingKey={}", people.secrets.path().join("ada").display());
+    let file = message.display().to_string();
+    people.git().git(&["-c", "gpg.format=ssh", "-c", &key, "commit", "-q", "-S", "--allow-empty", "-F", &file]);
+    let large = people.head();
+    people.region("fra3", "eu");
+    people.sign("ada", "sites: fra3");
+    let trouble = people.held().await;
+    assert_eq!(trouble.state, SourceState::UnverifiedCommit);
+    assert!(trouble.reason.contains(&large[..10]) && trouble.reason.contains("(malformed)"), "{trouble}");
+    assert_eq!(people.world.source().await.verified.map(|at| at.commit), Some(good));
+}
+
+#[tokio::test]
+async fn whom_only_the_tip_lists_says_nothing_that_is_kept() {
+    let Some(people) = People::pinned("revoke { roles \"admin\"; }\n").await else { return };
+    let good = people.head();
+    let before = people.in_tree();
+    // Eve lists herself, in a commit that does not count, and takes everybody's key away.
+    let eve = format!(
+        "principal \"eve\" {{\n kind \"human\"\n roles \"admin\"\n key \"{}\"\n}}\nrevoke {{ roles \"admin\"; }}\n",
+        people.line("eve")
+    );
+    people.git().write(FILE, &people.policy(2, Some(&before), &eve));
+    people.sign("eve", "trust: me");
+    let reason = pki::trust::statement::RevokeReason::Compromised;
+    for who in ["ada", "bob"] {
+        let key = pki::trust::key::TrustKey::from_ssh(&people.line(who)).expect("a key").name();
+        people.say("eve", Body::Revoke { key, reason, last_good: id(&good), trust_epoch: 1 });
+    }
+    people.stays(SourceState::UnverifiedCommit, &good).await;
+    let db = people.world.db.db();
+    assert!(store::trust::statements_of(db, &["revoke/v1"], None).await.expect("reads").is_empty());
+    assert!(store::trust::revocations(db).await.expect("reads").is_empty());
+}
+
+#[tokio::test]
+async fn a_revocation_stands_behind_the_policy_under_which_it_was_heard() {
+    let rule = "revoke { roles \"admin\"; }\n";
+    let Some(people) = People::pinned(rule).await else { return };
+    let (before, db) = (people.in_tree(), people.world.db.db());
+    // Said and pushed together with the policy under which it is said.
+    let more = format!("{rule}change {{ roles \"admin\"; threshold 1; }}\n");
+    people.git().write(FILE, &people.policy(2, Some(&before), &more));
+    people.sign("ada", "trust: who vouches");
+    let next = people.in_tree().digest();
+    people.say("ada", Body::Trust(pki::trust::statement::Step { prev: before.digest(), next, epoch: 2 }));
+    let key = pki::trust::key::TrustKey::from_ssh(&people.line("bob")).expect("a key").name();
+    let reason = pki::trust::statement::RevokeReason::Compromised;
+    people.say("ada", Body::Revoke { key, reason, last_good: id(&people.head()), trust_epoch: 2 });
+    people.goes().await;
+    people.goes().await;
+    let told: Vec<u64> = store::trust::revocations(db).await.expect("reads").iter().map(|one| one.epoch).collect();
+    assert_eq!(told, [2], "not before the policy that it names");
+    let (policies, denied) = in_force(db, &people.custody.pinned()).await.expect("reads").expect("a pin");
+    assert_eq!((policies.len(), denied.len()), (2, 1));
+}
