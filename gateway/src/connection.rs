@@ -21,7 +21,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
     sync::OwnedSemaphorePermit,
-    time::{Instant, Sleep, sleep},
+    time::{Instant, Sleep, sleep_until},
 };
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
@@ -105,14 +105,41 @@ impl Debt {
     }
 }
 
+/// Whether a connection has a use, and when that is looked at next.
+#[derive(Debug)]
+struct Idle {
+    after: Duration,
+    calls_seen: u64,
+    in_session: bool,
+    at: Instant,
+}
+
+impl Idle {
+    fn new(after: Duration, now: Instant) -> Self {
+        Self { after, calls_seen: 0, in_session: false, at: now + after }
+    }
+
+    /// Whether it may stay open, after so many calls.
+    fn stays(&mut self, calls: u64, in_session: bool, now: Instant) -> bool {
+        if std::mem::replace(&mut self.in_session, in_session) && !in_session {
+            self.at = now + self.after;
+        }
+        if now < self.at {
+            return true;
+        }
+        let called = std::mem::replace(&mut self.calls_seen, calls) != calls;
+        self.at = now + self.after * if in_session { IN_SESSION } else { 1 };
+        called || in_session
+    }
+}
+
 /// A connection that fails its reader when for a while nobody called and no session is open, or when all that comes is of no
 /// use. Pings keep nothing open.
 #[derive(Debug)]
 pub(crate) struct Connection {
     io: TlsStream<TcpStream>,
     info: PeerInfo,
-    idle_after: Duration,
-    calls_seen: u64,
+    idle: Idle,
     timer: Pin<Box<Sleep>>,
     debt: Debt,
     _place: (OwnedSemaphorePermit, Place),
@@ -126,23 +153,24 @@ impl Connection {
         place: (OwnedSemaphorePermit, Place),
     ) -> Self {
         let most = if matches!(info.peer, Peer::Node(_)) { LENT_TO_NODES } else { LENT_TO_STRANGERS };
-        let debt = Debt { bytes: 0, most, since: Instant::now() };
-        Self { io, info, idle_after, calls_seen: 0, timer: Box::pin(sleep(idle_after)), debt, _place: place }
+        let now = Instant::now();
+        let (debt, idle) = (Debt { bytes: 0, most, since: now }, Idle::new(idle_after, now));
+        Self { io, info, timer: Box::pin(sleep_until(idle.at)), idle, debt, _place: place }
     }
 
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        while self.timer.as_mut().poll(cx).is_ready() {
-            let calls = self.info.activity.calls.load(Ordering::Relaxed);
-            let used = calls != self.calls_seen || self.info.activity.sessions.load(Ordering::Relaxed) > 0;
-            if !used {
+        let activity = &self.info.activity;
+        loop {
+            let (calls, in_session) =
+                (activity.calls.load(Ordering::Relaxed), activity.sessions.load(Ordering::Relaxed) > 0);
+            if !self.idle.stays(calls, in_session, Instant::now()) {
                 return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the connection had no use for too long"));
             }
-            self.calls_seen = calls;
-            let again = if self.info.activity.sessions.load(Ordering::Relaxed) > 0 { IN_SESSION } else { 1 };
-            let next = Instant::now() + self.idle_after * again;
-            self.timer.as_mut().reset(next);
+            if self.timer.deadline() != self.idle.at {
+                self.timer.as_mut().reset(self.idle.at);
+            }
+            std::task::ready!(self.timer.as_mut().poll(cx));
         }
-        Poll::Pending
     }
 }
 
@@ -217,5 +245,19 @@ mod tests {
         let mut debt = Debt { bytes: 0, most: LENT_TO_STRANGERS, since: begin };
         assert!(debt.grows(LENT_TO_STRANGERS, 0, begin) && debt.grows(1, 2 * LENT_TO_STRANGERS, begin));
         assert_eq!(debt.bytes, 0, "and nothing is saved up");
+    }
+
+    #[test]
+    fn a_connection_is_looked_at_seldom_in_a_session_and_soon_after_it() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut idle = Idle::new(Duration::from_secs(30), begin);
+        assert!(idle.stays(1, true, at(30)) && idle.at == at(330));
+        assert!(idle.stays(1, false, at(40)) && idle.at == at(70), "its session has ended");
+        assert!(idle.stays(1, false, at(50)) && idle.at == at(70));
+        assert!(!idle.stays(1, false, at(70)));
+        let mut late = Idle::new(Duration::from_secs(30), begin);
+        assert!(late.stays(1, true, at(30)) && late.stays(1, false, at(330)), "it ended just then");
+        assert!(late.stays(2, false, at(360)) && !late.stays(2, false, at(390)));
     }
 }
