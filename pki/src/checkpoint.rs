@@ -5,7 +5,7 @@
 //! | [`CheckpointSigner`] | whoever verifies history | verified checkpoints, revision manifests |
 //! | [`CheckpointVerifier`] | whoever composes from them | – |
 //! | [`AuditSigner`] | whoever writes the audit log's checkpoints | audit checkpoints, read by auditors |
-//! | [`Seal`] | whoever writes such rows and whoever acts on them | the tag without which a row is no command, and a machine has no place |
+//! | [`Seal`] | whoever writes such rows and whoever acts on them | the tag without which a row is no command and no batch, and a machine has no place |
 //!
 //! Each is derived by HKDF under a label of its own, so that a process gets only what its work needs and no other key
 //! follows from it. While the checkpoint secret is replaced both are believed; which of the two signs, the keys say.
@@ -151,7 +151,7 @@ pub(crate) fn command_secret(secret: &Secret) -> Secret {
     expand(&secret.0, b"commands")
 }
 
-/// The secret behind the tags of what machines are called and where they belong.
+/// The secret behind the tags of what machines are called and where they belong, and of batches.
 pub(crate) fn placement_secret(secret: &Secret) -> Secret {
     expand(&secret.0, b"placements")
 }
@@ -341,6 +341,12 @@ impl Seal {
     pub fn is_present(&self, bytes: &[u8], tag: &[u8]) -> bool {
         let key = self.keys.first().expect("a seal has a key");
         hmac::verify(key, self.bytes(bytes).as_bytes(), tag).is_ok()
+    }
+
+    /// Whether another key than the present one is believed, too.
+    #[must_use]
+    pub const fn is_of_two(&self) -> bool {
+        self.keys.len() > 1
     }
 
     fn bytes(&self, bytes: &[u8]) -> SignedBytes {

@@ -1,31 +1,38 @@
-//! What a thief of the database cannot write, and who checks it: manifests of revisions, places of machines, commands.
+//! What a thief of the database cannot write, and who checks it: manifests of revisions, places of machines, batches, commands.
 //!
 //! | who | holds | does |
 //! |---|---|---|
-//! | source | [`SourceCustody`] | signs what each revision consists of, keeps the tags of places |
+//! | source | [`SourceCustody`] | signs what each revision consists of, keeps the tags of places and batches, proposes as a service |
 //! | controllers, api | [`Custody`] | composes and signs only what such a signature or tag stands behind |
 //!
-//! Both follow the rotations of the process's keys. Nothing here asks whether the fleet is pinned: the keys are there either
-//! way, and what protects a verified fleet protects one that is not.
+//! Both follow the rotations of the process's keys. The keys are there whether the fleet is pinned or not, and what protects a
+//! verified fleet protects one that is not; in a pinned one a manifest counts only when its commit was verified from the anchor.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use pki::{
-    checkpoint::{AuditSigner, CheckpointSigner, CheckpointVerifier, Seal},
+    Realm,
+    checkpoint::{AuditSigner, CheckpointPurpose, CheckpointSigner, CheckpointVerifier, Seal},
     keys::{SigningKeys, SourceKeys},
+    trust::service::ServiceKeys,
 };
-use store::{Db, DbError, manifests, marks::Marker, placements};
+use store::{
+    Db, DbError,
+    batches::{Batch, Leaf},
+    marks::Marker,
+};
 
-use crate::trust::Pinned;
+use crate::{source::FLEET, trust::Pinned};
 
 mod attest;
 mod book;
 mod manifest;
+mod rotation;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use attest::{Drawing, attest, draw, proven};
-pub(crate) use book::{Assigned, Book, Unproven, Who};
+pub(crate) use book::{Assigned, BEHIND_PIN, Book, Unproven, Who};
 #[cfg(test)]
 pub(crate) use manifest::Part;
 pub(crate) use manifest::{Manifest, Signed};
@@ -43,11 +50,15 @@ pub struct SourceCustody {
 struct SourceHeld {
     signer: CheckpointSigner,
     places: Seal,
+    batches: Seal,
+    service: ServiceKeys,
 }
 
 impl SourceHeld {
     fn of(keys: &SourceKeys, fleet: &str) -> Self {
-        Self { signer: keys.checkpoint_signer(fleet), places: keys.placement_seal(fleet) }
+        let service = keys.service().clone();
+        let (places, batches) = (keys.placement_seal(fleet), keys.batch_seal(fleet));
+        Self { signer: keys.checkpoint_signer(fleet), places, batches, service }
     }
 }
 
@@ -88,6 +99,18 @@ impl SourceCustody {
         self.held().signer.clone()
     }
 
+    /// What it signs with as a service of the trust policy.
+    #[must_use]
+    pub fn service(&self) -> ServiceKeys {
+        self.held().service.clone()
+    }
+
+    /// Whose fleet this is.
+    #[must_use]
+    pub fn realm(&self) -> Realm {
+        Realm::new(&self.trust_domain, &self.fleet)
+    }
+
     pub(crate) fn places(&self) -> Seal {
         self.held().places.clone()
     }
@@ -96,6 +119,10 @@ impl SourceCustody {
 impl Marker for SourceCustody {
     fn command(&self, _: &[u8]) -> Option<Vec<u8>> {
         None
+    }
+
+    fn batch(&self, batch: &[u8]) -> Vec<u8> {
+        self.held().batches.tag(batch)
     }
 
     fn placement(&self, place: &[u8]) -> Vec<u8> {
@@ -120,6 +147,7 @@ pub struct Custody {
 struct Held {
     manifests: CheckpointVerifier,
     places: Seal,
+    batches: Seal,
     commands: Seal,
     audit: AuditSigner,
 }
@@ -129,6 +157,7 @@ impl Held {
         Self {
             manifests: keys.checkpoint_verifier(fleet),
             places: keys.placement_seal(fleet),
+            batches: keys.batch_seal(fleet),
             commands: keys.command_seal(fleet),
             audit: keys.audit_signer(fleet),
         }
@@ -166,27 +195,32 @@ impl Custody {
         mark.is_some_and(|mark| self.held().commands.is_tag(body, mark))
     }
 
+    /// Whether a process of this control plane put a batch down as it stands there.
+    #[must_use]
+    pub fn is_put_here(&self, batch: &Batch, leaves: &[Leaf]) -> bool {
+        batch.mark.as_ref().is_some_and(|mark| self.held().batches.is_tag(&batch.words(leaves), mark))
+    }
+
+    /// The anchor that revisions have to be verified from; `None` while the fleet is unverified.
+    pub(crate) fn anchor(&self) -> Option<String> {
+        self.pinned.get().map(|pin| pin.commit.to_string())
+    }
+
+    /// Whether these keys are from before the fleet was pinned: they know of no anchor, and this control plane signed how far
+    /// history was verified from one.
+    pub(crate) async fn is_behind_pin(&self, db: &Db) -> Result<bool, DbError> {
+        if self.pinned.get().is_some() {
+            return Ok(false);
+        }
+        let (verifier, purpose) = (self.manifests(), CheckpointPurpose::VerifiedCheckpoint);
+        let stored = store::trust::checkpoint(db, FLEET).await?;
+        Ok(stored.is_some_and(|stored| verifier.verify(purpose, &stored.body, &stored.signature).is_ok()))
+    }
+
     /// Signs checkpoints of the audit log.
     #[must_use]
     pub fn audit(&self) -> AuditSigner {
         self.held().audit.clone()
-    }
-
-    /// How many manifests and places another key stands behind than the present one, and so none once that one is over.
-    pub(crate) async fn signed_before(&self, db: &Db) -> Result<u64, DbError> {
-        let held = self.held();
-        let Some(present) = held.manifests.present() else { return Ok(0) };
-        let manifests = manifests::count_of_other_keys(db, present.as_bytes()).await?;
-        let mut txn = db.snapshot().await?;
-        let before = |place: &placements::Placement| {
-            let bytes = place.bytes();
-            place
-                .tag
-                .as_ref()
-                .is_some_and(|tag| held.places.is_tag(&bytes, tag) && !held.places.is_present(&bytes, tag))
-        };
-        let places = placements::list(&mut txn).await?.iter().filter(|place| before(place)).count();
-        Ok(manifests + places as u64)
     }
 
     pub(crate) fn manifests(&self) -> CheckpointVerifier {
@@ -197,6 +231,10 @@ impl Custody {
 impl Marker for Custody {
     fn command(&self, body: &[u8]) -> Option<Vec<u8>> {
         Some(self.held().commands.tag(body))
+    }
+
+    fn batch(&self, batch: &[u8]) -> Vec<u8> {
+        self.held().batches.tag(batch)
     }
 
     fn placement(&self, place: &[u8]) -> Vec<u8> {

@@ -10,6 +10,7 @@
 
 mod leaves;
 mod machines;
+mod marks;
 mod read;
 mod write;
 
@@ -27,6 +28,7 @@ use schema::{
 use crate::{DbError, convert};
 
 pub use leaves::{leaf_of_command, leaves, set_leaf, wake_of_commands};
+pub use marks::mark_anew;
 pub use machines::{InPool, Machine, in_hand, keep_identity, machine_of, machines, named, signed_identity};
 pub use read::{Filter, find, find_by_id, find_for_update, in_force, list, list_open, open_names, to_review};
 pub use write::{Put, close, heard, move_to, put, trust_changed, wake};
@@ -229,6 +231,8 @@ pub struct Batch {
     pub ended_at: Option<Timestamp>,
     /// Of an emergency: who looked at it afterwards.
     pub closed: Option<Closed>,
+    /// The tag of whoever put it down; without a good one the rows are no batch.
+    pub mark: Option<Vec<u8>>,
 }
 
 /// Who looked at an emergency afterwards.

@@ -26,6 +26,12 @@ pub struct Manifest {
     pub signature: Vec<u8>,
 }
 
+impl Manifest {
+    const fn of(revision: uuid::Uuid, body: Vec<u8>, signature: Vec<u8>) -> Self {
+        Self { revision: RevisionId::from_uuid(revision), body, signature }
+    }
+}
+
 /// A signed manifest to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewManifest {
@@ -139,11 +145,10 @@ pub async fn naming(db: &Db, target: &Digest, limit: u32) -> Result<Vec<Naming>,
     )
     .fetch_all(db.pool())
     .await?;
-    let of = |row: (Vec<u8>, uuid::Uuid, Vec<u8>, Vec<u8>)| Naming {
-        part: row.0,
-        manifest: Manifest { revision: RevisionId::from_uuid(row.1), body: row.2, signature: row.3 },
-    };
-    Ok(rows.into_iter().map(|row| of((row.part, row.revision, row.body, row.signature))).collect())
+    Ok(rows
+        .into_iter()
+        .map(|row| Naming { part: row.part, manifest: Manifest::of(row.revision, row.body, row.signature) })
+        .collect())
 }
 
 /// Manifests of a source that rename something, newest first; at most `limit`.
@@ -158,12 +163,7 @@ pub async fn with_renames(db: &Db, limit: u32) -> Result<Vec<Manifest>, DbError>
     )
     .fetch_all(db.pool())
     .await?;
-    let of = |row: (uuid::Uuid, Vec<u8>, Vec<u8>)| Manifest {
-        revision: RevisionId::from_uuid(row.0),
-        body: row.1,
-        signature: row.2,
-    };
-    Ok(rows.into_iter().map(|row| of((row.revision, row.body, row.signature))).collect())
+    Ok(rows.into_iter().map(|row| Manifest::of(row.revision, row.body, row.signature)).collect())
 }
 
 /// Manifests that another key than this one signed; at most `limit`.
@@ -185,21 +185,7 @@ pub async fn of_other_keys(
     )
     .fetch_all(db.pool())
     .await?;
-    let of = |row: (uuid::Uuid, Vec<u8>, Vec<u8>)| Manifest {
-        revision: RevisionId::from_uuid(row.0),
-        body: row.1,
-        signature: row.2,
-    };
-    Ok(rows.into_iter().map(|row| of((row.revision, row.body, row.signature))).collect())
-}
-
-/// How many manifests another key than this one signed.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn count_of_other_keys(db: &Db, key: &[u8; 32]) -> Result<u64, DbError> {
-    let count = sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM manifests WHERE key <> $1"#, &key[..]);
-    Ok(u64::try_from(count.fetch_one(db.pool()).await?).unwrap_or(0))
+    Ok(rows.into_iter().map(|row| Manifest::of(row.revision, row.body, row.signature)).collect())
 }
 
 /// Puts another signature under manifests whose text is still the same.

@@ -8,6 +8,9 @@ pub trait Marker: fmt::Debug + Send + Sync {
     /// The tag of a command's body; `None` when this process queues no commands.
     fn command(&self, body: &[u8]) -> Option<Vec<u8>>;
 
+    /// The tag of a batch that is put down, with everything of it that acts.
+    fn batch(&self, batch: &[u8]) -> Vec<u8>;
+
     /// The tag of what a machine is called and where it belongs, in the words of [`placement`].
     fn placement(&self, place: &[u8]) -> Vec<u8>;
 

@@ -86,6 +86,8 @@ fn a_tag_is_good_for_its_command() {
     assert!(!keys().command_seal(FLEET).is_tag(b"reboot", &tag), "of other keys");
     let keys = keys();
     assert!(!keys.placement_seal(FLEET).is_tag(b"reboot", &keys.command_seal(FLEET).tag(b"reboot")), "another use");
+    assert!(!keys.batch_seal(FLEET).is_tag(b"reboot", &keys.placement_seal(FLEET).tag(b"reboot")), "another use");
+    assert!(keys.source().batch_seal(FLEET).is_tag(b"reboot", &keys.batch_seal(FLEET).tag(b"reboot")));
 }
 
 #[test]

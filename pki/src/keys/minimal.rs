@@ -41,7 +41,7 @@ pub struct SourceKeys {
     history: Seed,
     #[serde(skip_serializing_if = "Option::is_none")]
     other: Option<CheckpointKey>,
-    /// What the places of machines are marked with.
+    /// What the places of machines and batches are marked with.
     placements: Pair<Secret>,
     revision: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,7 +114,7 @@ pub struct SigningKeys {
     history: Pair<CheckpointKey>,
     /// What commands are marked with.
     commands: Pair<Secret>,
-    /// What the places of machines are marked with.
+    /// What the places of machines and batches are marked with.
     placements: Pair<Secret>,
     /// What signs checkpoints of the audit log.
     audit: Pair<Seed>,
@@ -171,6 +171,12 @@ impl SigningKeys {
         Seal::new(Realm::new(&self.trust_domain, fleet_id), Purpose::Placement, self.placements.iter())
     }
 
+    /// Marks batches as they are put down, and knows the marks of others.
+    #[must_use]
+    pub fn batch_seal(&self, fleet_id: &str) -> Seal {
+        Seal::new(Realm::new(&self.trust_domain, fleet_id), Purpose::PutBatch, self.placements.iter())
+    }
+
     /// Signs checkpoints of the audit log.
     #[must_use]
     pub fn audit_signer(&self, fleet_id: &str) -> AuditSigner {
@@ -201,13 +207,13 @@ impl Keys {
             placements: self.checkpoints().map(placement_secret),
             revision: self.revision,
             trust: self.trust,
+            service: self.service.clone(),
         }
     }
 
     /// What a process needs that signs specs and commands and does nothing else.
     #[must_use]
     pub fn signing(&self) -> SigningKeys {
-            service: self.service.clone(),
         SigningKeys {
             trust_domain: self.trust_domain.clone(),
             command_root: self.command_root.clone(),
@@ -243,6 +249,12 @@ impl Keys {
     #[must_use]
     pub fn placement_seal(&self, fleet_id: &str) -> Seal {
         self.signing().placement_seal(fleet_id)
+    }
+
+    /// Marks batches as they are put down, and knows the marks of others.
+    #[must_use]
+    pub fn batch_seal(&self, fleet_id: &str) -> Seal {
+        self.signing().batch_seal(fleet_id)
     }
 
     /// Signs checkpoints of the audit log.

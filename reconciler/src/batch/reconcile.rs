@@ -155,7 +155,13 @@ async fn step(context: &Context, trust: Option<&Trust>, found: Batch) -> Result<
     } else {
         let machines: Vec<String> = leaves.iter().map(|leaf| leaf.node.to_string()).collect();
         let called = trust.is_some_and(|trust| allowed::is_called(trust, &batch, &machines, now));
-        match decide(&batch, (trust.is_some(), called), standing.as_ref(), now) {
+        let decision = if context.custody().is_put_here(&batch, &leaves) {
+            decide(&batch, (trust.is_some(), called), standing.as_ref(), now)
+        } else {
+            tracing::error!(batch = %batch.new.name, "a batch that no process of this control plane put down as it stands there goes nowhere");
+            not_ours()
+        };
+        match decision {
             Decision::End(state, reason, message) => {
                 batches::move_to(&mut txn, &batch, state, Some(reason), Some(&message), ACTOR).await?;
                 leave_the_rest(&mut txn, &batch, &mut leaves).await?;
@@ -194,6 +200,12 @@ enum Decision {
     End(BatchState, &'static str, String),
     Wait(Waiting, Duration),
     Go { opens: Timestamp },
+}
+
+/// Whoever has no key writes no batch.
+fn not_ours() -> Decision {
+    let why = "no process of this control plane put it down as it stands there: somebody changed it in the database, or it is from before batches were marked; ask for it again under another name";
+    Decision::End(BatchState::Void, "not-ours", why.to_owned())
 }
 
 fn decide(batch: &Batch, (pinned, called): (bool, bool), standing: Option<&Standing>, now: Timestamp) -> Decision {

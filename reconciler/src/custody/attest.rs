@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pki::checkpoint::{CheckpointPurpose, CheckpointVerifier};
+use pki::checkpoint::{CheckpointKey, CheckpointPurpose, CheckpointVerifier};
 use schema::{
     canonical,
     digest::Digest,
@@ -25,7 +25,7 @@ use crate::{
     source::CommitInfo,
 };
 
-/// How many signatures are made again at a time.
+/// How many manifests are read at a time.
 const AT_ONCE: u32 = 200;
 
 /// The manifest of a stored revision; `None` when there is none that counts.
@@ -36,6 +36,21 @@ pub(crate) async fn proven(
 ) -> Result<Option<Manifest>, DbError> {
     let stored = manifests::find(db, revision).await?;
     Ok(stored.and_then(|stored| Manifest::verified(&stored, verifier)))
+}
+
+/// Manifests that another key than the present one signed, and that count as long as both do.
+pub(super) async fn of_other_keys(
+    db: &Db,
+    verifier: &CheckpointVerifier,
+    present: CheckpointKey,
+) -> Result<Vec<manifests::Manifest>, DbError> {
+    let (mut ours, mut after) = (Vec::new(), None);
+    loop {
+        let page = manifests::of_other_keys(db, present.as_bytes(), after, AT_ONCE).await?;
+        let Some(last) = page.last() else { return Ok(ours) };
+        after = Some(last.revision);
+        ours.extend(page.into_iter().filter(|stored| Manifest::verified(stored, verifier).is_some()));
+    }
 }
 
 /// What is about to come into force.
@@ -59,7 +74,9 @@ pub(crate) async fn draw(db: &Db, custody: &SourceCustody, drawing: &Drawing<'_>
         None => None,
     };
     let retained = retained(drawing);
-    let (kept_pools, kept_nodes) = carried(db, drawing, before.as_ref(), &retained).await?;
+    // What nobody verified says nothing of a verified revision.
+    let vouches = before.as_ref().filter(|before| before.counts(drawing.verified.as_deref()));
+    let (kept_pools, kept_nodes) = carried(db, drawing, vouches, &retained).await?;
     let parts = Part::of_fleet(drawing.fleet, &kept_nodes);
     let mut pools: BTreeMap<Name, Digest> =
         parts.iter().map(|part| (part.pool.clone(), Digest::of(part.to_bytes()))).collect();
@@ -77,7 +94,7 @@ pub(crate) async fn draw(db: &Db, custody: &SourceCustody, drawing: &Drawing<'_>
         objects: canonical::digest(&objects).expect("digests serialise"),
         pools,
         moved: match &before {
-            Some(before) if same => before.moved.clone(),
+            Some(before) if same && before.commit == drawing.commit.id => before.moved.clone(),
             _ => drawing.planned.delta.moved.iter().map(|(old, new)| (old.to_string(), new.to_string())).collect(),
         },
         before: match before {
@@ -119,7 +136,7 @@ async fn carried(
     let Some(before) = before else {
         tracing::warn!(
             objects = retained.len(),
-            "there is no signed manifest before this revision: what its files do not say is not vouched for"
+            "no manifest that counts stands before this revision: what its files do not say is not vouched for"
         );
         return Ok((pools, nodes));
     };
@@ -155,18 +172,11 @@ pub(crate) async fn attest(
 ) -> Result<Option<Attested>, DbError> {
     let signer = custody.signer();
     let (verifier, key) = (signer.verifier(), signer.key());
-    let mut again = Vec::new();
-    let mut after = None;
-    loop {
-        let others = manifests::of_other_keys(db, key.as_bytes(), after, AT_ONCE).await?;
-        let Some(last) = others.last() else { break };
-        after = Some(last.revision);
-        let ours = others.into_iter().filter(|stored| Manifest::verified(stored, verifier).is_some());
-        again.extend(ours.map(|stored| manifests::Manifest {
-            signature: signer.sign(CheckpointPurpose::RevisionManifest, &stored.body),
-            ..stored
-        }));
-    }
+    let anew = |stored: manifests::Manifest| manifests::Manifest {
+        signature: signer.sign(CheckpointPurpose::RevisionManifest, &stored.body),
+        ..stored
+    };
+    let again: Vec<manifests::Manifest> = of_other_keys(db, verifier, key).await?.into_iter().map(anew).collect();
     let present = proven(db, verifier, drawing.revision).await?;
     let drawn = draw(db, custody, drawing).await?;
     let manifest = (present.as_ref() != Some(&drawn.manifest)).then_some(drawn);

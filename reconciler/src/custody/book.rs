@@ -7,7 +7,7 @@ use std::{
 };
 
 use pki::checkpoint::CheckpointVerifier;
-use schema::{digest::Digest, id::NodeId};
+use schema::{digest::Digest, id::NodeId, name::Name};
 use store::{
     Db, DbError, manifests,
     marks::{self, Marker as _},
@@ -23,14 +23,34 @@ const KEPT: usize = 4_096;
 /// So many renaming revisions are followed.
 const RENAMES: u32 = 512;
 
+/// The stable word for a process whose keys are from before the fleet was pinned.
+const KEYS_UNPINNED: &str = "keys-unpinned";
+/// The same for people.
+pub(crate) const BEHIND_PIN: &str = "the fleet is pinned, and the keys of this process are from before that, so that it cannot tell what counts: give them to it again, copied since (better-compute keys signing)";
+
 /// What was read of signed manifests.
 #[derive(Debug, Default)]
 pub(crate) struct Book(Mutex<Pages>);
 
 #[derive(Debug, Default)]
 struct Pages {
-    verifier: Option<CheckpointVerifier>,
-    by_target: HashMap<Digest, Arc<[Arc<Part>]>>,
+    rules: Option<Rules>,
+    by_target: HashMap<Digest, Arc<[Named]>>,
+}
+
+/// Which manifests count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Rules {
+    verifier: CheckpointVerifier,
+    anchor: Option<String>,
+}
+
+/// A part that a signed manifest names.
+#[derive(Debug, Clone)]
+struct Named {
+    part: Arc<Part>,
+    /// The manifest counts, and is not only signed.
+    counts: bool,
 }
 
 /// Why nothing is composed: what the rows say follows from nothing that this control plane signed.
@@ -42,6 +62,10 @@ pub(crate) enum Unproven {
     Target { target: Digest },
     /// No signed manifest names what the machine is assigned.
     Assignment { target: Digest, name: String },
+    /// Only a revision does that nobody verified: it is from before the fleet was pinned.
+    Unverified { target: Digest, name: String },
+    /// The keys of this process are from before the fleet was pinned, and it cannot know what counts.
+    Keys,
 }
 
 impl Unproven {
@@ -51,6 +75,8 @@ impl Unproven {
             Self::Place { .. } => "place-unproven",
             Self::Target { .. } => "target-altered",
             Self::Assignment { .. } => "assignment-unproven",
+            Self::Unverified { .. } => "assignment-unverified",
+            Self::Keys => KEYS_UNPINNED,
         }
     }
 }
@@ -72,6 +98,12 @@ impl fmt::Display for Unproven {
                 "no signed revision says that {name} should be {} with these words: somebody wrote that into the database; the last good spec stays in force",
                 target.short()
             ),
+            Self::Unverified { target, name } => write!(
+                f,
+                "the revision that says that {name} should be {} is from before the fleet was pinned, and nobody verified its commit; the last good spec stays in force until a commit that counts assigns the machine anew",
+                target.short()
+            ),
+            Self::Keys => f.write_str(BEHIND_PIN),
         }
     }
 }
@@ -117,8 +149,8 @@ impl Custody {
         if Digest::of(assigned.doc) != target {
             return Ok(Err(Unproven::Target { target }));
         }
-        let verifier = self.manifests();
-        let renames = Renames { db, verifier: &verifier };
+        let rules = Rules { verifier: self.manifests(), anchor: self.anchor() };
+        let renames = Renames { db, rules: &rules };
         let name = match assigned.former_name {
             Some(former) if former != who.name && renames.lead("node", former, who.name).await? => former,
             Some(former) if former != who.name => {
@@ -126,52 +158,65 @@ impl Custody {
             }
             _ => who.name,
         };
-        let grants = |part: &Arc<Part>| part.grants(name, assigned.overlay, target);
-        let mut pools: Vec<Arc<Part>> =
-            self.book.of(&verifier, target).iter().filter(|part| grants(part)).cloned().collect();
-        if pools.is_empty() {
-            pools = self.book.read(db, &verifier, target).await?.iter().filter(|part| grants(part)).cloned().collect();
+        let grants = |named: &Named| named.part.grants(name, assigned.overlay, target);
+        let counts = |named: &Named| named.counts && grants(named);
+        let mut found = self.book.of(&rules, target);
+        if !found.iter().any(counts) {
+            if self.is_behind_pin(db).await? {
+                return Ok(Err(Unproven::Keys));
+            }
+            found = self.book.read(db, &rules, target).await?;
         }
         let Some(pool) = who.pool else { return Ok(Err(Unproven::Assignment { target, name: name.to_owned() })) };
-        if pools.iter().any(|part| part.pool.as_str() == pool) {
+        let pools: Vec<&Name> = found.iter().filter(|named| counts(named)).map(|named| &named.part.pool).collect();
+        if pools.iter().any(|granted| granted.as_str() == pool) {
             return Ok(Ok(()));
         }
-        for part in &pools {
-            if renames.lead("pool", part.pool.as_str(), pool).await? {
+        for granted in &pools {
+            if renames.lead("pool", granted.as_str(), pool).await? {
                 return Ok(Ok(()));
             }
         }
-        Ok(Err(Unproven::Assignment { target, name: name.to_owned() }))
+        let name = name.to_owned();
+        Ok(Err(if pools.is_empty() && found.iter().any(grants) {
+            Unproven::Unverified { target, name }
+        } else {
+            Unproven::Assignment { target, name }
+        }))
     }
 }
 
 impl Book {
-    fn of(&self, verifier: &CheckpointVerifier, target: Digest) -> Arc<[Arc<Part>]> {
+    fn of(&self, rules: &Rules, target: Digest) -> Arc<[Named]> {
         let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if pages.verifier.as_ref() != Some(verifier) {
-            // What a key signed that is over is read again, and does not count then.
-            *pages = Pages { verifier: Some(verifier.clone()), by_target: HashMap::new() };
+        if pages.rules.as_ref() != Some(rules) {
+            // What a key signed that is over, and what is from before a pin, is read again, and does not count then.
+            *pages = Pages { rules: Some(rules.clone()), by_target: HashMap::new() };
         }
         pages.by_target.get(&target).cloned().unwrap_or_default()
     }
 
-    async fn read(&self, db: &Db, verifier: &CheckpointVerifier, target: Digest) -> Result<Arc<[Arc<Part>]>, DbError> {
+    async fn read(&self, db: &Db, rules: &Rules, target: Digest) -> Result<Arc<[Named]>, DbError> {
         let mut heads: HashMap<Vec<u8>, Option<Manifest>> = HashMap::new();
         let mut parts = Vec::new();
         for manifests::Naming { part: body, manifest } in manifests::naming(db, &target, LOOKED_AT).await? {
-            let head =
-                heads.entry(manifest.signature.clone()).or_insert_with(|| Manifest::verified(&manifest, verifier));
+            let head = heads
+                .entry(manifest.signature.clone())
+                .or_insert_with(|| Manifest::verified(&manifest, &rules.verifier));
             let Some(head) = head else {
                 tracing::warn!(revision = %manifest.revision, "a manifest is not signed by this control plane, and counts for nothing");
                 continue;
             };
             let Ok(part) = serde_json::from_slice::<Part>(&body) else { continue };
             if head.pools.get(&part.pool) == Some(&Digest::of(&body)) {
-                parts.push(Arc::new(part));
+                parts.push(Named { part: Arc::new(part), counts: head.counts(rules.anchor.as_deref()) });
             }
         }
-        let parts: Arc<[Arc<Part>]> = parts.into();
+        let parts: Arc<[Named]> = parts.into();
         let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if pages.rules.as_ref() != Some(rules) {
+            return Ok(parts);
+        }
         if pages.by_target.len() >= KEPT {
             pages.by_target.clear();
         }
@@ -183,7 +228,7 @@ impl Book {
 /// What revisions gave another name, as they were signed.
 struct Renames<'a> {
     db: &'a Db,
-    verifier: &'a CheckpointVerifier,
+    rules: &'a Rules,
 }
 
 impl Renames<'_> {
@@ -192,7 +237,8 @@ impl Renames<'_> {
         let (mut at, to) = (format!("{kind}/{from}"), format!("{kind}/{to}"));
         let newest_first = manifests::with_renames(self.db, RENAMES).await?;
         for stored in newest_first.iter().rev() {
-            let Some(manifest) = Manifest::verified(stored, self.verifier) else { continue };
+            let manifest = Manifest::verified(stored, &self.rules.verifier);
+            let Some(manifest) = manifest.filter(|one| one.counts(self.rules.anchor.as_deref())) else { continue };
             if let Some((_, next)) = manifest.moved.iter().find(|(old, _)| *old == at) {
                 at.clone_from(next);
             }

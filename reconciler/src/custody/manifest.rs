@@ -99,6 +99,11 @@ impl Manifest {
         (manifest.revision == stored.revision).then_some(manifest)
     }
 
+    /// Whether it counts: where an anchor is pinned, only when its commit was verified from there.
+    pub(crate) fn counts(&self, anchor: Option<&str>) -> bool {
+        anchor.is_none() || self.verified.as_deref() == anchor
+    }
+
     /// Signs it.
     pub(crate) fn sign(self, parts: Vec<Part>, signer: &CheckpointSigner) -> Signed {
         let body = self.to_bytes();

@@ -1,7 +1,11 @@
 //! What is written into the database by somebody without keys: composed by nobody, and told.
 
+mod batches;
+mod pinned;
+mod rotation;
+
 use pki::keys::Keys;
-use schema::generation::Generation;
+use schema::{fleet::HostTemplate, generation::Generation};
 use store::{audit, queue, testing::probes};
 
 use crate::reconcile::testing::{House, Machine, template};
@@ -35,6 +39,19 @@ impl Thief {
         self.machine.id.as_uuid()
     }
 
+    /// The machine's row names another target.
+    async fn point(&self, target: &HostTemplate) {
+        let (id, digest) = (self.uuid(), hex::encode(target.digest().as_bytes()));
+        let target = format!("decode('{digest}', 'hex')");
+        let set = format!("UPDATE nodes SET assigned_digest = {target}, target_digest = {target} WHERE id = '{id}'");
+        steal(&self.house, &set).await;
+    }
+
+    /// The process works with the keys as they are.
+    fn use_keys(&self) {
+        self.house.shared.custody.as_ref().expect("custody").use_keys(&self.house.keys.signing());
+    }
+
     /// Nothing of it was composed, it is told under this word, and in the audit log.
     async fn finds_out(&self, code: &str) {
         let outcome = look(&self.house, &self.machine).await;
@@ -49,26 +66,22 @@ impl Thief {
 }
 
 /// A template of a thief, as a statement that stores it.
-fn planted(motd: &str) -> (String, String) {
+fn planted(motd: &str) -> (HostTemplate, String) {
     let evil = template("9", motd);
     let digest = hex::encode(evil.digest().as_bytes());
     let doc = String::from_utf8(schema::canonical::to_vec(&evil).expect("canonical")).expect("text");
     let insert = format!(
         "INSERT INTO targets (digest, pool, profile, doc) VALUES (decode('{digest}', 'hex'), 'h100', 'base', $doc${doc}$doc$)"
     );
-    (digest, insert)
+    (evil, insert)
 }
 
 #[tokio::test]
 async fn a_template_that_is_written_into_the_database_is_not_composed() {
     let thief = Thief::new().await;
-    let (digest, insert) = planted("planted\n");
+    let (evil, insert) = planted("planted\n");
     steal(&thief.house, &insert).await;
-    let assign = format!(
-        "UPDATE nodes SET assigned_digest = decode('{digest}', 'hex'), target_digest = decode('{digest}', 'hex') WHERE id = '{}'",
-        thief.uuid()
-    );
-    steal(&thief.house, &assign).await;
+    thief.point(&evil).await;
     thief.finds_out("assignment-unproven").await;
 
     // What the machine should be by a signed revision is composed again.
@@ -116,8 +129,12 @@ async fn a_revision_that_another_key_signed_grants_nothing() {
     thief.house.assign(&thief.machine, &evil).await;
     thief.finds_out("assignment-unproven").await;
 
-    // A genuine revision's manifest with other parts is none.
+    // A genuine revision's signature under other parts is none.
     thief.house.keys = ours;
+    thief.house.assign(&thief.machine, &template("1", "a\n")).await;
+    thief.house.jobs.settle().await.expect("settled");
+    assert!(thief.house.node(&thief.machine).await.conditions.is_empty());
+    thief.point(&evil).await;
     steal(
         &thief.house,
         "UPDATE manifests SET signature = (SELECT m.signature FROM manifests m JOIN revisions r ON r.id = m.revision ORDER BY r.seq LIMIT 1)",

@@ -1,7 +1,8 @@
 //! `command`: signs what waits for a node, takes over its last words, and settles what its reconnect proves. Key: the node's id.
 //!
 //! ```text
-//! pending without a signature ─▶ sign with the worker key, outside any transaction ─▶ put down, poke the gateway
+//! pending without a signature ─▶ ours? allowed? ─▶ sign with the worker key, outside any transaction ─▶ put down, poke the gateway
+//!                                  │ cancelled  └ withheld, with the reason
 //! last words, unread           ─▶ verify (key, node, command, state) ─▶ settled, with its evidence │ late │ refused
 //! signed boot and journal      ─▶ in flight before them ─▶ rebooted: succeeded │ journal lost: failed
 //! ```
@@ -20,7 +21,7 @@ use std::{fmt, time::Duration};
 use async_trait::async_trait;
 use pki::node_key::NodePublicKey;
 use schema::{
-    command::{CommandEvent, CommandState, CommandUpdate, Reason},
+    command::{CommandBody, CommandEvent, CommandState, CommandUpdate, Reason},
     digest::Digest,
     id::{CommandId, NodeId},
 };
@@ -34,7 +35,10 @@ use store::{
 
 use self::{signing::Signing, verify::UpdateRefusal};
 use super::{Context, Failure, Outcome, Reconciler, ShardBy, WaitReason};
-use crate::batch::{self, standing};
+use crate::{
+    batch::{self, standing},
+    custody::BEHIND_PIN,
+};
 
 pub use quorum::{BatchRequired, QuorumPolicy, may_queue};
 pub use signing::FastSigner;
@@ -43,25 +47,35 @@ pub use signing::FastSigner;
 #[derive(Debug)]
 pub struct Command;
 
-/// What is wrong with what a node is said to have said.
+/// Why commands of a node stay where they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Waiting {
-    /// A last word does not count. The command stays where it is.
+    /// A last word does not count.
     UpdateRefused(String),
+    /// People do not allow it.
+    NotAllowed(String),
 }
 
 impl WaitReason for Waiting {
     fn code(&self) -> &'static str {
-        "update-refused"
+        match self {
+            Self::UpdateRefused(_) => "update-refused",
+            Self::NotAllowed(_) => NOT_ALLOWED,
+        }
     }
 }
 
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::UpdateRefused(why) = self;
+        let (Self::UpdateRefused(why) | Self::NotAllowed(why)) = self;
         f.write_str(why)
     }
 }
+
+/// The stable word for a destructive command that is not signed.
+pub(crate) const NOT_ALLOWED: &str = "not-allowed";
+/// Approvals wake their node's key. What else lets a command go, such as a report of its machine or the time, is looked for so often.
+const LOOK: Duration = Duration::from_secs(10);
 
 #[async_trait]
 impl Reconciler for Command {
@@ -75,15 +89,17 @@ impl Reconciler for Command {
 
     async fn run(&self, context: &Context, key: &str) -> Result<Outcome, Failure> {
         let id: NodeId = key.parse().map_err(|e| Failure::new("bad-key", e))?;
-        let more = sign(context, id).await?;
+        let Looked { more, withheld } = sign(context, id).await?;
         let updates = commands::updates(context.db(), id).await?;
         let more = more || updates.len() >= commands::UPDATES_AT_ONCE;
         let refused = take(context, id, updates).await?;
         settle_proved(context, id).await?;
-        Ok(match refused {
+        Ok(match (refused, withheld) {
             _ if more => Outcome::again(Duration::ZERO, "more-commands"),
-            Some(why) => Outcome::wait(&Waiting::UpdateRefused(why)),
-            None => Outcome::done(),
+            (None, Some(why)) => Outcome::wait_for(&Waiting::NotAllowed(why), LOOK),
+            (Some(why), Some(_)) => Outcome::wait_for(&Waiting::UpdateRefused(why), LOOK),
+            (Some(why), None) => Outcome::wait(&Waiting::UpdateRefused(why)),
+            (None, None) => Outcome::done(),
         })
     }
 }
@@ -91,44 +107,106 @@ impl Reconciler for Command {
 /// So many commands are signed at a time.
 const SIGNED_AT_ONCE: u32 = 64;
 
-/// Answers whether there are more.
-async fn sign(context: &Context, node: NodeId) -> Result<bool, Failure> {
-    let waiting = commands::unsigned(context.db(), node, SIGNED_AT_ONCE).await?;
-    if waiting.is_empty() {
-        return Ok(false);
-    }
-    let more = waiting.len() >= SIGNED_AT_ONCE as usize;
-    let now = context.now().await?;
-    let ours = |queued: &Queued| context.custody().is_queued_here(&queued.command.body, queued.mark.as_deref());
-    let (ours, forged): (Vec<Queued>, Vec<Queued>) = waiting.into_iter().partition(ours);
-    let ours = allowed(context, node, ours, now).await?;
-    let signed = Signing { signer: context.signer(), logs: context.logs() }.all(&ours, now);
-    let mut txn = context.begin().await?;
-    commands::sign(&mut txn, &signed).await?;
-    refuse_forged(&mut txn, node, &forged).await?;
-    txn.commit().await?;
-    Ok(more)
+/// What a look at the commands of a node that wait for a signature came to.
+#[derive(Debug, Default)]
+struct Looked {
+    /// There are more.
+    more: bool,
+    /// Which are not allowed, and why the first of them is not.
+    withheld: Option<String>,
 }
 
-/// Those that people allow, once a trust anchor is pinned. The others wait: an approval that comes later wakes their node's key.
-async fn allowed(
-    context: &Context,
-    node: NodeId,
-    queued: Vec<Queued>,
-    now: schema::time::Timestamp,
-) -> Result<Vec<Unsigned>, Failure> {
-    let trust = standing::trust(context.db(), &context.custody().pinned(), &context.realm().trust_domain).await?;
-    let Some(trust) = trust else { return Ok(queued.into_iter().map(|queued| queued.command).collect()) };
-    let mut allowed = Vec::with_capacity(queued.len());
-    for Queued { command, approval, .. } in queued {
-        match batch::allowed::withheld(context.db(), &trust, &command.body, approval.as_deref(), now).await? {
-            None => allowed.push(command),
-            Some(why) => {
-                tracing::warn!(node_id = %node, command = %command.id, why, "a destructive command is not signed");
-            }
+/// A command that people do not allow, and why.
+type Withheld = (Queued, String);
+
+/// Signs the next commands that may be; those that may not be keep nobody waiting behind them.
+async fn sign(context: &Context, node: NodeId) -> Result<Looked, Failure> {
+    let (mut after, mut all) = (0, Vec::new());
+    loop {
+        let waiting = commands::unsigned(context.db(), node, after, SIGNED_AT_ONCE).await?;
+        let more = waiting.len() >= SIGNED_AT_ONCE as usize;
+        let Some(last) = waiting.last() else { break };
+        after = last.seq;
+        let now = context.now().await?;
+        let ours = |queued: &Queued| context.custody().is_queued_here(&queued.command.body, queued.mark.as_deref());
+        let (ours, forged): (Vec<Queued>, Vec<Queued>) = waiting.into_iter().partition(ours);
+        let (allowed, withheld) = judged(context, ours, now).await?;
+        let signed = Signing { signer: context.signer(), logs: context.logs() }.all(&allowed, now);
+        let mut txn = context.begin().await?;
+        commands::sign(&mut txn, &signed).await?;
+        refuse_forged(&mut txn, node, &forged).await?;
+        tell_withheld(&mut txn, node, &withheld).await?;
+        txn.commit().await?;
+        all.extend(withheld.into_iter().map(|(queued, why)| (queued.command.id, why)));
+        if !more || !(signed.is_empty() && forged.is_empty()) {
+            return Ok(Looked { more, withheld: summary(&all) });
         }
     }
-    Ok(allowed)
+    Ok(Looked { more: false, withheld: summary(&all) })
+}
+
+fn summary(withheld: &[(CommandId, String)]) -> Option<String> {
+    let (id, why) = withheld.first()?;
+    let more = if withheld.len() > 1 { format!("; {} more wait likewise", withheld.len() - 1) } else { String::new() };
+    Some(format!("{id} is destructive and is not signed: {why}{more}"))
+}
+
+/// Those that may be signed, and those that people do not allow, once a trust anchor is pinned.
+async fn judged(
+    context: &Context,
+    queued: Vec<Queued>,
+    now: schema::time::Timestamp,
+) -> Result<(Vec<Unsigned>, Vec<Withheld>), Failure> {
+    let (asked, harmless): (Vec<Queued>, Vec<Queued>) =
+        queued.into_iter().partition(|queued| needs_people(&queued.command.body));
+    let mut allowed: Vec<Unsigned> = harmless.into_iter().map(|queued| queued.command).collect();
+    let mut withheld = Vec::new();
+    if asked.is_empty() {
+        return Ok((allowed, withheld));
+    }
+    if context.custody().is_behind_pin(context.db()).await? {
+        withheld.extend(asked.into_iter().map(|queued| (queued, BEHIND_PIN.to_owned())));
+        return Ok((allowed, withheld));
+    }
+    let trust = standing::trust(context.db(), &context.custody().pinned(), &context.realm().trust_domain).await?;
+    for queued in asked {
+        let why = match &trust {
+            Some(trust) => {
+                let (body, approval) = (&queued.command.body, queued.approval.as_deref());
+                batch::allowed::withheld(context.db(), trust, body, approval, now).await?
+            }
+            None => None,
+        };
+        match why {
+            None => allowed.push(queued.command),
+            Some(why) => withheld.push((queued, why)),
+        }
+    }
+    Ok((allowed, withheld))
+}
+
+/// Whether people have a say in it.
+fn needs_people(body: &[u8]) -> bool {
+    CommandBody::read(body).map_or(true, |body| body.kind.row().destructive)
+}
+
+/// Why something is not signed is told once, and stays beside it.
+async fn tell_withheld(txn: &mut Txn, node: NodeId, withheld: &[Withheld]) -> Result<(), Failure> {
+    let mut fresh: Vec<(CommandId, &str)> = withheld
+        .iter()
+        .filter(|(queued, why)| queued.withheld.as_ref() != Some(why))
+        .map(|(queued, why)| (queued.command.id, why.as_str()))
+        .collect();
+    if fresh.is_empty() {
+        return Ok(());
+    }
+    fresh.sort_unstable();
+    let ids: Vec<CommandId> = fresh.iter().map(|(id, _)| *id).collect();
+    commands::lock(txn, node, &ids).await?;
+    for (id, why) in &fresh {
+        tracing::warn!(node_id = %node, command = %id, why, "a destructive command is not signed");
+    }
+    Ok(commands::withhold(txn, &fresh).await?)
 }
 
 /// What nobody here queued is never signed; it ends, and that is told.

@@ -1,7 +1,7 @@
 //! `command-sweeper`: ends commands that are past their time, every five seconds, in one process. Key: `all`.
 //!
 //! What waited past its deadline is expired. What is in flight past its deadline and its kind's timeout is failed: whatever
-//! becomes of it on the machine, nobody waits for it any more.
+//! becomes of it on the machine, nobody waits for it any more. What waits is marked anew while the key of its mark is replaced.
 
 use std::time::Duration;
 
@@ -49,6 +49,7 @@ impl Reconciler for CommandSweeper {
                 break;
             }
         }
+        context.custody().mark_anew(context.db()).await?;
         Ok(Outcome::done())
     }
 }

@@ -305,6 +305,7 @@ impl Pass {
             since: &read.since,
             branch: &branch,
             shown: read.since.iter().rev().chain([&read.info]).filter_map(|commit| commit.plan).collect(),
+            verified: self.verified(&tip),
             cause: Cause::Tip,
         };
         match self.bring(lease, &source, &candidate, last).await {
@@ -349,6 +350,12 @@ impl Pass {
             }
         }
         Ok(passed)
+    }
+
+    /// The anchor that the tip was verified from.
+    fn verified(&self, tip: &str) -> Option<String> {
+        let pin = self.pinned.get().filter(|_| self.trusted.has_reached(tip))?;
+        Some(pin.commit.to_string())
     }
 
     /// Somebody keeps the tip from coming into force.

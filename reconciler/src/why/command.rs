@@ -9,6 +9,7 @@ use schema::{
 use store::{commands::Command, nodes::Node, outcomes::Outcome};
 
 use super::{Area, Keeps, Lifter, Wait, for_node, in_order, node::session};
+use crate::reconcile::command::NOT_ALLOWED;
 
 /// What is known of a command.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub struct CommandFacts<'a> {
     pub speaks_commands: Option<bool>,
     /// The node's last word came and is not verified.
     pub has_update: bool,
+    /// Why people do not allow it, when whoever signs looked at it.
+    pub withheld: Option<&'a str>,
     /// What the gateway said last of the node's session.
     pub session: Option<&'a Outcome>,
 }
@@ -62,7 +65,11 @@ fn pending(facts: &CommandFacts<'_>, now: Timestamp) -> Vec<Wait> {
     if command.not_before.is_none() {
         waits.push(wait("awaiting-approval", "its batch has not its approvals").since(command.created_at));
     } else if command.signed_at.is_none() {
-        waits.push(wait("unsigned", "it is not signed yet").since(command.created_at));
+        let unsigned = match facts.withheld {
+            Some(why) => wait(NOT_ALLOWED, format!("it is destructive and is not signed: {why}")),
+            None => wait("unsigned", "it is not signed yet"),
+        };
+        waits.push(unsigned.since(command.created_at));
     }
     match facts.node {
         Some(node) if node.connectivity != Connectivity::Connected => {

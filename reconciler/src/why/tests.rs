@@ -145,6 +145,7 @@ fn a_command_says_what_it_waits_for_and_how_it_ended() {
             node: None,
             ahead,
             speaks_commands: Some(true),
+            withheld: (title == "not allowed").then_some("nobody approved it"),
             has_update,
             session: None,
         };
@@ -153,6 +154,7 @@ fn a_command_says_what_it_waits_for_and_how_it_ended() {
     let pending = a_reboot(CommandState::Pending);
     look("nothing in its way", &pending, &[], false);
     look("unsigned", &Command { signed_at: None, ..pending.clone() }, &[], false);
+    look("not allowed", &Command { signed_at: None, ..pending.clone() }, &[], false);
     look("held for a batch", &Command { not_before: None, signed_at: None, ..pending.clone() }, &[], false);
     let ahead: Vec<CommandId> = (10..15).map(|n| CommandId::from_uuid(uuid::Uuid::from_u128(n))).collect();
     let full = Command {
@@ -184,6 +186,7 @@ fn a_command_says_what_it_waits_for_and_how_it_ended() {
             node: Some(&node),
             ahead: &[],
             speaks_commands: Some(true),
+            withheld: None,
             has_update: false,
             session: Some(&full_disk),
         };
@@ -195,6 +198,7 @@ fn a_command_says_what_it_waits_for_and_how_it_ended() {
             node: None,
             ahead: &[],
             speaks_commands: None,
+            withheld: None,
             has_update: false,
             session: None,
         };

@@ -13,7 +13,7 @@ macro_rules! select {
             Row,
             r#"SELECT id, name, origin, state, reason, message, quorum, kind, doc, document, place, why, tier, plan_commit, plan_tree, header,
                       digest, trust_epoch, proposer, evidence, created_by, leaf_count, not_before, expires, max_in_flight, max_failures,
-                      spread, created_at, resolved_at, decided_at, ended_at, closed_at, closed_by, closed_note
+                      spread, created_at, resolved_at, decided_at, ended_at, closed_at, closed_by, closed_note, mark
                FROM batches "# + $tail
             $(, $arg)*
         )
@@ -165,6 +165,7 @@ struct Row {
     closed_at: Option<jiff_sqlx::Timestamp>,
     closed_by: Option<String>,
     closed_note: Option<String>,
+    mark: Option<Vec<u8>>,
 }
 
 impl Row {
@@ -212,6 +213,7 @@ impl Row {
                 (Some(at), Some(by), note) => Some(Closed { at: time(at), by, note: note.unwrap_or_default() }),
                 _ => None,
             },
+            mark: self.mark,
         })
     }
 }

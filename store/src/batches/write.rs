@@ -4,7 +4,7 @@ use jiff_sqlx::ToSqlx;
 use schema::{digest::Digest, id::BatchId, name::Name};
 use serde_json::json;
 
-use super::{Batch, BatchState, NewBatch, NewLeaf, Origin, read};
+use super::{Batch, BatchState, NewBatch, NewLeaf, Origin, marks, read};
 use crate::{DbError, Txn, audit, commands, convert, outbox, queue};
 
 /// What became of a batch that was put.
@@ -55,15 +55,16 @@ pub async fn put(txn: &mut Txn, new: &NewBatch, leaves: &[NewLeaf], message: Opt
     let begin = if new.quorum { BatchState::Proposed } else { BatchState::Approved };
     let (commit, tree) = new.plan.clone().unzip();
     let signed = new.signed.as_ref();
+    let mark = txn.marker().map(|marker| marker.batch(&marks::of_new(id, new, leaves)));
     if known.is_some() {
         sqlx::query!("DELETE FROM batches WHERE id = $1", id.as_uuid()).execute(txn.conn()).await?;
     }
     sqlx::query!(
         r#"INSERT INTO batches (id, name, origin, state, message, quorum, kind, doc, document, place, why, tier, plan_commit, plan_tree,
                                 header, digest, trust_epoch, proposer, evidence, created_by, leaf_count, not_before, expires,
-                                max_in_flight, max_failures, spread, created_at)
+                                max_in_flight, max_failures, spread, created_at, mark)
            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26,
-                   COALESCE($27, compute_now()))"#,
+                   COALESCE($27, compute_now()), $28)"#,
         id.as_uuid(),
         new.name.as_str(),
         new.origin.as_str(),
@@ -91,6 +92,7 @@ pub async fn put(txn: &mut Txn, new: &NewBatch, leaves: &[NewLeaf], message: Opt
         convert::int(new.max_failures),
         new.spread,
         convert::time_column(known.as_ref().map(|known| known.created_at)) as _,
+        mark,
     )
     .execute(txn.conn())
     .await?;

@@ -23,26 +23,31 @@ pub struct Unsigned {
 pub struct Queued {
     /// The command.
     pub command: Unsigned,
+    /// Its number on its node.
+    pub seq: i64,
     /// The tag of whoever queued it; without a good one the row is no command.
     pub mark: Option<Vec<u8>>,
     /// The proof that people agreed, when somebody put one beside it.
     pub approval: Option<Vec<u8>>,
+    /// Why it was not signed when that was looked at last.
+    pub withheld: Option<String>,
 }
 
-/// The pending commands of a node without a signature, in their order. One signature is enough: no command waits longer than
-/// it is good for.
+/// The pending commands of a node without a signature, in their order, those behind a number. One signature is enough: no command
+/// waits longer than it is good for.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn unsigned(db: &Db, node: NodeId, limit: u32) -> Result<Vec<Queued>, DbError> {
+pub async fn unsigned(db: &Db, node: NodeId, after: i64, limit: u32) -> Result<Vec<Queued>, DbError> {
     let rows = sqlx::query!(
-        r#"SELECT id, body, mark, approval
+        r#"SELECT id, seq, body, mark, approval, withheld
            FROM commands
            WHERE node_id = $1 AND state = 'pending' AND not_after > compute_now() AND not_before IS NOT NULL
-             AND signature IS NULL
+             AND signature IS NULL AND seq > $2
            ORDER BY seq
-           LIMIT $2"#,
+           LIMIT $3"#,
         node.as_uuid(),
+        after,
         i64::from(limit),
     )
     .fetch_all(db.pool())
@@ -51,8 +56,10 @@ pub async fn unsigned(db: &Db, node: NodeId, limit: u32) -> Result<Vec<Queued>, 
         .into_iter()
         .map(|row| Queued {
             command: Unsigned { id: CommandId::from_uuid(row.id), node_id: node, body: row.body },
+            seq: row.seq,
             mark: row.mark,
             approval: row.approval,
+            withheld: row.withheld,
         })
         .collect())
 }
@@ -122,4 +129,88 @@ pub async fn sent(db: &Db, id: CommandId) -> Result<Option<(Vec<u8>, Vec<u8>)>, 
     .fetch_optional(db.pool())
     .await?;
     Ok(row.map(|row| (row.body, row.signature)))
+}
+
+/// Writes down why commands are not signed. Whoever calls this holds them ([`lock`](super::lock)).
+///
+/// # Errors
+/// When the statement fails.
+pub async fn withhold(txn: &mut Txn, why: &[(CommandId, &str)]) -> Result<(), DbError> {
+    let ids: Vec<uuid::Uuid> = why.iter().map(|(id, _)| id.as_uuid()).collect();
+    let why: Vec<String> = why.iter().map(|(_, why)| (*why).to_owned()).collect();
+    sqlx::query!(
+        r#"UPDATE commands c SET withheld = w.why FROM UNNEST($1::uuid[], $2::text[]) AS w (id, why)
+           WHERE c.id = w.id AND c.state = 'pending' AND c.signature IS NULL"#,
+        &ids,
+        &why,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
+}
+
+/// Why a command that waits is not signed, when somebody looked at it and said so.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn withheld(db: &Db, id: CommandId) -> Result<Option<String>, DbError> {
+    let why = sqlx::query_scalar!(
+        "SELECT withheld FROM commands WHERE id = $1 AND state = 'pending' AND signature IS NULL",
+        id.as_uuid()
+    );
+    Ok(why.fetch_optional(db.pool()).await?.flatten())
+}
+
+/// A command that waits without a signature, and its mark.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Marked {
+    /// The command.
+    pub id: CommandId,
+    /// What the mark is made over.
+    pub body: Vec<u8>,
+    /// The mark.
+    pub mark: Vec<u8>,
+}
+
+/// The commands of all nodes that wait without a signature, held ones too, by id; at most `limit`.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn marked(db: &Db, after: Option<CommandId>, limit: u32) -> Result<Vec<Marked>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT id, body, mark AS "mark!" FROM commands
+           WHERE state = 'pending' AND signature IS NULL AND mark IS NOT NULL AND ($1::uuid IS NULL OR id > $1)
+           ORDER BY id LIMIT $2"#,
+        after.map(|after| after.as_uuid()),
+        i64::from(limit),
+    )
+    .fetch_all(db.pool())
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Marked { id: CommandId::from_uuid(row.id), body: row.body, mark: row.mark })
+        .collect())
+}
+
+/// Puts other marks on commands that still wait, as they were read, in the order of their ids.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn mark_anew(txn: &mut Txn, marked: &[Marked]) -> Result<(), DbError> {
+    let ids: Vec<uuid::Uuid> = marked.iter().map(|one| one.id.as_uuid()).collect();
+    let bodies: Vec<Vec<u8>> = marked.iter().map(|one| one.body.clone()).collect();
+    let marks: Vec<Vec<u8>> = marked.iter().map(|one| one.mark.clone()).collect();
+    sqlx::query!("SELECT id FROM commands WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE", &ids)
+        .fetch_all(txn.conn())
+        .await?;
+    sqlx::query!(
+        r#"UPDATE commands c SET mark = m.mark FROM UNNEST($1::uuid[], $2::bytea[], $3::bytea[]) AS m (id, body, mark)
+           WHERE c.id = m.id AND c.body = m.body AND c.state = 'pending' AND c.signature IS NULL"#,
+        &ids,
+        &bodies,
+        &marks,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
 }

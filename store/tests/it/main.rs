@@ -2,6 +2,7 @@
 
 mod api;
 mod apply;
+mod audit;
 mod brakes;
 mod clock;
 mod commands;
@@ -9,9 +10,11 @@ mod drift;
 mod embedded;
 mod join;
 mod leases;
+mod manifests;
 mod migrate;
 mod nodes;
 mod outbox;
+mod placements;
 mod poke;
 mod queue;
 mod renames;
@@ -20,6 +23,7 @@ mod revision_files;
 mod schedulable;
 mod secrets;
 mod sessions;
+mod trust;
 
 use schema::{id::NodeId, name::Name};
 use store::{

@@ -129,7 +129,7 @@ pub(in crate::api) async fn run(mutation: Mutation<'_>, input: Run) -> Result<Co
         batch::took(txn, place, &mut queued.command).await?;
     }
     // Before a destructive one is signed people's approval is asked for, which the reconciler does.
-    let asks = kind.row().destructive && app.pinned.get().is_some();
+    let asks = kind.row().destructive && (app.pinned.get().is_some() || is_behind_pin(app).await?);
     if queued.fresh && queued.command.not_before.is_some() && !asks {
         after.sign.push(Unsigned { id: queued.command.id, node_id: node.id, body: queued.body });
     }
@@ -234,4 +234,12 @@ fn refused(error: EnqueueError) -> ApiError {
         error @ EnqueueError::Restricted { .. } => ApiError::new(Code::InvalidState, error.to_string())
             .why("restricted-identity: the node's certificate names the kinds that it accepts"),
     }
+}
+
+/// Whether the keys of this process are from before the fleet was pinned.
+async fn is_behind_pin(app: &App) -> Result<bool, ApiError> {
+    Ok(match &app.auditor {
+        Some(auditor) => auditor.custody.is_behind_pin(&app.db).await?,
+        None => false,
+    })
 }

@@ -129,6 +129,7 @@ async fn of_command(app: &App, id: CommandId) -> Result<Why, ApiError> {
             node: node.as_ref(),
             ahead: &commands::ahead(&app.db, &command).await?,
             speaks_commands: session.map(|session| session.commands),
+            withheld: commands::withheld(&app.db, id).await?.as_deref(),
             has_update: updates.iter().any(|stored| stored.update.id == id),
             session: outcomes::find(&app.db, "session", &command.node_id.to_string()).await?.as_ref(),
         },

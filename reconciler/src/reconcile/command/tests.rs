@@ -1,5 +1,7 @@
 //! Facts about `command` and `command-sweeper`, on a real database, one pass at a time.
 
+mod people;
+
 use pki::{command::command_copy, keys::Keys, node_key::NodeKey, verify::Validity};
 use schema::{
     command::{CommandBody, CommandKind, Refusal, UpdateState},
@@ -148,7 +150,7 @@ async fn what_is_queued_is_signed_for_its_node_by_a_worker_that_the_root_certifi
 async fn a_fast_signer_leaves_nothing_to_do_and_its_absence_loses_nothing() {
     let bench = Bench::new().await;
     let queued = bench.enqueue(CommandKind::InventoryRefresh, "k").await;
-    let waiting = commands::unsigned(&bench.house.db, bench.machine.id, 9).await.expect("unsigned");
+    let waiting = commands::unsigned(&bench.house.db, bench.machine.id, 0, 9).await.expect("unsigned");
     let cancel = tokio_util::sync::CancellationToken::new();
     let signer = bench.house.shared.signer.clone().expect("a signer");
     let (fast, run) = FastSigner::new(bench.house.db.clone(), signer, None, cancel);

@@ -42,6 +42,8 @@ pub(super) struct Candidate<'a> {
     pub(super) branch: &'a str,
     /// The plans that people were shown.
     pub(super) shown: Vec<Digest>,
+    /// The anchor that its commit was verified from.
+    pub(super) verified: Option<String>,
     pub(super) cause: Cause<'a>,
 }
 
@@ -102,7 +104,7 @@ impl Pass {
             observed.missing = named.iter().filter(known).map(|one| one.digest).collect();
             let now = self.db.now().await?;
             let mut planned = plan(candidate.fleet, &observed, now).at_commit(commit);
-            if self.verified(candidate).is_some() {
+            if candidate.verified.is_some() {
                 planned.plan.verification = Verification::Verified;
             }
             self.next_edge = planned.delta.next_edge;
@@ -122,7 +124,7 @@ impl Pass {
                         source: &self.name,
                         revision: RevisionId::generate(),
                         commit: candidate.info,
-                        verified: self.verified(candidate),
+                        verified: candidate.verified.clone(),
                         fleet: candidate.fleet,
                         observed: &observed,
                         planned: &planned,
@@ -154,16 +156,6 @@ impl Pass {
         Err(ApplyError::Stale.into())
     }
 
-    /// The anchor from which what is about to come into force was verified; a rollback goes only where that is so.
-    fn verified(&self, candidate: &Candidate<'_>) -> Option<String> {
-        let pin = self.pinned.get()?;
-        let verified = match candidate.cause {
-            Cause::Rollback(_) => true,
-            Cause::Tip | Cause::Keep => self.trusted.has_reached(&candidate.info.id),
-        };
-        verified.then(|| pin.commit.to_string())
-    }
-
     /// Sees that what is in force is signed as it should be. Only what was read from git can make good what is missing.
     async fn attest(
         &self,
@@ -178,7 +170,7 @@ impl Pass {
             source: &self.name,
             revision: newest.revision.id,
             commit: candidate.info,
-            verified: self.verified(candidate),
+            verified: candidate.verified.clone(),
             fleet: candidate.fleet,
             observed,
             planned,

@@ -37,11 +37,18 @@ pub(super) struct InForce {
     pub(super) fleet: Arc<Fleet>,
     info: CommitInfo,
     branch: String,
+    /// The anchor that its commit was verified from.
+    verified: Option<String>,
 }
 
 impl InForce {
     pub(super) fn of(candidate: &Candidate<'_>) -> Self {
-        Self { fleet: Arc::clone(candidate.fleet), info: candidate.info.clone(), branch: candidate.branch.to_owned() }
+        Self {
+            fleet: Arc::clone(candidate.fleet),
+            info: candidate.info.clone(),
+            branch: candidate.branch.to_owned(),
+            verified: candidate.verified.clone(),
+        }
     }
 }
 
@@ -121,14 +128,17 @@ impl Pass {
         };
         let loaded = self.blocking(READ_DEADLINE, load).await;
         let Ok(loaded) = loaded else { return Ok(Err("reading its files was interrupted".to_owned())) };
+        let mut verified = None;
         if let Some(custody) = &self.custody {
             let manifest = custody::proven(&self.db, custody.signer().verifier(), id).await?;
-            let signed = manifest.map(|manifest| (manifest.files, manifest.commit));
-            if signed != Some((tree, revision.revision.commit.clone())) {
+            let signed = manifest.filter(|one| (one.files, &one.commit) == (tree, &revision.revision.commit));
+            let Some(manifest) = signed else {
                 return Ok(Err(format!(
                     "no manifest that this control plane signed stands behind the stored files of {id}"
                 )));
-            }
+            };
+            let anchor = self.pinned.get().map(|pin| pin.commit.to_string());
+            verified = anchor.filter(|anchor| manifest.counts(Some(anchor)) || manifest.commit == *anchor);
         }
         let Some(fleet) = loaded.fleet else {
             let errors = loaded.diagnostics.iter().filter(|one| one.is_error());
@@ -147,7 +157,7 @@ impl Pass {
             committed_at: stored.committed_at,
             plan: None,
         };
-        Ok(Ok(InForce { fleet: Arc::new(fleet), info, branch: stored.branch.clone() }))
+        Ok(Ok(InForce { fleet: Arc::new(fleet), info, branch: stored.branch.clone(), verified }))
     }
 
     /// Brings machines in line with what is in force, whatever the tip is: those that joined, and those that a freeze, a pin
@@ -162,6 +172,7 @@ impl Pass {
             since: &[],
             branch: &in_force.branch,
             shown: Vec::new(),
+            verified: in_force.verified.clone(),
             cause: Cause::Keep,
         };
         for _ in 0..ROUNDS {
@@ -196,7 +207,11 @@ impl Pass {
             Ok(fleet) => (fleet, revision_files::read(&self.db, revision.revision.id).await?),
             Err(why) => return self.refuse(lease, &wanted, &why).await,
         };
-        if let Some(why) = self.unverified(&revision).await? {
+        if self.pinned.get().is_some() && fleet.verified.is_none() {
+            let why = format!(
+                "nobody has verified commit {} from the anchor that the fleet is pinned to: make it the tip again by a signed commit",
+                short(&commit)
+            );
             return self.refuse(lease, &wanted, &why).await;
         }
         if let Some(trouble) = self.other_domain(&fleet.fleet.document.trust_domain.value).await? {
@@ -213,6 +228,7 @@ impl Pass {
             since: &[],
             branch: &fleet.branch,
             shown: wanted.new.plan.into_iter().collect(),
+            verified: fleet.verified.clone(),
             cause: Cause::Rollback(&wanted),
         };
         match self.bring(lease, source, &candidate, last).await {
@@ -228,23 +244,6 @@ impl Pass {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// Why a pinned fleet does not go back to a revision: nobody verified its commit from the anchor.
-    async fn unverified(&self, revision: &revisions::Revision) -> Result<Option<String>, PassError> {
-        let Some(pin) = self.pinned.get() else { return Ok(None) };
-        let (anchor, commit) = (pin.commit.to_string(), revision.revision.commit.as_str());
-        let manifest = match &self.custody {
-            Some(custody) => custody::proven(&self.db, custody.signer().verifier(), revision.revision.id).await?,
-            None => None,
-        };
-        let verified = manifest.is_some_and(|manifest| manifest.verified.as_ref() == Some(&anchor));
-        Ok((!verified && commit != anchor).then(|| {
-            format!(
-                "commit {} came into force before the fleet was pinned, and nobody has verified it: make it the tip again by a signed commit",
-                short(commit)
-            )
-        }))
     }
 
     async fn refuse(&self, lease: &Lease, wanted: &Rollback, why: &str) -> Result<Option<Passed>, PassError> {

@@ -1,5 +1,6 @@
 //! A pinned fleet: only what people signed comes into force, and whatever else happens, the last good revision stays.
 
+mod kept;
 mod looks;
 mod replicas;
 

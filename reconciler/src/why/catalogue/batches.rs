@@ -225,6 +225,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Batch,
+        "not-ours",
+        "No process of the control plane put the batch down as it stands in the database, machines and pace included. Nothing of it begins.",
+        Operator,
+        "look who can write to the database; ask for the batch again under another name",
+    ),
+    entry(
+        Batch,
         "to-review",
         "The batch was an emergency, and nobody looked at it afterwards.",
         People,

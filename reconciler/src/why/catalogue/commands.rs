@@ -3,7 +3,7 @@
 use super::{
     Area::Command,
     Entry,
-    Lifter::{Author, Caller, Itself, Machine, Operator},
+    Lifter::{Author, Caller, Itself, Machine, Operator, People},
     entry,
 };
 
@@ -29,6 +29,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         "The command is not signed yet; a control-plane process with the controllers role does it.",
         Operator,
         "see that a process with the controllers role runs: better-compute status",
+    ),
+    entry(
+        Command,
+        "not-allowed",
+        "The command is destructive, and whoever signs commands did not find that people allow it: what goes with it is not what its machine would ask for. It is looked at again every few seconds.",
+        People,
+        "do what the message names: better-compute why batch/NAME says who has to approve; a command outside of a batch is cancelled, and asked for again as a batch of the fleet repository",
     ),
     entry(
         Command,

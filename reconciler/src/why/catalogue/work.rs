@@ -46,6 +46,20 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Work,
+        "assignment-unverified",
+        "The revision that says what the machine should be came into force before the fleet was pinned, and nobody verified its commit. Nothing is composed of it, and the last good spec stays in force.",
+        Author,
+        "let the machine come to what the verified tip says: better-compute why node/NODE names what holds it back; the next commit that touches the machine assigns it anew",
+    ),
+    entry(
+        Work,
+        "keys-unpinned",
+        "The fleet is pinned, and the keys of the process that composes specs are from before that, so that it cannot tell which revisions count.",
+        Operator,
+        "give the process its keys again, copied since the pin: better-compute keys signing",
+    ),
+    entry(
+        Work,
         "audit-altered",
         "A line or a checkpoint of the audit log is not what was chained and signed: somebody changed it in the database. No checkpoint is signed over it.",
         Operator,

@@ -220,7 +220,7 @@ async fn what_is_past_its_deadline_is_never_sent() {
     let good = ready(test.db(), id, CommandKind::InventoryRefresh, "good").await;
     assert_eq!(ids(&claim(test.db(), id, epoch).await), [good], "and it holds nothing behind it");
     assert_eq!(state(test.db(), late).await, CommandState::Pending, "the sweeper says what it is");
-    assert!(commands::unsigned(test.db(), id, 9).await.expect("unsigned").is_empty());
+    assert!(commands::unsigned(test.db(), id, 0, 9).await.expect("unsigned").is_empty());
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ async fn a_signature_stands_beside_the_body_that_it_is_of_and_never_beside_anoth
     let (db, node) = (test.db(), node(test.db(), "a").await.id);
     let plain = enqueue(db, node, CommandKind::InventoryRefresh, "plain").await.id;
     let whole = enqueue(db, node, CommandKind::LogsCollect, "whole").await.id;
-    let before = commands::unsigned(db, node, 10).await.expect("unsigned");
+    let before = commands::unsigned(db, node, 0, 10).await.expect("unsigned");
     let both = [signed(whole, Some(b"the whole body")), signed(plain, None)];
     let by_this = commit!(db, |txn| commands::sign(&mut txn, &both).await.expect("signed"));
     assert_eq!(by_this.len(), 2);
