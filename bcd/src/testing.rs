@@ -141,7 +141,7 @@ impl Plane {
             attest: crate::attest::Attest::default(),
             state: state.to_owned(),
             hardware: Arc::new(Described::parse(SAMPLE_8XH100, Some("one"), &[]).expect("good")),
-            patience: std::time::Duration::from_secs(20),
+            patience: std::time::Duration::from_secs(90),
             force: false,
         }
     }
@@ -457,6 +457,9 @@ impl People {
             plan_tree: people::object("tree"),
             under: Under { epoch: self.policy.epoch(), digest: self.policy.digest() },
             reason: "kernel".to_owned(),
+            max_in_flight: 1,
+            max_failures: 0,
+            spread: None,
             leaves: 1,
             root: merkle::root(&[leaf.hash()]),
         };

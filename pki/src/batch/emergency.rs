@@ -6,9 +6,10 @@ use schema::{digest::Digest, name::Name, time::Timestamp};
 
 use super::{
     judge::missing,
-    vote::{NoVote, RefusedVote, Said, eligible, used, window_fits},
+    vote::{NoVote, RefusedVote, Said, eligible, holder, used, window_fits},
 };
 use crate::trust::{
+    key::TrustKey,
     policy::{Policy, Tier},
     spoken::EMPTY_TREES,
     statement::{Body, FleetId},
@@ -60,6 +61,22 @@ impl Emergency {
         let parts = [&kinds, &nodes, &self.reason, &window, kind].map(str::as_bytes);
         vec![used("bc/breakglass-used/v1", &parts)]
     }
+}
+
+/// Whether somebody's word would count in an emergency: the tier that says what for.
+///
+/// # Errors
+/// With the reason why it would not.
+pub fn may_call<'p>(
+    policy: &'p Policy,
+    revoked: &BTreeSet<String>,
+    who: &Name,
+    key: &TrustKey,
+) -> Result<&'p Tier, NoVote> {
+    let tier = policy.breakglass().ok_or(NoVote::NoEmergencies)?;
+    let people = holder(who, key, &[policy], revoked)?;
+    eligible(who, key, &people, &[tier], |_| false)?;
+    Ok(tier)
 }
 
 /// Which emergencies people called under the policy in force, and what does not count.

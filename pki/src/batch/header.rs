@@ -47,6 +47,13 @@ pub struct BatchHeader {
     pub under: Under,
     /// Why.
     pub reason: String,
+    /// Machines at a time.
+    pub max_in_flight: u32,
+    /// Failures that it tolerates.
+    pub max_failures: u32,
+    /// The label whose values are failure domains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<String>,
     /// How many leaves it has.
     pub leaves: u32,
     /// The root over them.
@@ -73,6 +80,9 @@ impl BatchHeader {
         field(&self.under.epoch.to_be_bytes());
         field(self.under.digest.as_bytes());
         field(self.reason.as_bytes());
+        field(&self.max_in_flight.to_be_bytes());
+        field(&self.max_failures.to_be_bytes());
+        field(self.spread.as_deref().unwrap_or_default().as_bytes());
         field(&self.leaves.to_be_bytes());
         field(self.root.as_bytes());
         let mut running = Running::default();

@@ -6,10 +6,11 @@ use schema::{name::Name, time::Timestamp};
 
 use super::{
     header::BatchHeader,
-    vote::{NoVote, RefusedVote, Said, eligible, window_fits},
+    vote::{NoVote, RefusedVote, Said, eligible, holder, window_fits},
 };
 use crate::trust::{
-    policy::{Policy, Tier},
+    key::TrustKey,
+    policy::{Policy, Principal, Tier},
     statement::{Body, Word},
 };
 
@@ -201,6 +202,37 @@ pub fn judge(question: &Question<'_>) -> Tally {
     tally
 }
 
+/// Whether what somebody is about to say about a batch would count.
+///
+/// # Errors
+/// With the reason why it would not.
+pub fn may_say(question: &Question<'_>, word: Word, who: &Name, key: &TrustKey) -> Result<(), NoVote> {
+    let tiers = tiers(question).map_err(NoVote::Flaw)?;
+    let people = holder(who, key, &[question.named, question.present], question.revoked)?;
+    entitled(question.header, &tiers, word, (who, key, &people))?;
+    let tally = judge(question);
+    match tally.flaw {
+        Some(flaw) => Err(NoVote::Flaw(flaw)),
+        None if !tally.no.is_empty() => Err(NoVote::Rejected(tally.no)),
+        None if word != Word::Reject && tally.withdrawn.contains(who) => Err(NoVote::TakenBack(who.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Who could still approve a batch that is judged so, with a key of theirs that counts.
+#[must_use]
+pub fn candidates(question: &Question<'_>, tally: &Tally) -> BTreeSet<Name> {
+    let Ok(tiers) = tiers(question) else { return BTreeSet::new() };
+    let spoke = |who: &Name| tally.yes.contains(who) || tally.no.contains(who) || tally.withdrawn.contains(who);
+    let counts = |who: &Name, key: &TrustKey| {
+        holder(who, key, &[question.named, question.present], question.revoked)
+            .and_then(|people| entitled(question.header, &tiers, Word::Approve, (who, key, &people)))
+            .is_ok()
+    };
+    let keys = question.present.keys().filter_map(|key| Some((question.present.holder(key)?.0, key)));
+    keys.filter(|(who, key)| !spoke(who) && counts(who, key)).map(|(who, _)| who.clone()).collect()
+}
+
 /// Leaves out whoever is not needed, the largest statement first: what travels to a node is small.
 fn spare(carry: &mut BTreeMap<&Name, &Yes>, statements: &[Vec<u8>], policies: &[(&Policy, &Tier)]) {
     let mut people: Vec<&Name> = carry.keys().copied().collect();
@@ -278,23 +310,31 @@ fn about(question: &Question<'_>, tiers: &[&Tier; 2], place: usize, said: &Said<
     }
     let (key, people) = said.person(&[question.named, question.present], question.revoked)?;
     let who = &statement.principal;
+    entitled(header, tiers, *word, (who, key, &people))?;
+    match word {
+        Word::Reject => Ok(Vote::No),
+        Word::Withdraw => Ok(Vote::Withdrawn),
+        Word::Approve if !window_fits(*not_before, *expires, tiers) => Err(NoVote::Window),
+        Word::Approve if question.now > *expires => Err(NoVote::Expired(*expires)),
+        Word::Approve => Ok(Vote::Yes(Yes { place, from: *not_before, until: *expires })),
+    }
+}
+
+/// Whether a word is somebody's to say, as each policy knows them.
+fn entitled(
+    header: &BatchHeader,
+    tiers: &[&Tier; 2],
+    word: Word,
+    (who, key, people): (&Name, &TrustKey, &[&Principal]),
+) -> Result<(), NoVote> {
     match word {
         // Whoever may approve may say no, the proposer among them, and a no is never too late.
         Word::Reject => {
             let may = people.iter().zip(tiers).all(|(principal, tier)| tier.rule.names(principal));
-            if may { Ok(Vote::No) } else { Err(NoVote::NoRole(who.clone())) }
+            if may { Ok(()) } else { Err(NoVote::NoRole(who.clone())) }
         }
-        Word::Withdraw => Ok(Vote::Withdrawn),
-        Word::Approve => {
-            eligible(who, key, &people, tiers, |who| header.does_not_count().any(|other| other == who))?;
-            if !window_fits(*not_before, *expires, tiers) {
-                return Err(NoVote::Window);
-            }
-            if question.now > *expires {
-                return Err(NoVote::Expired(*expires));
-            }
-            Ok(Vote::Yes(Yes { place, from: *not_before, until: *expires }))
-        }
+        Word::Withdraw => Ok(()),
+        Word::Approve => eligible(who, key, people, tiers, |who| header.does_not_count().any(|other| other == who)),
     }
 }
 

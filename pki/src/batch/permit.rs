@@ -273,7 +273,8 @@ fn is_me(leaf: &Leaf, me: &Me<'_>) -> Result<(), Denied> {
     Ok(())
 }
 
-fn is_this(leaf: &Leaf, body: &CommandBody) -> Result<(), Denied> {
+/// Whether a command is the one that a leaf stands for.
+pub(crate) fn is_this(leaf: &Leaf, body: &CommandBody) -> Result<(), Denied> {
     if leaf.kind != body.kind.to_string() {
         return Err(Denied::OtherCommand("its kind differs"));
     }

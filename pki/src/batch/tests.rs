@@ -23,6 +23,7 @@ use crate::{
 
 mod approvals;
 mod breakglass;
+mod foretold;
 mod hands;
 mod node;
 mod quorum;
@@ -76,6 +77,9 @@ impl World {
                 plan_tree: object("plan's tree"),
                 under: Under { epoch: 1, digest: Digest::of([]) },
                 reason: "kernel".to_owned(),
+                max_in_flight: 1,
+                max_failures: 0,
+                spread: None,
                 leaves: 0,
                 root: Digest::of([]),
             },

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use schema::{digest::Digest, fleet::trust::PrincipalKind, name::Name, time::Timestamp};
 
+use super::judge::Flaw;
 use crate::trust::{
     commit::{Commit, Malformed},
     key::{KeyClass, TrustKey},
@@ -82,6 +83,22 @@ pub enum NoVote {
     /// It begins after it ends, or counts for longer than the tier allows.
     #[error("it counts for longer than the tier allows, or for no time at all")]
     Window,
+    /// Nothing can come of the batch, whoever says what.
+    #[error("{0}")]
+    Flaw(Flaw),
+    /// Somebody rejected the batch.
+    #[error("{} rejected it, and one is enough", list(.0))]
+    Rejected(BTreeSet<Name>),
+    /// Whoever says it took their approval back before.
+    #[error("{0} took their approval back, which is final for this text of it")]
+    TakenBack(Name),
+    /// Nobody may call an emergency.
+    #[error("the trust policy has no emergency tier")]
+    NoEmergencies,
+}
+
+fn list(names: &BTreeSet<Name>) -> String {
+    names.iter().map(Name::as_str).collect::<Vec<_>>().join(", ")
 }
 
 impl NoVote {
@@ -107,6 +124,10 @@ impl NoVote {
             Self::KeyClass(_) => "key-class",
             Self::Expired(_) => "expired",
             Self::Window => "window",
+            Self::Flaw(flaw) => flaw.code(),
+            Self::Rejected(_) => "rejected",
+            Self::TakenBack(_) => "taken-back",
+            Self::NoEmergencies => "no-emergencies",
         }
     }
 }
@@ -132,24 +153,33 @@ impl<'a> Said<'a> {
         policies: &[&'p Policy],
         revoked: &BTreeSet<String>,
     ) -> Result<(&'p TrustKey, Vec<&'p Principal>), NoVote> {
-        let (first, name) = (policies.first().ok_or(NoVote::NotTheirs)?, &self.statement.principal);
+        let first = policies.first().ok_or(NoVote::NotTheirs)?;
         let key = signer(&self.commit, first.keys()).map_err(NoVote::Signature)?;
-        let mut people = Vec::with_capacity(policies.len());
-        for policy in policies {
-            let (holder, principal) = policy.holder(key).ok_or(NoVote::NotTheirs)?;
-            if holder != name {
-                return Err(NoVote::OtherPrincipal(name.clone()));
-            }
-            if policy.state(key) != KeyState::Good || revoked.contains(&key.name()) {
-                return Err(NoVote::KeyRevoked);
-            }
-            if principal.kind != PrincipalKind::Human {
-                return Err(NoVote::NoPerson(name.clone()));
-            }
-            people.push(principal);
-        }
-        Ok((key, people))
+        Ok((key, holder(&self.statement.principal, key, policies, revoked)?))
     }
+}
+
+/// Somebody as each of some policies knows them, when they are a person whose key counts under every one.
+pub(super) fn holder<'p>(
+    name: &Name,
+    key: &TrustKey,
+    policies: &[&'p Policy],
+    revoked: &BTreeSet<String>,
+) -> Result<Vec<&'p Principal>, NoVote> {
+    let one = |policy: &&'p Policy| {
+        let (holder, principal) = policy.holder(key).ok_or(NoVote::NotTheirs)?;
+        if holder != name {
+            return Err(NoVote::OtherPrincipal(name.clone()));
+        }
+        if policy.state(key) != KeyState::Good || revoked.contains(&key.name()) {
+            return Err(NoVote::KeyRevoked);
+        }
+        if principal.kind != PrincipalKind::Human {
+            return Err(NoVote::NoPerson(name.clone()));
+        }
+        Ok(principal)
+    };
+    policies.iter().map(one).collect()
 }
 
 /// Whether a person, as each policy knows them, and their key may approve under each policy's tier.

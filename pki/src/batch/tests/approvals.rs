@@ -43,7 +43,27 @@ fn a_word_about_anything_else_is_none_about_this_batch() {
 fn everything_that_people_read_is_in_the_digest() {
     let world = World::new();
     let digest = world.header.digest();
-    let changes: [fn(&mut BatchHeader); 13] = [
+    // A field that is not named here has no change below.
+    let BatchHeader {
+        trust_domain: _,
+        fleet: _,
+        name: _,
+        tier: _,
+        proposer: _,
+        excluded: _,
+        not_before: _,
+        expires: _,
+        plan_commit: _,
+        plan_tree: _,
+        under: Under { epoch: _, digest: _ },
+        reason: _,
+        max_in_flight: _,
+        max_failures: _,
+        spread: _,
+        leaves: _,
+        root: _,
+    } = &world.header;
+    let changes: [fn(&mut BatchHeader); 18] = [
         |header| header.trust_domain.push('x'),
         |header| header.fleet = Fleet::new("staging.example").id,
         |header| header.name = name("c"),
@@ -55,8 +75,13 @@ fn everything_that_people_read_is_in_the_digest() {
         |header| header.plan_commit = object("another plan"),
         |header| header.plan_tree = object("another tree"),
         |header| header.under.epoch = 2,
+        |header| header.under.digest = Digest::of("another policy"),
         |header| header.reason.push('.'),
+        |header| header.max_in_flight += 1,
+        |header| header.max_failures += 1,
+        |header| header.spread = Some("rack".to_owned()),
         |header| header.leaves += 1,
+        |header| header.root = Digest::of("other leaves"),
     ];
     for (number, change) in changes.into_iter().enumerate() {
         let mut header = world.header.clone();
