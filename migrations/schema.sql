@@ -34,6 +34,18 @@ table audit
     CREATE INDEX audit_by_subject ON audit USING btree (subject, seq DESC)
     CREATE TRIGGER audit_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only()
     CREATE TRIGGER audit_tail_follows AFTER INSERT ON audit FOR EACH ROW EXECUTE FUNCTION audit_joins_tail()
+table audit_aside
+    id bigint not null identity
+    what text not null
+    place bigint not null
+    seq bigint
+    body bytea not null
+    signature bytea
+    at timestamp with time zone not null default compute_now()
+    constraint audit_aside_pkey PRIMARY KEY (id)
+    constraint audit_aside_what_check CHECK ((what = ANY (ARRAY['line'::text, 'checkpoint'::text])))
+    CREATE INDEX audit_aside_by_seq ON audit_aside USING btree (seq) WHERE (seq IS NOT NULL)
+    CREATE TRIGGER audit_aside_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit_aside FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only()
 table audit_chain
     pos bigint not null
     seq bigint not null
@@ -43,7 +55,7 @@ table audit_chain
     constraint audit_chain_pos_check CHECK ((pos >= 0))
     constraint audit_chain_seq_fkey FOREIGN KEY (seq) REFERENCES audit(seq)
     constraint audit_chain_seq_key UNIQUE (seq)
-    CREATE TRIGGER audit_chain_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit_chain FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only()
+    CREATE TRIGGER audit_chain_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit_chain FOR EACH STATEMENT EXECUTE FUNCTION audit_chain_is_kept()
 table audit_checkpoints
     n bigint not null
     rows bigint not null
@@ -52,7 +64,7 @@ table audit_checkpoints
     at timestamp with time zone not null default compute_now()
     constraint audit_checkpoints_n_check CHECK ((n >= 0))
     constraint audit_checkpoints_pkey PRIMARY KEY (n)
-    CREATE TRIGGER audit_checkpoints_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit_checkpoints FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only()
+    CREATE TRIGGER audit_checkpoints_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit_checkpoints FOR EACH STATEMENT EXECUTE FUNCTION audit_chain_is_kept()
 table audit_keys
     key bytea not null
     vouch bytea not null
@@ -62,6 +74,18 @@ table audit_keys
 table audit_tail
     seq bigint not null
     constraint audit_tail_pkey PRIMARY KEY (seq)
+table batch_asks
+    origin text not null
+    name text not null
+    code text not null
+    message text not null
+    waits boolean not null
+    commit text
+    place text
+    looked text not null
+    since timestamp with time zone not null default compute_now()
+    constraint batch_asks_origin_check CHECK ((origin = ANY (ARRAY['document'::text, 'proposal'::text])))
+    constraint batch_asks_pkey PRIMARY KEY (origin, name)
 table batch_leaves
     batch_id uuid not null
     index integer not null
@@ -115,6 +139,7 @@ table batches
     closed_at timestamp with time zone
     closed_by text
     closed_note text
+    mark bytea
     constraint batches_check CHECK (((header IS NULL) = (digest IS NULL)))
     constraint batches_digest_check CHECK ((octet_length(digest) = 32))
     constraint batches_document_check CHECK ((octet_length(document) = 32))
@@ -184,6 +209,7 @@ table commands fillfactor=70
     busy_reason text
     approval bytea
     mark bytea
+    withheld text
     constraint commands_check CHECK (((signature IS NULL) = (signed_at IS NULL)))
     constraint commands_check1 CHECK ((((evidence IS NULL) = (evidence_signature IS NULL)) AND ((evidence IS NULL) = (evidence_key IS NULL))))
     constraint commands_lane_check CHECK ((lane = ANY (ARRAY['control'::text, 'provision'::text, 'bulk'::text])))
@@ -487,6 +513,9 @@ table nodes fillfactor=70
     trust_version bigint not null default 0
     acceptance_attempt bigint not null default 1
     placement bytea
+    policy_epoch bigint
+    policy_digest text
+    policy_refused text
     constraint nodes_assigned_digest_fkey FOREIGN KEY (assigned_digest) REFERENCES targets(digest)
     constraint nodes_check CHECK (((spec IS NULL) = (spec_digest IS NULL)))
     constraint nodes_check1 CHECK (((spec IS NULL) = (generation = 0)))
@@ -494,6 +523,7 @@ table nodes fillfactor=70
     constraint nodes_hardware_key_check CHECK ((octet_length(hardware_key) = 32))
     constraint nodes_name_key UNIQUE (name)
     constraint nodes_pkey PRIMARY KEY (id)
+    constraint nodes_policy_epoch_check CHECK ((policy_epoch >= 0))
     constraint nodes_power_check CHECK ((power = ANY (ARRAY['on'::text, 'off'::text, 'unknown'::text])))
     constraint nodes_role_check CHECK ((role = ANY (ARRAY['host'::text, 'dedicated'::text, 'site'::text, 'unassigned'::text])))
     constraint nodes_shard_check CHECK (((shard >= 0) AND (shard <= 255)))
@@ -546,6 +576,11 @@ table outcomes
     constraint outcomes_state_check CHECK ((state = ANY (ARRAY['done'::text, 'again'::text, 'wait'::text, 'error'::text])))
     CREATE INDEX outcomes_by_key ON outcomes USING btree (key)
     CREATE INDEX outcomes_open ON outcomes USING btree (state, since) WHERE (state <> 'done'::text)
+table plan_commits
+    commit text not null
+    raw bytea not null
+    kept_at timestamp with time zone not null default compute_now()
+    constraint plan_commits_pkey PRIMARY KEY (commit)
 table plans
     id uuid not null
     source text not null
@@ -576,6 +611,12 @@ table pools
     constraint pools_pkey PRIMARY KEY (name)
     constraint pools_revision_fkey FOREIGN KEY (revision) REFERENCES revisions(id)
     constraint pools_target_digest_fkey FOREIGN KEY (target_digest) REFERENCES targets(digest)
+table proposals
+    batch_id uuid not null
+    text text not null
+    mark bytea not null
+    constraint proposals_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES batches(id) ON DELETE CASCADE
+    constraint proposals_pkey PRIMARY KEY (batch_id)
 table quarantined
     source text not null
     commit text not null
@@ -734,8 +775,10 @@ table statements
     commit text not null
     raw bytea not null
     first_seen_at timestamp with time zone not null default compute_now()
-    constraint statements_pkey PRIMARY KEY (digest)
+    key text not null default ''::text
+    constraint statements_pkey PRIMARY KEY (digest, key)
     constraint statements_raw_check CHECK ((octet_length(raw) <= 16384))
+    CREATE INDEX statements_by_commit ON statements USING btree (commit)
     CREATE INDEX statements_by_kind ON statements USING btree (kind, first_seen_at)
     CREATE INDEX statements_by_subject ON statements USING btree (subject, kind)
 table suspensions
@@ -782,6 +825,15 @@ table trust_epochs
     at timestamp with time zone not null default compute_now()
     constraint trust_epochs_epoch_check CHECK ((epoch > 0))
     constraint trust_epochs_pkey PRIMARY KEY (epoch)
+table trust_revocations
+    seq bigint not null identity
+    digest text not null
+    epoch bigint not null
+    raw bytea not null
+    constraint trust_revocations_digest_key UNIQUE (digest)
+    constraint trust_revocations_epoch_check CHECK ((epoch > 0))
+    constraint trust_revocations_pkey PRIMARY KEY (seq)
+    constraint trust_revocations_raw_check CHECK ((octet_length(raw) <= 16384))
 table work_queue fillfactor=70
     kind text not null
     key text not null
@@ -804,6 +856,7 @@ table workers fillfactor=50
     heartbeat_at timestamp with time zone not null default compute_now()
     expires_at timestamp with time zone not null
     constraint workers_pkey PRIMARY KEY (id)
+function audit_chain_is_kept()  BEGIN IF TG_OP = 'DELETE' AND current_setting('better_compute.sets_aside', true) = 'on' THEN RETURN NULL; END IF; RAISE EXCEPTION 'the audit log is append only'; END
 function audit_is_append_only()  BEGIN RAISE EXCEPTION 'the audit log is append only'; END
 function audit_joins_tail()  BEGIN INSERT INTO audit_tail (seq) VALUES (NEW.seq); RETURN NULL; END
 function commands_move()  BEGIN IF NEW.state = 'pending' AND OLD.state <> 'pending' AND OLD.acked_at IS NOT NULL AND NOT OLD.retry_safe THEN RAISE EXCEPTION 'a command that its node has does not wait again'; END IF; IF NEW.state = 'dispatched' AND OLD.state = 'pending' THEN NEW.dispatched_at := compute_now(); END IF; IF NEW.state IN ('acked', 'running') AND NEW.acked_at IS NULL THEN NEW.acked_at := compute_now(); END IF; IF NEW.state = 'running' AND NEW.started_at IS NULL THEN NEW.started_at := compute_now(); END IF; RETURN NEW; END
