@@ -205,6 +205,7 @@ pub fn plan(fleet: &Fleet, observed: &Observed, now: Timestamp) -> Planned {
         commit: None,
         inputs: Inputs::default(),
         verification: Verification::Unverified,
+        signatures: None,
         counts,
         objects: objects.changes,
         targets,

@@ -186,16 +186,24 @@ impl Plan {
         if self.live {
             let client = Client::new(&self.target)?;
             return match preview::of_head(&client, &head, self.base.as_deref()).await? {
-                Answer::Plan(plan) => look.plan(&plan),
+                Answer::Plan(mut plan) => {
+                    // The control plane had files; the commits are here.
+                    if let Some(here) = head.commit.as_ref().and_then(|_| head.signatures()) {
+                        let there = "the control plane planned files and looked at no signature";
+                        plan.signatures = Some(format!("{here} (as this clone has it; {there})"));
+                    }
+                    look.plan(&plan)
+                }
                 Answer::Invalid(findings) => look.said_invalid(&findings),
             };
         }
         let observed = trees.base(&head)?.observed();
         let planned = reconciler::plan::plan(fleet, &observed, output.now);
-        let planned = match &head.commit {
+        let mut planned = match &head.commit {
             Some(commit) => planned.at_commit(commit),
             None => planned,
         };
+        planned.plan.signatures = head.signatures();
         look.plan(&planned.plan)
     }
 

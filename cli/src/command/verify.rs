@@ -94,7 +94,20 @@ impl Verify {
         let branch = name.as_deref().map_or("HEAD", |name| name.trim_start_matches("refs/heads/")).to_owned();
         let tip = commit(&repo, self.branch.as_deref().unwrap_or("HEAD"), "cannot find the branch")?;
         let anchor = self.anchor.as_deref().map(|name| commit(&repo, name, "cannot find the anchor")).transpose()?;
-        let history = repo.trust_history(&folder);
+        Report::of(&repo, &folder, branch, tip, anchor)
+    }
+}
+
+/// What is concluded about a commit and those before it, in a line.
+pub(super) fn in_a_line(repo: &Repo, folder: &str, name: &str) -> Result<String, Failure> {
+    let tip = commit(repo, name, "cannot find the commit")?;
+    let branch = repo.branch().unwrap_or_else(|| "HEAD".to_owned());
+    Ok(Report::of(repo, folder, branch, tip, None)?.in_a_line())
+}
+
+impl Report {
+    fn of(repo: &Repo, folder: &str, branch: String, tip: ObjectId, anchor: Option<ObjectId>) -> Result<Self, Failure> {
+        let history = repo.trust_history(folder);
         let said = history.said().map_err(|error| git("cannot read the statements", &error))?;
         let statements: Vec<Heard> = said.iter().map(|(_, raw)| raw.clone().into()).collect();
         let walk = Walk {
@@ -109,11 +122,9 @@ impl Verify {
         };
         let outcome = walk::walk(&history, &walk).map_err(|error| git("cannot read the history", &error))?;
         let unheard = outcome.as_ref().map_or_else(|_| Vec::new(), |walked| unheard(&said, walked));
-        Ok(Report { branch, pinned: anchor.is_some(), tip, outcome, unheard })
+        Ok(Self { branch, pinned: anchor.is_some(), tip, outcome, unheard })
     }
-}
 
-impl Report {
     /// Whether every commit counts.
     fn counts(&self) -> bool {
         self.outcome.as_ref().is_ok_and(|walked| walked.verified() == walked.commits.len())

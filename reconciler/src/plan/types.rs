@@ -43,6 +43,9 @@ pub struct Plan {
     pub inputs: Inputs,
     /// Whether people's signatures vouch for the commit.
     pub verification: Verification,
+    /// What was concluded about signatures, for people, by whoever made the plan; absent where nothing more is to be said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signatures: Option<String>,
     /// What there is, in numbers.
     pub counts: Counts,
     /// Every object that changes, is retained or is held, by address.
@@ -107,7 +110,7 @@ pub struct MovedChange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verification {
-    /// Nobody looked: the fleet is pinned to no anchor, or there is no history to look at.
+    /// No control plane verified it: the fleet is pinned to no anchor, there is no history to look at, or the plan was made offline.
     Unverified,
     /// The trust policy in force grants it.
     Verified,

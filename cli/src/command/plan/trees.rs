@@ -8,7 +8,7 @@ use reconciler::{
 };
 use schema::fleet::{Fleet, Loaded, Sources};
 
-use crate::{exit::Failure, output::note, tree};
+use crate::{command::verify, exit::Failure, output::note, tree};
 
 /// How many commits back a base without errors is looked for.
 const LOOK_BACK: usize = 100;
@@ -106,6 +106,19 @@ impl Head {
         let (repo, folder) = self.repo.as_ref()?;
         let commit = source::resolve(repo, commit).ok()?;
         source::read_tree(repo, &commit, folder).ok()
+    }
+
+    /// What is concluded about signatures: those of its commit and the ones before it, or of what the working tree stands on.
+    /// Nothing where that cannot be read, which is no reason to have no plan.
+    pub(super) fn signatures(&self) -> Option<String> {
+        let (repo, folder) = self.repo.as_ref()?;
+        match &self.commit {
+            Some(commit) => verify::in_a_line(repo, folder, commit).ok(),
+            None => {
+                let head = verify::in_a_line(repo, folder, "HEAD").ok()?;
+                Some(format!("what is not committed is not signed; HEAD is {head}"))
+            }
+        }
     }
 
     /// The full id of a commit of the same repository.

@@ -4,7 +4,7 @@ use pki::trust::{
     object::ObjectFormat,
     spoken::EMPTY_TREES,
     statement::Step,
-    walk::{Accepted, Judged, Refusal, Walked},
+    walk::{Accepted, Judged, Refusal, Stuck, Walked},
 };
 use schema::{fleet::trust::PrincipalKind, name::Name};
 use serde_json::{Value, json};
@@ -41,6 +41,27 @@ impl Report {
         text.push_str("\n\n");
         text.push_str(&conclusion(walked, output));
         text
+    }
+
+    /// What it comes to, for whoever is shown something else.
+    pub(super) fn in_a_line(&self) -> String {
+        let walked = match &self.outcome {
+            Ok(walked) => walked,
+            Err(Stuck::NoPolicy) => {
+                return "unverified: the fleet has no trust policy, and nobody's signature is looked at".to_owned();
+            }
+            Err(stuck) => return format!("unverified ({}): {stuck}", stuck.code()),
+        };
+        let (verified, all) = (walked.verified(), walked.commits.len());
+        let anchor = walked.commits.first().map_or_else(String::new, |anchor| anchor.id.short());
+        match walked.refused() {
+            None => format!("verified: {} since the anchor {anchor}", count(all as u64, "signed commit")),
+            Some((judged, refusal)) => format!(
+                "{} does not count ({}), and {verified} of {all} commits since the anchor {anchor} do; better-compute verify --dry-run says more",
+                judged.id.short(),
+                refusal.code()
+            ),
+        }
     }
 
     fn head(&self, walked: &Walked) -> String {

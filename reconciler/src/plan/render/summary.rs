@@ -10,7 +10,7 @@ use super::{
     quiet::quiet,
     sections::{self, Fold, count},
 };
-use crate::plan::{ObservedFrom, Plan, PoolPlan};
+use crate::plan::{ObservedFrom, Plan, PoolPlan, Verification};
 
 /// Whether the plan would change nothing at all.
 pub(in crate::plan) const fn is_empty(plan: &Plan) -> bool {
@@ -29,12 +29,17 @@ pub(in crate::plan) fn compared(plan: &Plan) -> (String, String) {
 }
 
 /// Where the facts come from, and who vouches for the commit.
-pub(in crate::plan) const fn facts(plan: &Plan) -> [&'static str; 2] {
+pub(in crate::plan) fn facts(plan: &Plan) -> [String; 2] {
     let observed = match plan.inputs.observed {
         ObservedFrom::Offline => "offline: declared machines only",
         ObservedFrom::Live => "live: the machines that the control plane knows",
     };
-    [observed, "unverified: this version looks at nobody's signature on commits"]
+    let signatures = match (&plan.signatures, plan.verification) {
+        (Some(said), _) => quiet(said),
+        (None, Verification::Verified) => "verified: people whom the trust policy names signed for it".to_owned(),
+        (None, Verification::Unverified) => "unverified: nobody's signature was looked at".to_owned(),
+    };
+    [observed.to_owned(), signatures]
 }
 
 /// The number of machines per class, of those that go or of those that are held.

@@ -39,6 +39,9 @@ static READ: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
 const MAX_PATHS: usize = 200_000;
 /// The longest path.
 const MAX_PATH: usize = 4_096;
+/// What a plan of files says that came without commits.
+const NO_COMMITS: &str =
+    "unverified: the files came without commits, so that nobody's signature was looked at; better-compute verify --dry-run does";
 /// How many diagnostics are answered.
 const MAX_DIAGNOSTICS: usize = 500;
 
@@ -133,10 +136,12 @@ pub(in crate::api) async fn preview(app: &App, caller: &Caller, input: Preview) 
     }
     let trust_domain = control_plane::find(&app.db).await?.and_then(|row| row.trust_domain);
     let now = app.db.now().await?;
+    let uploaded = commit.is_none() && input.revision.is_none();
     let sources = edited(base, input)?;
     let made = compute(place, sources, observed, now, commit.clone()).await?;
     let shown = match made {
-        Made::Plan { plan, trust_domain: wanted } => {
+        Made::Plan { mut plan, trust_domain: wanted } => {
+            plan.signatures = uploaded.then(|| NO_COMMITS.to_owned());
             let refused = trust_domain.filter(|stored| *stored != wanted).map(|stored| {
                 format!("the fleet says trust-domain {wanted:?}, and its certificates were issued for {stored:?}")
             });
