@@ -6,6 +6,7 @@
 use schema::time::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
+use store::outcomes::Outcome;
 
 mod batch;
 pub mod catalogue;
@@ -16,7 +17,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{BatchFacts, batch};
+pub use batch::{BatchFacts, asks, batch};
 pub use catalogue::{Area, Entry, Lifter};
 pub use command::{CommandFacts, command};
 pub use node::{Gate, NodeFacts, is_echo, node, revoked};
@@ -33,6 +34,8 @@ pub enum Keeps {
     DesiredState,
     /// No new work is placed.
     NewWork,
+    /// No line of the audit log is signed.
+    Log,
     /// Nothing; it is worth knowing.
     Nothing,
 }
@@ -46,6 +49,7 @@ impl Keeps {
             Self::Command => "the command",
             Self::DesiredState => "what the machine should be",
             Self::NewWork => "new work",
+            Self::Log => "the audit log",
             Self::Nothing => "nothing",
         }
     }
@@ -132,6 +136,12 @@ impl Wait {
         self.lifted_by = lifter;
         self
     }
+}
+
+/// What keeps the audit log from being chained and signed.
+pub(crate) fn audit(outcome: &Outcome) -> Wait {
+    let says = outcome.message.clone();
+    Wait::new(Area::Work, &outcome.reason, Keeps::Log, says).since(outcome.since).said_in(&outcome.place)
 }
 
 /// The catalogue speaks of NODE; a wait speaks of this one.

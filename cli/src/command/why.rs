@@ -27,6 +27,7 @@ Examples:
   better-compute why node/fra1-r12-u04       what keeps it from what it should be, and from work
   better-compute why cmd_01k3…               why a command waits, or how it ended
   better-compute why batch/2026-12-kernel    who has to approve it, and which machines it waits for
+  better-compute why audit                   whether the audit log is chained and signed
   better-compute why STALE_GENERATION        what a code means, and who can lift it";
 
 /// Say why something has not happened: what it waits for, since when, and who can lift it.
@@ -36,8 +37,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Why {
-    /// A machine, a batch, a command, or a code
-    #[arg(value_name = "node/NAME|batch/NAME|COMMAND|CODE", value_parser = NonEmptyStringValueParser::new())]
+    /// A machine, a batch, a command, the audit log, or a code
+    #[arg(value_name = "node/NAME|batch/NAME|COMMAND|audit|CODE", value_parser = NonEmptyStringValueParser::new())]
     pub subject: String,
     /// How results are written
     #[command(flatten)]
@@ -175,7 +176,7 @@ impl Answer {
 impl Wait {
     fn render(&self, output: &Output) -> String {
         let style = match self.keeps.as_str() {
-            "contact" | "command" => Style::Bad,
+            "contact" | "command" | "log" => Style::Bad,
             "nothing" => Style::Dim,
             _ => Style::Attention,
         };
@@ -215,7 +216,7 @@ fn word(keeps: Keeps) -> String {
 }
 
 fn keeps_in_words(text: &str) -> String {
-    let known = [Keeps::Contact, Keeps::Command, Keeps::DesiredState, Keeps::NewWork, Keeps::Nothing];
+    let known = [Keeps::Contact, Keeps::Command, Keeps::DesiredState, Keeps::NewWork, Keeps::Log, Keeps::Nothing];
     match known.into_iter().find(|keeps| word(*keeps) == text) {
         Some(Keeps::Contact) => "everything: nothing reaches the machine".to_owned(),
         Some(keeps) => keeps.in_words().to_owned(),
@@ -224,9 +225,8 @@ fn keeps_in_words(text: &str) -> String {
 }
 
 fn lifter_in_words(text: &str) -> String {
-    let known = [Lifter::Itself, Lifter::Operator, Lifter::Author, Lifter::Machine, Lifter::Caller, Lifter::Developer];
     let same = |lifter: &Lifter| serde_json::to_value(lifter).is_ok_and(|value| value == text);
-    known.into_iter().find(same).map_or_else(|| printable(text), |lifter| lifter.in_words().to_owned())
+    Lifter::ALL.into_iter().find(same).map_or_else(|| printable(text), |lifter| lifter.in_words().to_owned())
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ mod gates;
 mod joins;
 mod policies;
 mod sessions;
+mod statements;
+mod states;
+mod trust;
 mod work;
 
 /// Where a code comes from. A code is unique in its area.
@@ -28,6 +31,8 @@ pub enum Area {
     Command,
     /// A batch of destructive commands.
     Batch,
+    /// What a person signs.
+    Statement,
     /// What holds a change back, or work away.
     Gate,
     /// A reconciler.
@@ -38,23 +43,27 @@ pub enum Area {
     Schedule,
     /// The fleet repository.
     Source,
+    /// A commit of the fleet repository, once people sign for it.
+    Trust,
     /// An answer of the API.
     Api,
 }
 
 impl Area {
     /// Every area, in the order of the reference.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Session,
         Self::Join,
         Self::Renewal,
         Self::Command,
         Self::Batch,
+        Self::Statement,
         Self::Gate,
         Self::Work,
         Self::Condition,
         Self::Schedule,
         Self::Source,
+        Self::Trust,
         Self::Api,
     ];
 
@@ -67,11 +76,13 @@ impl Area {
             Self::Renewal => "renewal",
             Self::Command => "command",
             Self::Batch => "batch",
+            Self::Statement => "statement",
             Self::Gate => "gate",
             Self::Work => "work",
             Self::Condition => "condition",
             Self::Schedule => "schedule",
             Self::Source => "source",
+            Self::Trust => "trust",
             Self::Api => "api",
         }
     }
@@ -85,11 +96,13 @@ impl Area {
             Self::Renewal => "Why a node gets no new certificate",
             Self::Command => "Why a command waits, or how it ended",
             Self::Batch => "Why a batch of destructive commands waits, or how it ended",
+            Self::Statement => "Why what a person signs about destructive work does not count",
             Self::Gate => "What holds a change back, or keeps new work away on purpose",
             Self::Work => "What a reconciler waits for, or what broke",
             Self::Condition => "Facts about a machine",
             Self::Schedule => "Why a machine gets no new work",
             Self::Source => "Why the fleet repository is not followed",
+            Self::Trust => "What the trust policy concludes about a commit, or about the fleet",
             Self::Api => "Why a call was not done",
         }
     }
@@ -116,6 +129,10 @@ pub enum Lifter {
 }
 
 impl Lifter {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Itself, Self::Operator, Self::Author, Self::People, Self::Machine, Self::Caller, Self::Developer];
+
     /// As people read it.
     #[must_use]
     pub const fn in_words(self) -> &'static str {
@@ -153,9 +170,12 @@ pub fn all() -> impl Iterator<Item = &'static Entry> {
         joins::ENTRIES,
         commands::ENTRIES,
         batches::ENTRIES,
+        statements::ENTRIES,
         gates::ENTRIES,
         work::ENTRIES,
         policies::ENTRIES,
+        states::ENTRIES,
+        trust::ENTRIES,
         calls::ENTRIES,
     ]
     .into_iter()

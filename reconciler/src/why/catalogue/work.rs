@@ -61,9 +61,9 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         Work,
         "audit-altered",
-        "A line or a checkpoint of the audit log is not what was chained and signed: somebody changed it in the database. No checkpoint is signed over it.",
+        "A line or a checkpoint behind the last one that the control plane signed is not what was chained: somebody changed it in the database. No line is chained or signed behind it.",
         Operator,
-        "look who can write to the database; better-compute audit verify an earlier export shows what stood there",
+        "look who can write to the database; then better-compute audit mend --reason … sets aside what was written there, names it in the log, and goes on from the last checkpoint that verifies",
     ),
     entry(
         Work,
