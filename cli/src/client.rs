@@ -228,7 +228,12 @@ fn read_ca(target: &Target, file: Option<&ClientFile>) -> Result<Option<String>,
 }
 
 /// What people type for a method that an answer names.
-const COMMANDS: [(&str, &str); 27] = [
+const COMMANDS: [(&str, &str); 33] = [
+    ("audit.export", "audit export"),
+    ("audit.list", "audit"),
+    ("audit.mend", "audit mend"),
+    ("audit.receipt", "receipt"),
+    ("commandBatches.list", "batches"),
     ("commands.cancel", "commands cancel"),
     ("commands.get", "commands show"),
     ("commands.list", "commands"),
@@ -240,6 +245,7 @@ const COMMANDS: [(&str, &str); 27] = [
     ("fleet.rollback", "rollback"),
     ("fleet.status", "status"),
     ("fleet.suspend", "suspend"),
+    ("fleet.why", "why"),
     ("joins.get", "joins show"),
     ("joins.list", "joins"),
     ("nodes.cordon", "cordon"),

@@ -17,6 +17,7 @@ pub mod logging;
 pub mod logs;
 pub mod names;
 pub mod parts;
+pub mod ports;
 pub mod trust;
 
 pub use parts::Parts;

@@ -1,5 +1,7 @@
 //! `audit`: who did what, and the log as a file that anybody can check without asking anybody.
 
+mod mend;
+
 use std::{
     fs::File,
     io::{BufRead as _, BufReader, Write as _},
@@ -16,7 +18,11 @@ use crate::{
     args::FormatArg,
     client::{Client, Target},
     exit::{During as _, Exit, Failure},
-    output::{Output, Table, note, table::Cell, text::Style},
+    output::{
+        Output, Table, note,
+        table::Cell,
+        text::{Style, printable},
+    },
 };
 
 const EXAMPLES: &str = "\
@@ -27,6 +33,7 @@ Examples:
   better-compute audit --action commands                how commands ended
   better-compute audit export --out audit.log
   better-compute audit verify audit.log --pin sha256:…
+  better-compute audit mend --reason \"a stolen password; OPS-4201\"
 
 `verify` needs no control plane: the file proves itself, and --pin says whose it has to be.";
 
@@ -40,17 +47,17 @@ const LONGEST: u64 = 4 << 20;
 /// See who did what, and prove it.
 ///
 /// Lists the audit log, newest first. `export` writes the whole log into one file, chained and signed; `verify` checks such a
-/// file by itself and says where it is broken.
+/// file by itself and says where it is broken. `mend` goes on where somebody wrote into the log's chain.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct Audit {
     /// What to do; a list when nothing is said
     #[command(subcommand)]
     pub verb: Option<Verb>,
-    /// Only about this: node/NAME or a node's id, batch/NAME, a command's id
-    #[arg(long, value_name = "SUBJECT")]
+    /// Only about this: node/NAME or a node's id, batch/NAME, policy/EPOCH, a command's id
+    #[arg(long, value_name = "SUBJECT", alias = "object")]
     pub subject: Option<String>,
-    /// Only by this: a token's name, source, a machine's id
+    /// Only by this: a person of the trust policy, a token's name, source, a machine's id
     #[arg(long, value_name = "WHO")]
     pub actor: Option<String>,
     /// Only this: nodes.cordon, or nodes for all of them
@@ -97,6 +104,8 @@ pub enum Verb {
         #[command(flatten)]
         format: FormatArg,
     },
+    /// Go on where somebody wrote into the chain: set that aside, name it in the log, chain the rest anew
+    Mend(mend::Mend),
 }
 
 impl Audit {
@@ -105,7 +114,8 @@ impl Audit {
     pub fn format(&self) -> &FormatArg {
         match &self.verb {
             Some(Verb::Verify { format, .. }) => format,
-            _ => &self.format,
+            Some(Verb::Mend(mend)) => &mend.format,
+            Some(Verb::Export { .. }) | None => &self.format,
         }
     }
 
@@ -120,6 +130,7 @@ impl Audit {
             Some(Verb::Verify { file, pin, fleet, .. }) => {
                 verify(file, Told { pin: *pin, fleet: fleet.clone() }, output)?;
             }
+            Some(Verb::Mend(mend)) => mend.run(output).await?,
         }
         Ok(Exit::Ok)
     }
@@ -179,11 +190,22 @@ fn table(lines: &[Value], output: &Output) -> Table {
     for line in lines {
         let text = |key: &str| line[key].as_str().unwrap_or_default();
         let when = text("at").parse().map_or_else(|_| text("at").to_owned(), |at| output.ago(at));
-        let refused = ["Refused", "rejected", "failed", "void"].iter().any(|word| text("action").contains(word));
-        let action = Cell::from(text("action")).style(if refused { Style::Bad } else { Style::Plain });
-        table.row([when.into(), text("actor").into(), action, text("subject").into(), detail(&line["detail"]).into()]);
+        let aside = line["aside"].as_bool() == Some(true);
+        let bad =
+            ["Refused", "rejected", "failed", "void", "audit.mend"].iter().any(|word| text("action").contains(word));
+        let action = if aside { format!("{} (set aside)", text("action")) } else { text("action").to_owned() };
+        let action = Cell::from(action).style(if bad || aside { Style::Bad } else { Style::Plain });
+        let who = who(text("actor"), &line["detail"]);
+        table.row([when.into(), who.into(), action, text("subject").into(), detail(&line["detail"]).into()]);
     }
     table
+}
+
+/// Who did it, and on whose signed words.
+pub(super) fn who(actor: &str, detail: &Value) -> String {
+    let people = detail["people"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let people: Vec<&str> = people.filter(|person| !actor.split(", ").any(|named| named == *person)).collect();
+    if people.is_empty() { actor.to_owned() } else { format!("{actor} ({})", people.join(", ")) }
 }
 
 /// What a line says beside who, what and whom, as `key value` pairs; what is long or nested is left to JSON.
@@ -200,37 +222,68 @@ fn detail(detail: &Value) -> String {
     members.iter().filter_map(short).collect::<Vec<_>>().join(", ")
 }
 
-async fn export(client: &Client, out: &Path, output: &Output) -> Result<(), Failure> {
+/// Waits until what was there when it began is signed. Answers how many lines are not, and why when that does not pass.
+async fn signed(client: &Client) -> Result<(u64, Option<String>), Failure> {
     let until = tokio::time::Instant::now() + PATIENCE;
-    let left = loop {
+    let mut wanted = None;
+    loop {
         let standing = client.call("audit.status", &json!({})).await?;
         let number = |key: &str| standing[key].as_u64().unwrap_or_default();
-        let left = number("chained") - number("signed").min(number("chained")) + number("tail");
-        if left == 0 || tokio::time::Instant::now() >= until {
-            break left;
+        let wanted = *wanted.get_or_insert_with(|| number("chained") + number("tail"));
+        let left = wanted.saturating_sub(number("signed"));
+        let stopped = standing["altered"].as_str().map(printable);
+        if left == 0 || stopped.is_some() || tokio::time::Instant::now() >= until {
+            return Ok((left, stopped));
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
-    };
+    }
+}
+
+async fn export(client: &Client, out: &Path, output: &Output) -> Result<(), Failure> {
+    let (left, stopped) = signed(client).await?;
+    let file = File::create_new(out).during(format!("cannot write {}", out.display()))?;
+    let written = write(client, file, out).await;
+    if written.is_err() {
+        // Half a file is none, and the next try may have its name.
+        std::fs::remove_file(out).ok();
+    }
+    let (lines, altered) = written?;
+    output.line(format!("{lines} lines of the audit log are in {}", out.display()))?;
+    match &stopped {
+        Some(why) => note(format!("{left} lines are not in the file: {why}")),
+        None if left > 0 => {
+            note(format!("{left} lines were written just now and are not signed yet; they are not in the file"));
+        }
+        None => {}
+    }
+    if let (Some(pos), Some(id)) = (altered["pos"].as_u64(), altered["id"].as_str()) {
+        let what = format!("line {pos} of the audit log ({}) is not what was signed", printable(id));
+        return Err(Failure::failed(format!("{what}: somebody changed it in the database")).hint(
+            "`audit verify` refuses the file at it; an export from before shows what stood there, and a backup puts it back",
+        ));
+    }
+    note(format!("check it: better-compute audit verify {} --pin PIN", out.display()));
+    Ok(())
+}
+
+/// Writes all parts; answers how many lines there are, and the first that is not what was signed.
+async fn write(client: &Client, mut file: File, out: &Path) -> Result<(u64, Value), Failure> {
     let what = format!("cannot write {}", out.display());
-    let mut file = File::create_new(out).during(&what)?;
-    let (mut from, mut lines) = (Value::Null, 0_u64);
+    let (mut from, mut lines, mut altered) = (Value::Null, 0_u64, Value::Null);
     loop {
         let part = client.call("audit.export", &json!({ "from": from })).await?;
+        if altered.is_null() {
+            altered = part["altered"].clone();
+        }
         let text = part["text"].as_str().unwrap_or_default();
         lines += text.lines().filter(|line| line.starts_with("row ")).count() as u64;
         file.write_all(text.as_bytes()).during(&what)?;
         from = part["next"].clone();
         if from.is_null() {
-            break;
+            file.sync_all().during(&what)?;
+            return Ok((lines, altered));
         }
     }
-    file.sync_all().during(&what)?;
-    output.line(format!("{lines} lines of the audit log are in {}", out.display()))?;
-    if left > 0 {
-        note(format!("{left} lines were written just now and are not signed yet; they are not in the file"));
-    }
-    note(format!("check it: better-compute audit verify {} --pin PIN", out.display()));
-    Ok(())
 }
 
 /// Reads and checks a file.
@@ -264,16 +317,18 @@ fn verify(file: &Path, told: Told, output: &Output) -> Result<(), Failure> {
             "verified": true, "rows": found.rows, "checkpoints": found.checkpoints, "pin": found.pin, "pinTold": compared,
             "trustDomain": found.realm.trust_domain, "fleet": found.realm.fleet_id, "key": found.key,
             "first": found.first, "last": found.last, "exportedAt": found.exported_at,
+            "mended": found.mended,
         }));
     }
     let moment = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| at.to_string());
     output.line(format!(
-        "every line is there, in its order and unchanged\n\
+        "every line {}is there, in its order and unchanged\n\
          lines        {} ({} … {})\n\
          checkpoints  {}, signed by {}\n\
          exported     {}; what was written later is not in the file\n\
          fleet        {} of {}\n\
          pin          {}",
+        if found.mended.is_empty() { "" } else { "that was not set aside " },
         found.rows,
         moment(found.first),
         moment(found.last),
@@ -284,6 +339,9 @@ fn verify(file: &Path, told: Told, output: &Output) -> Result<(), Failure> {
         found.realm.trust_domain,
         found.pin,
     ))?;
+    for row in &found.mended {
+        note(mend::told(&row.detail, &format!("{} by {}", row.at, row.actor)));
+    }
     if !compared {
         note("Whose log this is, only the pin says: compare it with the one that you know, or pass that as --pin.");
     }
@@ -298,6 +356,13 @@ mod tests {
     fn a_detail_is_what_people_read() {
         let line = json!({ "reason": "fan", "counts": { "a": 1 }, "count": 3, "idempotencyKey": "x", "off": false, "no": null });
         assert_eq!(detail(&line), "reason fan, count 3");
+    }
+
+    #[test]
+    fn people_stand_beside_whoever_acted_on_their_word() {
+        assert_eq!(who("batch", &json!({ "people": ["ada", "bob"] })), "batch (ada, bob)");
+        assert_eq!(who("ada, bob", &json!({ "people": ["ada", "bob"] })), "ada, bob");
+        assert_eq!(who("ci", &Value::Null), "ci");
     }
 
     #[test]

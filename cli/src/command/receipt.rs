@@ -7,14 +7,15 @@ use pki::{
     audit::Told,
     receipt::{self, Proven},
 };
-use schema::digest::Digest;
+use schema::{digest::Digest, name::Name};
 use serde_json::{Value, json};
 
+use super::audit;
 use crate::{
     args::FormatArg,
     client::{Client, Target},
     exit::{During as _, Exit, Failure},
-    output::{Output, Table, note, plain},
+    output::{Output, Table, note, plain, text::printable},
 };
 
 const EXAMPLES: &str = "\
@@ -22,8 +23,8 @@ Examples:
   better-compute receipt batch/reboot-2026-w49 --out reboot.receipt
   better-compute receipt --verify reboot.receipt --pin sha256:…
 
-The file holds the document, the approvals as people signed them, the leaves of the batch, the commands, what each machine
-signed, and the lines of the audit log. `--verify` checks all of it and needs no control plane.";
+The file holds the document, the commit that asked for it, the approvals or the emergency as people signed them, revoked keys, the
+leaves of the batch, the commands, what each machine signed, and the lines of the audit log. `--verify` checks all of it and needs no control plane.";
 
 /// Get or check the receipt of a batch.
 ///
@@ -77,6 +78,11 @@ impl Receipt {
                 "{unsigned} lines of the audit log about it are not signed yet and not in it; ask again in some seconds"
             ));
         }
+        if let Some(altered) = answer["altered"].as_u64().filter(|altered| *altered > 0) {
+            note(format!(
+                "{altered} lines of the audit log about it are not what was signed: somebody changed them in the database. They are not in it; better-compute audit export names the first"
+            ));
+        }
         match &self.out {
             None => plain(text.trim_end()),
             Some(out) => {
@@ -115,26 +121,47 @@ fn as_json(proven: &Proven, told: bool) -> Value {
         "trustDomain": proven.realm.trust_domain, "fleet": proven.realm.fleet_id,
         "digest": proven.header.as_ref().map(pki::batch::BatchHeader::digest),
         "planCommit": proven.header.as_ref().map(|header| header.plan_commit.to_string()),
-        "approvedBy": proven.approved_by, "nodes": proven.done.iter().map(done).collect::<Vec<_>>(),
+        "askedBy": proven.asked_by, "approvedBy": proven.approved_by,
+        "emergency": proven.emergency.as_ref().map(|emergency| json!({
+            "people": emergency.people, "reason": emergency.reason, "notBefore": emergency.not_before, "expires": emergency.expires,
+        })),
+        "revoked": proven.revoked.iter().map(|gone| json!({
+            "key": gone.key, "holder": gone.holder, "by": gone.by, "before": gone.before,
+        })).collect::<Vec<_>>(),
+        "nodes": proven.done.iter().map(done).collect::<Vec<_>>(),
         "audit": proven.lines,
     })
 }
 
 fn show(proven: &Proven, output: &Output) -> Result<(), Failure> {
     let mut head = format!("everything in it is signed and fits together\nbatch     batch/{}\n", proven.batch);
-    match &proven.header {
-        Some(header) => {
-            let people: Vec<&str> = proven.approved_by.iter().map(|name| name.as_str()).collect();
+    let list = |names: &std::collections::BTreeSet<Name>| {
+        let names: Vec<&str> = names.iter().map(Name::as_str).collect();
+        if names.is_empty() { "nobody".to_owned() } else { names.join(", ") }
+    };
+    match (&proven.header, &proven.emergency) {
+        (Some(header), _) => {
+            let asked = proven.asked_by.as_ref().map_or_else(String::new, |name| format!(", signed by {name}"));
             head.push_str(&format!(
-                "tier      {}: {}\nplan      commit {}\ndigest    {}\napproved  {}\n",
+                "tier      {}: {}\nplan      commit {}{asked}\ndigest    {}\napproved  by {}\n",
                 header.tier,
-                header.reason,
+                printable(&header.reason),
                 header.plan_commit,
                 header.digest(),
-                if people.is_empty() { "by nobody".to_owned() } else { format!("by {}", people.join(", ")) },
+                list(&proven.approved_by),
             ));
         }
-        None => head.push_str("approved  it holds no approvals: nobody was asked, or it was an emergency\n"),
+        (None, Some(emergency)) => head.push_str(&format!(
+            "emergency called by {} until {}: {}\n",
+            list(&emergency.people),
+            emergency.expires,
+            printable(&emergency.reason)
+        )),
+        (None, None) => head.push_str("approved  it holds no approvals: nobody was asked\n"),
+    }
+    for gone in &proven.revoked {
+        let when = if gone.before { "before it was decided: it did not count" } else { "after it was decided" };
+        head.push_str(&format!("revoked   {} of {} by {}, {when}\n", gone.key, gone.holder, gone.by));
     }
     head.push_str(&format!(
         "fleet     {} of {}\npin       {}",
@@ -157,7 +184,7 @@ fn show(proven: &Proven, output: &Output) -> Result<(), Failure> {
     for line in &proven.lines {
         lines.row([
             line.at.to_string().into(),
-            line.actor.as_str().into(),
+            audit::who(&line.actor, &line.detail).into(),
             line.action.as_str().into(),
             line.subject.as_str().into(),
         ]);

@@ -27,6 +27,7 @@ use crate::{
         logs::LogStoreArgs,
         names, parts,
         parts::{Ended, Part},
+        ports,
         trust::{self, FleetPlace},
     },
 };
@@ -40,7 +41,7 @@ Examples:
   DATABASE_URL=postgres://… better-compute up --fleet /srv/fleet.git
 
 Several run side by side with a --data directory each, --listen-api 127.0.0.1:0 and
---listen-gateway 127.0.0.1:0.";
+--listen-gateway 127.0.0.1:0. Each keeps the ports that it got, as long as they are free when it is started again.";
 
 /// Run a whole control plane on this machine.
 ///
@@ -97,7 +98,9 @@ impl Up {
             None => trust::choose(self.trust_domain.as_deref(), self.dev, &fleet, &keys).await?,
         };
         // A port that is taken is told before a database is made.
-        let sockets = Some(bound([self.listen_api, self.listen_gateway]).await?);
+        let last = ClientFile::read(&data.client_file()).ok().flatten();
+        let last = [last.as_ref().map(|last| last.url.as_str()), last.as_ref().map(|last| last.gateway.as_str())];
+        let sockets = Some(bound([self.listen_api, self.listen_gateway], last).await?);
         let (database, server) = database(&data).await?;
         let mut round = Round {
             data,
@@ -130,7 +133,7 @@ impl Up {
         let (db, identity, token) = self.prepare(round, &clock).await?;
         let sockets = match round.sockets.take() {
             Some(sockets) => sockets,
-            None => bound(round.listen).await?,
+            None => bound(round.listen, [None; 2]).await?,
         };
         let (data, fleet) = (&round.data, &round.fleet);
         let mut parts = Parts::new(db.clone(), clock).with_logs(round.logs.clone());
@@ -166,6 +169,7 @@ impl Up {
             secrets: authority.joins.secrets(),
             webhook: parts::webhook(),
             auditor: Some(parts::auditor(&authority)),
+            service: Some(Arc::clone(&authority.source)),
         };
         parts.api(api, Arc::clone(&serving), app);
         let control_plane = Arc::new(InProcess::new(authority.joins));
@@ -263,8 +267,9 @@ impl Round {
 /// The sockets of the API and of the gateway, with where they are.
 type Sockets = [(TcpListener, SocketAddr); 2];
 
-async fn bound([api, gateway]: [SocketAddr; 2]) -> Result<Sockets, Failure> {
-    Ok([parts::bind(api, "api").await?, parts::bind(gateway, "gateway").await?])
+/// Listens; `last` is where both were reached the last time.
+async fn bound([api, gateway]: [SocketAddr; 2], last: [Option<&str>; 2]) -> Result<Sockets, Failure> {
+    Ok([ports::bind(api, last[0], "api").await?, ports::bind(gateway, last[1], "gateway").await?])
 }
 
 /// The server that `DATABASE_URL` names, or a private one.

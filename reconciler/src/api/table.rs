@@ -155,7 +155,7 @@ pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
             "commandBatches",
             "create",
             "commandBatches:write",
-            "Writes a batch down that no document asks for; where people approve batches it says how to commit one.",
+            "Asks for a batch: where people approve, as a commit that this control plane signs as a service beside the branch; elsewhere written down for audit.",
             batches::create,
         ),
         query(
@@ -377,6 +377,14 @@ pub static METHODS: LazyLock<Vec<Method>> = LazyLock::new(|| {
         query("audit", "export", "audit:read", "A part of the audit log as a file that proves itself.", audit::export)
             .heavy(),
         query("audit", "list", "audit:read", "Who did what, newest first.", audit::list),
+        mutation(
+            "audit",
+            "mend",
+            "audit:write",
+            "Sets aside what somebody wrote into the chain of the audit log, names it in the log, and lets the chain go on.",
+            audit::mend,
+        )
+        .heavy(),
         query(
             "audit",
             "receipt",

@@ -553,7 +553,7 @@ async fn lock(txn: &mut Txn) -> Result<Source, ApiError> {
 }
 
 /// Who answers for it, and why.
-fn said(caller: &Caller, owner: Option<String>, reason: &str) -> Result<(String, String), ApiError> {
+pub(super) fn said(caller: &Caller, owner: Option<String>, reason: &str) -> Result<(String, String), ApiError> {
     if reason.trim().is_empty() || reason.len() > 500 {
         return Err(ApiError::field("reason", "say why, in 1 to 500 bytes"));
     }
