@@ -17,7 +17,7 @@ pub enum Exit {
     Usage = 2,
     /// The fleet repository has errors.
     InvalidFleet = 3,
-    /// The control plane said no: no token, a wrong one, or one without the right.
+    /// Somebody may not: no token, one without the right, or a word that would not count under the trust policy.
     Refused = 4,
     /// Nothing answers.
     Unreachable = 5,
@@ -26,10 +26,10 @@ pub enum Exit {
 /// The table that `--help` shows.
 pub const EXIT_CODES: &str = "\
 Exit codes:
-  0  done              3  the fleet repository has errors
-  1  failed            4  refused by the control plane
+  0  done              3  the fleet repository has errors, or commits that do not count (verify)
+  1  failed            4  refused
   2  wrong usage       5  the control plane cannot be reached
-  (plan --exit-code: 0 nothing to do, 2 changes, 1 error)";
+  (plan and drift with --exit-code: 0 nothing to do, 2 changes, 1 error)";
 
 /// Why a command failed, ready to be read: one message, its causes, and what to do about it.
 #[derive(Debug)]
@@ -59,6 +59,12 @@ impl Failure {
     #[must_use]
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
+    }
+
+    /// A refusal, with the stable word that `better-compute why` explains.
+    #[must_use]
+    pub fn refused(code: &str, message: impl fmt::Display) -> Self {
+        Self::new(Exit::Refused, format!("{message} ({code})"))
     }
 
     /// A failure with its causes: `what: cause: its cause`.

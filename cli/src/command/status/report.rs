@@ -25,6 +25,7 @@ pub(super) struct Report {
     trust_domain: Option<String>,
     dev: bool,
     verification: Option<String>,
+    trust: Option<Trust>,
     pub(super) sources: Vec<Source>,
     pools: Vec<Pool>,
     nodes: Nodes,
@@ -33,7 +34,27 @@ pub(super) struct Report {
     problems: Vec<Problem>,
     held: Held,
     batches: Vec<Value>,
+    batch_asks: Vec<Value>,
     retained: Retained,
+}
+
+/// What the fleet is pinned to, and how far it was verified from there.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Trust {
+    anchor: String,
+    epoch: Option<u64>,
+    verified: Option<String>,
+    machines: Policies,
+}
+
+/// Machines by the policy that they believe, where that is not the one in force.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Policies {
+    without: u64,
+    behind: u64,
+    apart: u64,
 }
 
 /// Objects that no file declares any more, and that are in force.
@@ -193,6 +214,8 @@ impl Report {
     /// The picture.
     pub(super) fn render(&self, output: &Output) -> String {
         let mut parts = vec![self.headline(output)];
+        parts.extend(self.audit(output));
+        parts.extend(self.trust.as_ref().map(|trust| trust.render(output)));
         let verified = self.verification.as_deref().is_some_and(|word| word != UNVERIFIED);
         parts.extend(self.sources.iter().map(|source| source.render(verified, output)));
         parts.push(self.pool_table(output));
@@ -209,13 +232,23 @@ impl Report {
         let mut words = vec![format!("trust domain {}", printable(self.trust_domain.as_deref().unwrap_or("-")))];
         words.extend(self.dev.then(|| "dev (admits described hardware)".to_owned()));
         words.push(match self.verification.as_deref() {
-            None | Some(UNVERIFIED) => format!("{UNVERIFIED} (better-compute trust pin)"),
-            Some(word) => word.to_owned(),
+            None | Some(UNVERIFIED) => format!("{UNVERIFIED} (better-compute trust init)"),
+            Some(word) => printable(word),
         });
         words.push(count(self.nodes.connected, "session"));
         words.extend((self.nodes.unreachable > 0).then(|| format!("{} unreachable", self.nodes.unreachable)));
         words.extend((self.nodes.lost > 0).then(|| format!("{} lost", self.nodes.lost)));
         Style::Dim.paint(&words.join(" · "), output.colour)
+    }
+
+    /// What keeps the audit log from being signed: somebody wrote into it.
+    fn audit(&self, output: &Output) -> Option<String> {
+        let stands = self.problems.iter().find(|problem| problem.is_audit())?;
+        let since = stands.since.map_or_else(String::new, |since| format!(", {}", output.ago(since)));
+        let title = Style::Bad.paint(&format!("audit log stands still{since}"), output.colour);
+        let says = output.indented(&printable(stands.message.as_deref().unwrap_or_default()), "  ");
+        let next = Style::Dim.paint("  `better-compute why audit` says more.", output.colour);
+        Some(format!("{title}\n{says}\n{next}"))
     }
 
     fn pool_table(&self, output: &Output) -> String {
@@ -235,7 +268,8 @@ impl Report {
 
     /// Destructive work that waits for people or machines, and emergencies to look at.
     fn batches(&self, output: &Output) -> Option<String> {
-        let lines: Vec<String> = self.batches.iter().filter_map(|batch| batches::line(batch, output)).collect();
+        let mut lines: Vec<String> = self.batches.iter().filter_map(|batch| batches::line(batch, output)).collect();
+        lines.extend(self.batch_asks.iter().map(|ask| batches::ask_line(ask, output)));
         let next = Style::Dim.paint("`better-compute batches` says more.", output.colour);
         (!lines.is_empty()).then(|| format!("batches\n  {}\n{next}", lines.join("\n  ")))
     }
@@ -270,7 +304,7 @@ impl Report {
 
     fn problem_table(&self, output: &Output) -> Option<String> {
         let mut table = Table::new(&["waits", "since", "for"]).whole(&["waits"]).words();
-        for problem in &self.problems {
+        for problem in self.problems.iter().filter(|problem| !problem.is_audit()) {
             let why = problem.message.as_deref().or(problem.reason.as_deref()).unwrap_or("-");
             table.row([
                 problem.node.as_deref().unwrap_or(&problem.key).into(),
@@ -279,6 +313,38 @@ impl Report {
             ]);
         }
         (!table.is_empty()).then(|| table.render(output.width, output.colour))
+    }
+}
+
+impl Problem {
+    /// Whether it is told of at the top: nothing that happens is proven as long as it is there.
+    fn is_audit(&self) -> bool {
+        self.reconciler == "audit" && self.reason.as_deref() == Some("audit-altered")
+    }
+}
+
+impl Trust {
+    fn render(&self, output: &Output) -> String {
+        let verified = match (&self.verified, self.epoch) {
+            (Some(commit), Some(epoch)) => format!("verified up to {}, policy of epoch {epoch}", short(commit)),
+            _ => "nothing is verified yet".to_owned(),
+        };
+        let anchor = Style::Dim.paint(&format!("from the anchor {}", printable(short(&self.anchor))), output.colour);
+        let style = if self.verified.is_some() { Style::Good } else { Style::Attention };
+        let mut text = format!("trust  {} {anchor}", style.paint(&printable(&verified), output.colour));
+        let Policies { without, behind, apart } = self.machines;
+        let machines = [(without, "without a policy"), (behind, "behind"), (apart, "with another policy")];
+        let machines: Vec<String> = machines
+            .into_iter()
+            .filter(|(number, _)| *number > 0)
+            .map(|(number, what)| format!("{} {what}", count(number, "machine")))
+            .collect();
+        if !machines.is_empty() {
+            let machines = Style::Attention.paint(&machines.join(" · "), output.colour);
+            let next = Style::Dim.paint("`better-compute why node/NAME` says more.", output.colour);
+            text.push_str(&format!("\n       {machines}; {next}"));
+        }
+        text
     }
 }
 
@@ -392,6 +458,24 @@ mod tests {
                 "remote": at("abcd", 8), "verified": at("abcd", 8), "planned": at("abcd", 8), "applied": at("abcd", 9) }],
             "pools": [{ "name": "h100", "total": 3, "connected": 3, "assigned": 3, "converged": 2, "schedulable": 3 }],
             "joins": { "waiting": [], "refused": [] },
+        });
+        insta::assert_snapshot!(Report::read(&document).unwrap().render(&output()));
+    }
+
+    #[test]
+    fn a_pinned_fleet_says_how_far_it_is_verified_who_is_behind_and_what_waits_for_people() {
+        let document = json!({
+            "trustDomain": "bc.local", "verification": "verified", "nodes": { "connected": 3 },
+            "trust": { "anchor": "3f2a".repeat(10), "fleet": "f", "digest": "sha256:00", "epoch": 2, "verified": "abcd".repeat(10),
+                "machines": { "without": 1, "behind": 2, "apart": 0 } },
+            "sources": [{ "url": "/srv/fleet", "branch": "main", "path": "", "state": "ok", "since": "2026-11-29T12:08:00Z",
+                "remote": at("abcd", 8), "verified": at("abcd", 8), "planned": at("abcd", 8), "applied": at("abcd", 9) }],
+            "pools": [{ "name": "h100", "total": 3, "connected": 3, "assigned": 3, "converged": 3, "schedulable": 3 }],
+            "batches": [{ "name": "kernel", "state": "proposed", "kind": "node.reboot", "why": "kernel 6.14", "origin": "document",
+                "counts": { "machines": 3, "waiting": 3, "sent": 0, "succeeded": 0, "failed": 0, "left": 0 },
+                "waitsFor": { "reason": "batch-approvals", "message": "it needs one more person with the role operator; ada said yes", "since": "2026-11-29T12:01:00Z" } }],
+            "problems": [{ "reconciler": "audit", "key": "all", "state": "wait", "reason": "audit-altered",
+                "message": "line 12 of the audit log is not what was chained: somebody changed it in the database; nothing is signed behind it.", "since": "2026-11-29T12:05:00Z" }],
         });
         insta::assert_snapshot!(Report::read(&document).unwrap().render(&output()));
     }
