@@ -8,30 +8,29 @@
 //!
 //! Names are used once. What is here is a copy for the control plane to work with: no machine does anything because of it.
 
+mod asks;
 mod leaves;
 mod machines;
 mod marks;
+mod plan_commits;
+pub mod proposals;
 mod read;
 mod write;
 
-use std::collections::BTreeMap;
-
 use schema::{
     digest::Digest,
-    generation::{Generation, IdentityGeneration},
-    id::{BatchId, CommandId, JournalId, NodeId},
+    id::{BatchId, CommandId, NodeId},
     name::Name,
-    node::{Connectivity, ProvisionState},
     time::Timestamp,
 };
 
-use crate::{DbError, convert};
-
-pub use leaves::{leaf_of_command, leaves, set_leaf, wake_of_commands};
-pub use marks::mark_anew;
+pub use asks::{Ask, NewAsk, asks, set_asks};
+pub use leaves::{count_leaves, leaves, set_leaf, some_leaves, wake_of_commands};
 pub use machines::{InPool, Machine, in_hand, keep_identity, machine_of, machines, named, signed_identity};
+pub use marks::mark_anew;
+pub use plan_commits::{keep_plans, plan, plans_to_keep};
 pub use read::{Filter, find, find_by_id, find_for_update, in_force, list, list_open, open_names, to_review};
-pub use write::{Put, close, heard, move_to, put, trust_changed, wake};
+pub use write::{By, Put, close, heard, move_to, put, trust_changed, wake};
 
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
@@ -120,6 +119,14 @@ words! {
         Api = "api",
         /// An emergency.
         Breakglass = "breakglass",
+    }
+}
+
+impl Batch {
+    /// Whether a caller asked for it, and the commit that people approve is not there yet.
+    #[must_use]
+    pub fn waits_for_commit(&self) -> bool {
+        self.new.origin == Origin::Proposal && self.new.plan.is_none() && self.state == BatchState::Proposed
     }
 }
 
@@ -275,46 +282,10 @@ pub struct Leaf {
     pub machine: Option<Machine>,
     /// Where its command is, and why.
     pub command_state: Option<(String, Option<String>)>,
+    /// Its command was handed to a gateway, which may say whatever it likes about where that went.
+    pub handed_over: bool,
 }
 
 fn time(column: jiff_sqlx::Timestamp) -> Timestamp {
     column.to_jiff()
-}
-
-fn labels(value: serde_json::Value) -> Result<BTreeMap<String, String>, DbError> {
-    serde_json::from_value(value).map_err(|error| DbError::corrupt("labels", error))
-}
-
-#[expect(clippy::too_many_arguments, reason = "the columns of one row, in one place")]
-fn machine(
-    id: uuid::Uuid,
-    name: &str,
-    pool: Option<String>,
-    site: Option<String>,
-    labels_: serde_json::Value,
-    identity: i64,
-    hardware_key: Option<Vec<u8>>,
-    journal: Option<uuid::Uuid>,
-    applied: i64,
-    connectivity: &str,
-    cordoned: bool,
-    staged: bool,
-    provision: &str,
-) -> Result<Machine, DbError> {
-    let name_of = |text: Option<String>| text.map(|text| convert::word::<Name>("name", &text)).transpose();
-    Ok(Machine {
-        id: NodeId::from_uuid(id),
-        name: convert::word("node name", name)?,
-        pool: name_of(pool)?,
-        site: name_of(site)?,
-        labels: labels(labels_)?,
-        identity: IdentityGeneration::from_i64(identity),
-        hardware_key: convert::maybe_digest(hardware_key)?,
-        journal: journal.map(JournalId::from_uuid),
-        applied: Generation::from_i64(applied),
-        connectivity: convert::word::<Connectivity>("connectivity", connectivity)?,
-        cordoned,
-        staged,
-        provision: convert::word::<ProvisionState>("provision state", provision)?,
-    })
 }

@@ -1,8 +1,6 @@
 //! Whether people allow a destructive command: asked before a worker signs it, of the bytes that go with it, as its machine will
 //! ask. Rows of the database say what is queued and never what is allowed.
 
-use std::collections::BTreeMap;
-
 use pki::batch::{Approval, Me, Trusted, emergencies, permit};
 use schema::{command::CommandBody, time::Timestamp};
 use store::{
@@ -10,7 +8,7 @@ use store::{
     batches::{self, Batch, Machine},
 };
 
-use super::resolve::{Trust, hardware_key};
+use super::resolve::{Trust, facts, hardware_key};
 
 /// Says why a command is not to be signed; `None` when it is. What does no harm needs nobody.
 ///
@@ -50,7 +48,7 @@ fn asked(
     now: Timestamp,
 ) -> Option<String> {
     let Some(journal) = machine.journal else { return Some("its machine has not reported yet".to_owned()) };
-    let (hardware_key, facts) = (hardware_key(machine.hardware_key), BTreeMap::new());
+    let (hardware_key, facts) = (hardware_key(machine.hardware_key), facts(machine));
     let me = Me {
         name: machine.name.as_str(),
         node: machine.id,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schema::{name::Name, node::Connectivity};
 use store::batches::{InPool, Leaf, LeafState, Machine};
 
-use super::resolve;
+use super::resolve::{self, Differs};
 
 /// What a machine waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,7 +45,7 @@ pub struct Choice {
     /// Machines to begin with, by their index.
     pub go: Vec<u32>,
     /// Machines that are not those of their leaves any more, by their index, with the reason.
-    pub changed: Vec<(u32, &'static str)>,
+    pub changed: Vec<(u32, Differs)>,
     /// What the others wait for, by their index.
     pub waits: BTreeMap<u32, WaitsFor>,
     /// How many have a command in hand.
@@ -67,6 +67,9 @@ pub fn budget(text: Option<&str>, machines: u32) -> Option<u32> {
     }
 }
 
+/// So many begin in one step: a transaction that holds pools is short.
+pub const AT_A_STEP: usize = 64;
+
 /// Chooses.
 #[must_use]
 pub fn choose(leaves: &[Leaf], pools: &[InPool], max_in_flight: u32, spread: Option<&str>) -> Choice {
@@ -81,10 +84,10 @@ pub fn choose(leaves: &[Leaf], pools: &[InPool], max_in_flight: u32, spread: Opt
     choice.in_flight = sent.len();
     let mut domain: Option<String> =
         spread.and_then(|key| sent.first().map(|leaf| domain_of(key, leaf, leaf.machine.as_ref())));
-    let mut free = (max_in_flight as usize).saturating_sub(sent.len());
+    let mut free = (max_in_flight as usize).saturating_sub(sent.len()).min(AT_A_STEP);
     for leaf in leaves.iter().filter(|leaf| leaf.state == LeafState::Waiting) {
         let Some(machine) = &leaf.machine else {
-            choice.changed.push((leaf.index, "it is gone"));
+            choice.changed.push((leaf.index, Differs::Machine("it is gone")));
             continue;
         };
         let approved = leaf.leaf.as_deref().and_then(pki::batch::Leaf::read);

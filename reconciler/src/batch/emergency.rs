@@ -59,7 +59,10 @@ async fn call(
     raws: &[Vec<u8>],
 ) -> Result<(), Failure> {
     let Some(name) = name_of(emergency, number) else { return Ok(()) };
-    if batches::find(context.db(), name.as_str()).await?.is_some() {
+    if let Some(known) = batches::find(context.db(), name.as_str()).await? {
+        if known.new.origin != Origin::Breakglass {
+            tracing::error!(batch = %name, origin = %known.new.origin, "an emergency does not go: its name is somebody else's");
+        }
         return Ok(());
     }
     let told = kind.parse::<CommandKind>().ok().and_then(|kind| payload(kind, &emergency.reason));

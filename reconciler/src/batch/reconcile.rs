@@ -8,18 +8,23 @@
 //!
 //! It runs in one process at a time, and takes a machine in hand under its pool's lock: budgets hold across batches.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use pki::batch::{Approval, BatchApproval, BatchHeader, Leaf as SignedLeaf, Tally, merkle};
 use schema::{
     command::{CommandKind, CommandState, KINDS},
     digest::Digest,
+    name::Name,
     time::Timestamp,
 };
 use store::{
     Txn,
-    batches::{self, Batch, BatchState, Leaf, LeafState, Origin},
+    batches::{self, Batch, BatchState, By, Leaf, LeafState, Origin},
     commands::{self, NewCommand},
     queue::{self, Kind},
 };
@@ -28,17 +33,21 @@ use super::{
     allowed,
     choose::{self, Choice, WaitsFor},
     emergency,
+    proposal::Hindrance,
     resolve::Trust,
     standing::{self, Standing},
 };
 use crate::reconcile::{Context, Failure, Outcome, Periodic, Reconciler, ShardBy, WaitReason};
 
+#[cfg(test)]
+mod tests;
+
 /// The reconciler.
 #[derive(Debug)]
 pub struct Batches;
 
-/// The key that looks at every batch that has not ended.
-const ALL: &str = "all";
+/// The key that looks at every batch that has not ended; no batch is called so.
+const ALL: &str = "*";
 /// What nobody wakes a batch for, such as a session that is back, is looked at so often.
 const LOOK: Duration = Duration::from_secs(10);
 /// A batch that waits for people is looked at so often.
@@ -59,6 +68,8 @@ enum Waiting {
     Machines(WaitsFor, String),
     /// The policy that people trust is not known here.
     NoPolicy(String),
+    /// The commit that people approve.
+    Commit(Hindrance, String),
 }
 
 impl WaitReason for Waiting {
@@ -69,6 +80,7 @@ impl WaitReason for Waiting {
             Self::InFlight(_) => "batch-in-flight",
             Self::Machines(..) => "batch-machines",
             Self::NoPolicy(_) => "batch-policy",
+            Self::Commit(hindrance, _) => hindrance.code(),
         }
     }
 }
@@ -76,7 +88,9 @@ impl WaitReason for Waiting {
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Approvals(text) | Self::InFlight(text) | Self::NoPolicy(text) => f.write_str(text),
+            Self::Approvals(text) | Self::InFlight(text) | Self::NoPolicy(text) | Self::Commit(_, text) => {
+                f.write_str(text)
+            }
             Self::NotBefore(at) => write!(f, "it begins at {at}"),
             Self::Machines(waits, text) => write!(f, "{text} ({})", waits.as_str()),
         }
@@ -155,6 +169,8 @@ async fn step(context: &Context, trust: Option<&Trust>, found: Batch) -> Result<
     } else {
         let machines: Vec<String> = leaves.iter().map(|leaf| leaf.node.to_string()).collect();
         let called = trust.is_some_and(|trust| allowed::is_called(trust, &batch, &machines, now));
+        let tally = standing.as_ref().and_then(|standing| standing.tally.as_ref());
+        let on_word_of = |people: fn(&Tally) -> &BTreeSet<Name>| By::word_of(ACTOR, tally.into_iter().flat_map(people));
         let decision = if context.custody().is_put_here(&batch, &leaves) {
             decide(&batch, (trust.is_some(), called), standing.as_ref(), now)
         } else {
@@ -163,20 +179,24 @@ async fn step(context: &Context, trust: Option<&Trust>, found: Batch) -> Result<
         };
         match decision {
             Decision::End(state, reason, message) => {
-                batches::move_to(&mut txn, &batch, state, Some(reason), Some(&message), ACTOR).await?;
+                let by = if state == BatchState::Rejected { on_word_of(|tally| &tally.no) } else { ACTOR.into() };
+                batches::move_to(&mut txn, &batch, state, Some(reason), Some(&message), by).await?;
                 leave_the_rest(&mut txn, &batch, &mut leaves).await?;
                 waits_for_the_last(&leaves)
             }
             Decision::Wait(waiting, after) => {
+                take_back(&mut txn, &batch, &mut leaves).await?;
                 if batch.state == BatchState::Approved && matches!(waiting, Waiting::Approvals(_)) {
                     let said = Some("somebody took an approval back before anything was sent");
-                    batches::move_to(&mut txn, &batch, BatchState::Proposed, Some("withdrawn"), said, ACTOR).await?;
+                    let by = on_word_of(|tally| &tally.withdrawn);
+                    batches::move_to(&mut txn, &batch, BatchState::Proposed, Some("withdrawn"), said, by).await?;
                 }
                 Outcome::wait_for(&waiting, after)
             }
             Decision::Go { opens } => {
                 if batch.state == BatchState::Proposed {
-                    batches::move_to(&mut txn, &batch, BatchState::Approved, None, batch.message.as_deref(), ACTOR)
+                    let by = on_word_of(|tally| &tally.yes);
+                    batches::move_to(&mut txn, &batch, BatchState::Approved, None, batch.message.as_deref(), by)
                         .await?;
                     batch.state = BatchState::Approved;
                 }
@@ -224,6 +244,11 @@ fn decide(batch: &Batch, (pinned, called): (bool, bool), standing: Option<&Stand
     if !new.quorum {
         let why = "a trust anchor was pinned since, and nobody approved it; commit it again under another name";
         return Decision::End(BatchState::Void, "trust-changed", why.to_owned());
+    }
+    if batch.waits_for_commit() {
+        let hindrance = Hindrance::of(batch.reason.as_deref().unwrap_or_default());
+        let why = batch.message.clone().unwrap_or_else(|| "its commit is not signed and pushed yet".to_owned());
+        return Decision::Wait(Waiting::Commit(hindrance, why), SELDOM);
     }
     let Some(standing) = standing else {
         return Decision::Wait(Waiting::NoPolicy("the trust policy is not known here yet".to_owned()), LOOK);
@@ -290,6 +315,10 @@ async fn heard_of(txn: &mut Txn, batch: &Batch, leaves: &mut [Leaf]) -> Result<(
                 set(txn, batch, leaf, LeafState::Failed, Some(reason.as_deref().unwrap_or("failed"))).await?;
             }
             CommandState::Cancelled => set(txn, batch, leaf, LeafState::Left, Some("cancelled")).await?,
+            // Only its machine knows whether it began: nobody else is begun with on a gateway's word.
+            CommandState::Expired if !held && leaf.handed_over => {
+                set(txn, batch, leaf, LeafState::Failed, Some("not-heard-of")).await?;
+            }
             // It waited for its machine past its deadline, so it never began.
             CommandState::Expired if !held => set(txn, batch, leaf, LeafState::Waiting, None).await?,
             CommandState::Expired
@@ -339,6 +368,18 @@ async fn leave_the_rest(txn: &mut Txn, batch: &Batch, leaves: &mut [Leaf]) -> Re
     Ok(())
 }
 
+/// What its machine was not sent yet waits until the batch lets it go again.
+async fn take_back(txn: &mut Txn, batch: &Batch, leaves: &mut [Leaf]) -> Result<(), Failure> {
+    for leaf in leaves.iter_mut().filter(|leaf| leaf.state == LeafState::Sent) {
+        if let Some(command) = leaf.command
+            && commands::hold(txn, command).await?
+        {
+            set(txn, batch, leaf, LeafState::Waiting, None).await?;
+        }
+    }
+    Ok(())
+}
+
 fn waits_for_the_last(leaves: &[Leaf]) -> Outcome {
     let sent: Vec<&str> =
         leaves.iter().filter(|leaf| leaf.state == LeafState::Sent).map(|leaf| leaf.node.as_str()).collect();
@@ -347,6 +388,30 @@ fn waits_for_the_last(leaves: &[Leaf]) -> Outcome {
     }
     let text = format!("{} still at it", list(sent.into_iter()));
     Outcome::wait_for(&Waiting::InFlight(text), LOOK)
+}
+
+/// How many machines are at it at a time, and when it stops.
+struct Pace<'a> {
+    max_in_flight: u32,
+    max_failures: u32,
+    spread: Option<&'a str>,
+}
+
+impl<'a> Pace<'a> {
+    /// As people signed it, where they have to.
+    fn of(batch: &'a Batch, standing: Option<&'a Standing>) -> Self {
+        let (new, header) = (&batch.new, standing.map(|standing| &standing.header));
+        match header {
+            Some(header) => Self {
+                max_in_flight: header.max_in_flight,
+                max_failures: header.max_failures,
+                spread: header.spread.as_deref(),
+            },
+            None => {
+                Self { max_in_flight: new.max_in_flight, max_failures: new.max_failures, spread: new.spread.as_deref() }
+            }
+        }
+    }
 }
 
 async fn go(
@@ -358,13 +423,14 @@ async fn go(
 ) -> Result<Outcome, Failure> {
     let failed: Vec<&str> =
         leaves.iter().filter(|leaf| leaf.state == LeafState::Failed).map(|leaf| leaf.node.as_str()).collect();
-    if failed.len() > batch.new.max_failures as usize {
+    let pace = Pace::of(batch, standing);
+    if failed.len() > pace.max_failures as usize {
         let rest = leaves.iter().filter(|leaf| leaf.state == LeafState::Waiting).count();
         if rest > 0 || leaves.iter().any(|leaf| leaf.state == LeafState::Sent) {
             let text = format!(
                 "it failed on {} and tolerates {}: nothing more of it begins, {rest} left",
                 list(failed.into_iter()),
-                batch.new.max_failures
+                pace.max_failures
             );
             batches::move_to(txn, batch, BatchState::Cancelled, Some("failures"), Some(&text), ACTOR).await?;
             leave_the_rest(txn, batch, leaves).await?;
@@ -373,7 +439,7 @@ async fn go(
     }
     let proof = match (batch.new.origin, standing) {
         (Origin::Breakglass, _) => Proof::Emergency(batch.new.evidence.as_deref().unwrap_or_default()),
-        (_, Some(Standing { header, statements, tally: Some(tally) })) => {
+        (_, Some(Standing { header, statements, tally: Some(tally), .. })) => {
             let carry = tally.evidence.iter().filter_map(|place| statements.get(*place).cloned());
             Proof::People { header, statements: carry.collect() }
         }
@@ -386,7 +452,7 @@ async fn go(
             None => batch.new.expires,
         };
         let pools = batches::in_hand(txn, &choose::pools_of(leaves), &destructive()).await?;
-        let choice = choose::choose(leaves, &pools, batch.new.max_in_flight, batch.new.spread.as_deref());
+        let choice = choose::choose(leaves, &pools, pace.max_in_flight, pace.spread);
         send(txn, batch, leaves, &choice, &proof, (now, closes)).await?;
         return after(txn, batch, leaves, &choice).await;
     }
@@ -412,7 +478,10 @@ async fn after(txn: &mut Txn, batch: &mut Batch, leaves: &[Leaf], choice: &Choic
         batches::move_to(txn, batch, BatchState::Dispatching, None, batch.message.as_deref(), ACTOR).await?;
         batch.state = BatchState::Dispatching;
     }
-    let name = |index: u32| leaves.iter().find(|leaf| leaf.index == index).map_or("", |leaf| leaf.node.as_str());
+    if choice.go.len() == choose::AT_A_STEP {
+        return Ok(Outcome::again(Duration::ZERO, "more-to-begin"));
+    }
+    let name = |index: u32| leaves.get(index as usize).map_or("", |leaf| leaf.node.as_str());
     let mut by: BTreeMap<WaitsFor, Vec<&str>> = BTreeMap::new();
     for (index, waits) in &choice.waits {
         by.entry(*waits).or_default().push(name(*index));
@@ -444,12 +513,12 @@ async fn send(
     (now, closes): (Timestamp, Timestamp),
 ) -> Result<(), Failure> {
     for (index, why) in &choice.changed {
-        tracing::warn!(batch = %batch.new.name, index, why, "a machine of a batch is not the one that was resolved");
-        if let Some(leaf) = leaves.iter_mut().find(|leaf| leaf.index == *index) {
+        tracing::warn!(batch = %batch.new.name, index, %why, "a machine of a batch is not the one that was resolved");
+        if let Some(leaf) = leaves.get_mut(*index as usize) {
             if let Some(command) = leaf.command {
                 commands::cancel(txn, command).await?;
             }
-            set(txn, batch, leaf, LeafState::Left, Some("machine-changed")).await?;
+            set(txn, batch, leaf, LeafState::Left, Some(why.code())).await?;
         }
     }
     if choice.go.is_empty() {
@@ -464,7 +533,7 @@ async fn send(
     };
     let Ok(kind) = batch.new.kind.parse::<CommandKind>() else { return Ok(()) };
     for index in &choice.go {
-        let Some(leaf) = leaves.iter_mut().find(|leaf| leaf.index == *index) else { continue };
+        let Some(leaf) = leaves.get_mut(*index as usize) else { continue };
         let approval = match proof {
             Proof::None => None,
             Proof::Emergency(evidence) => Some(evidence.to_vec()),

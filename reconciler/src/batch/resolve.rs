@@ -6,7 +6,7 @@ use pki::{
     batch::{BatchHeader, Flaw, Leaf, Question, judge, merkle},
     trust::{object::ObjectId, policy::Policy, statement::FleetId, statement::Under},
 };
-use schema::{canonical, digest::Digest, fleet::Batch, name::Name, time::Timestamp};
+use schema::{canonical, command::CommandKind, digest::Digest, fleet::Batch, name::Name, time::Timestamp};
 use store::batches::{Machine, NewBatch, NewLeaf, Origin, Signed};
 
 /// Whom people trust: everything that a header binds besides the batch itself.
@@ -85,6 +85,9 @@ pub fn covered<'m>(batch: &Batch, machines: &'m [Machine]) -> (Vec<&'m Machine>,
     (in_it, out)
 }
 
+/// The precondition that a machine is in a boot.
+pub const BOOT: &str = "boot";
+
 /// Machines of one batch at most; what needs more is split.
 pub const MOST_LEAVES: usize = 20_000;
 
@@ -150,8 +153,8 @@ pub fn resolve(asked: &Asked<'_>, machines: &[Machine], trust: Option<&Trust>, n
         created_by: asked.created_by.to_owned(),
         not_before,
         expires,
-        max_in_flight: batch.max_in_flight.as_ref().map_or(1, |most| most.value),
-        max_failures: batch.max_failures.as_ref().map_or(0, |most| most.value),
+        max_in_flight: max_in_flight(batch),
+        max_failures: max_failures(batch),
         spread: batch.spread.as_ref().map(|key| key.value.clone()),
     };
     let leaves = leaves
@@ -164,6 +167,18 @@ pub fn resolve(asked: &Asked<'_>, machines: &[Machine], trust: Option<&Trust>, n
         })
         .collect();
     Resolved { batch: new, leaves, left_out, flaw }
+}
+
+/// How many of its machines are at it at a time.
+#[must_use]
+pub fn max_in_flight(batch: &Batch) -> u32 {
+    batch.max_in_flight.as_ref().map_or(1, |most| most.value)
+}
+
+/// How many failures it tolerates.
+#[must_use]
+pub fn max_failures(batch: &Batch) -> u32 {
+    batch.max_failures.as_ref().map_or(0, |most| most.value)
 }
 
 fn proposer<'a>(asked: &'a Asked<'_>) -> Option<&'a Name> {
@@ -187,23 +202,71 @@ fn leaf(index: u32, machine: &Machine, kind: &str, payload: Digest) -> Option<Le
         kind: kind.to_owned(),
         payload,
         min_generation: machine.applied,
-        preconditions: BTreeMap::new(),
+        preconditions: preconditions(kind, machine),
     })
+}
+
+/// What a machine signed about itself, by the words that preconditions use.
+#[must_use]
+pub fn facts(machine: &Machine) -> BTreeMap<String, String> {
+    machine.boot.iter().map(|boot| (BOOT.to_owned(), boot.to_string())).collect()
+}
+
+/// What has to be so still when a command of a kind begins. Whatever ends with a boot is asked for of the boot that the machine is
+/// in: one that was booted since has had what people approved.
+pub(super) fn preconditions(kind: &str, machine: &Machine) -> BTreeMap<String, String> {
+    let bound = kind.parse::<CommandKind>().is_ok_and(|kind| kind.row().destructive && !kind.row().retry_safe);
+    if bound { facts(machine) } else { BTreeMap::new() }
+}
+
+/// Why a machine is not the one of its leaf any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Differs {
+    /// It is another machine, in words.
+    Machine(&'static str),
+    /// It was booted since.
+    Boot,
+    /// Something else that its leaf presupposes is not so, or not known here.
+    Condition,
+}
+
+impl Differs {
+    /// The stable word.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Machine(_) => "machine-changed",
+            Self::Boot => "booted-since",
+            Self::Condition => "precondition",
+        }
+    }
+}
+
+impl std::fmt::Display for Differs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Machine(why) => why,
+            Self::Boot => "it was booted since",
+            Self::Condition => "something that was presupposed of it is not so",
+        })
+    }
 }
 
 /// Why a machine is not the one of its leaf any more.
 #[must_use]
-pub fn differs(leaf: &Leaf, machine: &Machine) -> Option<&'static str> {
+pub fn differs(leaf: &Leaf, machine: &Machine) -> Option<Differs> {
+    let facts = facts(machine);
+    let broken = leaf.preconditions.iter().find(|(word, wanted)| facts.get(*word) != Some(wanted));
     if machine.name != leaf.name {
-        Some("it has another name")
+        Some(Differs::Machine("it has another name"))
     } else if machine.identity != leaf.identity_generation {
-        Some("it has another identity")
+        Some(Differs::Machine("it has another identity"))
     } else if hardware_key(machine.hardware_key) != leaf.hardware_key {
-        Some("it has other hardware")
+        Some(Differs::Machine("it has other hardware"))
     } else if machine.journal != Some(leaf.journal) {
-        Some("it has another journal")
+        Some(Differs::Machine("it has another journal"))
     } else {
-        None
+        broken.map(|(word, _)| if word == BOOT { Differs::Boot } else { Differs::Condition })
     }
 }
 
@@ -232,6 +295,9 @@ fn header(
         plan_tree,
         under: Under { epoch: policy.epoch(), digest: policy.digest() },
         reason: asked.batch.reason.value.clone(),
+        max_in_flight: max_in_flight(asked.batch),
+        max_failures: max_failures(asked.batch),
+        spread: asked.batch.spread.as_ref().map(|key| key.value.clone()),
         leaves: u32::try_from(leaves.len()).unwrap_or(u32::MAX),
         root: merkle::root(&hashes),
     })

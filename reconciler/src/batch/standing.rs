@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use pki::{
-    batch::{BatchHeader, Question, Tally, judge},
-    trust::policy::Policy,
+    batch::{BatchHeader, NoVote, Question, RefusedVote, Tally, candidates, judge},
+    trust::statement::Under,
 };
-use schema::time::Timestamp;
+use schema::{name::Name, time::Timestamp};
 use store::{Db, DbError, batches::Batch};
 
 use super::resolve::Trust;
@@ -34,6 +34,10 @@ pub struct Standing {
     pub statements: Vec<Vec<u8>>,
     /// What that comes to; `None` when the policy that it names is not in force any more.
     pub tally: Option<Tally>,
+    /// What was said under a policy that is not in force any more, and why each of it does not count.
+    pub lapsed: Vec<RefusedVote>,
+    /// Who could still approve it.
+    pub candidates: BTreeSet<Name>,
 }
 
 /// Judges a stored batch; `None` when nobody has to approve it, and when what is stored is no header.
@@ -41,21 +45,43 @@ pub struct Standing {
 /// # Errors
 /// When PostgreSQL does not answer.
 pub async fn standing(db: &Db, trust: &Trust, batch: &Batch, now: Timestamp) -> Result<Option<Standing>, DbError> {
-    let (Some(signed), Some(_)) = (&batch.new.signed, trust.present()) else { return Ok(None) };
+    let (Some(signed), Some(present)) = (&batch.new.signed, trust.present()) else { return Ok(None) };
     let Some(header) = BatchHeader::read(&signed.header).filter(|header| header.digest() == signed.digest) else {
         return Ok(None);
     };
     let statements = store::trust::statements_of(db, &KINDS, Some(batch.new.name.as_str())).await?;
     let statements: Vec<Vec<u8>> = statements.into_iter().map(|statement| statement.raw).collect();
-    let tally = tally(trust, &header, &batch.new.kind, &statements, now);
-    Ok(Some(Standing { header, statements, tally }))
+    let kinds = BTreeSet::from([batch.new.kind.clone()]);
+    let question = Question {
+        header: &header,
+        kinds: &kinds,
+        statements: &statements,
+        named: present,
+        present,
+        revoked: &trust.revoked,
+        now,
+    };
+    let (tally, lapsed, candidates) = if header.under == (Under { epoch: present.epoch(), digest: present.digest() }) {
+        let tally = judge(&question);
+        let candidates = candidates(&question, &tally);
+        (Some(tally), Vec::new(), candidates)
+    } else {
+        let named = trust.policies.get(&header.under.epoch).filter(|named| named.digest() == header.under.digest);
+        (None, named.map(|named| lapsed(&Question { named, ..question })).unwrap_or_default(), BTreeSet::new())
+    };
+    Ok(Some(Standing { header, statements, tally, lapsed, candidates }))
 }
 
-fn tally(trust: &Trust, header: &BatchHeader, kind: &str, statements: &[Vec<u8>], now: Timestamp) -> Option<Tally> {
-    let present: &Policy = trust.present()?;
-    if (header.under.epoch, header.under.digest) != (present.epoch(), present.digest()) {
-        return None;
+/// Why nothing of what people said under a policy counts any more: what is wrong with each of them under the present one, and that
+/// it is another one.
+#[must_use]
+pub fn lapsed(question: &Question<'_>) -> Vec<RefusedVote> {
+    let mut tally = judge(question);
+    if tally.flaw.is_some() {
+        tally = judge(&Question { present: question.named, now: question.header.not_before, ..*question });
     }
-    let kinds = BTreeSet::from([kind.to_owned()]);
-    Some(judge(&Question { header, kinds: &kinds, statements, named: present, present, revoked: &trust.revoked, now }))
+    let epoch = question.header.under.epoch;
+    let spoke = tally.yes.into_iter().chain(tally.no).chain(tally.withdrawn);
+    let over = spoke.map(|who| RefusedVote { who: Some(who), why: NoVote::OtherPolicy(epoch) });
+    over.chain(tally.refused).collect()
 }

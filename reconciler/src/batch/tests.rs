@@ -1,11 +1,14 @@
 //! Facts about what is next, what a budget allows, and whose text a batch is.
 
-use std::collections::BTreeMap;
+mod standing;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use pki::trust::object::{ObjectFormat, ObjectId};
+use proptest::{collection, prelude::*, test_runner::TestCaseError};
 use schema::{
     generation::{Generation, IdentityGeneration},
-    id::{JournalId, NodeId},
+    id::{BootId, JournalId, NodeId},
     name::Name,
     node::{Connectivity, ProvisionState},
 };
@@ -14,6 +17,7 @@ use store::batches::{InPool, Leaf, LeafState, Machine};
 use super::{
     choose::{Choice, WaitsFor, budget, choose},
     history::{self, Untraceable},
+    resolve::{BOOT, preconditions},
 };
 use crate::source::{Repo, fixture::Git};
 
@@ -31,6 +35,7 @@ fn machine(number: u32, rack: &str) -> Machine {
         identity: IdentityGeneration(1),
         hardware_key: None,
         journal: Some(JournalId::generate()),
+        boot: Some(BootId::generate()),
         applied: Generation(3),
         connectivity: Connectivity::Connected,
         cordoned: false,
@@ -54,6 +59,7 @@ fn leaf(number: u32, state: LeafState, machine: Machine) -> Leaf {
         ended_at: None,
         machine: Some(machine),
         command_state: None,
+        handed_over: false,
     }
 }
 
@@ -138,23 +144,101 @@ fn a_machine_that_is_not_the_one_that_was_approved_does_not_begin() {
         kind: "node.reboot".to_owned(),
         payload: pki::batch::Leaf::payload(&serde_json::json!({})),
         min_generation: there.applied,
-        preconditions: BTreeMap::new(),
+        preconditions: BTreeMap::from([(BOOT.to_owned(), there.boot.expect("a boot").to_string())]),
     };
-    let with = |machine: Option<Machine>| {
+    let with = |machine: Option<Machine>, signed: &pki::batch::Leaf| {
         let mut one = leaf(0, LeafState::Waiting, there.clone());
         one.leaf = Some(signed.to_bytes());
         one.machine = machine;
-        choose(&[one], &[], 1, None).changed
+        let changed = choose(&[one], &[], 1, None).changed;
+        changed.first().map(|(_, why)| (why.code(), why.to_string()))
     };
-    assert!(with(Some(there.clone())).is_empty());
-    assert_eq!(with(None), [(0, "it is gone")]);
-    for (change, why) in [
-        (Machine { name: name("other"), ..there.clone() }, "it has another name"),
-        (Machine { identity: IdentityGeneration(2), ..there.clone() }, "it has another identity"),
-        (Machine { journal: Some(JournalId::generate()), ..there.clone() }, "it has another journal"),
-        (Machine { hardware_key: Some(schema::digest::Digest::of("board")), ..there.clone() }, "it has other hardware"),
+    let code = |machine: Machine| with(Some(machine), &signed).map(|(code, _)| code);
+    assert_eq!(with(Some(there.clone()), &signed), None);
+    assert_eq!(with(None, &signed), Some(("machine-changed", "it is gone".to_owned())));
+    for change in [
+        Machine { name: name("other"), ..there.clone() },
+        Machine { identity: IdentityGeneration(2), ..there.clone() },
+        Machine { journal: Some(JournalId::generate()), ..there.clone() },
+        Machine { hardware_key: Some(schema::digest::Digest::of("board")), ..there.clone() },
     ] {
-        assert_eq!(with(Some(change)), [(0, why)]);
+        assert_eq!(code(change), Some("machine-changed"));
+    }
+    assert_eq!(code(Machine { boot: Some(BootId::generate()), ..there.clone() }), Some("booted-since"));
+    assert_eq!(code(Machine { boot: None, ..there.clone() }), Some("booted-since"), "its boot is not known any more");
+    let mut more = signed.clone();
+    more.preconditions.insert("power".to_owned(), "on".to_owned());
+    assert_eq!(with(Some(there.clone()), &more).map(|(code, _)| code), Some("precondition"), "nobody here knows it");
+}
+
+#[test]
+fn what_harms_when_it_runs_twice_is_bound_to_the_boot_that_a_machine_is_in() {
+    let there = machine(0, "a");
+    let boot = BTreeMap::from([(BOOT.to_owned(), there.boot.expect("a boot").to_string())]);
+    for (kind, bound) in [("node.reboot", &boot), ("gpu.reset", &boot), ("inventory.refresh", &BTreeMap::new())] {
+        assert_eq!(preconditions(kind, &there), *bound, "{kind}");
+    }
+    assert!(preconditions("node.reboot", &Machine { boot: None, ..there }).is_empty());
+}
+
+/// A batch of machines in two racks and one pool, of which another batch may disturb some as well.
+#[derive(Debug)]
+struct Floor {
+    leaves: Vec<Leaf>,
+    elsewhere: u32,
+}
+
+impl Floor {
+    const MOST: u32 = 3;
+    const BUDGET: u32 = 4;
+
+    fn step(&self) -> Choice {
+        let own = self.leaves.iter().filter(|leaf| leaf.state == LeafState::Sent).count() as u32;
+        let pools = pool(Some("4"), 40, self.elsewhere + own);
+        choose(&self.leaves, &pools, Self::MOST, Some("rack"))
+    }
+
+    /// What has to hold after every step, whoever made it.
+    fn holds(&self) -> Result<(), TestCaseError> {
+        let at_it: Vec<&Leaf> = self.leaves.iter().filter(|leaf| leaf.state == LeafState::Sent).collect();
+        prop_assert!(at_it.len() as u32 <= Self::MOST, "{} at it", at_it.len());
+        let racks: BTreeSet<_> = at_it.iter().filter_map(|leaf| leaf.machine.as_ref()?.labels.get("rack")).collect();
+        prop_assert!(racks.len() <= 1, "{racks:?}");
+        Ok(())
+    }
+}
+
+proptest! {
+    /// A step is one transaction, so that a process that dies in one leaves the rows as they were before it or as they are after.
+    #[test]
+    fn whoever_goes_on_after_a_crash_disturbs_no_more_than_is_allowed(
+        racks in collection::vec(0..3_u32, 1..24),
+        events in collection::vec((0..4_u32, 0..24_usize, any::<bool>()), 1..80),
+    ) {
+        let leaves = (0..).zip(&racks).map(|(number, rack)| leaf(number, LeafState::Waiting, machine(number, &rack.to_string())));
+        let mut floor = Floor { leaves: leaves.collect(), elsewhere: 0 };
+        for (event, at, dies) in events {
+            let choice = floor.step();
+            if !dies {
+                let (begun, room) = (choice.go.len() as u32, Floor::BUDGET.saturating_sub(floor.elsewhere));
+                let own = floor.leaves.iter().filter(|leaf| leaf.state == LeafState::Sent).count() as u32;
+                prop_assert!(begun == 0 || own + begun <= room, "{begun} begin beside {own}, with room for {room}");
+                for index in &choice.go {
+                    prop_assert_eq!(floor.leaves[*index as usize].state, LeafState::Waiting, "nobody begins twice");
+                    floor.leaves[*index as usize].state = LeafState::Sent;
+                }
+            }
+            floor.holds()?;
+            let Some(leaf) = floor.leaves.get_mut(at) else { continue };
+            match (event, leaf.state) {
+                (0, LeafState::Sent) => leaf.state = LeafState::Succeeded,
+                (1, LeafState::Sent) => leaf.state = LeafState::Failed,
+                // Its command waited past its deadline and never left.
+                (2, LeafState::Sent) => leaf.state = LeafState::Waiting,
+                (3, _) => floor.elsewhere = at as u32 % (Floor::BUDGET + 2),
+                _ => {}
+            }
+        }
     }
 }
 

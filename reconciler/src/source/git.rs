@@ -15,6 +15,9 @@ use super::{SourceState, Trouble, config::GitAccess};
 
 /// The largest commit that is read.
 pub(super) const MAX_COMMIT_BYTES: u64 = 1 << 20;
+/// How a remote is reached over ssh when nothing else is said: nobody is there to answer a question.
+pub(super) const SSH: &str =
+    "ssh -oBatchMode=yes -oConnectTimeout=15 -oServerAliveInterval=15 -oServerAliveCountMax=4";
 /// The largest tree object that is read.
 pub(super) const MAX_TREE_BYTES: u64 = 16 << 20;
 
@@ -87,17 +90,14 @@ impl std::fmt::Debug for Repo {
 
 /// Options under which neither the machine nor the repository can change what is read.
 pub(super) fn options(access: &GitAccess) -> gix::open::Options {
-    let mut overrides =
-        vec!["core.useReplaceRefs=false".to_owned(), "core.commitGraph=false".to_owned(), "gc.auto=0".to_owned()];
-    if let Some(command) = &access.ssh_command {
-        overrides.push(format!("core.sshCommand={command}"));
-    } else {
-        overrides.push(
-            "core.sshCommand=ssh -oBatchMode=yes -oConnectTimeout=15 -oServerAliveInterval=15 -oServerAliveCountMax=4"
-                .to_owned(),
-        );
-    }
-    gix::open::Options::isolated().config_overrides(overrides)
+    options_with(access, &[])
+}
+
+/// The same with more of git's settings.
+pub(super) fn options_with(access: &GitAccess, more: &[&str]) -> gix::open::Options {
+    let ssh = format!("core.sshCommand={}", access.ssh_command.as_deref().unwrap_or(SSH));
+    let overrides = ["core.useReplaceRefs=false", "core.commitGraph=false", "core.deltaBaseCacheLimit=16m", "gc.auto=0", ssh.as_str()];
+    gix::open::Options::isolated().config_overrides(overrides.iter().chain(more).copied())
 }
 
 /// The repository that holds `dir`, and the folder of it that `dir` is (empty for its root).
@@ -139,12 +139,16 @@ impl Repo {
         Self { inner: self.inner.clone() }
     }
 
-    /// The commits that references below a prefix name; what cannot be read is left out.
-    pub(super) fn tips(&self, prefix: &str) -> Vec<String> {
+    /// The references below a prefix, each by the rest of its name, and the commits that they name; what cannot be read is left out.
+    pub(super) fn tips(&self, prefix: &str) -> Vec<(String, String)> {
         let Ok(references) = self.inner.references() else { return Vec::new() };
         let Ok(references) = references.prefixed(prefix) else { return Vec::new() };
-        let id = |reference: gix::Reference<'_>| reference.target().try_id().map(|id| id.to_owned().to_string());
-        references.flatten().filter_map(id).collect()
+        let tip = |reference: gix::Reference<'_>| {
+            let id = reference.target().try_id()?.to_owned().to_string();
+            let name = reference.name().as_bstr().to_string();
+            Some((name.strip_prefix(prefix)?.to_owned(), id))
+        };
+        references.flatten().filter_map(tip).collect()
     }
 
     /// Opens a repository where it is.
@@ -263,6 +267,7 @@ pub(super) enum Object {
 }
 
 /// One entry of a tree.
+#[derive(Debug)]
 pub(super) struct TreeEntry {
     pub(super) name: Vec<u8>,
     pub(super) mode: gix::objs::tree::EntryMode,

@@ -10,12 +10,13 @@ mod bring;
 mod checkpoint;
 mod hear;
 mod marks;
+mod plans;
+mod propose;
 mod reading;
 mod stored;
 mod verify;
 
 use std::{
-    collections::BTreeSet,
     path::PathBuf,
     sync::{Arc, Mutex, atomic::AtomicBool},
     time::Instant,
@@ -42,7 +43,7 @@ use crate::{
     plan::Shown,
     trust::Pinned,
 };
-use batches::At;
+use batches::{At, Refused};
 use bring::{Brought, Candidate};
 use stored::InForce;
 
@@ -149,8 +150,7 @@ pub struct Pass {
     in_force: Option<Arc<InForce>>,
     custody: Option<Arc<SourceCustody>>,
     pinned: Pinned,
-    /// Proposals of batches that do not count, by their commit.
-    refused: BTreeSet<String>,
+    refused: Refused,
     trusted: Trusted,
     shown: Vec<Shown>,
     waits: bool,
@@ -184,7 +184,7 @@ impl Pass {
             in_force: None,
             custody: None,
             pinned: Pinned::none(),
-            refused: BTreeSet::new(),
+            refused: Refused::new(),
             trusted: Trusted::default(),
             shown: Vec::new(),
             waits: false,
@@ -275,11 +275,12 @@ impl Pass {
         let in_force = source.applied.as_ref().map(|at| at.commit.clone());
         if in_force.as_deref() == Some(tip.as_str()) && source.state == SourceState::Ok.as_str() && !again {
             self.touch(lease).await?;
-            let at = At::of(&seen);
-            self.proposals(lease, at).await?;
+            self.proposals(lease, At::of(&seen)).await?;
+            self.keep_plans(lease, At::of(&seen)).await?;
+            self.propose(lease, At::of(&seen)).await?;
             return Ok(Passed::InForce { commit: tip, applied: None });
         }
-        let (branch, at) = (seen.branch.clone(), At::of(&seen));
+        let (branch, at, beside) = (seen.branch.clone(), At::of(&seen), At::of(&seen));
         let base = source.rolled_back_from.clone().or(in_force);
         // A verified tip is meant, whatever it takes the place of.
         let verified = self.pinned.get().is_some();
@@ -315,12 +316,16 @@ impl Pass {
                 self.remember(lease, &read.sources).await?;
                 self.in_force = Some(Arc::new(InForce::of(&candidate)));
                 self.batches(lease, &read.fleet, Some(at)).await?;
+                self.keep_plans(lease, beside.again()).await?;
+                self.propose(lease, beside).await?;
                 Ok(Passed::InForce { commit: tip, applied: None })
             }
             Ok(Brought::Applied(applied)) => {
                 tracing::info!(commit = %tip, assigned = applied.assigned.len(), "the fleet is in force");
                 self.in_force = Some(Arc::new(InForce::of(&candidate)));
                 self.batches(lease, &read.fleet, Some(at)).await?;
+                self.keep_plans(lease, beside.again()).await?;
+                self.propose(lease, beside).await?;
                 Ok(Passed::InForce { commit: tip, applied: Some(applied) })
             }
             Err(PassError::Apply(ApplyError::Taken(error @ RenameError::Taken { .. }))) => {

@@ -2,7 +2,7 @@
 
 use schema::node::Connectivity;
 use store::{
-    batches::{Batch, Leaf, LeafState, Origin},
+    batches::{Ask, Batch, Leaf, LeafState, Origin},
     outcomes::Outcome,
 };
 
@@ -17,8 +17,18 @@ pub struct BatchFacts<'a> {
     pub leaves: &'a [Leaf],
     /// What the reconciler said last.
     pub outcome: Option<&'a Outcome>,
-    /// The text of its document in force differs from the one that was resolved.
-    pub text_differs: bool,
+}
+
+/// Why what asks for batches is none.
+#[must_use]
+pub fn asks(asks: &[Ask]) -> Vec<Wait> {
+    let one = |ask: &Ask| {
+        let mut wait = wait(&ask.new.code, ask.new.message.clone()).since(ask.since);
+        wait.place.clone_from(&ask.new.place);
+        wait.remedy = wait.remedy.replace("NAME", &ask.new.name);
+        wait
+    };
+    in_order(asks.iter().map(one).collect())
 }
 
 /// Everything that a batch waits for; how it ended, once it has.
@@ -33,10 +43,6 @@ pub fn batch(facts: &BatchFacts<'_>) -> Vec<Wait> {
             wait.since = batch.ended_at;
             wait.ended = true;
             waits.push(wait);
-        }
-        if facts.text_differs {
-            let says = "its document was changed after it had ended, and a name is used once";
-            waits.push(wait("text-changed", says));
         }
     } else if let Some(outcome) = facts.outcome.filter(|outcome| outcome.state == "wait" || outcome.state == "error") {
         let mut wait = wait(&outcome.reason, outcome.message.clone()).since(outcome.since).said_in(&outcome.place);

@@ -1,29 +1,47 @@
 //! The machines of batches: reading them, and writing down how far they are.
 
+use std::collections::BTreeMap;
+
 use schema::id::{BatchId, CommandId, NodeId};
 
-use super::{Leaf, LeafState, time};
-use crate::{DbError, Txn, convert, queue};
+use super::{Leaf, LeafState, machines::Row, time};
+use crate::{Db, DbError, Txn, convert, queue};
 
 /// The machines of a batch, in their order, each with what is known of it now.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn leaves(txn: &mut Txn, batch: BatchId) -> Result<Vec<Leaf>, DbError> {
+    some_leaves(txn, batch, None, None).await
+}
+
+/// Some of them: those behind a place, so many at most.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn some_leaves(
+    txn: &mut Txn,
+    batch: BatchId,
+    after: Option<u32>,
+    limit: Option<u32>,
+) -> Result<Vec<Leaf>, DbError> {
     let rows = sqlx::query!(
         r#"SELECT l.index, l.node_id, l.node, l.leaf, l.payload, l.state, l.reason, l.command_id, l.attempt, l.began_at, l.ended_at,
                   n.name AS "name?", n.pool, n.site, n.labels AS "labels?", n.identity_generation AS "identity?", n.hardware_key,
-                  b.journal_id AS "journal?", n.applied_generation AS "applied?", n.connectivity AS "connectivity?",
+                  b.journal_id AS "journal?", b.boot_id AS "boot?", n.applied_generation AS "applied?", n.connectivity AS "connectivity?",
                   n.cordoned AS "cordoned?", n.provision_state AS "provision?",
                   COALESCE(n.conditions @> '[{"type": "RebootRequired", "status": "true"}]', false) AS "staged!",
-                  c.state AS "command_state?", c.reason AS "command_reason?"
+                  c.state AS "command_state?", c.reason AS "command_reason?", c.dispatched_at IS NOT NULL AS "handed_over!"
            FROM batch_leaves l
            LEFT JOIN nodes n ON n.id = l.node_id AND n.provision_state <> 'retired'
            LEFT JOIN node_boots b ON b.node_id = n.id
            LEFT JOIN commands c ON c.id = l.command_id
-           WHERE l.batch_id = $1
-           ORDER BY l.index"#,
-        batch.as_uuid()
+           WHERE l.batch_id = $1 AND l.index > $2
+           ORDER BY l.index
+           LIMIT $3"#,
+        batch.as_uuid(),
+        after.map_or(-1, convert::int),
+        limit.map(i64::from),
     )
     .fetch_all(txn.conn())
     .await?;
@@ -46,21 +64,25 @@ pub async fn leaves(txn: &mut Txn, batch: BatchId) -> Result<Vec<Leaf>, DbError>
                     Some(connectivity),
                     Some(cordoned),
                     Some(provision),
-                ) => Some(super::machine(
-                    row.node_id,
-                    &name,
-                    row.pool,
-                    row.site,
-                    labels,
-                    identity,
-                    row.hardware_key,
-                    row.journal,
-                    applied,
-                    &connectivity,
-                    cordoned,
-                    row.staged,
-                    &provision,
-                )?),
+                ) => {
+                    let columns = Row {
+                        id: row.node_id,
+                        name,
+                        pool: row.pool,
+                        site: row.site,
+                        labels,
+                        identity_generation: identity,
+                        hardware_key: row.hardware_key,
+                        journal_id: row.journal,
+                        boot_id: row.boot,
+                        applied_generation: applied,
+                        connectivity,
+                        cordoned,
+                        staged: row.staged,
+                        provision_state: provision,
+                    };
+                    Some(columns.read()?)
+                }
                 _ => None,
             };
             Ok(Leaf {
@@ -77,7 +99,27 @@ pub async fn leaves(txn: &mut Txn, batch: BatchId) -> Result<Vec<Leaf>, DbError>
                 ended_at: row.ended_at.map(time),
                 machine,
                 command_state: row.command_state.map(|state| (state, row.command_reason)),
+                handed_over: row.handed_over,
             })
+        })
+        .collect()
+}
+
+/// How many machines of a batch are in each state.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn count_leaves(db: &Db, batch: BatchId) -> Result<BTreeMap<LeafState, usize>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT state, count(*) AS "count!" FROM batch_leaves WHERE batch_id = $1 GROUP BY state"#,
+        batch.as_uuid()
+    )
+    .fetch_all(db.pool())
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            let state = convert::word("state of a machine in a batch", &row.state)?;
+            Ok((state, usize::try_from(row.count).unwrap_or(usize::MAX)))
         })
         .collect()
 }
@@ -111,17 +153,6 @@ pub async fn set_leaf(
     .execute(txn.conn())
     .await?;
     Ok(())
-}
-
-/// The batch and the place of a command in it.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn leaf_of_command(txn: &mut Txn, command: CommandId) -> Result<Option<(BatchId, u32)>, DbError> {
-    let row = sqlx::query!("SELECT batch_id, index FROM batch_leaves WHERE command_id = $1", command.as_uuid())
-        .fetch_optional(txn.conn())
-        .await?;
-    Ok(row.map(|row| (BatchId::from_uuid(row.batch_id), convert::count(row.index))))
 }
 
 /// Wakes the batches of commands that ended.

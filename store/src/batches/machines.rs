@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schema::{
     digest::Digest,
     generation::{Generation, IdentityGeneration},
-    id::{JournalId, NodeId},
+    id::{BootId, JournalId, NodeId},
     name::Name,
     node::{Connectivity, ProvisionState},
 };
@@ -31,6 +31,8 @@ pub struct Machine {
     pub hardware_key: Option<Digest>,
     /// Its journal, as it last signed that; `None` while it never did.
     pub journal: Option<JournalId>,
+    /// The boot that it last signed to be in; `None` while it never did.
+    pub boot: Option<BootId>,
     /// What it applied.
     pub applied: Generation,
     /// Whether its session is there.
@@ -43,41 +45,68 @@ pub struct Machine {
     pub provision: ProvisionState,
 }
 
+/// The columns of a machine.
+pub(super) struct Row {
+    pub(super) id: uuid::Uuid,
+    pub(super) name: String,
+    pub(super) pool: Option<String>,
+    pub(super) site: Option<String>,
+    pub(super) labels: serde_json::Value,
+    pub(super) identity_generation: i64,
+    pub(super) hardware_key: Option<Vec<u8>>,
+    pub(super) journal_id: Option<uuid::Uuid>,
+    pub(super) boot_id: Option<uuid::Uuid>,
+    pub(super) applied_generation: i64,
+    pub(super) connectivity: String,
+    pub(super) cordoned: bool,
+    pub(super) staged: bool,
+    pub(super) provision_state: String,
+}
+
+impl Row {
+    pub(super) fn read(self) -> Result<Machine, DbError> {
+        let name_of = |text: Option<String>| text.map(|text| convert::word("name", &text)).transpose();
+        Ok(Machine {
+            id: NodeId::from_uuid(self.id),
+            name: convert::word("node name", &self.name)?,
+            pool: name_of(self.pool)?,
+            site: name_of(self.site)?,
+            labels: serde_json::from_value(self.labels).map_err(|error| DbError::corrupt("labels", error))?,
+            identity: IdentityGeneration::from_i64(self.identity_generation),
+            hardware_key: convert::maybe_digest(self.hardware_key)?,
+            journal: self.journal_id.map(JournalId::from_uuid),
+            boot: self.boot_id.map(BootId::from_uuid),
+            applied: Generation::from_i64(self.applied_generation),
+            connectivity: convert::word("connectivity", &self.connectivity)?,
+            cordoned: self.cordoned,
+            staged: self.staged,
+            provision: convert::word("provision state", &self.provision_state)?,
+        })
+    }
+}
+
+// Machines that are not retired; `$tail` narrows them further.
+macro_rules! select {
+    ($tail:literal $(, $arg:expr)* $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            r#"SELECT n.id, n.name, n.pool, n.site, n.labels, n.identity_generation, n.hardware_key, b.journal_id AS "journal_id?",
+                      b.boot_id AS "boot_id?", n.applied_generation, n.connectivity, n.cordoned, n.provision_state,
+                      n.conditions @> '[{"type": "RebootRequired", "status": "true"}]' AS "staged!"
+               FROM nodes n
+               LEFT JOIN node_boots b ON b.node_id = n.id
+               WHERE n.provision_state <> 'retired' "# + $tail
+            $(, $arg)*
+        )
+    };
+}
+
 /// Every machine that is not retired, by name.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn machines(txn: &mut Txn) -> Result<Vec<Machine>, DbError> {
-    let rows = sqlx::query!(
-        r#"SELECT n.id, n.name, n.pool, n.site, n.labels, n.identity_generation, n.hardware_key, b.journal_id AS "journal_id?",
-                  n.applied_generation, n.connectivity, n.cordoned, n.provision_state,
-                  n.conditions @> '[{"type": "RebootRequired", "status": "true"}]' AS "staged!"
-           FROM nodes n
-           LEFT JOIN node_boots b ON b.node_id = n.id
-           WHERE n.provision_state <> 'retired'
-           ORDER BY n.name COLLATE "C""#
-    )
-    .fetch_all(txn.conn())
-    .await?;
-    rows.into_iter()
-        .map(|row| {
-            super::machine(
-                row.id,
-                &row.name,
-                row.pool,
-                row.site,
-                row.labels,
-                row.identity_generation,
-                row.hardware_key,
-                row.journal_id,
-                row.applied_generation,
-                &row.connectivity,
-                row.cordoned,
-                row.staged,
-                &row.provision_state,
-            )
-        })
-        .collect()
+    select!(r#"ORDER BY n.name COLLATE "C""#).fetch_all(txn.conn()).await?.into_iter().map(Row::read).collect()
 }
 
 /// One of them.
@@ -85,35 +114,7 @@ pub async fn machines(txn: &mut Txn) -> Result<Vec<Machine>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn machine_of(txn: &mut Txn, id: NodeId) -> Result<Option<Machine>, DbError> {
-    let row = sqlx::query!(
-        r#"SELECT n.id, n.name, n.pool, n.site, n.labels, n.identity_generation, n.hardware_key, b.journal_id AS "journal_id?",
-                  n.applied_generation, n.connectivity, n.cordoned, n.provision_state,
-                  n.conditions @> '[{"type": "RebootRequired", "status": "true"}]' AS "staged!"
-           FROM nodes n
-           LEFT JOIN node_boots b ON b.node_id = n.id
-           WHERE n.id = $1 AND n.provision_state <> 'retired'"#,
-        id.as_uuid()
-    )
-    .fetch_optional(txn.conn())
-    .await?;
-    row.map(|row| {
-        super::machine(
-            row.id,
-            &row.name,
-            row.pool,
-            row.site,
-            row.labels,
-            row.identity_generation,
-            row.hardware_key,
-            row.journal_id,
-            row.applied_generation,
-            &row.connectivity,
-            row.cordoned,
-            row.staged,
-            &row.provision_state,
-        )
-    })
-    .transpose()
+    select!("AND n.id = $1", id.as_uuid()).fetch_optional(txn.conn()).await?.map(Row::read).transpose()
 }
 
 /// The machines with these names, by name.
@@ -121,8 +122,13 @@ pub async fn machine_of(txn: &mut Txn, id: NodeId) -> Result<Option<Machine>, Db
 /// # Errors
 /// When the statement fails.
 pub async fn named(txn: &mut Txn, names: &[Name]) -> Result<Vec<Machine>, DbError> {
-    let all = machines(txn).await?;
-    Ok(all.into_iter().filter(|machine| names.contains(&machine.name)).collect())
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    select!(r#"AND n.name = ANY ($1) ORDER BY n.name COLLATE "C""#, &names)
+        .fetch_all(txn.conn())
+        .await?
+        .into_iter()
+        .map(Row::read)
+        .collect()
 }
 
 /// How many machines a pool has, and how many of them are in somebody's hands.

@@ -1,18 +1,41 @@
 //! Writing batches: each move is an event and a line of the audit log in the same transaction, and wakes the reconciler.
 
+use std::collections::BTreeSet;
+
 use jiff_sqlx::ToSqlx;
 use schema::{digest::Digest, id::BatchId, name::Name};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Batch, BatchState, NewBatch, NewLeaf, Origin, marks, read};
 use crate::{DbError, Txn, audit, commands, convert, outbox, queue};
+
+/// Who moves a batch, and on whose signed words.
+#[derive(Debug, Clone)]
+pub struct By<'a> {
+    actor: &'a str,
+    people: BTreeSet<&'a str>,
+}
+
+impl<'a> By<'a> {
+    /// A part of the control plane that judged what these people said.
+    pub fn word_of(actor: &'a str, people: impl IntoIterator<Item = &'a Name>) -> Self {
+        Self { actor, people: people.into_iter().map(Name::as_str).collect() }
+    }
+}
+
+impl<'a> From<&'a str> for By<'a> {
+    fn from(actor: &'a str) -> Self {
+        Self { actor, people: BTreeSet::new() }
+    }
+}
 
 /// What became of a batch that was put.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Put {
     /// It is there.
     Fresh(BatchId),
-    /// It is there again: its text changed before anything of it began, and what people said of the old text does not count.
+    /// It is there again: its text changed before anything of it began, and what people said of the old text does not count. Or the
+    /// commit came that a caller had asked for.
     Again(BatchId),
     /// The same text is there already.
     Same(BatchId),
@@ -20,6 +43,8 @@ pub enum Put {
     Used {
         /// By which batch.
         id: BatchId,
+        /// Where that comes from.
+        origin: Origin,
         /// Where that is.
         state: BatchState,
     },
@@ -50,11 +75,16 @@ pub async fn put(txn: &mut Txn, new: &NewBatch, leaves: &[NewLeaf], message: Opt
             }
             known.id
         }
-        Some(known) => return Ok(Put::Used { id: known.id, state: known.state }),
+        // Who asked for it stays who asked.
+        Some(known) if known.waits_for_commit() && known.document == document && new.origin == Origin::Proposal => {
+            known.id
+        }
+        Some(known) => return Ok(Put::Used { id: known.id, origin: known.new.origin, state: known.state }),
     };
     let begin = if new.quorum { BatchState::Proposed } else { BatchState::Approved };
     let (commit, tree) = new.plan.clone().unzip();
     let signed = new.signed.as_ref();
+    let asked = known.as_ref().filter(|known| known.waits_for_commit());
     let mark = txn.marker().map(|marker| marker.batch(&marks::of_new(id, new, leaves)));
     if known.is_some() {
         sqlx::query!("DELETE FROM batches WHERE id = $1", id.as_uuid()).execute(txn.conn()).await?;
@@ -84,7 +114,7 @@ pub async fn put(txn: &mut Txn, new: &NewBatch, leaves: &[NewLeaf], message: Opt
         signed.map(|signed| i64::try_from(signed.trust_epoch).unwrap_or(i64::MAX)),
         new.proposer,
         new.evidence,
-        new.created_by,
+        asked.map_or(new.created_by.as_str(), |asked| asked.new.created_by.as_str()),
         convert::int(u32::try_from(leaves.len()).unwrap_or(u32::MAX)),
         new.not_before.to_sqlx() as _,
         new.expires.to_sqlx() as _,
@@ -115,7 +145,10 @@ pub async fn put(txn: &mut Txn, new: &NewBatch, leaves: &[NewLeaf], message: Opt
     .execute(txn.conn())
     .await?;
     let again = known.is_some();
-    tell(txn, new.name.as_str(), id, begin, if again { Some("text-changed") } else { None }, &new.created_by).await?;
+    let reason = (again && asked.is_none()).then_some("text-changed");
+    let asked_by = asked_by(new);
+    let by = By { actor: &new.created_by, people: asked_by.iter().map(String::as_str).collect() };
+    tell(txn, (id, new.name.as_str()), begin, reason, &by).await?;
     wake(txn, [&new.name]).await?;
     Ok(if again { Put::Again(id) } else { Put::Fresh(id) })
 }
@@ -130,7 +163,7 @@ pub async fn move_to(
     to: BatchState,
     reason: Option<&str>,
     message: Option<&str>,
-    actor: &str,
+    by: impl Into<By<'_>>,
 ) -> Result<bool, DbError> {
     let done = sqlx::query!(
         r#"UPDATE batches
@@ -148,29 +181,39 @@ pub async fn move_to(
     .await?;
     let moved = done.rows_affected() == 1;
     if moved && to != batch.state {
-        tell(txn, batch.new.name.as_str(), batch.id, to, reason, actor).await?;
+        tell(txn, (batch.id, batch.new.name.as_str()), to, reason, &by.into()).await?;
     }
     Ok(moved)
 }
 
+/// Who asks for a batch, as its header says: whoever proposes it, and whoever signed its document.
+fn asked_by(new: &NewBatch) -> Vec<String> {
+    let header = new.signed.as_ref().and_then(|signed| serde_json::from_slice::<Value>(&signed.header).ok());
+    let header = header.unwrap_or_default();
+    let signers = header["excluded"].as_array().into_iter().flatten();
+    signers.chain([&header["proposer"]]).filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
 async fn tell(
     txn: &mut Txn,
-    name: &str,
-    id: BatchId,
+    (id, name): (BatchId, &str),
     state: BatchState,
     reason: Option<&str>,
-    actor: &str,
+    by: &By<'_>,
 ) -> Result<(), DbError> {
     let doc = json!({ "batchId": id, "name": name, "state": state.as_str(), "reason": reason });
     outbox::append(txn, &[outbox::NewEvent::new(outbox::BATCH_MOVED, format!("batch/{name}"), doc)]).await?;
     let row = sqlx::query!("SELECT document, digest, plan_commit FROM batches WHERE id = $1", id.as_uuid())
         .fetch_one(txn.conn())
         .await?;
-    let detail = json!({
+    let mut detail = json!({
         "batchId": id, "state": state.as_str(), "reason": reason, "planCommit": row.plan_commit,
         "document": convert::digest(&row.document)?, "digest": convert::maybe_digest(row.digest)?,
     });
-    audit::append(txn, actor, &format!("batches.{state}"), &format!("batch/{name}"), &detail).await.map(drop)
+    if !by.people.is_empty() {
+        detail[audit::PEOPLE] = json!(by.people);
+    }
+    audit::append(txn, by.actor, &format!("batches.{state}"), &format!("batch/{name}"), &detail).await.map(drop)
 }
 
 /// Somebody looked at an emergency afterwards. `false` when there is none to look at.

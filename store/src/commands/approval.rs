@@ -4,18 +4,18 @@ use schema::id::CommandId;
 
 use crate::{DbError, Txn, queue};
 
-/// Keeps a command that was just queued until its batch lets it go.
+/// Keeps a command that no gateway was handed yet until its batch lets it go. `false` when one was.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn hold(txn: &mut Txn, id: CommandId) -> Result<(), DbError> {
-    sqlx::query!(
+pub async fn hold(txn: &mut Txn, id: CommandId) -> Result<bool, DbError> {
+    let done = sqlx::query!(
         "UPDATE commands SET not_before = NULL WHERE id = $1 AND state = 'pending' AND dispatched_at IS NULL",
         id.as_uuid()
     )
     .execute(txn.conn())
     .await?;
-    Ok(())
+    Ok(done.rows_affected() == 1)
 }
 
 /// Lets a command go that waits, with the proof that people agreed; nothing is proven where nobody has to. `false` when it does

@@ -3,6 +3,7 @@
 mod api;
 mod apply;
 mod audit;
+mod batches;
 mod brakes;
 mod clock;
 mod commands;
@@ -23,6 +24,7 @@ mod revision_files;
 mod schedulable;
 mod secrets;
 mod sessions;
+mod statements;
 mod trust;
 
 use schema::{id::NodeId, name::Name};

@@ -8,7 +8,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::batches::{self, Batch, BatchState};
 
-use super::PageOf;
 use crate::{
     api::{ApiError, App, Code, table::Mutation},
     batch::{
@@ -18,7 +17,7 @@ use crate::{
 };
 
 pub(in crate::api) use create::create;
-pub(in crate::api) use view::{BatchView, LeafView};
+pub(in crate::api) use view::{AskView, BatchView, LeafView};
 
 /// The most machines on one page.
 const MOST_LEAVES: u32 = 200;
@@ -88,6 +87,19 @@ pub(in crate::api) struct Close {
     owner: Option<String>,
 }
 
+/// A page of batches.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct Listed {
+    /// The batches.
+    items: Vec<BatchView>,
+    /// Pass it as `before` for the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+    /// What asks for a batch and is none, or none yet, with the reason. On the first page of all batches only.
+    asks: Vec<AskView>,
+}
+
 /// A page of machines, and what the batch is.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -129,7 +141,7 @@ pub(in crate::api) async fn get(app: &App, input: Which) -> Result<BatchView, Ap
     BatchView::of(app, &batch, standing.as_ref()).await
 }
 
-pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<BatchView>, ApiError> {
+pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<Listed, ApiError> {
     let limit = super::limit_up_to(MOST, input.limit)?;
     let before = input.before.as_deref().map(|text| super::parse("before", text)).transpose()?;
     let state: Option<BatchState> = input.state.as_deref().map(|text| super::parse("state", text)).transpose()?;
@@ -144,7 +156,13 @@ pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<Batc
         };
         items.push(BatchView::of(app, batch, standing.as_ref()).await?);
     }
-    Ok(PageOf { items, next: page.next })
+    let asks = if before.is_none() && state.is_none() { asks(app).await? } else { Vec::new() };
+    Ok(Listed { items, next: page.next, asks })
+}
+
+/// What asks for a batch and is none.
+pub(in crate::api) async fn asks(app: &App) -> Result<Vec<AskView>, ApiError> {
+    Ok(batches::asks(&app.db).await?.into_iter().map(AskView::of).collect())
 }
 
 /// Those that have not ended, and emergencies that nobody looked at.
@@ -165,13 +183,8 @@ pub(in crate::api) async fn scope(app: &App, input: ScopeOf) -> Result<Scope, Ap
     let after: Option<u32> = input.after.as_deref().map(|text| super::parse("after", text)).transpose()?;
     let batch = find(app, &input.batch).await?;
     let mut txn = app.db.snapshot().await?;
-    let leaves = batches::leaves(&mut txn, batch.id).await?;
+    let mut rest = batches::some_leaves(&mut txn, batch.id, after, Some(limit + 1)).await?;
     drop(txn);
-    let mut rest: Vec<_> = leaves
-        .into_iter()
-        .filter(|leaf| after.is_none_or(|after| leaf.index > after))
-        .take(limit as usize + 1)
-        .collect();
     let more = rest.len() > limit as usize;
     rest.truncate(limit as usize);
     let next = if more { rest.last().map(|leaf| leaf.index.to_string()) } else { None };
@@ -190,7 +203,8 @@ pub(in crate::api) async fn cancel(mutation: Mutation<'_>, input: Cancel) -> Res
         return Err(ApiError::new(Code::InvalidState, message).why("batch-ended: what has ended cannot be taken back"));
     };
     let message = format!("{owner} took it back: {reason}");
-    batches::move_to(txn, &batch, BatchState::Cancelled, Some("taken-back"), Some(&message), &caller.identity).await?;
+    batches::move_to(txn, &batch, BatchState::Cancelled, Some("taken-back"), Some(&message), caller.identity.as_str())
+        .await?;
     batches::wake(txn, [&batch.new.name]).await?;
     batch.state = BatchState::Cancelled;
     batch.reason = Some("taken-back".to_owned());

@@ -18,7 +18,7 @@ use store::{
 
 use super::{
     At, Nothing,
-    batches::BatchView,
+    batches::{AskView, BatchView},
     brakes::{self, Holds},
     joins::{self, JoinView},
     pools::{self, PoolView},
@@ -300,6 +300,8 @@ pub(in crate::api) struct Status {
     held: Holds,
     /// Batches of destructive commands that have not ended, and emergencies that nobody looked at, newest first.
     batches: Vec<BatchView>,
+    /// What asks for a batch and is none, or none yet, with the reason.
+    batch_asks: Vec<AskView>,
     /// Objects that no file declares any more and that nobody removed: their last texts are in force.
     retained: Retained,
 }
@@ -343,6 +345,7 @@ pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Status, ApiE
         problems: problems(app).await?,
         held: brakes::holds(app, Nothing {}).await?,
         batches: super::batches::open(app).await?,
+        batch_asks: super::batches::asks(app).await?,
         retained: Retained { count: retained, first },
     })
 }

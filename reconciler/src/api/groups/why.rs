@@ -7,11 +7,7 @@ use schema::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::{
-    batches, commands, node_certs, node_holds, node_sections, nodes, outcomes, queue,
-    revisions::{self, ObjectState},
-    sessions, trust,
-};
+use store::{audit, batches, commands, node_certs, node_holds, node_sections, nodes, outcomes, queue, sessions, trust};
 
 use super::brakes;
 use crate::{
@@ -23,7 +19,7 @@ use crate::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::api) struct About {
-    /// `node/NAME`, a node's id or name, `batch/NAME` or a batch's id, or a command's id.
+    /// `node/NAME`, a node's id or name, `batch/NAME` or a batch's id, a command's id, or `audit`.
     subject: String,
 }
 
@@ -31,7 +27,7 @@ pub(in crate::api) struct About {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::api) struct Why {
-    /// `node/NAME`, `batch/NAME` or the command's id.
+    /// `node/NAME`, `batch/NAME`, the command's id or `audit`.
     subject: String,
     /// Where it stands, in one line.
     summary: String,
@@ -47,6 +43,9 @@ pub(in crate::api) async fn why(app: &App, input: About) -> Result<Why, ApiError
     }
     if input.subject.parse::<BatchId>().is_ok() || input.subject.starts_with("batch/") {
         return of_batch(app, &input.subject).await;
+    }
+    if input.subject == queue::AUDIT.name {
+        return of_audit(app).await;
     }
     let named = match input.subject.parse::<ObjectRef>() {
         Ok(object) if object.kind == Kind::Node => object.name.to_string(),
@@ -94,25 +93,44 @@ async fn of_node(app: &App, named: &str) -> Result<Why, ApiError> {
 }
 
 async fn of_batch(app: &App, said: &str) -> Result<Why, ApiError> {
-    let batch = super::batches::find(app, said).await?;
+    let found = super::batches::find(app, said).await;
+    let name = match &found {
+        Ok(batch) => batch.new.name.to_string(),
+        Err(_) => said.strip_prefix("batch/").unwrap_or(said).to_owned(),
+    };
+    let mut asks = batches::asks(&app.db).await?;
+    asks.retain(|ask| ask.new.name == name);
+    let (subject, mut waits) = (format!("batch/{name}"), why::asks(&asks));
+    let batch = match (found, asks.first()) {
+        (Ok(batch), _) => batch,
+        (Err(error), None) => return Err(error),
+        (Err(_), Some(ask)) => {
+            return Ok(Why { subject, summary: format!("a {} that is no batch", ask.origin), clear: false, waits });
+        }
+    };
     let mut txn = app.db.snapshot().await?;
     let leaves = batches::leaves(&mut txn, batch.id).await?;
     drop(txn);
-    let name = batch.new.name.as_str();
-    let outcome = outcomes::find(&app.db, queue::BATCH.name, name).await?;
-    let object = ObjectRef::new(Kind::Batch, batch.new.name.clone());
-    let in_force = revisions::find_object(&app.db, &object).await?;
-    let waits = why::batch(&why::BatchFacts {
-        batch: &batch,
-        leaves: &leaves,
-        outcome: outcome.as_ref(),
-        text_differs: in_force
-            .is_some_and(|object| object.state == ObjectState::Declared && object.digest != batch.document),
-    });
+    let outcome = outcomes::find(&app.db, queue::BATCH.name, &name).await?;
+    waits.splice(0..0, why::batch(&why::BatchFacts { batch: &batch, leaves: &leaves, outcome: outcome.as_ref() }));
     Ok(Why {
-        subject: format!("batch/{name}"),
+        subject,
         summary: format!("{} on {} machines, {}", batch.new.kind, leaves.len(), batch.state),
         clear: waits.iter().all(|wait| wait.keeps == why::Keeps::Nothing),
+        waits,
+    })
+}
+
+/// Whether the audit log is chained and signed.
+async fn of_audit(app: &App) -> Result<Why, ApiError> {
+    let audit::Standing { chained, signed, tail } = audit::standing(&app.db).await?;
+    let outcome = outcomes::find(&app.db, queue::AUDIT.name, "all").await?;
+    let stands = outcome.filter(|outcome| matches!(outcome.state.as_str(), "wait" | "error"));
+    let waits: Vec<Wait> = stands.iter().map(why::audit).collect();
+    Ok(Why {
+        subject: queue::AUDIT.name.to_owned(),
+        summary: format!("{chained} lines chained, {signed} of them signed, {tail} to come"),
+        clear: waits.is_empty(),
         waits,
     })
 }

@@ -1,22 +1,20 @@
-//! Batches: what documents of the fleet in force and proposals of services ask for is resolved once and stored. Approvals are
-//! another's business ([`crate::batch`]).
+//! Batches: what documents of the fleet in force and proposals of services ask for is resolved once and stored. What asks for a
+//! batch and is none is stored beside them with the reason. Approvals are another's business ([`crate::batch`]).
+
+mod proposals;
+
+pub(super) use proposals::Refused;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::atomic::AtomicBool,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use pki::trust::{commit::Commit, object::ObjectId, policy::Policy, walk::History as _};
-use schema::{
-    canonical,
-    fleet::{Fleet, trust::PrincipalKind},
-    name::Name,
-    object::Kind,
-};
+use pki::trust::{object::ObjectId, policy::Policy};
+use schema::{canonical, digest::Digest, fleet::Fleet, name::Name, object::Kind};
 use store::{
-    batches::{self, BatchState, Origin, Put},
-    control_plane,
+    batches::{self, Ask, BatchState, NewAsk, Origin, Put},
     leases::Lease,
 };
 
@@ -27,22 +25,21 @@ use crate::{
         resolve::{Asked, Trust, resolve},
         standing,
     },
-    source::{
-        GitError, Repo,
-        fetch::Look,
-        read::{Remembered, load},
-        tree::{Brake, read_tree_until},
-    },
+    source::{GitError, Repo, fetch::Look},
 };
 
 /// How long following the history of new batches may take.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Where services push proposals to.
-const PROPOSALS: &str = "refs/heads/bc/proposals/";
-/// Proposals that are looked at in one pass.
-const MOST_PROPOSALS: usize = 256;
-/// Commits behind the tip among which the parent of a proposal is looked for.
-const MOST_BEHIND: usize = 20_000;
+/// The policy that people trust is not known here yet.
+const NO_POLICY: &str = "batch-policy";
+/// The history is not at hand.
+const NO_HISTORY: &str = "batch-history";
+/// The name was used before.
+const NAME_USED: &str = "name-used";
+/// The name is one that emergencies have.
+const NAME_RESERVED: &str = "name-reserved";
+/// How the names of emergencies begin.
+const EMERGENCIES: &str = "breakglass";
 
 /// Where the fleet in force is read from.
 #[derive(Debug)]
@@ -58,7 +55,7 @@ impl At {
         Self { repo: seen.repo.again(), path: seen.path.clone(), tip: seen.tip.clone() }
     }
 
-    fn again(&self) -> Self {
+    pub(super) fn again(&self) -> Self {
         Self { repo: self.repo.again(), path: self.path.clone(), tip: self.tip.clone() }
     }
 }
@@ -72,72 +69,80 @@ enum Traced {
     },
     /// It never will.
     Lost(String),
-    /// Another pass tries again.
-    Later(String),
-}
-
-/// A proposal that holds.
-struct Proposal {
-    fleet: Fleet,
-    name: Name,
-    by: Name,
-    commit: ObjectId,
-    tree: ObjectId,
+    /// Another pass tries again: for what, and why.
+    Later(&'static str, String),
 }
 
 impl Pass {
     /// Brings stored batches in line with the documents in force: new ones are resolved, changed ones resolved anew while nothing
     /// of them was sent, and those whose document is gone are cancelled.
     pub(super) async fn batches(&mut self, lease: &Lease, fleet: &Fleet, at: Option<At>) -> Result<(), PassError> {
-        let copy = at.as_ref().map(At::again);
-        if let Some(copy) = copy {
+        if let Some(copy) = at.as_ref().map(At::again) {
             self.proposals(lease, copy).await?;
         }
         let known = batches::in_force(&self.db).await?;
+        let before = batches::asks(&self.db).await?;
         let texts: BTreeMap<&Name, String> = fleet
             .objects()
             .filter(|entry| entry.object.kind == Kind::Batch)
             .map(|entry| (&entry.object.name, text(&entry.doc)))
             .collect();
-        let stored = |name: &Name| known.iter().find(|(known, ..)| known == name);
-        let fresh: Vec<&Name> = texts
-            .iter()
-            .filter(|(name, text)| match stored(name) {
-                None => true,
-                Some((_, _, document, _, ended)) => !ended && *document != schema::digest::Digest::of(text.as_bytes()),
-            })
-            .map(|(name, _)| *name)
-            .collect();
+        let place = |name: &Name| fleet.batches.get(name).map(|batch| format!("{}:{}", batch.at.file, batch.at.line()));
+        let ask = |name: &Name, code: &str, message: String| NewAsk {
+            name: name.to_string(),
+            code: code.to_owned(),
+            message,
+            waits: ![NAME_USED, NAME_RESERVED].contains(&code),
+            commit: None,
+            place: place(name),
+            looked: texts.get(name).map_or_else(String::new, |text| Digest::of(text.as_bytes()).to_string()),
+        };
+        let (mut fresh, mut asks): (Vec<&Name>, Vec<NewAsk>) = (Vec::new(), Vec::new());
+        for (&name, text) in &texts {
+            let digest = Digest::of(text.as_bytes());
+            match known.iter().find(|(known, ..)| known == name) {
+                Some((_, _, document, ..)) if *document == digest => {}
+                Some((_, Origin::Document, _, _, false)) => fresh.push(name),
+                Some((_, origin, _, _, ended)) => asks.push(ask(name, NAME_USED, used(name, *origin, *ended))),
+                None => {
+                    let same = |ask: &&Ask| {
+                        (ask.origin, ask.new.waits) == (Origin::Document, false)
+                            && ask.new.name == name.as_str()
+                            && ask.new.looked == digest.to_string()
+                    };
+                    match before.iter().find(same) {
+                        Some(known) => asks.push(known.new.clone()),
+                        None => fresh.push(name),
+                    }
+                }
+            }
+        }
         let gone: Vec<&Name> = known
             .iter()
             .filter(|(name, origin, _, _, ended)| !ended && *origin == Origin::Document && !texts.contains_key(name))
             .map(|(name, ..)| name)
             .collect();
         if fresh.is_empty() && gone.is_empty() {
-            return Ok(());
+            return self.asked(lease, Origin::Document, &before, asks).await;
         }
         let trust = standing::trust(&self.db, &self.pinned, &fleet.document.trust_domain.value).await?;
-        let mut traced = match (&trust, at) {
-            // Whom people trust is not known here yet: another pass tries again.
-            (Some(trust), Some(at)) if trust.present().is_some() && !fresh.is_empty() => {
-                self.trace(at, fresh.iter().copied().cloned().collect(), trust.clone()).await?
-            }
-            _ => BTreeMap::new(),
+        let mut traced = match &trust {
+            Some(trust) => self.trace(at, fresh.iter().copied().cloned().collect(), trust.clone()).await,
+            None => BTreeMap::new(),
         };
         let now = self.db.now().await?;
         let mut txn = self.begin(lease).await?;
         let machines = batches::machines(&mut txn).await?;
         for name in fresh {
             let Some(batch) = fleet.batches.get(name) else { continue };
-            let (plan, excluded, lost) = match (&trust, traced.remove(name)) {
-                (None, _) => (None, BTreeSet::new(), None),
-                (Some(_), Some(Traced::Plan { commit, tree, excluded })) => (Some((commit, tree)), excluded, None),
-                (Some(_), Some(Traced::Lost(why))) => (None, BTreeSet::new(), Some(why)),
-                (Some(_), Some(Traced::Later(why))) => {
-                    tracing::warn!(batch = %name, why, "where a batch comes from is not known yet");
+            let (plan, excluded, lost) = match traced.remove(name) {
+                None => (None, BTreeSet::new(), None),
+                Some(Traced::Plan { commit, tree, excluded }) => (Some((commit, tree)), excluded, None),
+                Some(Traced::Lost(why)) => (None, BTreeSet::new(), Some(why)),
+                Some(Traced::Later(code, why)) => {
+                    asks.push(ask(name, code, why));
                     continue;
                 }
-                (Some(_), None) => continue,
             };
             let asked = Asked {
                 batch,
@@ -148,7 +153,9 @@ impl Pass {
                 proposer: None,
                 created_by: "source",
             };
-            put(&mut txn, &asked, &machines, trust.as_ref(), now, lost).await?;
+            if let Some((code, why)) = put(&mut txn, &asked, &machines, trust.as_ref(), now, lost).await? {
+                asks.push(ask(name, code, why));
+            }
         }
         for name in gone {
             if let Some(batch) = batches::find_for_update(&mut txn, name.as_str()).await? {
@@ -158,107 +165,88 @@ impl Pass {
             }
         }
         txn.commit().await?;
+        self.asked(lease, Origin::Document, &before, asks).await
+    }
+
+    /// Stores what asks in one way and is no batch, when that differs from what is stored.
+    async fn asked(
+        &self,
+        lease: &Lease,
+        origin: Origin,
+        before: &[Ask],
+        mut asks: Vec<NewAsk>,
+    ) -> Result<(), PassError> {
+        asks.sort_by(|a, b| a.name.cmp(&b.name));
+        let known: Vec<&NewAsk> = before.iter().filter(|ask| ask.origin == origin).map(|ask| &ask.new).collect();
+        if known.iter().copied().eq(&asks) {
+            return Ok(());
+        }
+        for ask in asks.iter().filter(|ask| !known.contains(ask)) {
+            tracing::warn!(%origin, name = ask.name, code = ask.code, why = ask.message, "what asks for a batch is none");
+        }
+        let mut txn = self.begin(lease).await?;
+        batches::set_asks(&mut txn, origin, &asks).await?;
+        txn.commit().await?;
         Ok(())
     }
 
-    async fn trace(&self, at: At, names: Vec<Name>, trust: Trust) -> Result<BTreeMap<Name, Traced>, PassError> {
+    /// Where some batches come from, in a fleet whose anchor is pinned.
+    async fn trace(&self, at: Option<At>, names: Vec<Name>, trust: Trust) -> BTreeMap<Name, Traced> {
+        let later = |names: Vec<Name>, code, why: &str| {
+            names.into_iter().map(|name| (name, Traced::Later(code, why.to_owned()))).collect()
+        };
+        if trust.present().is_none() {
+            return later(names, NO_POLICY, "the trust policy under which people approve is not known here yet");
+        }
+        let Some(at) = at else { return later(names, NO_HISTORY, "the fleet repository is not at hand") };
         let anchor = self.pinned.get().map(|pin| pin.commit);
+        let all = names.clone();
         let work = move |_: &AtomicBool| {
             let history = at.repo.trust_history(&at.path);
             let policies: Vec<&Policy> = trust.policies.values().collect();
             let one = |name: &Name| -> Result<Traced, Untraceable<GitError>> {
-                let Some(tip) = object(&at.tip) else { return Ok(Traced::Later("the tip has no name".to_owned())) };
+                let Some(tip) = object(&at.tip) else {
+                    return Ok(Traced::Later(NO_HISTORY, "the tip has no name".to_owned()));
+                };
                 let origin = history::trace(&history, tip, anchor, name)?;
                 let excluded = history::signers(&history, &origin.commits, &policies)?;
                 Ok(Traced::Plan { commit: origin.plan, tree: origin.tree, excluded })
             };
-            let all = names.iter().map(|name| {
+            let traced = names.iter().map(|name| {
                 let traced = one(name).unwrap_or_else(|error| match error {
-                    Untraceable::Repository(_) | Untraceable::Incomplete(_) => Traced::Later(error.to_string()),
+                    Untraceable::Repository(_) | Untraceable::Incomplete(_) => {
+                        Traced::Later(NO_HISTORY, error.to_string())
+                    }
                     other => Traced::Lost(other.to_string()),
                 });
                 (name.clone(), traced)
             });
-            Ok(all.collect())
+            Ok(traced.collect())
         };
         match self.blocking(DEADLINE, work).await {
-            Ok(traced) => Ok(traced),
-            Err(error) => {
-                tracing::warn!(%error, "where batches come from is not known yet");
-                Ok(BTreeMap::new())
-            }
+            Ok(traced) => traced,
+            Err(error) => later(all, NO_HISTORY, &error.to_string()),
         }
-    }
-
-    /// What services propose: commits of one batch each, beside the branch.
-    pub(super) async fn proposals(&mut self, lease: &Lease, at: At) -> Result<(), PassError> {
-        if self.pinned.get().is_none() {
-            return Ok(());
-        }
-        let known = batches::in_force(&self.db).await?;
-        let taken: BTreeSet<&str> = known.iter().filter_map(|(_, _, _, plan, _)| plan.as_deref()).collect();
-        let tips: Vec<String> = at
-            .repo
-            .tips(PROPOSALS)
-            .into_iter()
-            .filter(|tip| !taken.contains(tip.as_str()) && !self.refused.contains(tip))
-            .take(MOST_PROPOSALS)
-            .collect();
-        if tips.is_empty() {
-            return Ok(());
-        }
-        let domain = control_plane::find(&self.db).await?.and_then(|row| row.trust_domain).unwrap_or_default();
-        let Some(trust) = standing::trust(&self.db, &self.pinned, &domain).await? else { return Ok(()) };
-        let Some(policy) = trust.present().cloned() else { return Ok(()) };
-        let (copy, path, main) = (at.repo.again(), at.path.clone(), at.tip.clone());
-        let work = move |stop: &AtomicBool| {
-            let brake = Brake { stop, deadline: Instant::now().checked_add(DEADLINE) };
-            let read = |tip: &String| (tip.clone(), proposal(&copy, &path, &main, tip, &policy, &brake));
-            Ok(tips.iter().map(read).collect::<Vec<_>>())
-        };
-        let found = match self.blocking(DEADLINE, work).await {
-            Ok(found) => found,
-            Err(error) => {
-                tracing::warn!(%error, "proposals of batches were not read");
-                return Ok(());
-            }
-        };
-        let now = self.db.now().await?;
-        for (tip, proposal) in found {
-            let proposal = match proposal {
-                Ok(proposal) => proposal,
-                Err(why) => {
-                    tracing::warn!(commit = tip, why, "a proposal of a batch does not count");
-                    self.refused.insert(tip);
-                    continue;
-                }
-            };
-            let Some(batch) = proposal.fleet.batches.get(&proposal.name) else { continue };
-            let entry = proposal
-                .fleet
-                .objects()
-                .find(|entry| entry.object.kind == Kind::Batch && entry.object.name == proposal.name);
-            let asked = Asked {
-                batch,
-                doc: entry.map(|entry| text(&entry.doc)).unwrap_or_default(),
-                origin: Origin::Proposal,
-                plan: Some((proposal.commit, proposal.tree)),
-                excluded: BTreeSet::from([proposal.by.clone()]),
-                proposer: Some(proposal.by.clone()),
-                created_by: "source",
-            };
-            let mut txn = self.begin(lease).await?;
-            let machines = batches::machines(&mut txn).await?;
-            if !put(&mut txn, &asked, &machines, Some(&trust), now, None).await? {
-                self.refused.insert(tip);
-            }
-            txn.commit().await?;
-        }
-        Ok(())
     }
 }
 
-/// Stores what a document comes to; a batch that can come to nothing is void at once. `false` when its name was used.
+/// Why a text is no batch of its name.
+fn used(name: &Name, origin: Origin, ended: bool) -> String {
+    let (whose, state) = (whose(origin), if ended { "has ended" } else { "has not ended" });
+    format!("batch/{name} is {whose} and {state}, and a name is used once: this text needs another one")
+}
+
+const fn whose(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Document => "an earlier text of a document",
+        Origin::Proposal => "one that was proposed beside the branch",
+        Origin::Api => "one that a call wrote down",
+        Origin::Breakglass => "an emergency",
+    }
+}
+
+/// Stores what a document comes to; a batch that can come to nothing is void at once. Answers why it is none when it cannot
+/// have its name.
 async fn put(
     txn: &mut store::Txn,
     asked: &Asked<'_>,
@@ -266,32 +254,33 @@ async fn put(
     trust: Option<&Trust>,
     now: schema::time::Timestamp,
     lost: Option<String>,
-) -> Result<bool, PassError> {
+) -> Result<Option<(&'static str, String)>, PassError> {
+    let name = &asked.batch.name;
+    if name.starts_with(EMERGENCIES) {
+        return Ok(Some((NAME_RESERVED, format!("batch/{name} is called as emergencies are: choose another name"))));
+    }
     let mut resolved = resolve(asked, machines, trust, now);
     if let Some(why) = lost {
         resolved.flaw = Some(("untraceable", why));
     }
     let left: Vec<String> = resolved.left_out.iter().map(|(name, why)| format!("{name} ({why})")).collect();
     let message = (!left.is_empty()).then(|| format!("left out: {}", left.join(", ")));
-    let name = &resolved.batch.name;
     match batches::put(txn, &resolved.batch, &resolved.leaves, message.as_deref()).await? {
         Put::Fresh(id) | Put::Again(id) => {
             tracing::info!(batch = %name, %id, machines = resolved.leaves.len(), "a batch was resolved");
         }
-        Put::Same(_) => return Ok(true),
-        Put::Used { state: BatchState::Dispatching, .. } => {
-            if let Some(batch) = batches::find_for_update(txn, name.as_str()).await? {
+        Put::Same(_) => return Ok(None),
+        Put::Used { origin, state, .. } => {
+            // Only the document itself takes a batch back that has begun: a name is nobody else's.
+            let begun = (origin, asked.origin, state) == (Origin::Document, Origin::Document, BatchState::Dispatching);
+            if begun && let Some(batch) = batches::find_for_update(txn, name.as_str()).await? {
                 let why = Some(
                     "its document changed after it had begun: what had not begun never does; ask for it under another name",
                 );
                 batches::move_to(txn, &batch, BatchState::Cancelled, Some("text-changed"), why, "source").await?;
                 batches::wake(txn, [name]).await?;
             }
-            return Ok(false);
-        }
-        Put::Used { state, .. } => {
-            tracing::warn!(batch = %name, %state, "the name of a batch was used before; its document needs another one");
-            return Ok(false);
+            return Ok(Some((NAME_USED, used(name, origin, begun || state.is_terminal()))));
         }
     }
     if let Some((reason, why)) = &resolved.flaw
@@ -299,7 +288,7 @@ async fn put(
     {
         batches::move_to(txn, &batch, BatchState::Void, Some(reason), Some(why), "source").await?;
     }
-    Ok(true)
+    Ok(None)
 }
 
 fn text(doc: &serde_json::Value) -> String {
@@ -309,63 +298,4 @@ fn text(doc: &serde_json::Value) -> String {
 
 fn object(id: &str) -> Option<ObjectId> {
     id.parse().ok()
-}
-
-/// Reads a proposal, or says why it is none: one commit on a commit of the branch, signed by a service or a person who may
-/// change that path, which adds one file with one batch and nothing else.
-fn proposal(
-    repo: &Repo,
-    path: &str,
-    main: &str,
-    tip: &str,
-    policy: &Policy,
-    brake: &Brake<'_>,
-) -> Result<Proposal, String> {
-    let history = repo.trust_history(path);
-    let said = |error: GitError| error.to_string();
-    let id = object(tip).ok_or("its name is none")?;
-    let raw = history.commit(id).map_err(said)?.ok_or("it is not in the repository")?;
-    let commit = Commit::split(history.format(), &raw).map_err(|error| error.to_string())?;
-    let &[parent] = commit.parents() else { return Err("it has another number of parents than one".to_owned()) };
-    let (by, principal) = policy.signer_of(&commit).ok_or("no key of the trust policy signed it")?;
-    if principal.kind == PrincipalKind::Forge {
-        return Err(format!("{by} is a forge, and forges propose nothing"));
-    }
-    let before = history.commit(parent).map_err(said)?.ok_or("its parent is not in the repository")?;
-    let before = Commit::split(history.format(), &before).map_err(|error| error.to_string())?.tree();
-    let changes = history.changes(before, commit.tree()).map_err(said)?;
-    let [change] = changes.as_slice() else { return Err(format!("it changes {} files instead of one", changes.len())) };
-    if change.before.is_some() || change.after.is_none() {
-        return Err(format!("it changes {} instead of adding a file", change.path));
-    }
-    if !policy.grants(principal, &change.path) {
-        return Err(format!("{by} may not change {}", change.path));
-    }
-    // The longest way is the last one: nobody without a key makes anybody go it.
-    if !on_branch(&history, object(main).ok_or("the branch has no tip")?, parent).map_err(said)? {
-        return Err("its parent is not on the branch".to_owned());
-    }
-    let sources = read_tree_until(repo, tip, path, &mut crate::source::Blobs::default(), brake).map_err(said)?;
-    let loaded = load(&sources, &mut Remembered::default(), brake).map_err(said)?;
-    let fleet = loaded.fleet.ok_or("its tree is no fleet")?;
-    let inside: Vec<_> =
-        fleet.objects().filter(|entry| *entry.at.file == *change.path).map(|entry| entry.object.clone()).collect();
-    let [one] = inside.as_slice() else { return Err(format!("its file holds {} objects", inside.len())) };
-    if one.kind != Kind::Batch {
-        return Err(format!("it adds {one}"));
-    }
-    Ok(Proposal { name: one.name.clone(), by: by.clone(), commit: id, tree: commit.tree(), fleet })
-}
-
-fn on_branch(history: &crate::source::TrustHistory<'_>, tip: ObjectId, wanted: ObjectId) -> Result<bool, GitError> {
-    let mut at = Some(tip);
-    for _ in 0..MOST_BEHIND {
-        let Some(id) = at else { return Ok(false) };
-        if id == wanted {
-            return Ok(true);
-        }
-        let Some(raw) = history.commit(id)? else { return Ok(false) };
-        at = Commit::split(history.format(), &raw).ok().and_then(|commit| commit.parents().first().copied());
-    }
-    Ok(false)
 }

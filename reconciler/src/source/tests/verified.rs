@@ -1,8 +1,11 @@
 //! A pinned fleet: only what people signed comes into force, and whatever else happens, the last good revision stays.
 
-mod kept;
+mod asks;
 mod looks;
+mod proposing;
+mod kept;
 mod replicas;
+mod words;
 
 use std::{path::PathBuf, sync::Arc};
 

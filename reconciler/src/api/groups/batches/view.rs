@@ -1,20 +1,22 @@
 //! A batch as it is shown.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use pki::batch::Leaf as SignedLeaf;
-use schema::{command::CommandKind, id::NodeId, name::Name};
+use pki::batch::{Leaf as SignedLeaf, RefusedVote, Tally};
+use schema::{canonical, command::CommandKind, id::NodeId, name::Name};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use store::{
-    batches::{self, Batch, Leaf, LeafState},
+    batches::{self, Ask, Batch, Leaf, LeafState},
     node_certs, outcomes,
 };
 
 use super::super::At;
 use crate::{
     api::{ApiError, App},
-    batch::standing::Standing,
+    batch::{resolve, standing::Standing},
 };
 
 /// A batch of destructive commands.
@@ -144,7 +146,9 @@ struct Approvals {
     withdrawn: Vec<Name>,
     /// What is still needed.
     missing: Vec<String>,
-    /// Statements that do not count, with the reason.
+    /// Who could still approve.
+    may: Vec<Name>,
+    /// Statements that do not count, with the reason and its stable word.
     refused: Vec<String>,
     /// The epoch of the policy under which it is approved.
     trust_epoch: u64,
@@ -204,6 +208,9 @@ pub(in crate::api) struct LeafView {
     /// Something waits for a boot on it, and comes with one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     staged: bool,
+    /// Why it is not the machine that was resolved any more, so that it does not begin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed: Option<String>,
     /// When its command was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     began_at: Option<At>,
@@ -229,12 +236,10 @@ struct Identity {
 
 impl BatchView {
     pub(in crate::api) async fn of(app: &App, batch: &Batch, standing: Option<&Standing>) -> Result<Self, ApiError> {
-        let mut txn = app.db.snapshot().await?;
-        let leaves = batches::leaves(&mut txn, batch.id).await?;
-        drop(txn);
+        let counts = Counts::of(&batches::count_leaves(&app.db, batch.id).await?);
         let ended = batch.state.is_terminal();
         let waits_for = if ended { None } else { waits_for(app, batch.new.name.as_str()).await? };
-        Self::with(batch, standing, Counts::of(&leaves), waits_for)
+        Self::with(batch, standing, counts, waits_for)
     }
 
     fn with(
@@ -304,10 +309,10 @@ pub(super) async fn waits_for(app: &App, name: &str) -> Result<Option<WaitsFor>,
 }
 
 impl Counts {
-    fn of(leaves: &[Leaf]) -> Self {
-        let of = |state: LeafState| leaves.iter().filter(|leaf| leaf.state == state).count();
+    fn of(leaves: &BTreeMap<LeafState, usize>) -> Self {
+        let of = |state: LeafState| leaves.get(&state).copied().unwrap_or(0);
         Self {
-            machines: leaves.len(),
+            machines: leaves.values().sum(),
             waiting: of(LeafState::Waiting),
             sent: of(LeafState::Sent),
             succeeded: of(LeafState::Succeeded),
@@ -319,33 +324,22 @@ impl Counts {
 
 impl Approvals {
     fn of(standing: &Standing) -> Self {
-        let trust_epoch = standing.header.under.epoch;
-        let Some(tally) = &standing.tally else {
-            return Self {
-                approved: false,
-                yes: Vec::new(),
-                no: Vec::new(),
-                withdrawn: Vec::new(),
-                missing: Vec::new(),
-                refused: Vec::new(),
-                trust_epoch,
-                stale: true,
-            };
+        let tally = standing.tally.as_ref();
+        let names = |of: fn(&Tally) -> &BTreeSet<Name>| tally.into_iter().flat_map(of).cloned().collect();
+        let refused = |refused: &RefusedVote| match &refused.who {
+            Some(who) => format!("{who}: {} ({})", refused.why, refused.why.code()),
+            None => format!("{} ({})", refused.why, refused.why.code()),
         };
-        let names = |names: &std::collections::BTreeSet<Name>| names.iter().cloned().collect();
-        let refused = tally.refused.iter().map(|refused| match &refused.who {
-            Some(who) => format!("{who}: {}", refused.why),
-            None => refused.why.to_string(),
-        });
         Self {
-            approved: tally.approved,
-            yes: names(&tally.yes),
-            no: names(&tally.no),
-            withdrawn: names(&tally.withdrawn),
-            missing: tally.missing.clone(),
-            refused: refused.collect(),
-            trust_epoch,
-            stale: false,
+            approved: tally.is_some_and(|tally| tally.approved),
+            yes: names(|tally| &tally.yes),
+            no: names(|tally| &tally.no),
+            withdrawn: names(|tally| &tally.withdrawn),
+            missing: tally.map_or_else(Vec::new, |tally| tally.missing.clone()),
+            may: standing.candidates.iter().cloned().collect(),
+            refused: tally.map_or(&standing.lapsed, |tally| &tally.refused).iter().map(refused).collect(),
+            trust_epoch: standing.header.under.epoch,
+            stale: tally.is_none(),
         }
     }
 }
@@ -377,7 +371,7 @@ pub(super) async fn leaves(
             node: leaf.node.clone(),
             kind: batch.new.kind.clone(),
             payload: shown,
-            payload_sha256: hex::encode(SignedLeaf::payload(&payload).as_bytes()),
+            payload_sha256: hex::encode(canonical::digest(&payload).map_err(ApiError::internal)?.as_bytes()),
             state: leaf.state.to_string(),
             reason: leaf.reason.clone(),
             command: leaf.command.map(|id| id.to_string()),
@@ -386,10 +380,56 @@ pub(super) async fn leaves(
             connectivity: machine.map(|machine| machine.connectivity.to_string()),
             cordoned: machine.is_some_and(|machine| machine.cordoned),
             staged: machine.is_some_and(|machine| machine.staged),
+            changed: changed(leaf),
             began_at: leaf.began_at.map(At),
             ended_at: leaf.ended_at.map(At),
             identity,
         });
     }
     Ok(all)
+}
+
+fn changed(leaf: &Leaf) -> Option<String> {
+    let (signed, machine) = (leaf.leaf.as_deref().and_then(SignedLeaf::read)?, leaf.machine.as_ref()?);
+    let differs = resolve::differs(&signed, machine).filter(|_| leaf.state == LeafState::Waiting);
+    differs.map(|differs| format!("{differs} ({})", differs.code()))
+}
+
+/// What asks for a batch and is none.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct AskView {
+    /// The name that it asks for, or the branch of a proposal below `bc/proposals/`.
+    name: String,
+    /// `document` or `proposal`.
+    origin: String,
+    /// `waiting`: it is tried again by itself. `refused`: somebody has to do something.
+    state: String,
+    /// Why, a stable word.
+    reason: String,
+    /// Why, for people.
+    message: String,
+    /// Where it is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<String>,
+    /// The commit of a proposal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<String>,
+    /// Since when.
+    since: At,
+}
+
+impl AskView {
+    pub(super) fn of(ask: Ask) -> Self {
+        Self {
+            state: if ask.new.waits { "waiting" } else { "refused" }.to_owned(),
+            origin: ask.origin.to_string(),
+            name: ask.new.name,
+            reason: ask.new.code,
+            message: ask.new.message,
+            place: ask.new.place,
+            commit: ask.new.commit,
+            since: At(ask.since),
+        }
+    }
 }
