@@ -348,6 +348,8 @@ fn every_code_that_says_no_or_not_yet_is_explained() {
             "gateway/src/refusal.rs" => &[Area::Session],
             "reconciler/src/join/refusal.rs" => &[Area::Join, Area::Renewal],
             "pki/src/verify.rs" => &[Area::Renewal],
+            path if path.starts_with("reconciler/src/batch/") && !is_test(path) => &[Area::Batch],
+            path if path.starts_with("reconciler/src/source/pass/batches") => &[Area::Batch],
             path if path.starts_with("reconciler/src/reconcile/") && !is_test(path) => &[Area::Work, Area::Command],
             _ => continue,
         };

@@ -15,3 +15,4 @@ pub mod output;
 pub mod statement;
 pub mod tree;
 pub mod up;
+pub mod verified;

@@ -3,12 +3,14 @@
 //! Nothing is pushed that a control plane would not hear: the commit is read back, and its signature checked against the policy.
 
 use std::{
+    fmt,
     io::Write as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use pki::trust::{key::TrustKey, object::ObjectId, policy::Policy, spoken::Spoken, statement::Statement};
+use reconciler::why::{Area, catalogue};
 use schema::{fleet::trust::PrincipalKind, name::Name};
 
 use crate::exit::{During as _, Failure};
@@ -57,17 +59,28 @@ pub fn speaker(repo: &Path, policy: &Policy) -> Result<Speaker, Failure> {
     };
     let key = found.map_err(|name| {
         let known: Vec<&str> = policy.principals().keys().map(Name::as_str).collect();
-        Failure::failed(format!("the key {name}, with which git signs here, is nobody's in the trust policy"))
-            .hint(format!("the policy lists {}; choose the key with `git config user.signingKey`", known.join(", ")))
+        Failure::refused(
+            "unknown-key",
+            format!("the key {name}, with which git signs here, is nobody's in the trust policy"),
+        )
+        .hint(format!("the policy lists {}; choose the key with `git config user.signingKey`", known.join(", ")))
     })?;
     let (principal, held) = policy.holder(&key).expect("a key of a policy has a holder");
     if held.kind != PrincipalKind::Human {
-        return Err(Failure::failed(format!(
-            "git signs here with the key of {principal}, which is a {} and no person",
-            held.kind.as_str()
-        )));
+        let kind = held.kind.as_str();
+        return Err(refused(
+            "no-person",
+            format!("git signs here with the key of {principal}, which is a {kind} and no person"),
+        ));
     }
     Ok(Speaker { principal: principal.clone(), key })
+}
+
+/// A word that would not count, with what the catalogue of codes says to do about it.
+#[must_use]
+pub fn refused(code: &str, why: impl fmt::Display) -> Failure {
+    let entry = catalogue::find(Area::Statement, code);
+    Failure::refused(code, why).or_hint(|| entry.map(|entry| entry.remedy.to_owned()))
 }
 
 /// The key that git signs with.
@@ -152,9 +165,24 @@ pub fn write_and_push(
     push: bool,
 ) -> Result<Written, Failure> {
     let made = sign(repo, parent, tree, &statement.write(line))?;
-    let commit: ObjectId = made.parse().during("git made a commit without a name")?;
     let raw = raw(repo, &made)?;
-    let spoken = Spoken::hear(&raw, &statement.trust_domain, statement.fleet, [policy]);
+    keep_and_push(repo, (parent, tree), (&made, &raw), statement, policy, push)
+}
+
+/// Takes a commit that somebody signed, as [`write_and_push`] does with what git made.
+///
+/// # Errors
+/// When it would not be heard, or when it cannot be kept or pushed.
+pub fn keep_and_push(
+    repo: &Path,
+    (parent, tree): (ObjectId, ObjectId),
+    (made, raw): (&str, &[u8]),
+    statement: &Statement,
+    policy: &Policy,
+    push: bool,
+) -> Result<Written, Failure> {
+    let commit: ObjectId = made.parse().during("git made a commit without a name")?;
+    let spoken = Spoken::hear(raw, &statement.trust_domain, statement.fleet, [policy]);
     let spoken = spoken.during("what git signed would not be heard")?;
     if spoken.statement != *statement
         || spoken.commit != commit
@@ -164,7 +192,7 @@ pub fn write_and_push(
             .hint("is there a wrapper around git, or a hook?"));
     }
     let reference = statement.reference();
-    git(repo, &["update-ref", &reference, &made])
+    git(repo, &["update-ref", &reference, made])
         .map_err(|why| Failure::failed(format!("the statement cannot be kept: {why}")))?;
     let remote = if push { remote(repo) } else { None };
     let written = Written { commit, reference, remote };
@@ -215,6 +243,23 @@ fn sign(repo: &Path, parent: ObjectId, tree: ObjectId, message: &str) -> Result<
         return Err(
             Failure::failed(what).hint("what git said stands above; `git config user.signingKey` names the key")
         );
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned())
+}
+
+/// Writes a commit that was made elsewhere, and answers its name.
+///
+/// # Errors
+/// When git does not take it.
+pub fn put(repo: &Path, raw: &[u8]) -> Result<String, Failure> {
+    let what = "git does not take the commit";
+    let mut git = base(repo);
+    git.args(["hash-object", "-t", "commit", "-w", "--stdin"]);
+    let mut child = git.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().during("cannot start git")?;
+    child.stdin.take().expect("a pipe").write_all(raw).during(what)?;
+    let done = child.wait_with_output().during(what)?;
+    if !done.status.success() {
+        return Err(Failure::failed(what));
     }
     Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned())
 }

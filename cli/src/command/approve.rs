@@ -7,7 +7,10 @@ mod show;
 use std::path::PathBuf;
 
 use clap::Args;
-use pki::trust::statement::{Body, Statement, Word};
+use pki::{
+    batch::{NoVote, may_say},
+    trust::statement::{Body, Statement, Word},
+};
 use serde_json::{Value, json};
 
 use self::check::{Asked, Checked};
@@ -135,9 +138,12 @@ impl Say {
         let asked = Asked::get(&client, &self.batch).await?;
         let checked = check::check(&asked, &self.repo, self.branch.as_deref(), output.now())?;
         let speaker = statement::speaker(&self.repo, &checked.policy)?;
-        may(word, &checked, &speaker)?;
+        may(word, &asked, &checked, &speaker)?;
         if !output.is_json() {
             output.line(show::render(&asked, &checked, &speaker, output))?;
+        }
+        if word == Word::Withdraw && !approved(&asked, &checked, &speaker) {
+            note("no approval of yours is known here; a withdrawal counts all the same, and for good");
         }
         let question = match word {
             Word::Approve => format!("Approve this as {}? Type yes:", speaker.principal),
@@ -189,6 +195,8 @@ impl Say {
         if output.is_json() {
             return output.json(&json!({
                 "batch": header.name, "digest": header.digest(), "principal": speaker.principal, "said": said(word),
+                "command": checked.document.command.value.as_str(), "payload": checked.payload,
+                "machines": checked.machines.iter().map(|machine| &machine.leaf).collect::<Vec<_>>(),
                 "commit": written.commit.to_string(), "reference": written.reference, "remote": written.remote,
             }));
         }
@@ -216,38 +224,33 @@ const fn said(word: Word) -> &'static str {
 }
 
 /// Refuses to sign what would not count.
-fn may(word: Word, checked: &Checked, speaker: &Speaker) -> Result<(), Failure> {
-    let (header, who) = (&checked.header, &speaker.principal);
-    let tier = checked.policy.tiers().iter().find(|tier| tier.name == header.tier);
-    let tier = tier.ok_or_else(|| Failure::failed(format!("the trust policy has no tier {}", header.tier)))?;
-    if matches!(word, Word::Withdraw) {
-        return Ok(());
-    }
-    let named = checked.policy.principals().get(who).is_some_and(|principal| tier.rule.names(principal));
-    if !named {
-        let roles: Vec<&str> = tier.rule.roles.iter().map(schema::name::Name::as_str).collect();
-        return Err(Failure::failed(format!("{who} has no word in the tier {}", tier.name))
-            .hint(format!("it is for people with the role {}", roles.join(" or "))));
-    }
-    if matches!(word, Word::Reject) {
-        return Ok(());
-    }
-    if header.does_not_count().any(|other| other == who) || tier.exclude.contains(who) {
-        return Err(Failure::failed(format!(
-            "{who} asked for this batch or signed its document, so that their own approval does not count"
-        ))
-        .hint("somebody else has to approve it"));
-    }
-    if !tier.keys.is_empty() && !tier.keys.contains(speaker.key.class().as_str()) {
-        let classes: Vec<&str> = tier.keys.iter().map(String::as_str).collect();
-        return Err(Failure::failed(format!(
-            "the tier {} counts keys of the class {} only",
-            tier.name,
-            classes.join(", ")
-        ))
-        .hint(format!("git signs here with a key of the class {}", speaker.key.class().as_str())));
-    }
-    Ok(())
+fn may(word: Word, asked: &Asked, checked: &Checked, speaker: &Speaker) -> Result<(), Failure> {
+    let who = &speaker.principal;
+    let heard = |word: &str| asked.said(word).contains(&who.as_str());
+    let why = match may_say(&checked.question(), word, who, &speaker.key) {
+        Err(why) => why,
+        // The control plane may have heard what this clone did not fetch.
+        Ok(()) if word != Word::Reject && heard("withdrawn") => NoVote::TakenBack(who.clone()),
+        Ok(()) => return Ok(()),
+    };
+    let what = match word {
+        Word::Approve => "approval",
+        Word::Reject => "rejection",
+        Word::Withdraw => "withdrawal",
+    };
+    let failure = statement::refused(why.code(), format!("this {what} does not count: {why}"));
+    let others: Vec<String> = checked.candidates().iter().map(ToString::to_string).collect();
+    let somebody_else = matches!(why, NoVote::Excluded(_) | NoVote::NoRole(_) | NoVote::TakenBack(_));
+    Err(if word == Word::Approve && somebody_else && !others.is_empty() {
+        failure.hint(format!("nothing was signed; who can still approve it: {}", others.join(", ")))
+    } else {
+        failure
+    })
+}
+
+/// Whether somebody's approval is known, here or where the control plane listens.
+fn approved(asked: &Asked, checked: &Checked, speaker: &Speaker) -> bool {
+    asked.said("yes").contains(&speaker.principal.as_str()) || checked.tally().yes.contains(&speaker.principal)
 }
 
 /// A member of an answer as text; `-` when it is not there.

@@ -95,7 +95,7 @@ impl Batches {
     }
 
     async fn list(&self, client: &Client, output: &Output) -> Result<Exit, Failure> {
-        let mut found: Vec<Value> = Vec::new();
+        let (mut found, mut asks): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
         let mut input = Map::new();
         input.extend(self.state.iter().map(|state| ("state".to_owned(), state.as_str().into())));
         while (found.len() as u32) < self.limit {
@@ -104,15 +104,18 @@ impl Batches {
             if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
                 found.extend(items);
             }
+            if let Some(Value::Array(more)) = page.get_mut("asks").map(Value::take) {
+                asks.extend(more);
+            }
             match page.get("next").filter(|next| next.is_string()) {
                 Some(next) => _ = input.insert("before".to_owned(), next.clone()),
                 None => break,
             }
         }
         if output.is_json() {
-            output.json(&json!({ "batches": found }))?;
+            output.json(&json!({ "batches": found, "asks": asks }))?;
         } else {
-            output.table(&show::table(&found, output), "no batch was asked for")?;
+            output.table(&show::table(&found, &asks, output), "no batch was asked for")?;
         }
         Ok(Exit::Ok)
     }
@@ -143,7 +146,7 @@ pub async fn whole(client: &Client, name: &str) -> Result<Value, Failure> {
 /// The table of a list.
 #[must_use]
 pub fn table(batches: &[Value], output: &Output) -> crate::output::Table {
-    show::table(batches, output)
+    show::table(batches, &[], output)
 }
 
 /// One batch with its machines, as people read it.
@@ -186,4 +189,10 @@ async fn watch(client: &Client, name: &str, output: &Output) -> Result<Exit, Fai
 #[must_use]
 pub fn line(batch: &Value, output: &Output) -> Option<String> {
     show::line(batch, output)
+}
+
+/// The same of what asks for a batch and is none.
+#[must_use]
+pub fn ask_line(ask: &Value, output: &Output) -> String {
+    show::ask_line(ask, output)
 }

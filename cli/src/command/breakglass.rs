@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use pki::trust::{
-    object::ObjectId,
-    policy::{Policy, Tier},
-    statement::{Body, Statement, Under},
-    walk::{self, Walk, Walked},
+use pki::{
+    batch::may_call,
+    trust::{
+        policy::{Policy, Tier},
+        statement::{Body, Statement, Under},
+    },
 };
-use reconciler::source::{self, GitError, Repo};
 use schema::{
     command::CommandKind,
     name::Name,
@@ -26,7 +26,8 @@ use crate::{
         Output, confirm, note,
         text::{Style, printable},
     },
-    statement::{self, Speaker},
+    statement,
+    verified::Verified,
 };
 
 const EXAMPLES: &str = "\
@@ -112,18 +113,16 @@ impl Breakglass {
             }
             return Ok(Exit::Ok);
         }
-        let (walked, tip) = self.walk()?;
-        let policy = walked.policy.as_ref();
-        let policy = policy.ok_or_else(|| {
-            Failure::failed("no commit of this clone is verified").hint("better-compute verify --dry-run says why")
-        })?;
+        let clone = Verified::open(&self.repo, self.branch.as_deref())?;
+        let (policy, walked, tip) = (clone.policy()?, &clone.walked, clone.tip);
         let speaker = statement::speaker(&self.repo, policy)?;
-        let body = self.body(policy, &speaker, output.now())?;
+        let tier = may_call(policy, &clone.revoked(), &speaker.principal, &speaker.key);
+        let tier = tier.map_err(|why| statement::refused(why.code(), format!("your word does not count: {why}")))?;
+        let body = self.body(policy, tier, output.now())?;
         let Body::Breakglass { kinds, nodes, reason, not_before, expires, .. } = &body else {
             return Err(Failure::failed("not an emergency"));
         };
-        let tier = policy.breakglass();
-        let others = tier.map_or(0, |tier| tier.rule.threshold.saturating_sub(1));
+        let others = tier.rule.threshold.saturating_sub(1);
         if !output.is_json() {
             let names: Vec<String> = nodes.iter().map(|node| format!("node/{node}")).collect();
             output.line(format!(
@@ -176,58 +175,20 @@ impl Breakglass {
         Ok(Exit::Ok)
     }
 
-    fn walk(&self) -> Result<(Walked, ObjectId), Failure> {
-        let git = |what: &'static str| move |error: GitError| Failure::because(what, &error);
-        let (repo, folder) = Repo::discover(&self.repo).map_err(git("cannot open the repository"))?;
-        let history = repo.trust_history(&folder);
-        let branch = self.branch.clone().or_else(|| repo.branch()).unwrap_or_else(|| "HEAD".to_owned());
-        let tip =
-            source::resolve(&repo, self.branch.as_deref().unwrap_or("HEAD")).map_err(git("cannot find the branch"))?;
-        let tip: ObjectId = tip.parse().during("the branch has no tip")?;
-        let statements = history.statements().map_err(git("cannot read the statements"))?;
-        let walk = Walk {
-            branch: branch.trim_start_matches("refs/heads/"),
-            tip,
-            anchor: None,
-            after: None,
-            known: None,
-            statements: &statements,
-            now: None,
-            beyond: 0,
-        };
-        let walked = walk::walk(&history, &walk).map_err(git("cannot read the history"))?;
-        let walked = walked.map_err(|stuck| {
-            Failure::failed(format!("the history of this clone cannot be verified: {stuck}"))
-                .hint("better-compute verify --dry-run")
-        })?;
-        Ok((walked, tip))
-    }
-
-    fn body(&self, policy: &Policy, speaker: &Speaker, now: Timestamp) -> Result<Body, Failure> {
-        let none = || {
-            Failure::failed("the trust policy has no emergency tier")
-                .hint("add `breakglass` to trust/policy.kdl; docs/guides/trust.md")
-        };
-        let tier: &Tier = policy.breakglass().ok_or_else(none)?;
-        let named = policy.principals().get(&speaker.principal).is_some_and(|principal| tier.rule.names(principal));
-        if !named || tier.exclude.contains(&speaker.principal) {
-            return Err(Failure::failed(format!("{} has no word in emergencies", speaker.principal)));
-        }
+    fn body(&self, policy: &Policy, tier: &Tier, now: Timestamp) -> Result<Body, Failure> {
         let kind = self.kind.as_deref().unwrap_or_default();
         let allowed: Vec<&str> = tier.commands.iter().map(String::as_str).collect();
         if !tier.commands.contains(kind) {
-            return Err(Failure::failed(format!("the emergency tier has no {}", printable(kind)))
-                .hint(format!("it has {}", allowed.join(", "))));
+            let why = format!("the emergency tier has no {}", printable(kind));
+            return Err(Failure::refused("emergency-kind", why).hint(format!("it has {}", allowed.join(", "))));
         }
         let reason = self.reason.clone().unwrap_or_default();
         let told = kind.parse::<CommandKind>().ok().is_some_and(|kind| {
             kind.check_payload(&json!({ "reason": reason })).or_else(|_| kind.check_payload(&json!({}))).is_ok()
         });
         if !told {
-            return Err(Failure::failed(format!(
-                "{kind} has to be told more than a reason, which an emergency cannot say"
-            ))
-            .hint("ask for it in a batch"));
+            let why = format!("{kind} has to be told more than a reason, which an emergency cannot say");
+            return Err(statement::refused("emergency-kind", why));
         }
         let mut nodes: Vec<Name> = Vec::new();
         for said in &self.nodes {
@@ -237,9 +198,20 @@ impl Breakglass {
         nodes.sort();
         nodes.dedup();
         if nodes.len() > tier.max_nodes as usize {
-            return Err(Failure::failed(format!("an emergency is about {} machines at most", tier.max_nodes)));
+            let why = format!("an emergency is about {} machines at most", tier.max_nodes);
+            return Err(statement::refused("emergency-nodes", why));
         }
         let (not_before, expires) = match (self.from, self.until) {
+            (Some(from), Some(until)) if from >= until || tier.max_ttl.after(from) < until => {
+                let why = format!(
+                    "an emergency lasts for {} at most, and {from} to {until} is longer or nothing",
+                    tier.max_ttl
+                );
+                return Err(statement::refused("window", why));
+            }
+            (Some(_), Some(until)) if until < now => {
+                return Err(statement::refused("expired", format!("the emergency was over at {until}")));
+            }
             (Some(from), Some(until)) => (from, until),
             _ => {
                 let now = Timestamp::from_second(now.as_second()).unwrap_or(now);

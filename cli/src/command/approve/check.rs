@@ -1,12 +1,12 @@
 //! A batch made again from a clone: what the control plane says about it is compared with the commit, the policy, the leaves and
 //! what each machine signed.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, fmt, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use pki::{
     Realm,
-    batch::{BatchHeader, Leaf, Question, judge, merkle},
+    batch::{BatchHeader, Leaf, Question, Tally, candidates, judge, merkle},
     hardware::{Claims, HardwareKey},
     node_key::NodePublicKey,
     report::ReportKind,
@@ -14,24 +14,33 @@ use pki::{
         commit::Commit,
         object::ObjectId,
         policy::Policy,
-        walk::{self, History as _, Walk, Walked},
+        walk::{History as _, Walked},
     },
 };
 use reconciler::{
-    batch::history::{self, Untraceable},
+    batch::{
+        history::{self, Untraceable},
+        resolve::{max_failures, max_in_flight},
+    },
     source::{self, GitError, Repo},
 };
 use schema::{
     digest::Digest,
     fleet::Batch,
     inventory::{Dmi, InventorySection},
+    name::Name,
     report::InventoryReport,
+    time::Timestamp,
 };
 use serde_json::{Value, json};
+use store::batches::BatchState;
 
 use crate::{
     client::Client,
     exit::{During as _, Failure},
+    output::text::printable,
+    statement::refused,
+    verified::{Verified, git},
 };
 
 /// What the control plane says about a batch.
@@ -57,8 +66,14 @@ pub(super) struct Checked {
     pub(super) payload: Value,
     /// Its machines.
     pub(super) machines: Vec<Machine>,
-    /// Who is still needed, without whoever signs now.
-    pub(super) missing: Vec<String>,
+    /// The kinds of its commands.
+    kinds: BTreeSet<String>,
+    /// What people said, as far as this clone has it.
+    statements: Vec<Vec<u8>>,
+    /// Keys that count no more, by name.
+    revoked: BTreeSet<String>,
+    /// When it was looked at.
+    now: Timestamp,
     /// What each pool allows to be disturbed at once.
     pub(super) budgets: Vec<(String, usize, Option<String>)>,
     /// What is worth knowing before one signs.
@@ -80,22 +95,45 @@ pub(super) struct Machine {
     pub(super) cordoned: bool,
     /// Whether something waits for a boot on it.
     pub(super) staged: bool,
+    /// Why it is not the machine that was resolved any more.
+    pub(super) changed: Option<String>,
+}
+
+impl Checked {
+    /// The question that people's words answer.
+    pub(super) fn question(&self) -> Question<'_> {
+        Question {
+            header: &self.header,
+            kinds: &self.kinds,
+            statements: &self.statements,
+            named: &self.policy,
+            present: &self.policy,
+            revoked: &self.revoked,
+            now: self.now,
+        }
+    }
+
+    /// How it stands by what this clone knows that people said.
+    pub(super) fn tally(&self) -> Tally {
+        judge(&self.question())
+    }
+
+    /// Who could still approve it.
+    pub(super) fn candidates(&self) -> BTreeSet<Name> {
+        candidates(&self.question(), &self.tally())
+    }
 }
 
 impl Asked {
+    /// Who said something, as far as the control plane heard.
+    pub(super) fn said(&self, word: &str) -> Vec<&str> {
+        let said = self.batch.pointer(&format!("/approvals/{word}")).and_then(Value::as_array);
+        said.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
     pub(super) async fn get(client: &Client, name: &str) -> Result<Self, Failure> {
         let batch = client.call("commandBatches.get", &json!({ "batch": name })).await?;
-        if batch.get("header").is_none() {
-            let name = super::text(&batch, "name").to_owned();
-            return Err(if batch.get("needsApproval").and_then(Value::as_bool) == Some(true) {
-                let why = batch.get("message").and_then(Value::as_str).unwrap_or("it can come to nothing");
-                Failure::failed(format!("batch/{name} is {}: {why}", super::text(&batch, "state")))
-            } else {
-                Failure::failed(format!("batch/{name} needs no approval")).hint(
-                    "nobody pinned a trust anchor here: batches are written down for audit and go at once; better-compute trust pin",
-                )
-            });
-        }
+        waits_for_people(&batch)?;
         let mut machines = Vec::new();
         let mut after: Option<String> = None;
         loop {
@@ -118,47 +156,41 @@ impl Asked {
     }
 }
 
-fn git(what: &'static str) -> impl Fn(GitError) -> Failure {
-    move |error| Failure::because(what, &error)
+/// Refuses a batch about which nothing that is said counts.
+fn waits_for_people(batch: &Value) -> Result<(), Failure> {
+    let text = |pointer: &str| batch.pointer(pointer).and_then(Value::as_str);
+    let (name, state) = (text("/name").unwrap_or("-"), text("/state").unwrap_or("-"));
+    if state.parse::<BatchState>().is_ok_and(BatchState::is_terminal) {
+        let why = text("/message").map_or_else(String::new, |why| format!(": {}", printable(why)));
+        return Err(refused("batch-over", format!("batch/{name} is {state}, and nothing more is said about it{why}")));
+    }
+    if batch.get("needsApproval").and_then(Value::as_bool) != Some(true) {
+        return Err(refused("no-approval-needed", format!("batch/{name} needs no approval")));
+    }
+    if batch.get("header").is_none() {
+        let (code, why) =
+            (text("/waitsFor/reason").unwrap_or("batch-policy"), text("/waitsFor/message").unwrap_or("-"));
+        return Err(Failure::refused(code, format!("batch/{name} cannot be approved yet: {}", printable(why)))
+            .hint(format!("better-compute why batch/{name}")));
+    }
+    Ok(())
 }
 
 /// Something is not what the clone says.
-fn lie(what: impl Into<String>) -> Failure {
-    Failure::failed(what.into())
+fn lie(what: impl fmt::Display) -> Failure {
+    Failure::refused("not-as-told", what)
         .hint("nothing was signed. If your clone is up to date, the control plane does not tell the truth")
 }
 
 /// Makes the batch again.
-pub(super) fn check(
-    asked: &Asked,
-    dir: &Path,
-    branch: Option<&str>,
-    now: schema::time::Timestamp,
-) -> Result<Checked, Failure> {
+pub(super) fn check(asked: &Asked, dir: &Path, branch: Option<&str>, now: Timestamp) -> Result<Checked, Failure> {
     let strange = "the control plane describes the batch strangely";
     let header: BatchHeader =
         serde_json::from_value(asked.batch.get("header").cloned().unwrap_or_default()).during(strange)?;
-    let (repo, folder) = Repo::discover(dir).map_err(git("cannot open the repository"))?;
-    let history = repo.trust_history(&folder);
-    let name = branch.map(str::to_owned).or_else(|| repo.branch()).unwrap_or_else(|| "HEAD".to_owned());
-    let tip = source::resolve(&repo, branch.unwrap_or("HEAD")).map_err(git("cannot find the branch"))?;
-    let tip: ObjectId = tip.parse().during("the branch has no tip")?;
-    let statements = history.statements().map_err(git("cannot read the statements"))?;
-    let asked_walk = Walk {
-        branch: name.trim_start_matches("refs/heads/"),
-        tip,
-        anchor: None,
-        after: None,
-        known: None,
-        statements: &statements,
-        now: None,
-        beyond: 0,
-    };
-    let walked = walk::walk(&history, &asked_walk).map_err(git("cannot read the history"))?.map_err(|stuck| {
-        Failure::failed(format!("the history of this clone cannot be verified: {stuck}"))
-            .hint("better-compute verify --dry-run")
-    })?;
-    let policy = policy(&walked, &header)?;
+    let clone = Verified::open(dir, branch)?;
+    let (repo, folder, walked) = (&clone.repo, clone.folder.as_str(), &clone.walked);
+    let history = repo.trust_history(folder);
+    let policy = policy(&clone, &header)?;
     let plan = header.plan_commit;
     let Ok(Some(raw)) = history.commit(plan) else {
         return Err(Failure::failed(format!("the commit {plan}, which asks for the batch, is not in this clone"))
@@ -168,35 +200,31 @@ pub(super) fn check(
     if commit.tree() != header.plan_tree {
         return Err(lie("the batch names another tree than its commit has"));
     }
-    let (commits, proposed) = origin(&history, &walked, &header, &commit)?;
+    let (commits, proposed) = origin(&history, walked, &header, &commit)?;
     let policies: Vec<&Policy> = walked.reached.iter().flat_map(|reached| reached.policies.values()).collect();
     let signers = history::signers(&history, &commits, &policies).map_err(untraceable)?;
     if signers != header.excluded {
         return Err(lie("the batch names others than those who signed its document"));
     }
-    let document = document(&repo, &folder, &header)?;
+    let document = document(repo, folder, &header)?;
     let payload = compare(&document, &header, proposed)?;
     let leaves = leaves(asked, &header, &document, &payload)?;
     let mut notes = scope_notes(&document, &leaves);
     let machines = machines(asked, leaves, &mut notes);
-    let revoked: BTreeSet<String> = walked.reached.iter().flat_map(|reached| reached.memory.denied()).collect();
-    let kinds = BTreeSet::from([document.command.value.as_str().to_owned()]);
-    let raws: Vec<Vec<u8>> = statements.into_iter().map(|heard| heard.raw).collect();
-    let question = Question {
-        header: &header,
-        kinds: &kinds,
-        statements: &raws,
-        named: &policy,
-        present: &policy,
-        revoked: &revoked,
+    let budgets = budgets(repo, folder, plan, &machines);
+    Ok(Checked {
+        kinds: BTreeSet::from([document.command.value.as_str().to_owned()]),
+        statements: clone.statements.iter().map(|heard| heard.raw.clone()).collect(),
+        revoked: clone.revoked(),
         now,
-    };
-    let tally = judge(&question);
-    if let Some(flaw) = &tally.flaw {
-        return Err(Failure::failed(format!("nothing can come of batch/{}: {flaw}", header.name)));
-    }
-    let budgets = budgets(&repo, &folder, plan, &machines);
-    Ok(Checked { missing: tally.missing, header, policy, document, payload, machines, budgets, notes })
+        header,
+        policy,
+        document,
+        payload,
+        machines,
+        budgets,
+        notes,
+    })
 }
 
 fn untraceable(error: Untraceable<GitError>) -> Failure {
@@ -204,24 +232,23 @@ fn untraceable(error: Untraceable<GitError>) -> Failure {
 }
 
 /// The policy in force in the clone, when the batch is to be approved under it.
-fn policy(walked: &Walked, header: &BatchHeader) -> Result<Policy, Failure> {
-    let policy = walked.policy.clone();
-    let policy = policy.ok_or_else(|| {
-        Failure::failed("no commit of this clone is verified").hint("better-compute verify --dry-run says why")
-    })?;
+fn policy(clone: &Verified, header: &BatchHeader) -> Result<Policy, Failure> {
+    let (policy, walked) = (clone.policy()?.clone(), &clone.walked);
     if walked.fleet != header.fleet || walked.trust_domain != header.trust_domain {
-        return Err(Failure::failed(format!(
+        let why = format!(
             "the batch is of the fleet {} of {}, and this clone is the fleet {} of {}",
             header.fleet, header.trust_domain, walked.fleet, walked.trust_domain
-        )));
+        );
+        return Err(refused("other-fleet", why));
     }
     if (policy.epoch(), policy.digest()) != (header.under.epoch, header.under.digest) {
-        return Err(Failure::failed(format!(
+        let why = format!(
             "the batch is to be approved under the trust policy of epoch {}, and this clone has epoch {}",
             header.under.epoch,
             policy.epoch()
-        ))
-        .hint("git pull; a batch from before a change of the policy is void, and needs another name"));
+        );
+        return Err(Failure::refused("other-policy", why)
+            .hint("git pull; a batch from before a change of the policy is void, and needs another name"));
     }
     Ok(policy)
 }
@@ -239,11 +266,8 @@ fn origin(
         let tip = *verified.last().unwrap_or(&plan);
         let origin = history::trace(history, tip, anchor, &header.name).map_err(untraceable)?;
         if origin.plan != plan {
-            return Err(Failure::failed(format!(
-                "the text of batch/{} changed since, in {}",
-                header.name, origin.plan
-            ))
-            .hint(
+            let why = format!("the text of batch/{} changed since, in {}", header.name, origin.plan);
+            return Err(Failure::refused("other-batch", why).hint(
                 "what is signed for the old text does not count any more; wait until the control plane has the new one",
             ));
         }
@@ -268,7 +292,7 @@ fn document(repo: &Repo, folder: &str, header: &BatchHeader) -> Result<Batch, Fa
 
 /// The payload, when the header says what the document does.
 fn compare(document: &Batch, header: &BatchHeader, proposed: bool) -> Result<Value, Failure> {
-    let second = |at: schema::time::Timestamp| at.as_second();
+    let second = |at: Timestamp| at.as_second();
     if document.reason.value != header.reason {
         return Err(lie("the batch gives another reason than its document"));
     }
@@ -276,6 +300,11 @@ fn compare(document: &Batch, header: &BatchHeader, proposed: bool) -> Result<Val
         || document.not_before.as_ref().is_some_and(|at| second(at.value) != second(header.not_before))
     {
         return Err(lie("the batch has another window than its document"));
+    }
+    let pace =
+        (max_in_flight(document), max_failures(document), document.spread.as_ref().map(|key| key.value.as_str()));
+    if pace != (header.max_in_flight, header.max_failures, header.spread.as_deref()) {
+        return Err(lie("the batch has another pace than its document"));
     }
     let said = document.proposer.as_ref().map(|name| &name.value);
     if said.is_some() && said != header.proposer.as_ref() || (said.is_none() && header.proposer.is_some() && !proposed)
@@ -348,6 +377,7 @@ fn machines(asked: &Asked, leaves: Vec<Leaf>, notes: &mut Vec<String>) -> Vec<Ma
             connectivity: text("connectivity"),
             cordoned: flag("cordoned"),
             staged: flag("staged"),
+            changed: text("changed"),
             leaf,
         });
     }

@@ -1,7 +1,9 @@
 //! A batch as a person reads it before signing. Pure: what was checked in, a text out.
 
-use schema::time::Moment;
-use serde_json::Value;
+use std::collections::BTreeSet;
+
+use reconciler::batch::resolve::BOOT;
+use schema::time::{Moment, Timestamp};
 
 use super::check::{Asked, Checked, Machine};
 use crate::{
@@ -42,7 +44,9 @@ pub(super) fn render(asked: &Asked, checked: &Checked, speaker: &Speaker, output
     row("window", format!("{} to {}", Moment(header.not_before), Moment(header.expires)));
     row("told", printable(&checked.payload.to_string()));
     row("pace", pace(checked));
-    row("tier", tier(asked, checked));
+    row("then", then(checked, output.now()));
+    row("binds", binds(checked));
+    row("tier", tier(asked, checked, speaker));
     for line in also(checked) {
         row("also", line);
     }
@@ -51,7 +55,11 @@ pub(super) fn render(asked: &Asked, checked: &Checked, speaker: &Speaker, output
     let width = checked.machines.iter().take(named).map(|machine| machine.leaf.name.chars().count()).max().unwrap_or(0);
     lines.extend(checked.machines.iter().take(named).map(|machine| line(machine, width, output)));
     if checked.machines.len() > named {
-        lines.push(format!("  and {} more (-o json names all)", checked.machines.len() - named));
+        lines.push(format!(
+            "  and {} more (better-compute batches {} names all)",
+            checked.machines.len() - named,
+            header.name
+        ));
     }
     lines.push(String::new());
     lines.extend(checked.notes.iter().map(|note| paint(Style::Attention, &output.hanging(note, "  "))));
@@ -76,12 +84,9 @@ fn pace(checked: &Checked) -> String {
     text
 }
 
-fn tier(asked: &Asked, checked: &Checked) -> String {
-    let names = |key: &str| -> Vec<String> {
-        let said = asked.batch.pointer(&format!("/approvals/{key}")).and_then(Value::as_array);
-        said.into_iter().flatten().filter_map(Value::as_str).map(printable).collect()
-    };
-    let (yes, no) = (names("yes"), names("no"));
+fn tier(asked: &Asked, checked: &Checked, speaker: &Speaker) -> String {
+    let heard = |word: &str| asked.said(word).into_iter().map(printable).collect::<Vec<_>>();
+    let (yes, no) = (heard("yes"), heard("no"));
     let mut text = format!("{} (trust policy of epoch {})", checked.header.tier, checked.header.under.epoch);
     if !yes.is_empty() {
         text.push_str(&format!("; {} said yes", yes.join(", ")));
@@ -89,13 +94,39 @@ fn tier(asked: &Asked, checked: &Checked) -> String {
     if !no.is_empty() {
         text.push_str(&format!("; {} said no", no.join(", ")));
     }
-    let missing = names("missing");
-    let missing = if asked.batch.get("approvals").is_some() { missing } else { checked.missing.clone() };
-    match missing.as_slice() {
-        [] => text.push_str("; nobody else is needed"),
-        missing => text.push_str(&format!("; it needs {}", missing.join(" and "))),
+    let missing = if asked.batch.get("approvals").is_some() { heard("missing") } else { checked.tally().missing };
+    if missing.is_empty() {
+        text.push_str("; nobody else is needed");
+        return text;
+    }
+    text.push_str(&format!("; it needs {}", missing.join(" and ")));
+    let others = checked.candidates();
+    let others: Vec<&str> = others.iter().filter(|who| **who != speaker.principal).map(|who| who.as_str()).collect();
+    if !others.is_empty() {
+        text.push_str(&format!(" (besides you: {})", others.join(", ")));
     }
     text
+}
+
+/// What each machine is bound to, besides being the one that it is.
+fn binds(checked: &Checked) -> String {
+    let words: BTreeSet<&str> =
+        checked.machines.iter().flat_map(|machine| machine.leaf.preconditions.keys()).map(String::as_str).collect();
+    let mut text = "each machine by its name, identity, hardware and journal".to_owned();
+    for word in words {
+        match word {
+            BOOT => text.push_str("; and the boot that it is in: one that is booted before is left out"),
+            other => text.push_str(&format!("; and its {}", printable(other))),
+        }
+    }
+    text
+}
+
+/// What comes of it once enough people agree.
+fn then(checked: &Checked, now: Timestamp) -> String {
+    let header = &checked.header;
+    let begins = if header.not_before > now { "begins when its window does" } else { "begins at once" };
+    format!("it {begins} when enough people agree; what has not begun at {} never does", Moment(header.expires))
 }
 
 /// What else it disturbs.
@@ -121,6 +152,7 @@ fn also(checked: &Checked) -> Vec<String> {
     some(of(&|machine| machine.cordoned), "cordoned: waited for until the window ends");
     let away = |machine: &Machine| machine.connectivity.as_deref().is_some_and(|word| word != "connected");
     some(of(&away), "not connected now: waited for until the window ends");
+    some(of(&|machine| machine.changed.is_some()), "no longer what was resolved: left out");
     lines
 }
 
@@ -132,6 +164,7 @@ fn line(machine: &Machine, width: usize, output: &Output) -> String {
     let mut facts: Vec<String> = machine.pool.iter().map(|pool| format!("pool/{}", printable(pool))).collect();
     facts.extend(machine.connectivity.iter().filter(|word| *word != "connected").map(|word| printable(word)));
     facts.extend(machine.cordoned.then(|| "cordoned".to_owned()));
+    facts.extend(machine.changed.as_deref().map(printable));
     let facts = Style::Dim.paint(&facts.join(" · "), output.colour);
     format!("  node/{:<width$}  {serial}  {facts}", machine.leaf.name.as_str())
 }

@@ -1,12 +1,14 @@
 //! Batches as tables and pages. Pure.
 
+use std::collections::BTreeMap;
+
 use schema::time::Timestamp;
 use serde_json::Value;
 
 use crate::output::{
     Output, Table,
     table::Cell,
-    text::{Style, printable},
+    text::{Style, count, printable},
 };
 
 pub(super) fn text<'v>(value: &'v Value, name: &str) -> &'v str {
@@ -15,6 +17,10 @@ pub(super) fn text<'v>(value: &'v Value, name: &str) -> &'v str {
 
 fn number(value: &Value, pointer: &str) -> u64 {
     value.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn flag(value: &Value, name: &str) -> bool {
+    value.get(name).and_then(Value::as_bool).unwrap_or(false)
 }
 
 fn time(value: &Value, name: &str) -> Option<Timestamp> {
@@ -62,7 +68,7 @@ fn says(batch: &Value) -> String {
     printable(waits.or_else(|| batch.get("message").and_then(Value::as_str)).unwrap_or_default())
 }
 
-pub(super) fn table(batches: &[Value], output: &Output) -> Table {
+pub(super) fn table(batches: &[Value], asks: &[Value], output: &Output) -> Table {
     let mut table = Table::new(&["batch", "kind", "state", "machines", "until", "it says"]).whole(&["batch"]).words();
     for batch in batches {
         let state = text(batch, "state");
@@ -78,6 +84,17 @@ pub(super) fn table(batches: &[Value], output: &Output) -> Table {
             progress(batch, false).into(),
             until.into(),
             says(batch).into(),
+        ]);
+    }
+    for ask in asks {
+        let since = time(ask, "since").map_or_else(|| "-".to_owned(), |at| format!("since {}", output.ago(at)));
+        table.row([
+            text(ask, "name").into(),
+            "-".into(),
+            Cell::from(text(ask, "state")).style(Style::Bad),
+            "-".into(),
+            since.into(),
+            printable(text(ask, "message")).into(),
         ]);
     }
     table
@@ -108,6 +125,8 @@ pub(super) fn page(batch: &Value, output: &Output) -> String {
     row("asked", asked(batch, output));
     row("approvals", approvals(batch));
     row("window", window(batch, output));
+    row("then", then(batch, output));
+    row("also", also(batch));
     row("digest", printable(text(batch, "digest")));
     row("review", review(batch));
     let scope = batch.get("scope").and_then(Value::as_array).filter(|scope| !scope.is_empty());
@@ -121,8 +140,9 @@ pub(super) fn page(batch: &Value, output: &Output) -> String {
             let mut says = leaf.get("reason").and_then(Value::as_str).unwrap_or_default().to_owned();
             if says.is_empty() && state == "waiting" {
                 let away = leaf.get("connectivity").and_then(Value::as_str).filter(|word| *word != "connected");
-                let cordoned = leaf.get("cordoned").and_then(Value::as_bool).unwrap_or(false).then_some("cordoned");
-                says = away.or(cordoned).unwrap_or_default().to_owned();
+                let cordoned = flag(leaf, "cordoned").then_some("cordoned");
+                let changed = leaf.get("changed").and_then(Value::as_str);
+                says = changed.or(away).or(cordoned).unwrap_or_default().to_owned();
             }
             table.row([
                 text(leaf, "node").into(),
@@ -168,9 +188,6 @@ fn approvals(batch: &Value) -> String {
     let tier =
         batch.get("tier").and_then(Value::as_str).map_or_else(String::new, |tier| format!("tier {}", printable(tier)));
     let Some(said) = batch.get("approvals") else { return tier };
-    if said.get("stale").and_then(Value::as_bool) == Some(true) {
-        return format!("{tier}; the trust policy of epoch {} is not in force any more", number(said, "/trustEpoch"));
-    }
     let list = |name: &str| -> Vec<String> {
         said.get(name)
             .and_then(Value::as_array)
@@ -181,15 +198,19 @@ fn approvals(batch: &Value) -> String {
             .collect()
     };
     let mut parts = vec![tier];
+    if flag(said, "stale") {
+        parts.push(format!("the trust policy of epoch {} is not in force any more", number(said, "/trustEpoch")));
+    }
     for (name, word) in [("yes", "said yes"), ("no", "said no"), ("withdrawn", "took it back")] {
         let who = list(name);
         if !who.is_empty() {
             parts.push(format!("{} {word}", who.join(", ")));
         }
     }
-    let missing = list("missing");
+    let (missing, may) = (list("missing"), list("may"));
     if !missing.is_empty() {
-        parts.push(format!("it needs {}", missing.join(" and ")));
+        let may = if may.is_empty() { "nobody can" } else { &format!("{} can", may.join(", ")) };
+        parts.push(format!("it needs {} ({may})", missing.join(" and ")));
     }
     parts.extend(list("refused").into_iter().map(|why| format!("does not count: {why}")));
     parts.join("; ")
@@ -202,6 +223,56 @@ fn window(batch: &Value, output: &Output) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// What comes of it, and in which steps.
+fn then(batch: &Value, output: &Output) -> String {
+    let waits = match text(batch, "state") {
+        "proposed" => "when enough people agree",
+        "approved" | "dispatching" => "",
+        _ => return String::new(),
+    };
+    let mut parts: Vec<String> = Vec::new();
+    let begins = time(batch, "notBefore").filter(|at| *at > output.now);
+    let begins = begins.map_or_else(|| "at once".to_owned(), |at| format!("from {} on", schema::time::Moment(at)));
+    if !waits.is_empty() {
+        parts.push(format!("{waits} it begins {begins}"));
+    }
+    let mut pace = format!("{} at a time", count(number(batch, "/maxInFlight"), "machine"));
+    if let Some(spread) = batch.get("spread").and_then(Value::as_str) {
+        pace.push_str(&format!(", one {} at a time", printable(spread)));
+    }
+    parts.push(pace);
+    parts.push(match number(batch, "/maxFailures") {
+        0 => "it stops at the first failure".to_owned(),
+        most => format!("it stops after more than {}", count(most, "failure")),
+    });
+    parts.push("what has not begun when the window ends never does".to_owned());
+    parts.join("; ")
+}
+
+/// What else it disturbs, and which machines keep it waiting.
+fn also(batch: &Value) -> String {
+    let scope = batch.get("scope").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let open: Vec<&Value> = scope.iter().filter(|leaf| text(leaf, "state") == "waiting").collect();
+    let mut pools: BTreeMap<&str, u64> = BTreeMap::new();
+    for leaf in &open {
+        if let Some(pool) = leaf.get("pool").and_then(Value::as_str) {
+            *pools.entry(pool).or_default() += 1;
+        }
+    }
+    let mut parts: Vec<String> = Vec::new();
+    for (pool, machines) in pools {
+        parts.push(format!("{} of pool/{}", count(machines, "machine"), printable(pool)));
+    }
+    let away =
+        |leaf: &&&Value| leaf.get("connectivity").and_then(Value::as_str).is_some_and(|word| word != "connected");
+    let mut some = |number: usize, what: &str| parts.extend((number > 0).then(|| format!("{number} {what}")));
+    some(open.iter().filter(|leaf| flag(leaf, "staged")).count(), "with changes that come with a boot");
+    some(open.iter().filter(|leaf| flag(leaf, "cordoned")).count(), "cordoned");
+    some(open.iter().filter(away).count(), "not connected");
+    some(open.iter().filter(|leaf| leaf.get("changed").is_some()).count(), "no longer what was resolved, and left out");
+    parts.join("; ")
 }
 
 fn review(batch: &Value) -> String {
@@ -246,6 +317,12 @@ pub(super) fn line(batch: &Value, output: &Output) -> Option<String> {
     Some(format!("{name} {kind} {state} {}{says}", progress(batch, output.colour)))
 }
 
+/// One line for what asks for a batch and is none.
+pub(super) fn ask_line(ask: &Value, output: &Output) -> String {
+    let name = Style::Attention.paint(&format!("batch/{}", printable(text(ask, "name"))), output.colour);
+    format!("{name} {}: {}", printable(text(ask, "state")), printable(text(ask, "message")))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -262,7 +339,7 @@ mod tests {
             "batchId": "batch_1", "name": "kernel", "state": state, "kind": "node.reboot", "why": "kernel 6.14", "origin": "document",
             "needsApproval": true, "tier": "reboot", "place": "batches/kernel.kdl:1", "planCommit": "91aa4c0f3e".repeat(4),
             "digest": "sha256:00", "createdBy": "source", "createdAt": "2026-12-07T11:10:00Z", "notBefore": "2026-12-07T11:10:00Z",
-            "expires": "2026-12-11T16:00:00Z", "counts": { "machines": 9, "waiting": 9, "sent": 0, "succeeded": 0, "failed": 0, "left": 0 },
+            "expires": "2026-12-11T16:00:00Z", "maxInFlight": 2, "maxFailures": 0, "spread": "rack", "counts": { "machines": 9, "waiting": 9, "sent": 0, "succeeded": 0, "failed": 0, "left": 0 },
         });
         if let (Value::Object(batch), Value::Object(more)) = (&mut batch, more) {
             batch.extend(more.clone());
@@ -276,9 +353,11 @@ mod tests {
                 "proposed",
                 &json!({
                     "waitsFor": { "reason": "batch-approvals", "message": "it needs one more person with the role operator; ada said yes" },
-                    "approvals": { "yes": ["ada"], "no": [], "withdrawn": [], "missing": ["one more person with the role operator"],
-                                   "refused": ["bob: bob proposed it, signed it or is excluded"], "trustEpoch": 3 },
-                    "scope": [{ "node": "h100-1", "state": "waiting", "connectivity": "unreachable" }, { "node": "h100-2", "state": "waiting", "cordoned": true }],
+                    "approvals": { "yes": ["ada"], "no": [], "withdrawn": [], "missing": ["one more person with the role operator"], "may": ["cleo", "dan"],
+                                   "refused": ["bob: bob proposed it, signed it or is excluded (excluded)"], "trustEpoch": 3 },
+                    "scope": [{ "node": "h100-1", "state": "waiting", "pool": "h100", "connectivity": "unreachable" },
+                              { "node": "h100-2", "state": "waiting", "pool": "h100", "cordoned": true },
+                              { "node": "h100-3", "state": "waiting", "pool": "h100", "changed": "it was booted since (booted-since)" }],
                 }),
             ),
             batch(
@@ -292,7 +371,9 @@ mod tests {
             ),
             batch(
                 "void",
-                &json!({ "reason": "trust-changed", "message": "the policy changed", "endedAt": "2026-12-07T12:00:00Z" }),
+                &json!({ "reason": "trust-changed", "message": "the policy changed", "endedAt": "2026-12-07T12:00:00Z",
+                         "approvals": { "stale": true, "trustEpoch": 3, "yes": [], "no": [], "withdrawn": [], "missing": [], "may": [],
+                                        "refused": ["ada: it is said under the trust policy of epoch 3 (other-policy)"] } }),
             ),
             batch(
                 "done",
@@ -302,9 +383,19 @@ mod tests {
         ]
     }
 
+    fn asks() -> Vec<Value> {
+        let since = "2026-12-07T11:00:00Z";
+        vec![
+            json!({ "name": "disks", "origin": "document", "state": "waiting", "reason": "batch-history", "since": since,
+                    "message": "the commit 91aa4c0f3e is not in the repository: fetch its whole history" }),
+            json!({ "name": "health-42", "origin": "proposal", "state": "refused", "reason": "proposal-unsigned", "since": since,
+                    "message": "no key of the trust policy signed it" }),
+        ]
+    }
+
     #[test]
     fn a_list_says_how_far_each_is_and_what_it_waits_for() {
-        insta::assert_snapshot!(table(&all(), &output()).render(Some(110), false));
+        insta::assert_snapshot!(table(&all(), &asks(), &output()).render(Some(110), false));
     }
 
     #[test]
@@ -315,7 +406,8 @@ mod tests {
 
     #[test]
     fn a_look_at_the_whole_has_what_is_open_and_emergencies_that_nobody_looked_at() {
-        let lines: Vec<String> = all().iter().filter_map(|batch| line(batch, &output())).collect();
+        let mut lines: Vec<String> = all().iter().filter_map(|batch| line(batch, &output())).collect();
+        lines.extend(asks().iter().map(|ask| ask_line(ask, &output())));
         insta::assert_snapshot!(lines.join("\n"));
     }
 }
