@@ -221,7 +221,7 @@ pub struct Core {
     reads_policy: bool,
     desk: Desk,
     /// What people agreed on.
-    policies: Option<Policies>,
+    policies: Option<Arc<Policies>>,
     /// It was this late once, as far as two words about the time agree.
     floor: Option<Timestamp>,
     /// What the journal took, for Hello.
@@ -272,7 +272,7 @@ impl Core {
     /// Goes on with what people agreed on and how late it was, as both were kept.
     #[must_use]
     pub fn believing(mut self, policies: Option<Policies>, floor: Option<Timestamp>) -> Self {
-        (self.policies, self.floor) = (policies, floor);
+        (self.policies, self.floor) = (policies.map(Arc::new), floor);
         self.guard();
         self
     }

@@ -1,6 +1,6 @@
 //! What the gateway says. It can delay, drop or repeat; everything that matters is signed by somebody else.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use pki::{bundle::SignedBundle, verify::Validity};
 use proto::agent::v1::{self as pb, gateway_frame};
@@ -105,7 +105,7 @@ impl Core {
         effects.push(say(Level::Info, format!("session {epoch} is open with gateway {}", welcome.gateway_id)));
         effects.push(Effect::Opened);
         if let Some(policies) = &mut self.policies {
-            policies.begin_session();
+            Arc::make_mut(policies).begin_session();
             self.guard();
         }
         self.may_be_old = false;

@@ -26,7 +26,7 @@ impl Core {
             digests.iter().map(|(section, digest)| (format!("inventory/{section}"), digest.to_string())).collect();
         facts.insert("boot".to_owned(), self.me.boot_id.to_string());
         let hardware_key = self.hardware_key();
-        let policies = self.policies.clone().map(Arc::new);
+        let policies = self.policies.clone();
         self.desk.gate().change(|guard| {
             (guard.policies, guard.floor) = (policies, self.floor);
             // A loop that begins anew does not take away what the one before it saw of this machine.
@@ -49,13 +49,13 @@ impl Core {
 
     /// The epoch of the policy in force, for Hello.
     pub(super) fn policy_epoch(&self) -> u64 {
-        self.policies.as_ref().map_or(0, Policies::epoch)
+        self.policies.as_deref().map_or(0, Policies::epoch)
     }
 
     /// The policy in force, for the control plane.
     pub(super) fn policy_held(&self) -> PolicyHeld {
-        let present = self.policies.as_ref().and_then(Policies::present);
-        let refused = self.policies.as_ref().and_then(Policies::refused).unwrap_or_default();
+        let present = self.policies.as_deref().and_then(Policies::present);
+        let refused = self.policies.as_deref().and_then(Policies::refused).unwrap_or_default();
         PolicyHeld {
             epoch: self.policy_epoch(),
             digest: present.map(Policy::digest),
@@ -79,7 +79,7 @@ impl Core {
             .into_iter()
             .map(|pb::Policy { epoch, document, statements }| Offered { epoch, document, statements })
             .collect();
-        let Some(policies) = &mut self.policies else {
+        let Some(policies) = self.policies.as_mut().map(Arc::make_mut) else {
             let text = "trust policies came, and nobody signed with which one the fleet begins; they are not taken";
             effects.push(warn(text.to_owned()));
             return effects;
@@ -112,7 +112,7 @@ impl Core {
         let signature = wire::signature(first.signature);
         let verified = self.trust.verifier().first_policy(&trust, &signature, Validity::At(self.time(now)));
         verified.map_err(|error| error.to_string())?;
-        self.policies = Some(Policies::pinned(&self.me.realm, trust));
+        self.policies = Some(Arc::new(Policies::pinned(&self.me.realm, trust)));
         Ok(true)
     }
 
