@@ -3,15 +3,15 @@
 //! A local repository is opened where it is. A remote one is fetched into a bare repository of our own, only the branch
 //! that is followed. Blocking; runs on a thread of its own with a deadline and a flag that stops it.
 
+mod beside;
+
 use std::{
-    collections::BTreeSet,
     path::Path,
     sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
 };
 
 use gix::{
-    ObjectId,
     progress::Discard,
     protocol::{handshake::Ref, transport::client::blocking_io::http},
     remote::{Direction, fetch::Tags},
@@ -22,12 +22,10 @@ use super::{
     config::{GitAccess, Place, SourceConfig, is_branch},
     git::{GitError, Repo, chain, locate, options},
     tree::read_tree,
-    trust::words::{self, Wanted},
 };
 
-/// References with statements and proposals that are fetched at once.
-const MOST_WORDS: usize = 512;
-const MOST_PROPOSALS: usize = 64;
+pub(super) use beside::{Aside, Beside, Bringing};
+
 /// How long a remote may stay silent.
 const SILENCE: Duration = Duration::from_secs(30);
 
@@ -88,49 +86,6 @@ fn look_local(dir: &Path, path: &str, wanted: Option<&str>) -> Result<Look, GitE
         None => return Err(GitError::BranchMissing(format!("the repository has no branch {branch:?}"))),
     };
     Ok(Look { repo, branch, tip, path })
-}
-
-/// Brings what people said, and what services propose, to where the history is; a local repository has it. What is there already, or is
-/// not worth a look, is not fetched.
-pub(super) fn fetch_words(
-    repo: &Repo,
-    config: &SourceConfig,
-    access: &GitAccess,
-    wanted: &Wanted,
-    seen: &BTreeSet<ObjectId>,
-    stop: &AtomicBool,
-) -> Result<(), GitError> {
-    let Place::Remote(url) = &config.place else { return Ok(()) };
-    let mut names = Vec::new();
-    let listed = list(repo, url, "refs/heads/bc/*:refs/heads/bc/*", access)?;
-    let tip = |reference: &Ref| {
-        let (name, id, _) = reference.unpack();
-        Some(words::Place { name: name.to_string(), id: id?.to_owned() })
-    };
-    let (said, others): (Vec<_>, Vec<_>) =
-        listed.iter().filter_map(tip).partition(|place| place.name.starts_with(words::STATEMENTS));
-    let here = |place: &words::Place| seen.contains(&place.id) || repo.inner.has_object(place.id);
-    names.extend(wanted.of(said).into_iter().filter(|place| !here(place)).map(|place| place.name));
-    let proposals = others.into_iter().filter(|place| place.name.starts_with(words::PROPOSALS));
-    let known = |place: &words::Place| repo.places(&place.name).is_ok_and(|here| here.contains(place));
-    names.extend(proposals.filter(|place| !known(place)).take(MOST_PROPOSALS).map(|place| place.name));
-    names.truncate(MOST_WORDS);
-    if names.is_empty() {
-        return Ok(());
-    }
-    let specs: Vec<String> = names.iter().map(|name| format!("+{name}:{name}")).collect();
-    let mut remote =
-        repo.inner.remote_at(url.as_str()).map_err(|error| failed(&error, access))?.with_fetch_tags(Tags::None);
-    remote
-        .replace_refspecs(specs.iter().map(String::as_str), Direction::Fetch)
-        .map_err(|error| failed(&error, access))?;
-    let prepared = connect(&remote, access)?
-        .prepare_fetch(Discard, gix::remote::ref_map::Options::default())
-        .map_err(|error| failed(&error, access))?;
-    prepared
-        .receive(Discard, stop)
-        .map_err(|error| if error.is_cancelled() { GitError::Interrupted } else { failed(&error, access) })?;
-    Ok(())
 }
 
 fn is_empty(repo: &Repo) -> bool {
