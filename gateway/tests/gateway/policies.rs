@@ -56,7 +56,8 @@ async fn policies_and_revocations_reach_nodes_that_read_them_as_they_come() {
         commit: "1".repeat(40),
         raw: b"revoked".to_vec(),
     };
-    trust::put_statements(&mut txn, &[revocation]).await.unwrap();
+    trust::put_statements(&mut txn, std::slice::from_ref(&revocation)).await.unwrap();
+    trust::keep_revocations(&mut txn, &[(revocation.digest, revocation.key, 2)]).await.unwrap();
     txn.commit().await.unwrap();
     while policies(&mut session).await.revocations != [b"revoked".to_vec()] {}
 

@@ -74,6 +74,37 @@ fn hello_says_that_this_daemon_asks_people_and_what_it_believes() {
 }
 
 #[test]
+fn who_reads_it_is_told_which_policy_a_machine_believes_and_why_no_other() {
+    let people = People::new(0);
+    let held = |effects: &[Effect]| {
+        effects.iter().find_map(|effect| match effect {
+            Effect::Send(node_frame::Frame::Status(report)) => {
+                serde_json::from_slice::<StatusReport>(&report.payload).expect("a report").policy
+            }
+            _ => None,
+        })
+    };
+    let mut world = World::new();
+    world.open();
+    let first = world.first(&people.trust());
+    assert_eq!(held(&world.tell(&people, Some(first))), None, "nobody reads it");
+
+    let mut world = World::new();
+    world.capabilities = vec!["policy".to_owned()];
+    assert_eq!(held(&world.open()).map(|held| held.epoch), Some(0), "it has none");
+    let first = world.first(&people.trust());
+    let believed = held(&world.tell(&people, Some(first))).expect("a report");
+    assert_eq!((believed.epoch, believed.digest), (1, Some(people.policy.digest())));
+    assert_eq!(believed.refused, "");
+    let (_, offered) = people.next("");
+    let nobody = pb::Policy { epoch: 2, document: offered.document, statements: Vec::new() };
+    let frame = pb::Policies { policies: vec![nobody], ..pb::Policies::default() };
+    let refused = held(&world.frame(gateway_frame::Frame::Policies(frame))).expect("a report");
+    assert_eq!(refused.epoch, 1);
+    assert!(refused.refused.contains("takes one person to agree"), "{refused:?}");
+}
+
+#[test]
 fn the_first_policy_is_believed_on_a_workers_word_and_on_nobody_elses() {
     let people = People::new(0);
     let mut world = World::new();

@@ -116,3 +116,17 @@ async fn a_revocation_stands_behind_the_policy_under_which_it_was_heard() {
     let (policies, denied) = in_force(db, &people.custody.pinned()).await.expect("reads").expect("a pin");
     assert_eq!((policies.len(), denied.len()), (2, 1));
 }
+
+#[tokio::test]
+async fn keys_from_before_the_pin_follow_nothing() {
+    let Some(mut people) = People::new("").await else { return };
+    let before = SourceCustody::new(&people.keys.source(), "fleet_test");
+    let anchor = people.head();
+    people.pin(&anchor);
+    people.goes().await;
+    people.git().commit("nobody signed this");
+    let mut pass = people.world.pass().with_custody(Some(before));
+    let passed = pass.run(&people.world.lease, true).await.expect("a pass");
+    assert!(matches!(&passed, Passed::Held(trouble) if trouble.state == SourceState::OtherHistory), "{passed:?}");
+    assert_eq!(people.applied().await, Some(anchor));
+}
