@@ -11,10 +11,12 @@ pub(super) struct Fleet {
     pub(super) node: Node,
     pub(super) name: String,
     pub(super) repo: Repo,
-    _world: World,
+    pub(super) world: World,
 }
 
 const PEOPLE: [&str; 3] = ["ada", "bob", "cleo"];
+/// A service that may write what operators write, and approves nothing.
+const SERVICE: &str = "robot";
 
 impl Fleet {
     /// A fleet; with people, its trust anchor is pinned.
@@ -32,7 +34,7 @@ impl Fleet {
         let repo = Repo::of_examples(&world, "fleet");
         repo.remove("batches/2026-12-kernel.kdl");
         if people {
-            for who in PEOPLE {
+            for who in PEOPLE.into_iter().chain([SERVICE]) {
                 key(&world, who);
             }
             repo.write("trust/policy.kdl", policy(&world));
@@ -57,7 +59,7 @@ impl Fleet {
         node.run(&[]);
         up.wait_converged(&repo.head(), 1);
         let name = up.nodes()[0]["name"].as_str().expect("a name").to_owned();
-        Self { up, node, name, repo, _world: world }
+        Self { up, node, name, repo, world }
     }
 
     /// Pins the trust anchor, which is the tip.
@@ -70,28 +72,35 @@ impl Fleet {
 
     /// Commits a batch that boots the machine, signed by somebody.
     pub(super) fn ask(&self, who: &str, batch: &str, reason: &str) {
-        let expires =
-            Command::new("date").args(["-u", "-d", "+8 hours", "+%Y-%m-%dT%H:%M:%SZ"]).output().expect("date");
-        let expires = String::from_utf8(expires.stdout).expect("text");
-        let text = format!(
-            "batch \"{batch}\" {{\n  command \"node.reboot\"\n  scope {{ nodes \"{}\" }}\n  reason \"{reason}\"\n  expires \"{}\"\n}}\n",
-            self.name,
-            expires.trim()
-        );
-        self.repo.write(&format!("batches/{batch}.kdl"), text);
-        self.repo.git(&["add", "--all"]);
-        self.sign_as(who);
-        let signed: &[&str] = if who.is_empty() {
-            &["commit", "--quiet", "--message", "boot it"]
-        } else {
-            &["commit", "--quiet", "-S", "--message", "boot it"]
-        };
-        self.repo.git(signed);
+        self.write(batch, &format!("reason \"{reason}\""));
+        self.commit_as(who, "boot it");
     }
 
-    fn sign_as(&self, who: &str) {
+    /// The same, not before a while from now.
+    pub(super) fn ask_from(&self, who: &str, batch: &str, from: &str) {
+        self.write(batch, &format!("reason \"a new kernel\"\n  not-before \"{}\"", date(from)));
+        self.commit_as(who, "boot it later");
+    }
+
+    /// Writes the document of a batch that boots the machine.
+    pub(super) fn write(&self, batch: &str, more: &str) {
+        let (node, expires) = (&self.name, date("+8 hours"));
+        let scope = format!("command \"node.reboot\"\n  scope {{ nodes \"{node}\" }}");
+        let text = format!("batch \"{batch}\" {{\n  {scope}\n  {more}\n  expires \"{expires}\"\n}}\n");
+        self.repo.write(&format!("batches/{batch}.kdl"), text);
+    }
+
+    /// Commits the work tree, signed by somebody.
+    pub(super) fn commit_as(&self, who: &str, subject: &str) {
+        self.repo.git(&["add", "--all"]);
+        self.sign_as(who);
+        let signed: &[&str] = if who.is_empty() { &[] } else { &["-S"] };
+        self.repo.git(&[&["commit", "--quiet", "--message", subject], signed].concat());
+    }
+
+    pub(super) fn sign_as(&self, who: &str) {
         if !who.is_empty() {
-            let key = self._world.path(format!("{who}.pub")).display().to_string();
+            let key = self.world.path(format!("{who}.pub")).display().to_string();
             self.repo.git(&["config", "user.signingKey", &key]);
         }
     }
@@ -115,13 +124,14 @@ impl Fleet {
 }
 
 /// What became of the batch is proven by one file, and by no other.
-fn receipted(fleet: &Fleet, batch: &str, by: &str) {
-    let (file, pin) = (fleet._world.path("receipt").display().to_string(), fleet.up.pin());
+pub(super) fn receipted(fleet: &Fleet, batch: &str, by: &str) {
+    let (file, pin) = (fleet.world.path("receipt").display().to_string(), fleet.up.pin());
     let subject = format!("batch/{batch}");
     until("every line about it is signed", || {
         let _gone = std::fs::remove_file(&file);
         let said = fleet.up.cli().run(&["receipt", &subject, "--out", &file]);
-        said.code == 0 && !said.err.contains("not signed yet")
+        let whole = || std::fs::read_to_string(&file).is_ok_and(|text| text.contains("batches.done"));
+        said.code == 0 && !said.err.contains("not signed yet") && whole()
     });
     let proven = fleet.up.cli().ok(&["receipt", "--verify", &file, "--pin", &pin]);
     assert!(proven.contains(by) && proven.contains("succeeded") && proven.contains("batches.done"), "{proven}");
@@ -134,6 +144,12 @@ fn receipted(fleet: &Fleet, batch: &str, by: &str) {
     }
 }
 
+/// A time, in the words of `date`.
+fn date(when: &str) -> String {
+    let out = Command::new("date").args(["-u", "-d", when, "+%Y-%m-%dT%H:%M:%SZ"]).output().expect("date");
+    String::from_utf8(out.stdout).expect("text").trim().to_owned()
+}
+
 fn key(world: &World, who: &str) {
     let mut command = Command::new("ssh-keygen");
     command.args(["-q", "-t", "ed25519", "-N", "", "-C", who, "-f"]).arg(world.path(who));
@@ -143,10 +159,11 @@ fn key(world: &World, who: &str) {
 
 fn policy(world: &World) -> String {
     let mut text = "policy {\n    format 1\n    epoch 1\n}\n".to_owned();
-    for who in PEOPLE {
+    let people = PEOPLE.map(|who| (who, "human", "\"admin\" \"operator\""));
+    for (who, kind, roles) in people.into_iter().chain([(SERVICE, "service", "\"operator\"")]) {
         let key = std::fs::read_to_string(world.path(format!("{who}.pub"))).expect("a key");
         text.push_str(&format!(
-            "principal \"{who}\" {{\n    kind \"human\"\n    roles \"admin\" \"operator\"\n    key \"{}\"\n}}\n",
+            "principal \"{who}\" {{\n    kind \"{kind}\"\n    roles {roles}\n    key \"{}\"\n}}\n",
             key.trim()
         ));
     }
@@ -181,9 +198,10 @@ fn without_a_pin_a_batch_is_written_down_and_goes_at_once() {
     receipted(&fleet, "kernel", "nobody was asked");
     // A name is used once.
     fleet.ask("", "kernel", "once more");
-    fleet.up.wait_applied(&fleet.repo.head());
-    let why = fleet.up.cli().ok(&["why", "batch/kernel"]);
-    assert!(why.contains("a name is used once"), "{why}");
+    until("the text is refused", || fleet.up.cli().ok(&["why", "batch/kernel"]).contains("a name is used once"));
+    let all = fleet.up.cli().json(&["batches", "-o", "json"]);
+    assert_eq!((&all["asks"][0]["name"], &all["asks"][0]["reason"]), (&"kernel".into(), &"name-used".into()), "{all}");
+    assert!(fleet.up.cli().ok(&["status"]).contains("batch/kernel refused"));
     assert_eq!(fleet.node.boots(), 2);
 }
 
@@ -197,7 +215,7 @@ fn people_sign_for_a_boot_and_the_machine_believes_nobody_else() {
     let batch = fleet.wait_state("kernel", "proposed");
     assert_eq!((&batch["tier"], &batch["needsApproval"]), (&Value::from("reboot"), &Value::from(true)));
     let (code, words) = fleet.say("bob", "approve", "kernel");
-    assert!(code != 0 && words.contains("does not count"), "{words}");
+    assert!(code == 4 && words.contains("(excluded)") && words.contains("ada, cleo"), "{words}");
     let (code, words) = fleet.say("ada", "approve", "kernel");
     assert_eq!(code, 0, "{words}");
     assert!(words.contains("serial") && words.contains("made again from this clone"), "{words}");
@@ -213,14 +231,60 @@ fn people_sign_for_a_boot_and_the_machine_believes_nobody_else() {
     let batch = fleet.wait_state("kernel", "done");
     assert_eq!(batch["counts"]["succeeded"], 1, "{batch}");
     assert_eq!(fleet.node.boots(), 2);
+    for word in ["approve", "reject", "withdraw"] {
+        let (code, words) = fleet.say("ada", word, "kernel");
+        assert!(code == 4 && words.contains("batch/kernel is done") && words.contains("(batch-over)"), "{words}");
+    }
     receipted(&fleet, "kernel", "by ada, cleo");
 }
 
 #[test]
-fn one_no_is_enough_and_an_emergency_is_loud() {
+fn a_service_proposes_beside_the_branch_and_people_decide() {
     let fleet = Fleet::new(true);
+    let main = fleet.repo.head();
+    let repo = &fleet.repo;
+    repo.git(&["checkout", "--quiet", "--detach"]);
+    fleet.write("health-42", "reason \"it hangs\"");
+    fleet.commit_as(SERVICE, "boot what hangs");
+    let proposal = repo.head();
+    repo.git(&["checkout", "--quiet", "main"]);
+    repo.git(&["push", "--quiet", ".", &format!("{proposal}:refs/heads/bc/proposals/health-42")]);
+    let batch = fleet.wait_state("health-42", "proposed");
+    assert_eq!((&batch["origin"], &batch["needsApproval"]), (&Value::from("proposal"), &Value::from(true)), "{batch}");
+    let (code, words) = fleet.say(SERVICE, "approve", "health-42");
+    assert!(code != 0 && words.contains("no-person"), "{words}");
+    let (code, words) = fleet.say("ada", "approve", "health-42");
+    assert!(code == 0 && words.contains("by robot"), "{words}");
+    assert_eq!(fleet.node.boots(), 1);
+    let (code, words) = fleet.say("bob", "approve", "health-42");
+    assert_eq!(code, 0, "{words}");
+    fleet.wait_state("health-42", "done");
+    assert_eq!((fleet.node.boots(), repo.head()), (2, main), "nothing was merged");
+    receipted(&fleet, "health-42", "by ada, bob");
+}
+
+#[test]
+fn a_yes_is_taken_back_one_no_is_enough_and_an_emergency_is_loud() {
+    let fleet = Fleet::new(true);
+    fleet.ask_from("bob", "later", "+1 hour");
+    fleet.wait_state("later", "proposed");
+    for (who, word, state) in
+        [("ada", "approve", "proposed"), ("cleo", "approve", "approved"), ("cleo", "withdraw", "proposed")]
+    {
+        let (code, words) = fleet.say(who, word, "later");
+        assert_eq!(code, 0, "{words}");
+        fleet.wait_state("later", state);
+    }
     fleet.ask("bob", "kernel", "a new kernel");
     fleet.wait_state("kernel", "proposed");
+    for word in ["approve", "withdraw"] {
+        let (code, words) = fleet.say("ada", word, "kernel");
+        assert_eq!(code, 0, "{words}");
+    }
+    for word in ["approve", "withdraw"] {
+        let (code, words) = fleet.say("ada", word, "kernel");
+        assert!(code == 4 && words.contains("(taken-back)"), "{words}");
+    }
     let (code, words) = fleet.say("cleo", "reject", "kernel");
     assert_eq!(code, 0, "{words}");
     let batch = fleet.wait_state("kernel", "rejected");

@@ -12,7 +12,10 @@ use tests::{
     up::{password, sql},
 };
 
-use crate::secrets::{PROFILE, put};
+use crate::{
+    batches::{Fleet, receipted},
+    secrets::{PROFILE, put},
+};
 
 /// Takes the next step, which waits until everybody followed the one before.
 fn step(cli: &Cli, keys: &str, kind: &str, force: &[&str]) -> String {
@@ -158,6 +161,48 @@ fn gateways_apart_follow_every_rotation_by_themselves() {
     });
     assert!(step(&cli, &keys, "internal-authority", &[]).contains("switched"), "nobody waits for it");
     drop((one, two));
+}
+
+#[test]
+fn the_checkpoint_key_is_replaced_to_its_end_while_people_and_machines_work() {
+    let fleet = Fleet::new(true);
+    let (cli, keys) = (fleet.up.cli(), fleet.up.data().join("keys").display().to_string());
+    let commit = |value: u32| {
+        let line = |value: u32| format!("vm.swappiness {value}\n");
+        fleet.repo.replace("profiles/base.kdl", &line(value - 1), &line(value));
+        fleet.commit_as("ada", "another value");
+        fleet.repo.head()
+    };
+    let state = |id: &str| cli.json(&["api", "commands.get", &format!("command={id}")])["state"].clone();
+    let pending = |number: u32| {
+        let (node, key) = (format!("node={}", fleet.name), format!("idempotencyKey=beside-{number}"));
+        let words = ["api", "commands.run", &node, "kind=inventory.refresh", &key];
+        cli.json(&words)["id"].as_str().expect("an id").to_owned()
+    };
+    // What people approve in the end was asked for, and half of it said, under the key that goes.
+    fleet.ask("bob", "kernel", "a new kernel");
+    fleet.wait_state("kernel", "proposed");
+    let (code, words) = fleet.say("ada", "approve", "kernel");
+    assert_eq!(code, 0, "{words}");
+    for (number, said) in [(2, "begun"), (3, "switched"), (4, "finished")] {
+        let (command, tip) = (pending(number), commit(number));
+        assert!(step(&cli, &keys, "checkpoint", &["--force"]).contains(said));
+        until("the control plane follows", || {
+            let status = status(&cli, &keys);
+            status["holders"].as_array().expect("holders").iter().all(|holder| holder["revision"] == status["revision"])
+        });
+        fleet.up.wait_converged(&tip, 1);
+        until("the command is done", || state(&command) == "succeeded");
+    }
+    let (code, words) = fleet.say("cleo", "approve", "kernel");
+    assert_eq!(code, 0, "{words}");
+    fleet.wait_state("kernel", "done");
+    assert_eq!(fleet.node.boots(), 2);
+    receipted(&fleet, "kernel", "by ada, cleo");
+    let tip = commit(5);
+    fleet.up.wait_converged(&tip, 1);
+    let unproven = "SELECT count(*) FROM outcomes WHERE reason LIKE '%unproven' OR reason LIKE '%altered'";
+    assert_eq!(fleet.up.sql(unproven), "0");
 }
 
 /// A database on the PostgreSQL of a control plane, with a login for each kind of process.

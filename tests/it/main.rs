@@ -21,6 +21,7 @@ mod mistakes;
 mod operations;
 mod outages;
 mod plans;
+mod plunder;
 mod pull_request;
 mod roles;
 mod rolling;

@@ -128,8 +128,8 @@ fn no_spec_is_composed_of_what_a_thief_of_the_database_wrote() {
     theft.repo.replace("profiles/base.kdl", "vm.swappiness 1", "vm.swappiness 2");
     let commit = theft.repo.commit("a change of people");
     theft.up.wait_converged(&commit, 1);
-    let applied = theft.node.file("/etc/sysctl.d/90-better-compute.conf").unwrap_or_default();
-    assert!(!applied.contains("99"), "{applied}");
+    let applied = theft.node.file("/etc/sysctl.d/60-better-compute.conf").expect("the file");
+    assert!(applied.contains("swappiness") && !applied.contains("99"), "{applied}");
     let told = theft.up.cli().ok(&["audit", "--action", "nodes.specRefused"]);
     assert!(told.contains("target-altered") && told.contains("place-unproven"), "{told}");
 }
