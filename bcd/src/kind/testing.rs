@@ -39,8 +39,8 @@ impl Lab {
             journalctl: nowhere("journalctl"),
             systemctl: nowhere("systemctl"),
             dcgmi: nowhere("dcgmi"),
-            answer: Duration::from_secs(20),
-            reset: Duration::from_secs(20),
+            answer: Duration::from_secs(90),
+            reset: Duration::from_secs(90),
         };
         fs::create_dir_all(dir.path().join("bin")).expect("made");
         fs::create_dir_all(dir.path().join("root/proc")).expect("made");
@@ -111,6 +111,11 @@ impl Lab {
     pub(super) fn patience(&mut self, answer: Duration) {
         self.programs.answer = answer;
         self.programs.reset = answer;
+    }
+
+    /// How long a reset may take, and nothing else.
+    pub(super) const fn resets_within(&mut self, time: Duration) {
+        self.programs.reset = time;
     }
 
     /// A program that is asked like the library's probe.

@@ -157,19 +157,34 @@ fn a_missing_or_swapped_object_is_broken() {
 }
 
 #[test]
-fn hostile_names_in_a_tree_are_broken_objects() {
+fn what_names_objects_sees_an_attack_on_sha1() {
+    // How the documents of shattered.io begin; nobody has such a pair that is an object of git.
+    for half in ["shattered-1.bin", "shattered-2.bin"] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pki/src/trust/fixtures").join(half);
+        let mut hasher = gix::hash::hasher(gix::hash::Kind::Sha1);
+        hasher.update(&std::fs::read(file).expect("the fixture"));
+        assert!(hasher.try_finalize().is_err(), "{half}");
+    }
+}
+
+#[test]
+fn hostile_trees_are_broken_objects() {
     let git = Git::fleet();
-    let blob = git.blob("fleet.kdl");
-    let raw = hex::decode(&blob).expect("hex");
-    for name in ["..", ".git", ".GIT", "."] {
-        let mut tree = format!("100644 {name}\0").into_bytes();
-        tree.extend_from_slice(&raw);
-        std::fs::write(git.path().join("raw"), &tree).expect("a file");
+    let blob = hex::decode(git.blob("fleet.kdl")).expect("hex");
+    let broken = |names: &[&str]| {
+        let entry = |name: &&str| [format!("100644 {name}\0").as_bytes(), &blob].concat();
+        std::fs::write(git.path().join("raw"), names.iter().map(entry).collect::<Vec<_>>().concat()).expect("a file");
         let tree = git.git(&["hash-object", "-t", "tree", "-w", "--literally", "raw"]);
         let commit = git.git(&["commit-tree", &tree, "-m", "hostile"]);
         let repo = Repo::open(git.path()).expect("opens");
-        assert!(matches!(read_tree(&repo, &commit, ""), Err(GitError::Broken { id, .. }) if id == tree), "{name}");
+        matches!(read_tree(&repo, &commit, ""), Err(GitError::Broken { id, .. }) if id == tree)
+    };
+    for name in ["..", ".git", ".GIT", ".", "", "sites/fra1.kdl", "/fleet.kdl"] {
+        assert!(broken(&[name]), "{name:?}");
     }
+    assert!(broken(&["fleet.kdl", "fleet.kdl"]), "an entry twice");
+    assert!(broken(&["fleet.kdl", "other.kdl", "fleet.kdl"]), "and not beside itself");
+    assert!(!broken(&["fleet.kdl", "other.kdl"]));
 }
 
 #[test]

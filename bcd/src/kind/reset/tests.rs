@@ -110,7 +110,7 @@ fn a_reset_that_does_not_work_is_told_with_those_that_did() {
 #[test]
 fn a_reset_that_hangs_is_killed() {
     let mut lab = lab("sleep 600 & wait");
-    lab.patience(Duration::from_millis(300));
+    lab.resets_within(Duration::from_millis(300));
     let (reason, message, _) = failure(reset(&lab, json!([A])));
     assert_eq!(reason, Reason::RESET_FAILED);
     assert!(message.contains("gave no answer"), "{message}");
