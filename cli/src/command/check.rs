@@ -2,6 +2,7 @@
 
 mod github;
 mod sarif;
+mod trust;
 
 use std::{
     path::{Path, PathBuf},
@@ -11,9 +12,10 @@ use std::{
 use clap::{Args, ValueEnum};
 use schema::{
     diagnostic::{self, Diagnostic, render::Colour},
-    fleet::{Fleet, Loaded, Sources, trust},
+    fleet::{Fleet, Loaded},
 };
 
+use self::trust::{Behind, with_trust};
 use super::plan::Trees;
 use crate::{
     exit::{Exit, Failure},
@@ -35,7 +37,7 @@ Exits with 0 when there is no error and with 3 when there is one; warnings and n
 /// Look for mistakes in a fleet repository.
 ///
 /// Reads every file below the directory that holds `fleet.kdl` and reports every mistake at once, with its place and help. A
-/// path inside a fleet stands for the whole fleet, because a mistake in one file shows in another. Neither git nor a control plane is needed; with --head a commit is read from git's objects.
+/// path inside a fleet stands for the whole fleet, because a mistake in one file shows in another. Neither git nor a control plane is needed; with --head a commit is read from git's objects, and where a tree holds no trust policy the commits behind it are looked at.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Check {
@@ -116,7 +118,9 @@ impl Check {
             let trees = Trees { subject, repo: self.repo.as_deref(), folder: self.path.as_deref(), base: None };
             let folder = self.path.clone().unwrap_or_default();
             let commit = trees.commit(head)?;
-            let loaded = with_trust(commit.loaded, &commit.files);
+            let dir = self.repo.as_deref().or(subject).map(Path::to_owned);
+            let behind = || Behind::of(&dir.map_or_else(|| tree::root(None).ok(), Some)?, self.path.as_deref(), head);
+            let loaded = with_trust(commit.loaded, &commit.files, behind);
             return Ok(vec![Tree { loaded, shown: head.clone(), folder }]);
         }
         let mut roots: Vec<PathBuf> = Vec::new();
@@ -132,7 +136,7 @@ impl Check {
         }
         let read = |root: PathBuf| {
             let files = tree::read(&root)?;
-            let loaded = with_trust(tree::kept().load(&files), &files);
+            let loaded = with_trust(tree::kept().load(&files), &files, || Behind::of(&root, None, "HEAD"));
             Ok(Tree { loaded, folder: folder_in_repository(&root), shown: root.display().to_string() })
         };
         roots.into_iter().map(read).collect()
@@ -159,20 +163,6 @@ impl Tree {
         }
         found
     }
-}
-
-/// What was found in a tree, and what is wrong with its trust policy: a tree whose policy is refused is not fit to be applied.
-fn with_trust(mut loaded: Loaded, files: &Sources) -> Loaded {
-    let Some(checked) = pki::trust::policy::check_tree(files) else { return loaded };
-    if let Some(text) = checked.sources.text(trust::FILE) {
-        loaded.sources.insert(trust::FILE, text);
-    }
-    if checked.diagnostics.iter().any(Diagnostic::is_error) {
-        loaded.fleet = None;
-    }
-    loaded.diagnostics.extend(checked.diagnostics);
-    diagnostic::sort(&mut loaded.diagnostics);
-    loaded
 }
 
 /// The folder of the fleet that a path is in, or the path itself when it is a folder outside of any.
@@ -245,6 +235,8 @@ fn summary(fleet: &Fleet) -> String {
 mod tests {
     use std::fs;
 
+    use schema::fleet::{Sources, trust};
+
     use super::*;
 
     #[test]
@@ -269,7 +261,7 @@ mod tests {
     fn a_trust_policy_that_is_refused_makes_a_tree_unfit() {
         let mut files = Sources::default();
         files.insert_file("fleet.kdl", &b"fleet \"acme\" { format 1; trust-domain \"acme.example\"; }\n"[..]);
-        let loaded = |files: &Sources| with_trust(schema::fleet::load(files), files);
+        let loaded = |files: &Sources| with_trust(schema::fleet::load(files), files, || None);
         assert!(loaded(&files).fleet.is_some());
         files.insert_file(trust::FILE, &b"trust { roles \"admin\"; threshold 0; }\n"[..]);
         let refused = loaded(&files);

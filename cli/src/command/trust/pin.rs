@@ -69,7 +69,6 @@ pub(super) fn pin(looked: &Looked, keys: &KeyDir, yes: bool, output: &Output) ->
             held.trust_domain()
         )));
     }
-    let policy = looked.policy()?;
     let by = anchor.signer.as_ref().map(|signer| signer.principal.to_string()).unwrap_or_default();
     let shown = format!(
         "anchor  {}  {} (signed by {by})\nfleet   {} of {}\npolicy  epoch 1, {}\nbranch  {} at {}, verified\n\n{}",
@@ -80,7 +79,7 @@ pub(super) fn pin(looked: &Looked, keys: &KeyDir, yes: bool, output: &Output) ->
         pin.digest,
         looked.branch,
         looked.tip.short(),
-        show::table(policy).render(output.width, output.colour)
+        show::table(&looked.walked).render(output.width, output.colour)
     );
     if held.trust_pin() == Some(pin) {
         output::note(format!("the fleet is pinned to {} already", pin.commit));

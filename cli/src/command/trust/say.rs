@@ -2,12 +2,16 @@
 
 use clap::{Args, ValueEnum};
 use pki::trust::{
+    key::TrustKey,
     object::ObjectId,
-    policy::Policy,
+    policy::{Policy, Rule},
     statement::{Body, RevokeReason, Statement, Step, Under},
-    walk::{Judged, Refusal},
+    walk::{Ended, Judged, Refusal},
 };
-use schema::time::{Duration, Timestamp};
+use schema::{
+    name::Name,
+    time::{Duration, Timestamp},
+};
 use serde_json::json;
 
 use super::{Looked, Place, commit};
@@ -127,19 +131,73 @@ fn ends(after: Duration, now: Timestamp) -> Result<Timestamp, Failure> {
     Timestamp::from_second(after.after(now).as_second()).during("the end is too far away")
 }
 
+impl Looked {
+    /// Who sits here, when their word counts under a rule of the policy in force.
+    fn counts(&self, rule: Option<&Rule>, name: &str) -> Result<Name, Failure> {
+        let policy = self.policy()?;
+        let you = statement::speaker(&self.dir, policy)?;
+        self.refuse_ended(&you.key, policy.reseal().filter(|_| name == "reseal"))?;
+        let Some(rule) = rule else {
+            return Err(Failure::failed(format!("the policy has no `{name}` rule: nobody's word counts for that")));
+        };
+        if rule.names(&policy.principals()[&you.principal]) {
+            return Ok(you.principal);
+        }
+        let roles: Vec<&str> = rule.roles.iter().map(|role| role.as_str()).collect();
+        Err(Failure::failed(format!(
+            "the word of {} does not count: `{name}` names {}",
+            you.principal,
+            roles.join(", ")
+        ))
+        .hint("better-compute trust show"))
+    }
+
+    /// What a key signs that has ended is not heard. One that somebody revoked still votes on a policy or a history where it is needed.
+    fn refuse_ended(&self, key: &TrustKey, vote: Option<&Rule>) -> Result<(), Failure> {
+        let needed = |rule: &Rule| {
+            let reached = self.walked.reached.as_ref();
+            reached
+                .zip(self.walked.policy.as_ref())
+                .is_some_and(|(reached, policy)| !reached.memory.revoked.denies_vote(key, policy, rule))
+        };
+        match self.walked.ended(key) {
+            None => Ok(()),
+            Some(Ended::Revoked(_)) if vote.is_some_and(needed) => Ok(()),
+            Some(ended) => {
+                Err(Failure::failed(format!("the key {key}, with which git signs here, is {ended}: nobody hears it"))
+                    .hint("sign with another key of yours: git config user.signingKey"))
+            }
+        }
+    }
+}
+
 impl Vouch {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Failure> {
         let looked = self.place.look(None)?;
         let waits = looked.walked.refused().and_then(|(judged, refusal)| match refusal {
-            Refusal::NotVouched { base, tree, .. } => Some((judged, *base, *tree)),
+            Refusal::NotVouched { base, tree, by, .. } => Some((judged, *base, *tree, by)),
             _ => None,
         });
         let named = self.commit.as_deref().map(|name| commit(&looked.repo, name)).transpose()?;
-        let Some((judged, base, tree)) = waits.filter(|(judged, ..)| named.is_none_or(|named| judged.id == named))
+        let Some((judged, base, tree, by)) = waits.filter(|(judged, ..)| named.is_none_or(|named| judged.id == named))
         else {
             return Err(Failure::failed("no such commit waits for anybody to vouch for it")
                 .hint("better-compute verify --dry-run"));
         };
+        let you = looked.counts(looked.policy()?.change(), "change")?;
+        if judged.signer.as_ref().is_some_and(|signer| signer.principal == you) {
+            return Err(Failure::failed(format!(
+                "{you} signed {}, and nobody vouches for an own change",
+                judged.id.short()
+            ))
+            .hint("another person of the `change` rule does it: better-compute trust vouch"));
+        }
+        if by.contains(&you) {
+            return Err(Failure::failed(format!(
+                "{you} vouches for {} already; others are missing",
+                judged.id.short()
+            )));
+        }
         let body = Body::Change {
             branch: looked.branch.clone(),
             base,
@@ -159,6 +217,7 @@ impl Agree {
         let next = looked.policy_in(judged)?;
         let you = statement::speaker(&looked.dir, &next)?;
         let old = looked.walked.policy.as_ref();
+        looked.refuse_ended(&you.key, looked.walked.policy.as_ref().map(Policy::trust))?;
         let may =
             |policy: &Policy| policy.principals().get(&you.principal).is_some_and(|held| policy.trust().names(held));
         let mut bodies = Vec::new();
@@ -198,6 +257,12 @@ impl Revoke {
             );
         };
         let (holder, _) = policy.holder(key).expect("a key of a policy has a holder");
+        if let Some(ended) = looked.walked.ended(key) {
+            return Err(Failure::failed(format!("the key {key} of {holder} is {ended} already")));
+        }
+        if statement::speaker(&looked.dir, policy)?.principal != *holder {
+            looked.counts(policy.revoke(), "revoke")?;
+        }
         let last = looked.walked.reached.as_ref().map_or(looked.tip, |reached| reached.commit);
         let last_good = self.last_good.as_deref().map_or(Ok(last), |name| commit(&looked.repo, name))?;
         let reason = match self.reason {
@@ -220,9 +285,7 @@ impl Reseal {
         let on = Place { branch: Some(old.to_string()), path: Some(folder), ..self.place.clone() };
         let looked = on.look(None).or_else(|_| self.place.look(None))?;
         let policy = looked.policy()?;
-        if policy.reseal().is_none() {
-            return Err(Failure::failed("the policy has no reseal rule: nobody accepts a rewritten branch"));
-        }
+        looked.counts(policy.reseal(), "reseal")?;
         let looked = Looked { branch: branch.clone(), ..looked };
         let policy = looked.policy()?;
         let expires = ends(self.expires_in, output.now)?;

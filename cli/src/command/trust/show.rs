@@ -1,7 +1,8 @@
 //! `trust show`: who may do what, and who sits here.
 
 use clap::Args;
-use pki::trust::policy::{KeyState, Policy};
+use pki::trust::{key::TrustKey, policy::Principal, walk::Walked};
+use schema::name::Name;
 use serde_json::{Value, json};
 
 use super::Place;
@@ -31,7 +32,7 @@ impl Show {
                 "fleet": looked.walked.fleet,
                 "anchor": anchor,
                 "policy": { "epoch": policy.epoch(), "digest": policy.digest() },
-                "principals": principals(policy),
+                "principals": principals(&looked.walked),
                 "you": you.ok().map(|you| you.principal.to_string()),
             });
             output.json(&value)?;
@@ -44,7 +45,7 @@ impl Show {
             policy.epoch(),
             policy.digest()
         );
-        output.line(format!("{head}\n\n{}", table(policy).render(output.width, output.colour)))?;
+        output.line(format!("{head}\n\n{}", table(&looked.walked).render(output.width, output.colour)))?;
         output.line(match you {
             Ok(you) => format!("\ngit signs here as {} ({})", you.principal, you.key),
             Err(failure) => format!("\n{}", failure.message),
@@ -53,20 +54,13 @@ impl Show {
     }
 }
 
-/// The principals of a policy, for people.
-pub(super) fn table(policy: &Policy) -> Table {
+/// The principals of the policy in force, for people.
+pub(super) fn table(walked: &Walked) -> Table {
     let mut table = Table::new(&["principal", "kind", "roles", "keys"]);
-    for (name, principal) in policy.principals() {
+    for (name, principal) in walked.policy.iter().flat_map(|policy| policy.principals()) {
         let roles: Vec<&str> = principal.roles.iter().map(|role| role.as_str()).collect();
-        let keys: Vec<String> = principal
-            .keys
-            .iter()
-            .map(|key| match policy.state(key) {
-                KeyState::Good => key.to_string(),
-                KeyState::Retired => format!("{key} (retired)"),
-                KeyState::Compromised { .. } => format!("{key} (compromised)"),
-            })
-            .collect();
+        let shown = |key| walked.ended(key).map_or_else(|| format!("{key}"), |ended| format!("{key} ({ended})"));
+        let keys: Vec<String> = principal.keys.iter().map(shown).collect();
         let cells = [name.to_string(), principal.kind.as_str().to_owned(), roles.join(" "), keys.join(", ")];
         table.row(cells.map(|cell| cell.as_str().into()));
     }
@@ -74,14 +68,19 @@ pub(super) fn table(policy: &Policy) -> Table {
 }
 
 /// The same for programs.
-pub(super) fn principals(policy: &Policy) -> Value {
-    let one = |(name, principal): (&schema::name::Name, &pki::trust::policy::Principal)| {
-        let keys: Vec<Value> = principal
-            .keys
-            .iter()
-            .map(|key| json!({ "name": key.name(), "class": key.class().as_str(), "good": policy.state(key) == KeyState::Good }))
-            .collect();
+fn principals(walked: &Walked) -> Value {
+    let one = |(name, principal): (&Name, &Principal)| {
+        let key = |key: &TrustKey| {
+            let ended = walked.ended(key);
+            json!({
+                "name": key.name(),
+                "class": key.class().as_str(),
+                "good": ended.is_none(),
+                "ended": ended.map(|ended| ended.to_string()),
+            })
+        };
+        let keys: Vec<Value> = principal.keys.iter().map(key).collect();
         json!({ "name": name, "kind": principal.kind.as_str(), "roles": principal.roles, "keys": keys })
     };
-    policy.principals().iter().map(one).collect()
+    walked.policy.iter().flat_map(|policy| policy.principals()).map(one).collect()
 }

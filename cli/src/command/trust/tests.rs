@@ -145,6 +145,9 @@ fn people_vouch_agree_and_revoke_by_a_word_each() {
         "profiles: a unit",
     );
     assert_eq!(world.look().walked.refused().map(|(_, refusal)| refusal.code()), Some("not-vouched"));
+    let own = world.trust(&["vouch", "--yes"]).expect_err("ada signed it");
+    assert!(own.message.contains("nobody vouches for an own change"), "{own}");
+    assert_eq!(world.git("repo", &["for-each-ref", "refs/heads/bc"]), "", "nothing was said");
     world.is("bob");
     world.trust(&["vouch", "--yes"]).expect("a word");
     assert!(world.look().walked.refused().is_none());
@@ -159,10 +162,42 @@ fn people_vouch_agree_and_revoke_by_a_word_each() {
     world.trust(&["agree", "--yes", "--no-push"]).expect("a word");
     assert_eq!(world.look().walked.policy.expect("a policy").epoch(), 2);
 
-    let ada = before.principals().iter().find(|(name, _)| name.as_str() == "ada").expect("ada").1.keys[0].name();
+    let key = |who: &str| before.principals()[&schema::name::Name::new(who).expect("a name")].keys[0].name();
+    let (ada, bob_key) = (key("ada"), key("bob"));
     world.trust(&["revoke", &ada, "--reason", "compromised", "--yes"]).expect("a word");
     world.is("ada");
     world.commit("sites/a.kdl", "site \"a\" { region \"eu\"; }\n", "sites: a");
     assert_eq!(world.look().walked.refused().map(|(_, refusal)| refusal.code()), Some("key-revoked"));
+    let again = world.trust(&["revoke", &ada, "--reason", "compromised", "--yes"]).expect_err("once is enough");
+    assert!(again.message.contains("is revoked by bob already"), "{again}");
+    let shown = show::table(&world.look().walked).render(None, false);
+    assert!(shown.contains("(revoked by bob)"), "{shown}");
+    let gone = world.trust(&["revoke", &bob_key, "--reason", "compromised", "--yes"]).expect_err("ada is nobody");
+    assert!(gone.message.contains("is revoked by bob: nobody hears it"), "{gone}");
     assert!(world.trust(&["revoke", "SHA256:nobody", "--reason", "compromised", "--yes"]).is_err());
+}
+
+#[test]
+fn a_policy_that_was_taken_away_is_missed_by_check() {
+    let Some(world) = World::new() else { return };
+    let repo = world.repo();
+    let check = || {
+        let words = ["better-compute", "check", repo.to_str().expect("a path"), "--format", "json"];
+        let crate::args::Command::Check(check) = Cli::try_parse_from(words).expect("a command line").command else {
+            panic!("another verb")
+        };
+        let now = "2026-11-29T12:00:00Z".parse().expect("a time");
+        check.run(&Output { format: Format::Json, colour: false, width: None, now }).expect("it is read")
+    };
+    assert_eq!(check(), Exit::Ok, "nobody has a policy yet");
+    world.trust(&["init", "--yes", "--no-pin"]).expect("a policy");
+    assert_eq!(check(), Exit::Ok);
+    std::fs::remove_dir_all(repo.join("trust")).expect("removed");
+    assert_eq!(check(), Exit::InvalidFleet, "in the working tree");
+    world.git("repo", &["add", "-A"]);
+    world.git("repo", &["commit", "-q", "-m", "who needs trust"]);
+    world.git("repo", &["commit", "-q", "--allow-empty", "-m", "and on it goes"]);
+    assert_eq!(check(), Exit::InvalidFleet, "and behind the commit that did it");
+    world.git("repo", &["checkout", "-q", "HEAD~2", "--", "trust/policy.kdl"]);
+    assert_eq!(check(), Exit::Ok);
 }
