@@ -35,7 +35,11 @@ use tokio_util::sync::CancellationToken;
 
 pub use error::{ApiError, Code};
 
-use crate::{custody::Custody, join::JoinService, reconcile::command::FastSigner};
+use crate::{
+    custody::{Custody, SourceCustody},
+    join::JoinService,
+    reconcile::command::FastSigner,
+};
 pub use webhook::Webhook;
 
 /// What the API serves, and where.
@@ -68,6 +72,8 @@ pub struct App {
     pub webhook: Option<Webhook>,
     /// What exports of the audit log are made with.
     pub auditor: Option<Auditor>,
+    /// What proposals are asked for with.
+    pub service: Option<Arc<SourceCustody>>,
 }
 
 impl App {

@@ -12,6 +12,7 @@
 //! | [`standing`] | what people said so far, and what is still missing |
 //! | [`choose`] | which machines are next, and what the others wait for |
 //! | [`allowed`] | whether a worker signs a destructive command |
+//! | [`proposal`] | the file that a caller of the API asks for, and who may propose it |
 //! | `reconcile` | one step of one batch |
 //! | `emergency` | break-glass: few kinds, loud, once |
 //!
@@ -21,6 +22,7 @@ pub mod allowed;
 pub mod choose;
 mod emergency;
 pub mod history;
+pub mod proposal;
 mod reconcile;
 pub mod resolve;
 pub mod standing;

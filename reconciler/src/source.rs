@@ -5,8 +5,8 @@
 //!                            → load (schema::fleet) → plan → apply
 //! ```
 //!
-//! Git is only read, by gix, with an isolated configuration: a remote is fetched into a bare repository of our own, a
-//! local one is opened where it is, and no work tree ever exists. Every object is hashed again when it is read. Whatever
+//! Git is read by gix, with an isolated configuration: a remote is fetched into a bare repository of our own, a
+//! local one is opened where it is, and no work tree ever exists. Written are proposals beside the branch alone (`propose`). Every object is hashed again when it is read. Whatever
 //! goes wrong is a [`SourceState`] with a reason; the last good revision then stays in force and nothing is removed.
 //! A person may keep a commit from coming into force, or ask for the way back to an earlier revision, whose files are in
 //! the database. [`run`] does all of it under the lease `singleton:source`; [`read_tree`] is the part that `plan --base A --head B`
@@ -19,6 +19,7 @@ mod git;
 mod history;
 mod kept;
 mod pass;
+mod propose;
 mod read;
 mod run;
 mod state;

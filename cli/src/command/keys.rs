@@ -1,6 +1,7 @@
 //! `keys`: makes the keys of a control plane whose roles run apart, and hands out what a gateway needs of them.
 
 mod rotate;
+mod service;
 
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ use serde_json::json;
 use store::{Db, DbConfig, migrate};
 
 use rotate::{Rotate, Status};
+use service::Service;
 
 use super::token::once;
 use crate::{
@@ -27,6 +29,7 @@ Examples:
       --name gw.fra1.example.com
   better-compute keys status                     where each rotation stands
   better-compute keys rotate node-ca             the next step
+  better-compute keys service                    the key that proposals are signed with
 
 `up` makes its keys by itself. Nodes believe these keys, and only they sign the step to new ones:
 keep the directory safe, and a copy of it that is as new as the last rotation. Without it every
@@ -52,6 +55,8 @@ pub enum Verb {
     Rotate(Box<Rotate>),
     /// Show where each rotation stands, and who is behind
     Status(Box<Status>),
+    /// Make the key that proposals of batches are signed with, and take it to the trust policy
+    Service(Box<Service>),
     /// Make all keys of a new control plane, and bind a database to them
     Init {
         /// Directory for the keys
@@ -120,6 +125,7 @@ impl Keys {
             }
             Verb::Rotate(rotate) => rotate.run(clock).await?,
             Verb::Status(status) => status.run(clock).await?,
+            Verb::Service(service) => service.run(clock)?,
             Verb::Signing { keys, out } => signing(&KeyDir::at(keys), &KeyDir::at(out))?,
             Verb::Source { keys, out } => source(&KeyDir::at(keys), &KeyDir::at(out))?,
             Verb::EndGateway { name, target } => end_gateway(name, target).await?,

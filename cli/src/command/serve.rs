@@ -299,6 +299,7 @@ impl Serve {
             secrets,
             webhook: parts::webhook(),
             auditor: Some(parts::auditor(authority)),
+            service: Some(Arc::clone(&authority.source)),
         };
         parts.api(listener, serving, app);
         if let Some(address) = self.listen_internal {

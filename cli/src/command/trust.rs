@@ -79,13 +79,13 @@ pub struct Place {
 }
 
 /// A history, and what is concluded about it.
-struct Looked {
-    dir: PathBuf,
+pub(super) struct Looked {
+    pub(super) dir: PathBuf,
     repo: Repo,
     folder: String,
     branch: String,
-    tip: ObjectId,
-    walked: Walked,
+    pub(super) tip: ObjectId,
+    pub(super) walked: Walked,
 }
 
 impl Trust {
@@ -119,7 +119,7 @@ impl Place {
     }
 
     /// Walks the branch from its anchor, or from the one that is named.
-    fn look(&self, anchor: Option<&str>) -> Result<Looked, Failure> {
+    pub(super) fn look(&self, anchor: Option<&str>) -> Result<Looked, Failure> {
         let (repo, folder) = self.open()?;
         let branch = self.branch_of(&repo)?;
         let tip = commit(&repo, &branch)?;
@@ -159,7 +159,7 @@ impl Looked {
     }
 
     /// The policy in the tree of a commit.
-    fn policy_in(&self, judged: &Judged) -> Result<Policy, Failure> {
+    pub(super) fn policy_in(&self, judged: &Judged) -> Result<Policy, Failure> {
         let history = self.repo.trust_history(&self.folder);
         let raw = history.commit(judged.id).during("cannot read the commit")?.unwrap_or_default();
         let commit = pki::trust::commit::Commit::split(history.format(), &raw).during("the commit is malformed")?;

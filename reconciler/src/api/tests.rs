@@ -4,6 +4,7 @@ mod commands;
 mod drift;
 mod generated;
 mod plans;
+mod proposals;
 mod secrets;
 
 use std::sync::Arc;
@@ -46,6 +47,7 @@ fn app(house: &House) -> App {
         secrets: secrets::store(),
         webhook: Some(Webhook { source: "fleet".to_owned(), secret: "s3cret".to_owned() }),
         auditor: None,
+        service: None,
     }
 }
 

@@ -11,7 +11,7 @@ mod yaml;
 use std::{mem::discriminant, ops::Range};
 
 pub use insert::insert;
-pub(super) use yaml::yaml_value;
+pub use yaml::yaml_value;
 
 use super::{
     doc::{Arg, Entry, Object, Parsed, Scalar},

@@ -532,6 +532,7 @@ async fn show(place: &KeyDir, keys: &Keys, client: &Client, output: &Output) -> 
             "trustVersion": keys.trust_version(),
             "sealedBefore": held.sealed_before,
             "keys": rows.iter().map(row).collect::<Vec<_>>(),
+            "service": keys.service().iter().map(|key| key.public().name()).collect::<Vec<_>>(),
             "holders": held.holders,
         }));
     }
@@ -553,6 +554,9 @@ async fn show(place: &KeyDir, keys: &Keys, client: &Client, output: &Output) -> 
         ]);
     }
     output.table(&table, "no keys")?;
+    for key in keys.service().iter() {
+        output.line(format!("service key {}", key.public().name()))?;
+    }
     let mut holders = Table::new(&["process or gateway", "keys", "seen", "certificate ends", "ended by"])
         .whole(&["process or gateway"]);
     for holder in &held.holders {

@@ -54,6 +54,16 @@ impl World {
         Pass::new(self.db.db().clone(), FLEET, config, GitAccess::default(), self.git.path().to_owned(), self.worker)
     }
 
+    /// The same, reached in some way and kept in some folder.
+    pub(super) fn pass_reaching(
+        &self,
+        config: crate::source::SourceConfig,
+        access: GitAccess,
+        data: std::path::PathBuf,
+    ) -> Pass {
+        Pass::new(self.db.db().clone(), FLEET, config, access, data, self.worker)
+    }
+
     /// A pass of another process, once the lease of this one is over.
     pub(super) async fn run_later(&self) -> Passed {
         let (worker, lease) = holder(&self.db).await;

@@ -205,7 +205,7 @@ fn lines(mark: char, text: &str, parent: usize, indent: usize) -> String {
 }
 
 /// A key and its value as a block, the lines of which stand at a depth.
-pub(in crate::fleet) fn yaml_value(key: &str, value: &serde_json::Value, depth: usize, out: &mut String) {
+pub fn yaml_value(key: &str, value: &serde_json::Value, depth: usize, out: &mut String) {
     use serde_json::Value;
     let lead = " ".repeat(depth);
     let key = if plain(key) { key.to_owned() } else { double(key) };

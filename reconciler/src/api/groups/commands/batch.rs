@@ -54,6 +54,11 @@ pub(super) async fn place(
         let message = format!("batch/{name} was written down before the fleet was pinned, and nobody approved it");
         return Err(ApiError::new(Code::InvalidState, message).why("batch-required: commit it under another name"));
     }
+    if batch.waits_for_commit() {
+        let message = format!("batch/{name} is not proposed yet: its commit is still to come");
+        return Err(ApiError::new(Code::InvalidState, message)
+            .why("proposal-pending: ask again once commandBatches.get shows a planCommit"));
+    }
     let leaves = batches::leaves(txn, batch.id).await?;
     let leaf = leaves.into_iter().find(|leaf| leaf.node_id == node).filter(|_| batch.new.kind == kind.as_str());
     let Some(leaf) = leaf else {
