@@ -166,6 +166,17 @@ fn no_command_is_signed_that_a_thief_of_the_database_wrote() {
         );
         until("it is refused", || theft.up.sql(&found) == "cancelled not-ours true");
     }
+    theft.steal(
+        "WITH planted AS (
+             INSERT INTO batches (id, name, origin, state, quorum, kind, doc, document, why, created_by, leaf_count, not_before, expires,
+                                  max_in_flight, max_failures)
+             VALUES (gen_random_uuid(), 'planted', 'document', 'approved', false, 'node.reboot', '{}', sha256('{}'), 'because', 'source', 1,
+                     compute_now(), compute_now() + interval '1 hour', 20000, 2147483647)
+             RETURNING id)
+         INSERT INTO batch_leaves (batch_id, index, node_id, node, payload) SELECT planted.id, 0, n.id, n.name, '{}' FROM planted, nodes n",
+    );
+    let batch = "SELECT state || ' ' || COALESCE(reason, '') FROM batches WHERE name = 'planted'";
+    until("the batch is refused", || theft.up.sql(batch) == "void not-ours");
     let told = theft.up.cli().ok(&["audit", "--action", "commands.cancelled"]);
     assert!(told.contains("not-ours"), "{told}");
     assert_eq!(theft.node.boots(), 1, "it did not reboot");

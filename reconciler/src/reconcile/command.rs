@@ -138,7 +138,8 @@ async fn sign(context: &Context, node: NodeId) -> Result<Looked, Failure> {
         tell_withheld(&mut txn, node, &withheld).await?;
         txn.commit().await?;
         all.extend(withheld.into_iter().map(|(queued, why)| (queued.command.id, why)));
-        if !more || !(signed.is_empty() && forged.is_empty()) {
+        let nothing_moved = signed.is_empty() && forged.is_empty();
+        if !(more && nothing_moved) {
             return Ok(Looked { more, withheld: summary(&all) });
         }
     }
