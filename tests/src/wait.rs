@@ -27,14 +27,19 @@ pub fn until_some<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     within(DEADLINE, look).unwrap_or_else(|| panic!("waited {}s in vain until {what}", DEADLINE.as_secs()))
 }
 
-/// Looks again and again until there is something; `None` when there is nothing for so long. Other processes tell nobody.
+/// How long a look is waited after at least, and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(30), Duration::from_millis(300));
+
+/// Looks again and again until there is something; `None` when there is nothing for so long. Other processes tell nobody. A pause
+/// is as long as the look was: whoever looks by a program of its own leaves half of its core to what it waits for.
 pub(crate) fn within<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let begin = Instant::now();
     loop {
+        let looked = Instant::now();
         let found = look();
         if found.is_some() || begin.elapsed() > time {
             return found;
         }
-        thread::sleep(Duration::from_millis(30));
+        thread::sleep(looked.elapsed().clamp(PAUSE.0, PAUSE.1));
     }
 }
