@@ -198,7 +198,38 @@ fn no_command_is_signed_that_a_thief_of_the_database_wrote() {
         "ALTER TABLE audit DISABLE TRIGGER ALL; UPDATE audit SET actor = 'nobody' WHERE action = 'commands.cancelled'",
     );
     let file = theft.world.path("later.log").display().to_string();
-    let _ = theft.up.cli().ok(&["audit", "export", "--out", &file]);
+    let said = theft.up.cli().run(&["audit", "export", "--out", &file]);
+    assert!(said.code == 1 && said.err.contains("is not what was signed"), "{}{}", said.out, said.err);
     let broken = theft.up.cli().run(&["audit", "verify", &file, "--pin", &pin]);
-    assert!(broken.err.contains("are not those that it stands by"), "{}{}", broken.out, broken.err);
+    assert!(broken.err.contains("one of them was changed"), "{}{}", broken.out, broken.err);
+}
+
+#[test]
+fn who_writes_into_the_audit_log_stops_it_until_an_operator_has_that_set_aside() {
+    let theft = Theft::new();
+    until("something is signed", || theft.up.sql("SELECT count(*) > 0 FROM audit_checkpoints") == "t");
+    theft.steal(
+        "INSERT INTO audit_checkpoints (n, rows, body, signature) SELECT max(n) + 1, max(rows) + 1, 'planted', 'x' FROM audit_checkpoints",
+    );
+    let cli = theft.up.cli();
+    until("it is told", || cli.ok(&["why", "audit"]).contains("audit-altered"));
+    let status = cli.ok(&["status"]);
+    assert!(status.contains("audit log stands still") && status.contains("signed by no key"), "{status}");
+    let said = cli.run(&["api", "audit.mend", "reason=", "idempotencyKey=1"]);
+    assert_ne!(said.code, 0, "somebody says why");
+    let done = cli.ok(&["audit", "mend", "--reason", "a stolen password", "--owner", "ada"]);
+    assert!(done.contains("1 checkpoint"), "{done}");
+    let unsigned = || cli.json(&["api", "audit.status"])["altered"].clone();
+    until("it goes on", || unsigned().is_null() && cli.ok(&["why", "audit"]).contains("nothing stands in its way"));
+    assert!(!cli.ok(&["status"]).contains("stands still"));
+    let file = theft.world.path("mended.log").display().to_string();
+    let _ = cli.ok(&["audit", "export", "--out", &file]);
+    let proven = cli.run(&["audit", "verify", &file, "--pin", &theft.up.pin()]);
+    assert!(
+        proven.code == 0 && proven.err.contains("BREAK") && proven.err.contains("a stolen password"),
+        "{}{}",
+        proven.out,
+        proven.err
+    );
+    assert_ne!(cli.run(&["audit", "mend", "--reason", "once more"]).code, 0, "nothing stands in the way");
 }

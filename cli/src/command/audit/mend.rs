@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     args::FormatArg,
     client::{Client, Target},
-    command::owner,
+    command::{owner, token::once},
     exit::Failure,
     output::{
         Output, note,
@@ -47,7 +47,8 @@ impl Mend {
     /// When nothing stands in the way, or the call fails.
     pub(super) async fn run(&self, output: &Output) -> Result<(), Failure> {
         let client = Client::new(&self.target)?;
-        let mut input = Map::from_iter([("reason".to_owned(), json!(self.reason))]);
+        let mut input =
+            Map::from_iter([("reason".to_owned(), json!(self.reason)), ("idempotencyKey".to_owned(), json!(once()))]);
         input.extend(owner::owner(self.owner.as_ref(), &client).map(|owner| ("owner".to_owned(), owner.into())));
         let done = client.call("audit.mend", &Value::Object(input)).await?;
         if output.is_json() {
