@@ -245,7 +245,9 @@ impl Policies {
     fn other(&self, Offered { epoch, document, .. }: &Offered) -> Option<String> {
         let known = self.known.get(epoch)?.digest();
         let same = policy::check(document).policy.is_some_and(|policy| policy.digest() == known);
-        (!same).then(|| format!("another trust policy of epoch {epoch} is not taken: this node has one, and never goes back"))
+        (!same).then(|| {
+            format!("another trust policy of epoch {epoch} is not taken: this node has one, and never goes back")
+        })
     }
 
     fn follow(&mut self, offered: &Offered) -> Result<String, String> {

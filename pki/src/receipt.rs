@@ -475,10 +475,8 @@ impl Deed {
         commands
             .command(body.node_id, &sent.body, &signature, Validity::Open)
             .map_err(|_| bad("no worker of this control plane signed it"))?;
-        if let Some(leaf) = leaf {
-            if leaf.node != body.node_id || is_this(leaf, &body).is_err() {
-                return Err(bad("it is not what its leaf says"));
-            }
+        if leaf.is_some_and(|leaf| leaf.node != body.node_id || is_this(leaf, &body).is_err()) {
+            return Err(bad("it is not what its leaf says"));
         }
         if ends.is_some_and(|ends| body.not_after > ends) {
             return Err(bad("it could begin after the window of its batch"));

@@ -247,6 +247,19 @@ async fn a_message_that_claims_four_gigabytes_costs_nothing() {
 }
 
 #[tokio::test]
+async fn a_message_that_says_it_is_compressed_is_not_unpacked() {
+    let world = World::new().await;
+    let gateway = world.gateway();
+    let node = world.node().await;
+    let mut wire = Wire::open(&node, gateway.address, &[]).await;
+    wire.say(&frame(HEADERS, END_HEADERS, 1, &call(OPEN))).await;
+    // The flag, and how gzip begins.
+    wire.say(&frame(DATA, 0, 1, &[1, 0, 0, 0, 4, 0x1f, 0x8b, 8, 0])).await;
+    world.recorded(&node.id.to_string(), "FRAME_MALFORMED").await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn a_peer_that_reads_nothing_is_let_go() {
     let world = World::new().await;
     let gateway = world.gateway_with(|config| config.timing.idle = Duration::from_secs(1));

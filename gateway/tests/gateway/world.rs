@@ -39,7 +39,7 @@ use tonic::{Request, Response, Status};
 use crate::node::Node;
 
 /// Longer than anything takes; only a failing test waits for it.
-pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(90);
 
 pub(crate) struct World {
     pub(crate) db: Db,

@@ -16,8 +16,7 @@ use super::{SourceState, Trouble, config::GitAccess};
 /// The largest commit that is read.
 pub(super) const MAX_COMMIT_BYTES: u64 = 1 << 20;
 /// How a remote is reached over ssh when nothing else is said: nobody is there to answer a question.
-pub(super) const SSH: &str =
-    "ssh -oBatchMode=yes -oConnectTimeout=15 -oServerAliveInterval=15 -oServerAliveCountMax=4";
+pub(super) const SSH: &str = "ssh -oBatchMode=yes -oConnectTimeout=15 -oServerAliveInterval=15 -oServerAliveCountMax=4";
 /// The largest tree object that is read.
 pub(super) const MAX_TREE_BYTES: u64 = 16 << 20;
 
@@ -96,7 +95,13 @@ pub(super) fn options(access: &GitAccess) -> gix::open::Options {
 /// The same with more of git's settings.
 pub(super) fn options_with(access: &GitAccess, more: &[&str]) -> gix::open::Options {
     let ssh = format!("core.sshCommand={}", access.ssh_command.as_deref().unwrap_or(SSH));
-    let overrides = ["core.useReplaceRefs=false", "core.commitGraph=false", "core.deltaBaseCacheLimit=16m", "gc.auto=0", ssh.as_str()];
+    let overrides = [
+        "core.useReplaceRefs=false",
+        "core.commitGraph=false",
+        "core.deltaBaseCacheLimit=16m",
+        "gc.auto=0",
+        ssh.as_str(),
+    ];
     gix::open::Options::isolated().config_overrides(overrides.iter().chain(more).copied())
 }
 

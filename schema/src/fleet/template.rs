@@ -434,6 +434,13 @@ mod tests {
     }
 
     #[test]
+    fn what_a_value_says_is_text_and_never_a_template() {
+        let said = "{{ node.name }}{% if 1 %}";
+        let text = format!("{{% set s = '{said}' %}}{{{{ s }}}}|{{{{ s|replace('name', 'name') }}}}");
+        assert_eq!(render(&text), Ok(format!("{said}|{said}")));
+    }
+
+    #[test]
     fn what_does_not_exist_is_an_error_with_its_place() {
         let error = render("ok\nx {{ node.labels.role }}\n").expect_err("undefined");
         assert_eq!((error.code, error.line), (codes::TEMPLATE_UNDEFINED, 2));

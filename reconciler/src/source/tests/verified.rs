@@ -1,9 +1,9 @@
 //! A pinned fleet: only what people signed comes into force, and whatever else happens, the last good revision stays.
 
 mod asks;
+mod kept;
 mod looks;
 mod proposing;
-mod kept;
 mod replicas;
 mod words;
 

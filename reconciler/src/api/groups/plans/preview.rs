@@ -40,8 +40,7 @@ const MAX_PATHS: usize = 200_000;
 /// The longest path.
 const MAX_PATH: usize = 4_096;
 /// What a plan of files says that came without commits.
-const NO_COMMITS: &str =
-    "unverified: the files came without commits, so that nobody's signature was looked at; better-compute verify --dry-run does";
+const NO_COMMITS: &str = "unverified: the files came without commits, so that nobody's signature was looked at; better-compute verify --dry-run does";
 /// How many diagnostics are answered.
 const MAX_DIAGNOSTICS: usize = 500;
 
