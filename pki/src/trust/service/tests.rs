@@ -91,14 +91,14 @@ fn it_signs_with_the_newest_key_that_the_policy_lists_as_a_service_and_with_no_o
     };
     let (new, old) = (lines[0].clone(), lines[1].clone());
     assert_eq!(used(&policy("service", &[], ""), &[]), None);
-    assert_eq!(used(&policy("service", &[old.clone()], ""), &[]), Some((old.clone(), "robot0".to_owned())));
+    assert_eq!(used(&policy("service", std::slice::from_ref(&old), ""), &[]), Some((old.clone(), "robot0".to_owned())));
     let both = policy("service", &[old.clone(), new.clone()], "");
     assert_eq!(used(&both, &[]), Some((new.clone(), "robot1".to_owned())));
     let name = TrustKey::from_ssh(&new).expect("a key").name();
     assert_eq!(used(&both, &[&name]), Some((old.clone(), "robot0".to_owned())));
     let retired = policy("service", &[old.clone(), new], &format!("revoked \"{name}\" {{ as \"retired\"; }}\n"));
     assert_eq!(used(&retired, &[]), Some((old.clone(), "robot0".to_owned())));
-    assert_eq!(used(&policy("human", &[old.clone()], ""), &[]), None, "it stands for no person");
+    assert_eq!(used(&policy("human", std::slice::from_ref(&old), ""), &[]), None, "it stands for no person");
     assert_eq!(used(&policy("forge", &[old], ""), &[]), None);
 }
 
