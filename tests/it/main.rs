@@ -22,6 +22,7 @@ mod operations;
 mod outages;
 mod plans;
 mod plunder;
+mod proposals;
 mod pull_request;
 mod roles;
 mod rolling;
