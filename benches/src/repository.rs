@@ -24,12 +24,12 @@ pub(crate) fn make(dir: &Path, nodes: usize, yaml: usize) -> Result<()> {
     git(dir, &["repack", "-a", "-d", "-f", "-q"])
 }
 
-/// Writes a fleet with one file more, and then one commit after the other that changes a machine (`main`).
+/// Writes a fleet, a commit with one file more, and then one after the other that changes a machine (`main`): so many, and the root.
 pub(crate) fn changes(dir: &Path, nodes: usize, commits: usize, more: File) -> Result<()> {
     import(dir, |stream| {
-        let first: Vec<File> = fleet::files(nodes, 0).into_iter().chain([more]).collect();
-        commit(stream, 1, &first)?;
-        for mark in 2..=commits {
+        commit(stream, 1, &fleet::files(nodes, 0))?;
+        commit(stream, 2, &[more])?;
+        for mark in 3..=commits + 1 {
             commit(stream, mark, &[fleet::node(mark * 7 % nodes, 0, &format!("{mark}"))])?;
         }
         Ok(())

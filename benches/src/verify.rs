@@ -4,23 +4,18 @@
 //! The limit reads the same commits and verifies as many signatures, and does nothing else. The targets are those of the design:
 //! 10,000 commits in three seconds, and nothing again.
 
-use std::{
-    io::{BufReader, Read as _, Write},
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{io::Write, path::Path};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use aws_lc_rs::{
-    digest,
-    signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey},
-};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use pki::trust::{
-    object::ObjectId,
+    commit::Commit,
+    object::{ObjectFormat, ObjectId},
+    service::{ServiceKey, ServiceKeys, Unsigned},
+    signature::signer,
     walk::{self, Verified, Walk},
 };
 use reconciler::source::{Repo, resolve};
+use schema::time::Timestamp;
 
 use crate::{
     Options,
@@ -28,55 +23,19 @@ use crate::{
     repository,
 };
 
+/// 32 bytes of which the key is made, in base64.
+const SEED: &str = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
 /// Seconds that 10,000 commits may take.
 const MOST_SECONDS: f64 = 3.0;
 
-/// A person's key.
-struct Key(Ed25519KeyPair);
-
-/// Bytes with their length before them, as SSH writes them.
-fn field(into: &mut Vec<u8>, bytes: &[u8]) {
-    into.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
-    into.extend_from_slice(bytes);
-}
-
-impl Key {
-    fn of(seed: u8) -> Result<Self> {
-        Ok(Self(Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).map_err(|_| anyhow!("a key"))?))
-    }
-
-    fn blob(&self) -> Vec<u8> {
-        let mut blob = Vec::new();
-        field(&mut blob, b"ssh-ed25519");
-        field(&mut blob, self.0.public_key().as_ref());
-        blob
-    }
-
-    fn line(&self) -> String {
-        format!("ssh-ed25519 {}", STANDARD.encode(self.blob()))
-    }
-
-    /// A signature for git, in its armour.
-    fn sign(&self, payload: &[u8]) -> String {
-        let mut signed = b"SSHSIG".to_vec();
-        for part in [b"git".as_slice(), b"", b"sha512", digest::digest(&digest::SHA512, payload).as_ref()] {
-            field(&mut signed, part);
-        }
-        let mut signature = Vec::new();
-        field(&mut signature, b"ssh-ed25519");
-        field(&mut signature, self.0.sign(&signed).as_ref());
-        let mut envelope = b"SSHSIG\0\0\0\x01".to_vec();
-        for part in [self.blob().as_slice(), b"git", b"", b"sha512", &signature] {
-            field(&mut envelope, part);
-        }
-        let body = STANDARD.encode(envelope);
-        let lines: Vec<&str> = body.as_bytes().chunks(70).filter_map(|line| std::str::from_utf8(line).ok()).collect();
-        format!("-----BEGIN SSH SIGNATURE-----\n{}\n-----END SSH SIGNATURE-----", lines.join("\n"))
-    }
+/// The key with which everything is signed.
+fn key() -> Result<ServiceKey> {
+    let seed = serde_json::json!([SEED]);
+    serde_json::from_value::<ServiceKeys>(seed)?.iter().next().context("a key")
 }
 
 /// A policy that lets one person change everything but what others have to see.
-fn policy(key: &Key) -> String {
+fn policy(key: &ServiceKey) -> String {
     format!(
         "policy {{\n  format 1\n  epoch 1\n}}\nprincipal \"ada\" {{\n  kind \"human\"\n  roles \"admin\"\n  key \"{}\"\n}}\n\
          path \"**\" {{ roles \"admin\"; }}\ntrust {{ roles \"admin\"; threshold 1; }}\n\
@@ -85,67 +44,55 @@ fn policy(key: &Key) -> String {
     )
 }
 
-/// A history of a fleet in which each commit changes one machine, all of it signed; the branch `main`, packed.
-fn make(dir: &Path, nodes: usize, commits: usize) -> Result<()> {
-    let key = Key::of(7)?;
+/// A history of a fleet in which each commit changes one machine, all of it signed but the root; the branch `main`, packed.
+/// Answers the anchor: the first commit that is signed.
+fn make(dir: &Path, nodes: usize, commits: usize) -> Result<ObjectId> {
+    let key = key()?;
     repository::changes(dir, nodes, commits, ("trust/policy.kdl".to_owned(), policy(&key)))?;
-    let listed = Command::new("git").args(["rev-list", "--reverse", "main"]).current_dir(dir).output()?;
-    let mut read = Command::new("git")
-        .args(["cat-file", "--batch"])
-        .current_dir(dir)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("git is needed")?;
-    let mut names = read.stdin.take().context("a pipe")?;
-    let mut objects = BufReader::new(read.stdout.take().context("a pipe")?);
     let repo = gix::open_opts(dir, gix::open::Options::isolated())?;
-    let mut parent: Option<gix::ObjectId> = None;
-    for name in String::from_utf8(listed.stdout)?.lines() {
-        writeln!(names, "{name}")?;
-        names.flush()?;
-        let mut head = String::new();
-        std::io::BufRead::read_line(&mut objects, &mut head)?;
-        let size: usize = head.trim().rsplit(' ').next().context("a size")?.parse()?;
-        let mut raw = vec![0; size + 1];
-        objects.read_exact(&mut raw)?;
-        let text = std::str::from_utf8(&raw[..size])?;
-        let (head, message) = text.split_once("\n\n").context("a message")?;
-        let head: Vec<String> = head
-            .lines()
-            .map(|line| match (line.starts_with("parent "), parent) {
-                (true, Some(parent)) => format!("parent {parent}"),
-                _ => line.to_owned(),
-            })
-            .collect();
-        let head = head.join("\n");
-        let armour = key.sign(format!("{head}\n\n{message}").as_bytes()).replace('\n', "\n ");
-        let signed = format!("{head}\ngpgsig {armour}\n\n{message}");
-        let written = gix::objs::Write::write_buf(&repo, gix::objs::Kind::Commit, signed.as_bytes());
-        parent = Some(written.map_err(|error| anyhow!("a commit is not written: {error}"))?);
-    }
-    drop(names);
-    ensure!(read.wait()?.success(), "git cat-file failed");
-    let tip = parent.context("a commit")?.to_string();
-    repository::git(dir, &["update-ref", "refs/heads/main", &tip])?;
-    repository::git(dir, &["repack", "-a", "-d", "-q"])
-}
-
-/// Reads every commit and verifies as many signatures; how many there were.
-fn limit(dir: &Path) -> Result<usize> {
-    let key = Key::of(7)?;
-    let public = UnparsedPublicKey::new(&ED25519, key.0.public_key().as_ref().to_vec());
-    let (text, signature) = (vec![7; 120], key.0.sign(&[7; 120]));
-    let repo = gix::open_opts(dir, gix::open::Options::isolated())?;
-    let mut at = Some(repo.rev_parse_single("main")?.detach());
-    let mut count = 0;
+    let (mut trees, mut at) = (Vec::new(), Some(repo.rev_parse_single("main")?.detach()));
     while let Some(id) = at {
         let raw = repo.find_object(id)?.detach().data;
-        public.verify(&text, signature.as_ref()).map_err(|_| anyhow!("a signature"))?;
-        at = gix::objs::CommitRef::from_bytes(&raw, id.kind())?.parents().next();
-        count += 1;
+        let commit = gix::objs::CommitRef::from_bytes(&raw, id.kind())?;
+        trees.push(ours(commit.tree())?);
+        at = commit.parents().next();
+        if at.is_none() {
+            trees.pop();
+            trees.push(ours(id)?);
+        }
     }
-    Ok(count)
+    let (mut parent, mut anchor) = (trees.pop().context("a root")?, None);
+    for tree in trees.into_iter().rev() {
+        let (by, message) = ("ada <ada@bench.example>", "a machine\n");
+        let raw = key.commit(&Unsigned { tree, parent, by, at: Timestamp::UNIX_EPOCH, message })?;
+        let written = gix::objs::Write::write_buf(&repo, gix::objs::Kind::Commit, &raw);
+        parent = ours(written.map_err(|error| anyhow!("a commit is not written: {error}"))?)?;
+        anchor.get_or_insert(parent);
+    }
+    repository::git(dir, &["update-ref", "refs/heads/main", &parent.to_string()])?;
+    repository::git(dir, &["repack", "-a", "-d", "-q"])?;
+    anchor.context("a commit")
+}
+
+fn ours(id: gix::ObjectId) -> Result<ObjectId> {
+    id.to_string().parse().map_err(|_| anyhow!("{id} is no name"))
+}
+
+/// Reads every commit and verifies who signed it; how many there were.
+fn limit(dir: &Path) -> Result<usize> {
+    let keys = [key()?.public()];
+    let repo = gix::open_opts(dir, gix::open::Options::isolated())?;
+    let (mut at, mut count) = (repo.rev_parse_single("main")?.detach(), 0);
+    loop {
+        let raw = repo.find_object(at)?.detach().data;
+        let commit = Commit::split(ObjectFormat::Sha1, &raw)?;
+        if signer(&commit, &keys).is_err() {
+            return Ok(count);
+        }
+        count += 1;
+        at =
+            gix::objs::CommitRef::from_bytes(&raw, at.kind())?.parents().next().context("a root that nobody signed")?;
+    }
 }
 
 /// From the anchor, or from what was verified before, to a commit.
@@ -170,9 +117,7 @@ pub(crate) fn run(options: &Options, out: &mut impl Write) -> Result<bool> {
 fn size(options: &Options, nodes: usize, out: &mut impl Write) -> Result<bool> {
     let place = tempfile::tempdir().context("a temporary folder")?;
     let dir = place.path();
-    make(dir, nodes, options.commits)?;
-    let root = Command::new("git").args(["rev-list", "--max-parents=0", "main"]).current_dir(dir).output()?;
-    let anchor = String::from_utf8(root.stdout)?.trim().parse().map_err(|_| anyhow!("an anchor"))?;
+    let anchor = make(dir, nodes, options.commits)?;
     let (mut turns, mut again, mut more) = (Turns::default(), Vec::new(), Vec::new());
     for _ in 0..options.pairs.max(1) {
         let (count, probe) = timed(|| limit(dir));
@@ -195,7 +140,7 @@ fn size(options: &Options, nodes: usize, out: &mut impl Write) -> Result<bool> {
     let lines = [
         Line::alone("from the anchor, seconds", format!("{cold:.2} s"), cold, most),
         Line {
-            what: "beside reading and verifying",
+            what: "beside who signed it alone",
             product: ms(cold),
             probe: ms(median(turns.probe.iter().copied())),
             value: turns.ratio(),
