@@ -87,7 +87,7 @@ pub async fn run(command: Command, clock: SharedClock) -> Result<Exit, Failure> 
         Command::Approve(approve) => approve.run(&output(approve.say.format.format)).await,
         Command::Reject(reject) => reject.run(&output(reject.say.format.format)).await,
         Command::Withdraw(withdraw) => withdraw.run(&output(withdraw.say.format.format)).await,
-        Command::Batches(batches) => batches.run(&output(batches.format.format)).await,
+        Command::Batches(batches) => batches.run(&clock).await,
         Command::Breakglass(breakglass) => breakglass.run(&output(breakglass.format.format)).await,
         Command::Commands(commands) => commands.run(&output(commands.format.format)).await,
         Command::Receipt(receipt) => receipt.run(&output(receipt.format.format)).await,

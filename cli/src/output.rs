@@ -87,12 +87,18 @@ impl Output {
         self.line(table.render(self.width, self.colour))
     }
 
+    /// Whether somebody looks at standard output.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+
     /// Clears the terminal before a picture that is drawn again; nothing when it is not one.
     ///
     /// # Errors
     /// When standard output cannot be written.
     pub fn redraw(&self) -> Result<(), Failure> {
-        if io::stdout().is_terminal() { self.line("\x1b[2J\x1b[H") } else { Ok(()) }
+        if self.is_terminal() { self.line("\x1b[2J\x1b[H") } else { Ok(()) }
     }
 
     /// The moment at which this command began.

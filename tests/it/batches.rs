@@ -294,25 +294,27 @@ fn a_yes_is_taken_back_one_no_is_enough_and_an_emergency_is_loud() {
     fleet.sign_as("ada");
     let dir = fleet.repo.dir().display().to_string();
     let node = format!("node/{}", fleet.name);
-    let _ = fleet.up.cli().ok(&[
-        "breakglass",
-        &node,
-        "--kind",
-        "node.reboot",
-        "--reason",
-        "it hangs",
-        "--repo",
-        &dir,
-        "--yes",
-    ]);
-    let name = until_some("the emergency is there", || {
-        let all = fleet.up.cli().json(&["batches", "-o", "json"]);
-        let found = all["batches"].as_array()?.iter().find(|batch| batch["origin"] == "breakglass")?;
-        Some(found["name"].as_str().expect("a name").to_owned())
-    });
+    let break_glass = |node: &str| {
+        let words = ["breakglass", node, "--kind", "node.reboot", "--reason", "it hangs", "--repo", &dir, "--yes"];
+        fleet.up.cli().ok(&words)
+    };
+    let called = |but: &str| {
+        until_some("the emergency is there", || {
+            let all = fleet.up.cli().json(&["batches", "-o", "json"]);
+            let mut named = all["batches"].as_array()?.iter().filter(|batch| batch["origin"] == "breakglass");
+            Some(named.find(|batch| batch["name"] != but)?["name"].as_str().expect("a name").to_owned())
+        })
+    };
+    let said = break_glass(&node);
+    assert!(said.contains("enough people say it"), "{said}");
+    let name = called("");
     fleet.wait_state(&name, "done");
     assert_eq!(fleet.node.boots(), 2);
     assert!(fleet.up.cli().ok(&["status"]).contains("emergency"));
     let _ = fleet.up.cli().ok(&["breakglass", "close", &name, "--note", "a fan"]);
     assert!(!fleet.up.cli().ok(&["status"]).contains("emergency"));
+
+    break_glass("node/nonesuch");
+    let batch = fleet.wait_state(&called(&name), "void");
+    assert_eq!(batch["reason"], "no-machine");
 }

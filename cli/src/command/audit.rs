@@ -340,7 +340,7 @@ fn verify(file: &Path, told: Told, output: &Output) -> Result<(), Failure> {
         found.pin,
     ))?;
     for row in &found.mended {
-        note(mend::told(&row.detail, &format!("{} by {}", row.at, row.actor)));
+        note(mend::told(&row.detail, &format!("{} by {}", row.at, printable(&row.actor))));
     }
     if !compared {
         note("Whose log this is, only the pin says: compare it with the one that you know, or pass that as --pin.");

@@ -3,6 +3,7 @@
 mod show;
 
 use clap::{Args, Subcommand};
+use schema::clock::SharedClock;
 use serde_json::{Map, Value, json};
 
 use super::token::once;
@@ -72,7 +73,8 @@ impl Batches {
     ///
     /// # Errors
     /// When a call fails.
-    pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
+    pub async fn run(&self, clock: &SharedClock) -> Result<Exit, Failure> {
+        let output = &Output::detect(self.format.format, clock.now());
         let client = Client::new(&self.target)?;
         if let Some(Verb::Cancel { name, reason }) = &self.verb {
             let input = json!({ "batch": name, "reason": reason, "idempotencyKey": once() });
@@ -88,7 +90,7 @@ impl Batches {
             return Ok(Exit::Ok);
         }
         match &self.name {
-            Some(name) if self.watch => watch(&client, name, output).await,
+            Some(name) if self.watch => watch(&client, name, output, clock).await,
             Some(name) => one(&client, name, output).await,
             None => self.list(&client, output).await,
         }
@@ -167,20 +169,25 @@ async fn one(client: &Client, name: &str, output: &Output) -> Result<Exit, Failu
     Ok(Exit::Ok)
 }
 
-async fn watch(client: &Client, name: &str, output: &Output) -> Result<Exit, Failure> {
+/// Shows it once a second; where there is no terminal, only when something of it changed.
+async fn watch(client: &Client, name: &str, output: &Output, clock: &SharedClock) -> Result<Exit, Failure> {
+    let mut shown = Value::Null;
     loop {
         let batch = whole(client, name).await?;
         let ended = batch.get("endedAt").is_some();
-        if !output.is_json() {
-            output.redraw()?;
-            output.line(show::page(&batch, output))?;
-        }
-        if ended {
-            if output.is_json() {
+        if output.is_json() {
+            if ended {
                 output.json(&batch)?;
             }
+        } else if output.is_terminal() || batch != shown {
+            let output = Output { now: clock.now(), ..output.clone() };
+            output.redraw()?;
+            output.line(show::page(&batch, &output))?;
+        }
+        if ended {
             return Ok(if show::text(&batch, "state") == "done" { Exit::Ok } else { Exit::Failed });
         }
+        shown = batch;
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use pki::{
-    batch::may_call,
+    batch::{emergencies, may_call},
     trust::{
         policy::{Policy, Tier},
         statement::{Body, Statement, Under},
@@ -122,7 +122,15 @@ impl Breakglass {
         let Body::Breakglass { kinds, nodes, reason, not_before, expires, .. } = &body else {
             return Err(Failure::failed("not an emergency"));
         };
-        let others = tier.rule.threshold.saturating_sub(1);
+        let raws: Vec<Vec<u8>> = clone.statements.iter().map(|heard| heard.raw.clone()).collect();
+        let (called, _) = emergencies(&raws, &walked.trust_domain, walked.fleet, policy, &clone.revoked());
+        let same = called.into_iter().find(|other| {
+            (&other.kinds, &other.nodes, &other.reason) == (kinds, nodes, reason)
+                && (other.not_before, other.expires) == (*not_before, *expires)
+        });
+        let mut people = same.map(|same| same.people).unwrap_or_default();
+        people.insert(speaker.principal.clone());
+        let others = (tier.rule.threshold as usize).saturating_sub(people.len());
         if !output.is_json() {
             let names: Vec<String> = nodes.iter().map(|node| format!("node/{node}")).collect();
             output.line(format!(
@@ -169,7 +177,9 @@ impl Breakglass {
             Some(remote) => output.line(format!("  pushed to {remote} as {}", written.reference))?,
             None => note(format!("it lies only here yet: {}", written.push_line())),
         }
-        if others > 0 {
+        if others == 0 {
+            output.line("  enough people say it: it goes as soon as a control plane hears it")?;
+        } else {
             note(format!("{others} more of the emergency tier have to say the same, each with their own key: {again}"));
         }
         Ok(Exit::Ok)

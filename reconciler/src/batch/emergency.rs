@@ -5,7 +5,7 @@ use pki::batch::{Approval, BreakglassApproval, Emergency, emergencies};
 use schema::{canonical, command::CommandKind, digest::Digest, name::Name};
 use serde_json::json;
 use store::{
-    batches::{self, NewBatch, NewLeaf, Origin, Put},
+    batches::{self, BatchState, NewBatch, NewLeaf, Origin, Put},
     outbox,
 };
 
@@ -101,7 +101,10 @@ async fn call(
         .iter()
         .map(|machine| NewLeaf { node_id: machine.id, node: machine.name.clone(), leaf: None, payload: text(&told) })
         .collect();
-    if let Put::Fresh(id) = batches::put(&mut txn, &new, &leaves, None).await? {
+    let there = |node: &&Name| machines.iter().any(|machine| machine.name == **node);
+    let strangers: Vec<&str> = emergency.nodes.iter().filter(|node| !there(node)).map(Name::as_str).collect();
+    let message = (!strangers.is_empty()).then(|| format!("no machine is called {}", strangers.join(", ")));
+    if let Put::Fresh(id) = batches::put(&mut txn, &new, &leaves, message.as_deref()).await? {
         tracing::warn!(batch = %name, kind, nodes = ?emergency.nodes, people = ?people, reason = %emergency.reason, "BREAK GLASS: people called an emergency");
         let doc = json!({
             "batchId": id, "name": name, "kind": kind, "nodes": emergency.nodes, "people": people, "reason": emergency.reason,
@@ -110,6 +113,12 @@ async fn call(
         outbox::append(&mut txn, &[outbox::NewEvent::new(outbox::BREAKGLASS, format!("batch/{name}"), doc.clone())])
             .await?;
         store::audit::append(&mut txn, &people.join(", "), "breakglass.called", &format!("batch/{name}"), &doc).await?;
+        if leaves.is_empty()
+            && let Some(batch) = batches::find_for_update(&mut txn, name.as_str()).await?
+        {
+            batches::move_to(&mut txn, &batch, BatchState::Void, Some("no-machine"), message.as_deref(), "source")
+                .await?;
+        }
     }
     txn.commit().await?;
     Ok(())

@@ -115,7 +115,10 @@ async fn of_batch(app: &App, said: &str) -> Result<Why, ApiError> {
     waits.splice(0..0, why::batch(&why::BatchFacts { batch: &batch, leaves: &leaves, outcome: outcome.as_ref() }));
     Ok(Why {
         subject,
-        summary: format!("{} on {} machines, {}", batch.new.kind, leaves.len(), batch.state),
+        summary: match leaves.len() {
+            1 => format!("{} on 1 machine, {}", batch.new.kind, batch.state),
+            count => format!("{} on {count} machines, {}", batch.new.kind, batch.state),
+        },
         clear: waits.iter().all(|wait| wait.keeps == why::Keeps::Nothing),
         waits,
     })

@@ -53,8 +53,10 @@ const KINDS: [&str; 5] = ["change/v1", "trust/v1", "possess/v1", "revoke/v1", "r
 /// What a pass remembers of what people said.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ears {
-    /// Commits that are stored, or say nothing that any policy asks for.
+    /// Commits that say nothing that is stored.
     seen: BTreeSet<ObjectId>,
+    /// Commits that are stored, as far as nobody deleted them.
+    kept: BTreeSet<ObjectId>,
     /// Commits that agree to a policy, or prove a key of it, by a key that no policy lists so far.
     strangers: BTreeSet<ObjectId>,
     /// Commits that could not be fetched.
@@ -92,12 +94,13 @@ impl Ears {
     }
 
     fn leave_out(&self, id: &ObjectId, now: Instant) -> bool {
-        self.seen.contains(id) || self.strangers.contains(id) || self.aside.holds(id, now)
+        self.seen.contains(id) || self.kept.contains(id) || self.strangers.contains(id) || self.aside.holds(id, now)
     }
 
     /// Remembers only what is still there.
     fn retain(&mut self, there: &BTreeSet<ObjectId>) {
         self.seen.retain(|id| there.contains(id));
+        self.kept.retain(|id| there.contains(id));
         self.strangers.retain(|id| there.contains(id));
         self.aside.retain(there);
     }
@@ -116,7 +119,9 @@ impl Pass {
             Ok(Some(beside)) => match self.listen(seen, beside, known, (pin, domain)).await {
                 Ok((said, heard)) => {
                     self.store(lease, said).await?;
-                    self.trusted.ears.seen.extend(heard);
+                    let kept = self.kept(&heard).await?;
+                    self.trusted.ears.seen.extend(heard.into_iter().filter(|id| !kept.contains(id)));
+                    self.trusted.ears.kept.extend(kept);
                 }
                 Err(error) => return Ok(Err(error)),
             },
@@ -135,6 +140,8 @@ impl Pass {
         known: &BTreeMap<u64, Policy>,
         pin: &TrustPin,
     ) -> Result<Result<Option<Beside>, GitError>, PassError> {
+        // What somebody deleted is heard again.
+        self.trusted.ears.kept = self.kept(&self.trusted.ears.kept).await?;
         let open = batches::open_names(&self.db).await?.into_iter().collect();
         let verified = (!known.is_empty()).then(|| self.trusted.commit().unwrap_or(pin.commit));
         let (repo, config, access) = (seen.repo(), self.config.clone(), self.access.clone());
@@ -165,13 +172,21 @@ impl Pass {
         };
         if let Some(Beside { words, .. }) = &mut beside {
             // What is stored was heard by whoever looked before this process.
-            let commits: Vec<String> = words.iter().map(|word| word.id.to_string()).collect();
-            let stored = trust::carried(&self.db, &commits).await?;
-            let stored: BTreeSet<ObjectId> = stored.iter().filter_map(|id| parse(id).ok()).collect();
+            let stored = self.kept(words.iter().map(|word| &word.id)).await?;
             words.retain(|word| !stored.contains(&word.id));
-            self.trusted.ears.seen.extend(stored);
+            self.trusted.ears.kept.extend(stored);
         }
         Ok(Ok(beside))
+    }
+
+    /// Which of these commits are stored.
+    async fn kept<'i>(&self, ids: impl IntoIterator<Item = &'i ObjectId>) -> Result<BTreeSet<ObjectId>, PassError> {
+        let commits: Vec<String> = ids.into_iter().map(ObjectId::to_string).collect();
+        if commits.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let stored = trust::carried(&self.db, &commits).await?;
+        Ok(stored.iter().filter_map(|id| parse(id).ok()).collect())
     }
 
     /// Reads what was found. Answers what is to be stored, and the commits that were looked at once it is.
@@ -191,7 +206,7 @@ impl Pass {
                 Bringing { config: &config, access: &access, stop, until }
             };
             let (mut said, mut heard) = (Vec::new(), Vec::new());
-            let Ears { seen, strangers, aside, coming } = &mut ears;
+            let Ears { seen, strangers, aside, coming, .. } = &mut ears;
             let each = |place: Place, raw: Result<Option<Vec<u8>>, GitError>| {
                 // What is missing may come.
                 let Ok(raw) = raw else { return true };

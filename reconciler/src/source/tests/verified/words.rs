@@ -60,6 +60,19 @@ async fn what_could_not_be_stored_is_heard_by_the_next_pass() {
 }
 
 #[tokio::test]
+async fn what_somebody_deletes_from_the_database_is_heard_again() {
+    let Some(people) = People::pinned(RULES).await else { return };
+    let mut pass = people.world.pass().with_custody(Some(Arc::clone(&people.custody)));
+    let revoking = people.revoking("bob");
+    people.carry("ada", &revoking, &[], &revoking.reference());
+    pass.run(&people.world.lease, true).await.expect("a pass");
+    assert_eq!(people.revocations().await, 1);
+    people.steal("DELETE FROM statements").await;
+    pass.run(&people.world.lease, true).await.expect("a pass");
+    assert_eq!(people.revocations().await, 1);
+}
+
+#[tokio::test]
 async fn whoever_may_push_keeps_nobody_from_being_heard() {
     let Some(people) = People::pinned(RULES).await else { return };
     let revoking = people.revoking("bob");
