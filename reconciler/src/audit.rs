@@ -3,7 +3,7 @@
 //! Whoever writes a line waits for nobody: a line joins the tail in its own transaction, and one process takes the tail into
 //! the chain, in the order in which it sees the lines. A checkpoint is due after `ROWS` lines, or once the first of them is
 //! `AGE` old; an idle fleet makes none. Before anything is chained or signed the lines behind the last checkpoint are read again:
-//! what was changed after it was chained gets no signature, and that is told until an operator has it set aside ([`mend`]).
+//! what was changed after it was chained gets no signature, and that is told until an operator has it set aside (`mend`).
 
 pub(crate) mod look;
 pub(crate) mod mend;
