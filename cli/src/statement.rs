@@ -36,6 +36,12 @@ pub struct Written {
 }
 
 impl Written {
+    /// Where it is while nothing pushed it, and the line that does.
+    #[must_use]
+    pub fn lies_here(&self) -> String {
+        format!("it lies in this repository; where the control plane follows a remote: {}", self.push_line())
+    }
+
     /// The line that pushes it.
     #[must_use]
     pub fn push_line(&self) -> String {

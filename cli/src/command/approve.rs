@@ -208,7 +208,7 @@ impl Say {
         output.line(format!("batch/{} {done} by {}", header.name, speaker.principal))?;
         match &written.remote {
             Some(remote) => output.line(format!("  pushed to {remote} as {}", written.reference))?,
-            None => note(format!("it lies only here yet: {}", written.push_line())),
+            None => note(written.lies_here()),
         }
         note(format!("better-compute batches {} shows how it goes on", header.name));
         Ok(())

@@ -175,7 +175,7 @@ impl Breakglass {
         output.line(format!("glass broken by {}", speaker.principal))?;
         match &written.remote {
             Some(remote) => output.line(format!("  pushed to {remote} as {}", written.reference))?,
-            None => note(format!("it lies only here yet: {}", written.push_line())),
+            None => note(written.lies_here()),
         }
         if others == 0 {
             output.line("  enough people say it: it goes as soon as a control plane hears it")?;

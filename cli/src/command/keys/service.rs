@@ -192,10 +192,10 @@ impl Service {
                 step.epoch, written.reference
             ),
             None => format!(
-                "proved the key to the policy of epoch {}: {}\n  it lies in this repository; where the control plane follows a remote: {}",
+                "proved the key to the policy of epoch {}: {}\n  {}",
                 step.epoch,
                 written.reference,
-                written.push_line()
+                written.lies_here()
             ),
         })
     }

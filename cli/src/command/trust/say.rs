@@ -329,10 +329,7 @@ impl Said {
             output.line(format!("{} by {}: {}", said.body.kind(), you.principal, made.reference))?;
             match &made.remote {
                 Some(remote) => output.line(format!("  pushed to {remote}"))?,
-                None => output::note(format!(
-                    "  it lies in this repository; where the control plane follows a remote: {}",
-                    made.push_line()
-                )),
+                None => output::note(format!("  {}", made.lies_here())),
             }
         }
         Ok(Exit::Ok)
