@@ -5,8 +5,6 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use crate::{digest::Digest, node::words};
 
 words! {
@@ -93,27 +91,7 @@ impl FromStr for Attested {
     }
 }
 
-impl Serialize for Attested {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Attested {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl schemars::JsonSchema for Attested {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Attested".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": "string", "pattern": "^(x509|tpm|aws|gcp|azure):."})
-    }
-}
+crate::as_text!(Attested = "^(x509|tpm|aws|gcp|azure):.");
 
 #[cfg(test)]
 mod tests {

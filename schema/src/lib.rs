@@ -25,5 +25,6 @@ pub mod report;
 pub mod secret;
 pub mod shard;
 pub mod spec;
+pub mod text;
 pub mod time;
 pub mod unit;

@@ -128,27 +128,7 @@ impl fmt::Debug for ObjectRef {
     }
 }
 
-impl serde::Serialize for ObjectRef {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for ObjectRef {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl schemars::JsonSchema for ObjectRef {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "ObjectRef".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": "string", "pattern": "^[a-z]+/[a-z0-9-]{1,63}$"})
-    }
-}
+crate::as_text!(ObjectRef = "^[a-z]+/[a-z0-9-]{1,63}$");
 
 #[cfg(test)]
 mod tests {

@@ -359,17 +359,7 @@ impl FromStr for UnitName {
 
 macro_rules! texts {
     ($($name:ident: $pattern:literal;)*) => {$(
-        impl Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-            }
-        }
+        crate::as_text!($name);
 
         impl JsonSchema for $name {
             fn inline_schema() -> bool {

@@ -2,8 +2,6 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 /// A size in bytes, written `512MiB`, `80GiB` or `2TiB`; decimal units such as `20GB` are read too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ByteSize(pub u64);
@@ -92,33 +90,7 @@ fn whole(digits: &str) -> Option<u64> {
     (digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok()).flatten()
 }
 
-macro_rules! as_text {
-    ($($name:ident = $pattern:literal,)*) => {$(
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-            }
-        }
-
-        impl schemars::JsonSchema for $name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({"type": "string", "pattern": $pattern})
-            }
-        }
-    )*};
-}
-
-as_text! {
+crate::as_text! {
     ByteSize = "^[0-9]+(PiB|TiB|GiB|MiB|KiB|PB|TB|GB|MB|kB|B)$",
     Share = "^(100|[0-9]{1,2})%$",
 }

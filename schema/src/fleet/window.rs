@@ -12,7 +12,7 @@ use jiff::{
     tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase},
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::{node::words, time::Timestamp};
 
@@ -130,33 +130,7 @@ impl fmt::Display for ClockTime {
     }
 }
 
-macro_rules! as_text {
-    ($($name:ident = $pattern:literal,)*) => {$(
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-            }
-        }
-
-        impl JsonSchema for $name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({"type": "string", "pattern": $pattern})
-            }
-        }
-    )*};
-}
-
-as_text! {
+crate::as_text! {
     ClockTime = "^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$",
     Zone = "^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$",
 }
