@@ -80,7 +80,7 @@ pub struct Output {
 pub fn run(program: &Path, args: &[&str], deadline: Duration) -> Result<Output, RunError> {
     let mut running = Running::start(program, args, deadline)?;
     let stdout = running.child.stdout.take();
-    let stdout = match beside(|| drain(stdout)) {
+    let stdout = match spawn(|| drain(stdout)) {
         Ok(stdout) => stdout,
         Err(source) => return Err(running.unread(source)),
     };
@@ -116,7 +116,7 @@ impl Running {
             .and_then(|mut child| {
                 let group = Pid::from_raw(child.id().cast_signed());
                 let stderr = child.stderr.take();
-                let watched = beside(|| drain(stderr)).and_then(|stderr| Ok((stderr, beside(move || wait(group))?)));
+                let watched = spawn(|| drain(stderr)).and_then(|stderr| Ok((stderr, spawn(move || wait(group))?)));
                 let watched = watched.map(|(stderr, ended)| (child, group, stderr, ended));
                 watched.inspect_err(|_| {
                     killpg(group, Signal::SIGKILL).ok();
@@ -169,7 +169,7 @@ impl Running {
 }
 
 /// Does it on a thread of its own.
-fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<mpsc::Receiver<T>> {
+fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<mpsc::Receiver<T>> {
     let (sender, receiver) = mpsc::channel();
     thread::Builder::new().spawn(move || sender.send(work()).ok())?;
     Ok(receiver)

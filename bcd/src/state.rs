@@ -187,7 +187,7 @@ impl StateDir {
     /// When the system refuses; the place then holds what it held before.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), StateError> {
         let path = self.dir.join(name);
-        let beside = self.dir.join(format!("{name}.new"));
+        let temporary = self.dir.join(format!("{name}.new"));
         let wrap = |doing| {
             let path = path.clone();
             move |source| StateError::Io { path, doing, source }
@@ -197,11 +197,11 @@ impl StateDir {
             .truncate(true)
             .write(true)
             .mode(0o600)
-            .open(&beside)
+            .open(&temporary)
             .map_err(wrap("create beside it"))?;
         file.write_all(bytes).map_err(wrap("write"))?;
         file.sync_all().map_err(wrap("sync"))?;
-        fs::rename(&beside, &path).map_err(wrap("rename into place"))?;
+        fs::rename(&temporary, &path).map_err(wrap("rename into place"))?;
         File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(wrap("sync its directory"))
     }
 

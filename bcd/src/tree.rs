@@ -294,10 +294,10 @@ impl Tree {
     pub fn write_file(&self, path: &HostPath, file: &FileState) -> Result<(), TreeError> {
         self.point(path)?;
         let dir = self.reach_parent(path)?;
-        let beside = beside(path);
-        remove_if_there(&dir, &beside).map_err(|error| io(path, "clear the place beside it", error))?;
+        let temporary = temporary_name(path);
+        remove_if_there(&dir, &temporary).map_err(|error| io(path, "clear the place beside it", error))?;
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let fd = openat(&dir, beside.as_str(), flags, Mode::from_bits_truncate(0o600))
+        let fd = openat(&dir, temporary.as_str(), flags, Mode::from_bits_truncate(0o600))
             .map_err(|error| io(path, "create beside it", error))?;
         self.point(path)?;
         let filled = self.fill(path, fd, file);
@@ -306,12 +306,12 @@ impl Tree {
             if self.fault.tripped() {
                 return Err(error);
             }
-            remove_if_there(&dir, &beside).ok();
+            remove_if_there(&dir, &temporary).ok();
             return Err(error);
         }
         self.point(path)?;
-        renameat(&dir, beside.as_str(), &dir, path.name()).map_err(|error| {
-            remove_if_there(&dir, &beside).ok();
+        renameat(&dir, temporary.as_str(), &dir, path.name()).map_err(|error| {
+            remove_if_there(&dir, &temporary).ok();
             io(path, "rename into place", error)
         })?;
         self.point(path)?;
@@ -341,11 +341,11 @@ impl Tree {
     pub fn write_link(&self, path: &HostPath, target: &str) -> Result<(), TreeError> {
         self.point(path)?;
         let dir = self.reach_parent(path)?;
-        let beside = beside(path);
-        remove_if_there(&dir, &beside).map_err(|error| io(path, "clear the place beside it", error))?;
-        symlinkat(target, &dir, beside.as_str()).map_err(|error| io(path, "make the link beside it", error))?;
+        let temporary = temporary_name(path);
+        remove_if_there(&dir, &temporary).map_err(|error| io(path, "clear the place beside it", error))?;
+        symlinkat(target, &dir, temporary.as_str()).map_err(|error| io(path, "make the link beside it", error))?;
         self.point(path)?;
-        renameat(&dir, beside.as_str(), &dir, path.name()).map_err(|error| io(path, "rename into place", error))?;
+        renameat(&dir, temporary.as_str(), &dir, path.name()).map_err(|error| io(path, "rename into place", error))?;
         self.point(path)?;
         sync(&dir, path)
     }
@@ -367,7 +367,7 @@ impl Tree {
     /// When the place cannot be reached safely.
     pub fn has_stray(&self, path: &HostPath) -> Result<bool, TreeError> {
         let Walk::Reached(dir) = self.walk_to_parent(path)? else { return Ok(false) };
-        Ok(fstatat(&dir, beside(path).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok())
+        Ok(fstatat(&dir, temporary_name(path).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok())
     }
 
     /// Removes what an interrupted write left beside a place.
@@ -377,7 +377,7 @@ impl Tree {
     pub fn remove_stray(&self, path: &HostPath) -> Result<(), TreeError> {
         self.point(path)?;
         let Walk::Reached(dir) = self.walk_to_parent(path)? else { return Ok(()) };
-        remove_if_there(&dir, &beside(path)).map_err(|error| io(path, "clear the place beside it", error))
+        remove_if_there(&dir, &temporary_name(path)).map_err(|error| io(path, "clear the place beside it", error))
     }
 
     /// Writes a value into a file of the kernel, which takes it at once and cannot be replaced.
@@ -475,7 +475,7 @@ fn io(path: &HostPath, doing: &'static str, error: Errno) -> TreeError {
 }
 
 /// Where a file is written before it is renamed: one fixed name, so that an interrupted write is found again.
-fn beside(path: &HostPath) -> String {
+fn temporary_name(path: &HostPath) -> String {
     let name: String = path.name().chars().take(200).collect();
     format!(".{name}.bcd-new")
 }

@@ -88,10 +88,10 @@ impl Lab {
     pub(super) fn program(&self, name: &str, script: &str) {
         let path = self.dir.path().join("bin").join(name);
         // Under another name first: a file that is open for writing cannot be run.
-        let beside = path.with_extension("new");
-        fs::write(&beside, format!("#!/bin/sh\nLAB='{}'\n{script}\n", self.dir.path().display())).expect("written");
-        fs::set_permissions(&beside, fs::Permissions::from_mode(0o755)).expect("made executable");
-        fs::rename(beside, path).expect("in place");
+        let temporary = path.with_extension("new");
+        fs::write(&temporary, format!("#!/bin/sh\nLAB='{}'\n{script}\n", self.dir.path().display())).expect("written");
+        fs::set_permissions(&temporary, fs::Permissions::from_mode(0o755)).expect("made executable");
+        fs::rename(temporary, path).expect("in place");
     }
 
     /// A pipe between a program and the test: whoever opens one end waits for the other.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{RunError, Running, beside};
+use super::{RunError, Running, spawn};
 
 const PIECE: usize = 64 * 1024;
 /// Pieces that wait at most, before the program does.
@@ -52,7 +52,7 @@ pub fn stream(
             }
         }
     };
-    if let Err(source) = beside(hand_on) {
+    if let Err(source) = spawn(hand_on) {
         return Err(running.unread(source));
     }
 
