@@ -10,6 +10,7 @@
 //! The control plane seals the file as a whole, so that no bit of it can change; and everything in it is checked by itself, so
 //! that its word alone is not enough: it cannot make up an approval, nor a node's result.
 
+mod lines;
 mod people;
 
 use std::collections::BTreeSet;
@@ -28,10 +29,9 @@ pub use people::{Emergency, Gone};
 
 use crate::{
     Realm,
-    anchor::Anchor,
     audit::{Proof, ProofRefusal, Row, Told, Vouch},
     batch::{BatchHeader, Leaf, is_this, merkle},
-    checkpoint::{AuditSigner, CheckpointKey},
+    checkpoint::AuditSigner,
     encoding::{Base64, bytes},
     verify::{NodeVerifier, Validity},
     worker::{CommandVerifier, Signature},
@@ -271,6 +271,18 @@ pub enum Void {
     /// A line stands behind a checkpoint of somebody else.
     #[error("line {0} of what the audit log says is signed by a key that nobody whom the anchor names vouches for")]
     OtherKey(usize),
+    /// It went on after its end.
+    #[error(
+        "the audit log says that the batch was {ended} at {at}, and that it was {went} after that: people or the control plane had stopped it, and it went all the same"
+    )]
+    AfterEnd {
+        /// How it had ended.
+        ended: String,
+        /// When.
+        at: Timestamp,
+        /// What it was after that.
+        went: String,
+    },
     /// The document.
     #[error("the document is not the one that the audit log names")]
     Document,
@@ -368,7 +380,8 @@ pub fn verify(file: &[u8], told: &Told) -> Result<Proven, Void> {
     if !receipt.vouch.key.signed_end(&realm, &to_bytes(&receipt), &signature) {
         return Err(Void::Seal);
     }
-    let lines = lines(&receipt, &anchor)?;
+    let lines = lines::proven(&receipt, &anchor)?;
+    lines::stays_ended(&receipt.batch, &lines)?;
     let header =
         receipt.header.as_ref().map(|Base64(bytes)| BatchHeader::read(bytes).ok_or(Void::Header)).transpose()?;
     let nodes = NodeVerifier::new(&realm.trust_domain, &anchor.roots()).map_err(|_| Void::NoReceipt)?;
@@ -396,40 +409,6 @@ pub fn verify(file: &[u8], told: &Told) -> Result<Proven, Void> {
         done,
         lines,
     })
-}
-
-/// What the log says of the batch. Each line is proven by a checkpoint of a key that a worker vouches for.
-fn lines(receipt: &Receipt, anchor: &Anchor) -> Result<Vec<Row>, Void> {
-    let realm = anchor.realm();
-    let mut keys: BTreeSet<CheckpointKey> = BTreeSet::from([receipt.vouch.key]);
-    for vouch in &receipt.vouches {
-        vouch.verify(&anchor.verifier()).map_err(|_| Void::Vouch)?;
-        keys.insert(vouch.key);
-    }
-    let subjects: BTreeSet<String> = receipt
-        .deeds
-        .iter()
-        .filter_map(|deed| Some(deed.command.as_ref()?.read()?.id.to_string()))
-        .chain([format!("batch/{}", receipt.batch)])
-        .collect();
-    let mut lines = Vec::with_capacity(receipt.audit.len());
-    for (number, proof) in (1..).zip(&receipt.audit) {
-        let (row, checkpoint) = proof.verify(&realm).map_err(|refusal| Void::Audit(number, refusal))?;
-        if !keys.contains(&checkpoint.key) {
-            return Err(Void::OtherKey(number));
-        }
-        if !subjects.contains(&row.subject) {
-            return Err(Void::OtherSubject(number));
-        }
-        lines.push(row);
-    }
-    let document = Digest::of(&receipt.document).to_string();
-    let mut named = lines.iter().filter_map(|row| row.detail["document"].as_str()).peekable();
-    if named.peek().is_some() && !named.any(|digest| digest == document) {
-        return Err(Void::Document);
-    }
-    lines.sort_by_key(|row| row.pos);
-    Ok(lines)
 }
 
 /// The leaves, in their order, when they are those that the header binds.

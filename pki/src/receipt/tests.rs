@@ -308,6 +308,31 @@ fn lines_of_the_log_are_proven_by_keys_that_are_vouched_for() {
 }
 
 #[test]
+fn a_batch_that_went_after_it_had_ended_is_no_approved_one() {
+    let story = Story::new();
+    let signer = story.keys.audit_signer(FLEET);
+    let judged = |states: &[&str]| {
+        let row = |(pos, state): (u64, &&str)| {
+            let (id, at, actor) = (format!("audit_{pos}"), now(), "batch".to_owned());
+            let (action, subject) = (format!("batches.{state}"), "batch/kernel".to_owned());
+            Row { pos, id, at, actor, action, subject, detail: json!({}) }.text()
+        };
+        let rows: Vec<String> = (0..).zip(states).map(row).collect();
+        story.judge(Parts { audit: proofs(&signer, &rows), ..story.parts() }).map(drop)
+    };
+    let went =
+        |ended: &str, went: &str| Err(Void::AfterEnd { ended: ended.to_owned(), at: now(), went: went.to_owned() });
+    for ended in ["expired", "void", "rejected", "cancelled"] {
+        assert_eq!(judged(&["approved", ended, "dispatching", "done"]), went(ended, "dispatching"));
+        assert_eq!(judged(&["dispatching", ended, "done"]), went(ended, "done"), "set back to where it was");
+        assert_eq!(judged(&["approved", "dispatching", ended]), Ok(()));
+        assert_eq!(judged(&["approved", ended, ended]), Ok(()), "it was set back, and ended again");
+    }
+    assert_eq!(judged(&["dispatching", "done", "dispatching"]), went("done", "dispatching"));
+    assert_eq!(judged(&["proposed", "approved", "dispatching", "done", "closed"]), Ok(()));
+}
+
+#[test]
 fn a_document_that_the_log_does_not_name_is_refused() {
     let story = Story::new();
     let refused = story.judge(Parts { document: "{\"more\":1}".to_owned(), ..story.parts() });
