@@ -35,7 +35,7 @@ mod tests;
 pub use approval::{Approval, ApprovalRefusal, BatchApproval, BreakglassApproval};
 pub use emergency::{Emergency, emergencies, may_call};
 pub use header::BatchHeader;
-pub use judge::{Flaw, Question, Tally, candidates, judge, may_say};
+pub use judge::{Flaw, Question, Tally, attainable, candidates, judge, may_say};
 pub use leaf::Leaf;
 pub(crate) use permit::is_this;
 pub use permit::{Authority, Denied, Me, Permit, Trusted, permit};

@@ -233,6 +233,14 @@ pub fn candidates(question: &Question<'_>, tally: &Tally) -> BTreeSet<Name> {
     keys.filter(|(who, key)| !spoke(who) && counts(who, key)).map(|(who, _)| who.clone()).collect()
 }
 
+/// Whether a batch that is judged so can still be approved: those who could and those who did would be enough.
+#[must_use]
+pub fn attainable(question: &Question<'_>, tally: &Tally) -> bool {
+    let Ok([named, present]) = tiers(question) else { return false };
+    let all = tally.yes.iter().cloned().chain(candidates(question, tally)).collect();
+    missing(&all, &[(question.named, named), (question.present, present)]).is_empty()
+}
+
 /// Leaves out whoever is not needed, the largest statement first: what travels to a node is small.
 fn spare(carry: &mut BTreeMap<&Name, &Yes>, statements: &[Vec<u8>], policies: &[(&Policy, &Tier)]) {
     let mut people: Vec<&Name> = carry.keys().copied().collect();

@@ -25,6 +25,13 @@ impl World {
             Question { header, kinds, statements: said, named: policy, present: policy, revoked, now: now() };
         candidates(&question, &judge(&question)).iter().map(ToString::to_string).collect()
     }
+
+    fn attainable(&self, said: &[Vec<u8>]) -> bool {
+        let (header, kinds, policy, revoked) = (&self.header, &self.kinds(), &self.policy, &self.revoked);
+        let question =
+            Question { header, kinds, statements: said, named: policy, present: policy, revoked, now: now() };
+        attainable(&question, &judge(&question))
+    }
 }
 
 #[test]
@@ -78,6 +85,18 @@ fn those_who_could_still_approve_are_people_with_a_key_that_counts_who_said_noth
     assert_eq!(world.candidates(&[]), ["ada", "fay", "gil"], "one of two keys is enough");
     let said = [world.approve("fay"), world.say("withdraw", "gil", |text| text)];
     assert_eq!(world.candidates(&said), ["ada"]);
+}
+
+#[test]
+fn a_batch_is_out_of_reach_once_too_few_are_left_to_approve_it() {
+    let mut world = World::new();
+    let withdrawn = |world: &World, who: &str| world.say("withdraw", who, |text| text);
+    world.header.excluded = ["bob", "cleo", "fay"].map(name).into();
+    assert_eq!((world.candidates(&[]), world.attainable(&[])), (vec!["ada".to_owned(), "gil".to_owned()], true));
+    assert!(world.attainable(&[world.approve("ada")]), "gil is left, and two are enough");
+    assert!(!world.attainable(&[world.approve("ada"), withdrawn(&world, "gil")]));
+    assert!(!world.attainable(&[withdrawn(&world, "ada")]), "gil alone is not enough");
+    assert!(world.attainable(&[world.approve("ada"), world.approve("gil")]), "it is approved");
 }
 
 #[test]
