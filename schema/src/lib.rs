@@ -17,6 +17,7 @@ pub mod fleet;
 pub mod generation;
 pub mod id;
 pub mod inventory;
+pub mod letter;
 pub mod name;
 pub mod node;
 pub mod object;

@@ -43,7 +43,7 @@ codes! {
     SECOND_ROOT = "BC0002", Error, "more than one fleet file";
     FILE_TOO_LARGE = "BC0003", Error, "a file is too large";
     NOT_UTF8 = "BC0004", Error, "a file is not UTF-8";
-    CONTROL_CHARACTER = "BC0005", Error, "a file holds a control character";
+    CONTROL_CHARACTER = "BC0005", Error, "a file holds a character that nobody sees";
     SYMLINK = "BC0006", Error, "a symbolic link";
     SUBMODULE = "BC0007", Error, "a submodule";
     BAD_PATH = "BC0008", Error, "a path name that cannot be used";

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use unicode_width::UnicodeWidthChar as _;
 
 use super::{Diagnostic, Severity, SourceMap, SourceRef};
+use crate::letter::hidden;
 
 /// Whether the text carries terminal colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -118,17 +119,12 @@ fn quote(
 
 /// The columns that a letter takes, shown as [`safe`] shows it.
 fn width(letter: char) -> usize {
-    if steers(letter) { 1 } else { letter.width().unwrap_or(1) }
+    if hidden(letter) { 1 } else { letter.width().unwrap_or(1) }
 }
 
-/// Text from a repository never controls a terminal: control and direction characters are shown as a replacement.
+/// Text from a repository never controls a terminal, and hides nothing: what is not seen is shown as a replacement.
 fn safe(text: &str) -> String {
-    text.chars().map(|letter| if steers(letter) { '\u{fffd}' } else { letter }).collect()
-}
-
-fn steers(letter: char) -> bool {
-    (letter.is_control() && letter != '\n' && letter != '\t')
-        || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    text.chars().map(|letter| if hidden(letter) { '\u{fffd}' } else { letter }).collect()
 }
 
 fn push(out: &mut String, line: std::fmt::Arguments<'_>) {

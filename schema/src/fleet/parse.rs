@@ -6,8 +6,6 @@ mod plain;
 mod text;
 mod yaml;
 
-pub(super) use text::turns;
-
 use super::doc::{Parsed, problem};
 use crate::diagnostic::{Diagnostic, Span, codes};
 

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, ops::Range};
 
 use super::{NewValue, indentation};
-use crate::fleet::parse::turns;
+use crate::letter::{self, shapes};
 
 /// How a value is written now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +110,7 @@ fn escape(letter: char, out: &mut String) {
 
 /// What a file may not hold as it is, or what would end a line.
 fn hidden(letter: char) -> bool {
-    letter.is_control() || turns(letter) || matches!(letter, '\u{feff}' | '\u{2028}' | '\u{2029}')
+    letter.is_control() || letter::hidden(letter) || shapes(letter)
 }
 
 /// `"""` and lines, each with the indentation.

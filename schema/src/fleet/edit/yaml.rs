@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, ops::Range};
 
 use super::NewValue;
-use crate::fleet::parse::turns;
+use crate::letter::{self, shapes};
 
 /// How a value is written now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,6 +167,9 @@ fn double(text: &str) -> String {
             letter if hidden(letter) && u32::from(letter) <= 0xff => {
                 write!(out, "\\x{:02x}", u32::from(letter)).ok();
             }
+            letter if hidden(letter) && u32::from(letter) > 0xffff => {
+                write!(out, "\\U{:08x}", u32::from(letter)).ok();
+            }
             letter if hidden(letter) => {
                 write!(out, "\\u{:04x}", u32::from(letter)).ok();
             }
@@ -179,7 +182,7 @@ fn double(text: &str) -> String {
 
 /// What a file may not hold as it is, or what would end a line.
 fn hidden(letter: char) -> bool {
-    letter.is_control() || turns(letter) || matches!(letter, '\u{a0}' | '\u{feff}' | '\u{2028}' | '\u{2029}')
+    letter.is_control() || letter == '\u{a0}' || letter::hidden(letter) || shapes(letter)
 }
 
 /// A block: its header, and its lines at a depth.

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use crate::{
     diagnostic::{Code, codes, shown},
-    fleet::{Located, decode::Findings, parse::turns},
+    fleet::{Located, decode::Findings},
+    letter::turns,
 };
 
 /// Keeps a text that has a form, and reports one that has not.

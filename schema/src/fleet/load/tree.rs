@@ -11,6 +11,7 @@ use super::{
 use crate::{
     diagnostic::{Diagnostic, codes},
     fleet::{Blob, Sources, Stop, glob, parse::Syntax, sources::SourceBlob},
+    letter::hidden,
 };
 
 const ROOTS: [&str; 3] = ["fleet.kdl", "fleet.yaml", "fleet.yml"];
@@ -169,12 +170,8 @@ fn unusable(path: &str) -> Option<&'static str> {
     if path.len() > MAX_PATH {
         return Some("is longer than 512 bytes");
     }
-    if path.chars().any(|letter| {
-        letter.is_control()
-            || letter == '\\'
-            || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    }) {
-        return Some("holds a control character or a backslash");
+    if path.chars().any(|letter| letter.is_control() || letter == '\\' || hidden(letter)) {
+        return Some("holds a character that nobody sees, or a backslash");
     }
     if path.split('/').any(|part| part.is_empty() || part == "." || part == "..") {
         return Some("is not a plain path below the root");

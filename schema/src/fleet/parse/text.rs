@@ -1,8 +1,9 @@
-//! From bytes to text: UTF-8 without a byte order mark, control characters or CRLF.
+//! From bytes to text: UTF-8 without a byte order mark, CRLF, or a character that nobody sees.
 
 use crate::{
     diagnostic::{Diagnostic, Span, codes},
     fleet::doc::problem,
+    letter::{hidden, shapes, turns},
 };
 
 /// Characters of one file that are told at once.
@@ -30,16 +31,20 @@ pub(super) fn check(bytes: &[u8], problems: &mut Vec<Diagnostic>) -> Option<Stri
             return None;
         }
     };
-    let bad: Vec<(usize, char)> = text.char_indices().filter(|(_, letter)| refused(*letter)).take(AT_ONCE).collect();
+    let bad: Vec<(usize, char)> = refused(text).take(AT_ONCE).collect();
     if !bad.is_empty() {
         for (index, letter) in bad {
+            let number = u32::from(letter);
             let what = match letter {
                 '\0' => "a NUL character".to_owned(),
                 '\u{feff}' => "a byte order mark that is not at its beginning".to_owned(),
-                letter if turns(letter) => {
-                    format!("U+{:04X}, which changes the direction of what is shown", u32::from(letter))
+                '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => {
+                    format!("U+{number:04X}, which ends a line where few editors and reviews show an end")
                 }
-                letter => format!("the control character U+{:04X}", u32::from(letter)),
+                letter if turns(letter) => format!("U+{number:04X}, which changes the direction of what is shown"),
+                letter if letter.is_control() => format!("the control character U+{number:04X}"),
+                letter if shapes(letter) => format!("U+{number:04X} where it shapes no letter and nobody sees it"),
+                _ => format!("U+{number:04X}, which nobody sees"),
             };
             let finding = problem(codes::CONTROL_CHARACTER, place(bytes, index), format!("the file holds {what}"));
             problems.push(finding.help("delete it; it may not be visible in your editor"));
@@ -58,14 +63,17 @@ pub(super) fn check(bytes: &[u8], problems: &mut Vec<Diagnostic>) -> Option<Stri
     Some(if crlf { text.replace("\r\n", "\n") } else { text.to_owned() })
 }
 
-fn refused(letter: char) -> bool {
-    let spaces = matches!(letter, '\t' | '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}');
-    (letter.is_control() && !spaces) || letter == '\u{feff}' || turns(letter)
-}
-
-/// Whether a letter changes the direction of what follows, so that a text is not what it looks like.
-pub(in crate::fleet) const fn turns(letter: char) -> bool {
-    matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// What is not seen, with its place. Ends of lines are LF or CRLF, and what shapes letters stands behind one that has several shapes.
+fn refused(text: &str) -> impl Iterator<Item = (usize, char)> {
+    let mut before = '\0';
+    text.char_indices().filter(move |(index, letter)| {
+        let behind = std::mem::replace(&mut before, *letter);
+        match letter {
+            ' '..='~' => false,
+            '\r' => text.as_bytes().get(index + 1) != Some(&b'\n'),
+            letter => hidden(*letter) || (shapes(*letter) && behind.is_ascii()),
+        }
+    })
 }
 
 /// The place of a byte in bytes that may not be text.

@@ -177,12 +177,34 @@ fn reserved_characters_are_errors_where_they_stand() {
 }
 
 #[test]
-fn kdl_newlines_of_every_kind_are_counted() {
-    let kdl = "site \"a\" \r\nsite \"b\"\u{85}site \"c\"\u{2028}site \"D\"\n";
-    let loaded = load(&tree(&[("a.kdl", kdl)]));
+fn lines_end_where_everybody_sees_it() {
+    let loaded = load(&tree(&[("a.kdl", "site \"a\" \r\nsite \"b\"\nsite \"D\"\n")]));
     let bad = loaded.diagnostics.iter().find(|diagnostic| diagnostic.code == codes::BAD_NAME).expect("a bad name");
-    assert_eq!((bad.span.line, bad.span.column), (4, 6));
-    assert_eq!(found(&[("a.kdl", "site \"gpu\u{200f}1\"\n")]), [codes::CONTROL_CHARACTER]);
+    assert_eq!((bad.span.line, bad.span.column), (3, 6));
+    for end in ["\r", "\u{b}", "\u{c}", "\u{85}", "\u{2028}", "\u{2029}"] {
+        for file in
+            [("a.kdl", format!("// two people{end}site \"a\"\n")), ("a.yaml", format!("kind: site # a{end}name: b\n"))]
+        {
+            assert_eq!(found(&[(file.0, &file.1)]), [codes::CONTROL_CHARACTER], "{end:?} in {}", file.0);
+        }
+    }
+}
+
+#[test]
+fn what_nobody_sees_is_refused_and_what_shapes_a_letter_is_not() {
+    for letter in
+        "\u{200f}\u{61c}\u{200b}\u{200c}\u{200d}\u{2060}\u{ad}\u{feff}\u{e0020}\u{3164}\u{ffa0}\u{fe0f}\u{e0100}"
+            .chars()
+    {
+        for text in [format!("site \"gpu{letter}1\"\n"), format!("// a{letter}b\nsite \"gpu\"\n")] {
+            assert_eq!(found(&[("a.kdl", &text)]), [codes::CONTROL_CHARACTER], "{text:?}");
+        }
+    }
+    // A woman at a keyboard, a heart in red, and a Persian word.
+    for text in ["\u{1f469}\u{200d}\u{1f4bb}", "\u{2764}\u{fe0f}\u{200d}\u{1f525}", "\u{645}\u{6cc}\u{200c}\u{62e}"] {
+        assert_eq!(found(&[("a.kdl", &format!("// {text}\nsite \"gpu\"\n"))]), [], "{text}");
+    }
+    assert_eq!(found(&[("a.kdl", "site \"gpu\" { labels a=\"x\\u{200d}y\"; }\n")]), [], "an escape is seen");
 }
 
 /// What both readers take, they read alike.
