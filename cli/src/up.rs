@@ -7,11 +7,13 @@
 //! [`parts`] holds what runs: one set of tasks under one cancellation. When one of them ends, or a signal comes, all end;
 //! PostgreSQL is stopped last.
 
+pub mod access;
+pub mod authority;
 pub mod banner;
+mod certificates;
 mod following;
 pub mod gateway_keys;
 pub mod identity;
-mod internal;
 pub mod keys;
 pub mod logging;
 pub mod logs;

@@ -23,14 +23,14 @@ use crate::{
     exit::{During as _, Exit, Failure},
     output,
     up::{
-        Parts,
+        Parts, access,
+        authority::{Authority, Part},
         gateway_keys::GatewayHolder,
         identity::{self, Identity},
         keys::KeyDir,
         logging::LogArgs,
         logs::LogStoreArgs,
-        names, parts,
-        parts::{Authority, Part},
+        names, parts, ports,
         trust::FleetPlace,
     },
 };
@@ -134,17 +134,15 @@ impl Serve {
                 self.with_authority(parts, &db, keys, identity).await?;
             }
             Needs::Part(keys) => {
-                let of = |has: bool| has.then_some(());
-                let signing =
-                    of(self.has(Role::Controllers)).map(|()| identity::open_signing(&keys, &row)).transpose()?;
-                let source = of(self.has(Role::Source)).map(|()| identity::open_source(&keys, &row)).transpose()?;
+                let signing = self.has(Role::Controllers).then(|| identity::open_signing(&keys, &row)).transpose()?;
+                let source = self.has(Role::Source).then(|| identity::open_source(&keys, &row)).transpose()?;
                 let realm = identity::named(&row)?;
                 let (signing, source) = (signing.map(|(keys, _)| keys), source.map(|(keys, _)| keys));
                 let revisions =
                     [signing.as_ref().map(SigningKeys::revision), source.as_ref().map(SourceKeys::revision)];
                 let revision = revisions.into_iter().flatten().min().unwrap_or_default();
                 let mut parts = parts;
-                let part = parts.part(signing.as_ref(), source.as_ref(), &realm);
+                let part = Part::new(&db, &parts.clock(), signing.as_ref(), source.as_ref(), &realm);
                 parts.follow_part(keys, revision, &part);
                 self.without_authority(parts, &realm, &part).await?;
             }
@@ -231,7 +229,7 @@ impl Serve {
     }
 
     async fn with_authority(&self, mut parts: Parts, db: &Db, keys: KeyDir, identity: Identity) -> Result<(), Failure> {
-        let authority = parts.authority(&identity);
+        let authority = Authority::new(db, &parts.clock(), &identity);
         let pin = api::Pin::from(authority.joins.anchor().pin());
         parts.follow_keys(keys, &identity, &authority, pin.clone());
         self.work(&mut parts, &identity.realm, &Part::from(&authority))?;
@@ -273,14 +271,14 @@ impl Serve {
         authority: &Authority,
         (pin, gateway): (api::Pin, Option<String>),
     ) -> Result<(), Failure> {
-        let (listener, at) = parts::bind(self.listen_api, "api").await?;
+        let (listener, at) = ports::listen(self.listen_api, "api").await?;
         let serving = parts.serving(&identity.keys, names::for_certificate(&self.names, &[at]))?;
         let gateways: Vec<String> = self.gateways.iter().cloned().chain(gateway).collect();
         if let Some(path) = &self.client {
             let client = ClientFile {
                 url: names::url(&self.names, at),
                 ca: pki::issue::to_pem(&[identity.keys.root_certificate()]),
-                token: parts::api_token(db, path, "serve").await?,
+                token: access::api_token(db, path, "serve").await?,
                 gateway: gateways.first().cloned().unwrap_or_default(),
                 pin: pin.to_string(),
             };
@@ -297,13 +295,13 @@ impl Serve {
             pinned,
             signer,
             secrets,
-            webhook: parts::webhook(),
-            auditor: Some(parts::auditor(authority)),
+            webhook: access::webhook(),
+            auditor: Some(authority.auditor()),
             service: Some(Arc::clone(&authority.source)),
         };
         parts.api(listener, serving, app);
         if let Some(address) = self.listen_internal {
-            let (listener, _) = parts::bind(address, "internal").await?;
+            let (listener, _) = ports::listen(address, "internal").await?;
             parts.internal(listener, identity, authority)?;
         }
         Ok(())
@@ -315,7 +313,7 @@ impl Serve {
         identity: &Identity,
         authority: &Authority,
     ) -> Result<String, Failure> {
-        let (listener, at) = parts::bind(self.listen_gateway, "gateway").await?;
+        let (listener, at) = ports::listen(self.listen_gateway, "gateway").await?;
         let serving = parts.serving(&identity.keys, names::for_certificate(&self.names, &[at]))?;
         let control_plane: Arc<dyn ControlPlane> = Arc::new(InProcess::new(Arc::clone(&authority.joins)));
         parts.gateway(listener, serving, identity.keys.node_verifier(), identity.dev, control_plane)?;
@@ -335,7 +333,7 @@ impl Serve {
         let verifier: NodeVerifier = keys.node_verifier().during(what)?;
         let client = tls::internal_client(&keys.internal, &keys.internal_authorities(), parts.clock()).during(what)?;
         let authority = AuthorityClient::new(self.authority.clone().unwrap_or_default(), client);
-        let (listener, _) = parts::bind(self.listen_gateway, "gateway").await?;
+        let (listener, _) = ports::listen(self.listen_gateway, "gateway").await?;
         parts.gateway(listener, Arc::clone(&serving), verifier, row.dev, Arc::new(authority.clone()))?;
         let clock = parts.clock();
         parts.follow_control_plane(GatewayHolder { place, keys, realm, serving, authority, clock });

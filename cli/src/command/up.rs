@@ -19,14 +19,15 @@ use crate::{
     exit::{During as _, Exit, Failure},
     output,
     up::{
-        Parts,
+        Parts, access,
+        authority::{Authority, Part},
         banner::Banner,
         identity::{self, Identity},
         keys::KeyDir,
         logging::LogArgs,
         logs::LogStoreArgs,
-        names, parts,
-        parts::{Ended, Part},
+        names,
+        parts::{self, Ended},
         ports,
         trust::{self, FleetPlace},
     },
@@ -151,7 +152,7 @@ impl Up {
 
         // Before the API answers: whoever reads the file finds the server that it vouches for.
         client.write(&data.client_file())?;
-        let authority = parts.authority(&identity);
+        let authority = Authority::new(&db, &parts.clock(), &identity);
         parts.workers(&identity.realm, &Part::from(&authority), &[Role::Controllers, Role::Scheduler, Role::Sinks]);
         parts.source(fleet.clone(), Arc::clone(&authority.source));
         if round.keys.is_provisional() {
@@ -167,8 +168,8 @@ impl Up {
             pinned: authority.custody.pinned(),
             signer: Some(parts.fast_signer(&authority)),
             secrets: authority.joins.secrets(),
-            webhook: parts::webhook(),
-            auditor: Some(parts::auditor(&authority)),
+            webhook: access::webhook(),
+            auditor: Some(authority.auditor()),
             service: Some(Arc::clone(&authority.source)),
         };
         parts.api(api, Arc::clone(&serving), app);
@@ -197,7 +198,7 @@ impl Up {
         let db = Db::connect(&config).await.map_err(identity::database("cannot connect to the database"))?;
         identity::begin_life(&db).await?;
         let identity = self.identity(&db, round, clock.now()).await?;
-        let token = parts::api_token(&db, &round.data.client_file(), "up").await?;
+        let token = access::api_token(&db, &round.data.client_file(), "up").await?;
         Ok((db, identity, token))
     }
 

@@ -1,36 +1,24 @@
 //! The parts that run: one set of tasks under one cancellation. When one ends by itself or a signal comes, all end.
 
-use std::{
-    convert::Infallible,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{convert::Infallible, path::PathBuf, sync::Arc, time::Duration};
 
 use pki::{
     Realm,
     issue::TlsIdentity,
-    keys::{Keys, SigningKeys, SourceKeys},
-    tls::ServingCertificate,
-    token::{Token, TokenKind},
+    keys::Keys,
+    tls::{InternalServer, ServingCertificate},
     verify::NodeVerifier,
 };
 use reconciler::{
     api,
-    custody::{Custody, SourceCustody},
-    join::{self, JoinConfig, JoinService, Signer},
+    custody::SourceCustody,
+    join,
     logs::LogStore,
     reconcile::{Registry, Shared, command::FastSigner, worker},
     source::{self, SourceRole},
 };
-use schema::{
-    cause::chain,
-    clock::SharedClock,
-    id::{ApiTokenId, GatewayId},
-    time::Timestamp,
-};
-use store::{Db, Role, api_tokens};
+use schema::{cause::chain, clock::SharedClock, id::GatewayId, time::Timestamp};
+use store::{Db, Role};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -40,9 +28,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    authority::{Authority, Part},
+    certificates,
     following::{Following, Watched},
     gateway_keys::GatewayHolder,
-    identity::{Identity, database},
+    identity::Identity,
     keys::KeyDir,
     trust::{self, FleetPlace},
 };
@@ -82,41 +72,6 @@ pub enum Ended {
     Outgrown,
 }
 
-/// What has authority: it lets machines in and signs.
-#[derive(Debug, Clone)]
-pub struct Authority {
-    /// Signs specs, answers and time.
-    pub signer: Arc<Signer>,
-    /// Lets machines in.
-    pub joins: Arc<JoinService>,
-    /// Knows what rows have to follow from.
-    pub custody: Arc<Custody>,
-    /// Signs revisions.
-    pub source: Arc<SourceCustody>,
-}
-
-/// What a process has that only runs controllers, or follows the fleet, or both.
-#[derive(Debug, Clone, Default)]
-pub struct Part {
-    /// Signs specs and commands, and knows what rows have to follow from.
-    pub signing: Option<(Arc<Signer>, Arc<Custody>)>,
-    /// Signs revisions.
-    pub source: Option<Arc<SourceCustody>>,
-}
-
-/// What exports of the audit log are made with.
-#[must_use]
-pub fn auditor(authority: &Authority) -> api::Auditor {
-    api::Auditor { custody: Arc::clone(&authority.custody), joins: Arc::clone(&authority.joins) }
-}
-
-impl From<&Authority> for Part {
-    fn from(authority: &Authority) -> Self {
-        let Authority { signer, custody, source, joins: _ } = authority;
-        Self { signing: Some((Arc::clone(signer), Arc::clone(custody))), source: Some(Arc::clone(source)) }
-    }
-}
-
 impl Parts {
     /// No parts yet.
     #[must_use]
@@ -144,45 +99,6 @@ impl Parts {
     #[must_use]
     pub fn clock(&self) -> SharedClock {
         Arc::clone(&self.clock)
-    }
-
-    fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    /// Prepares what has authority. Nothing runs yet.
-    #[must_use]
-    pub fn authority(&self, identity: &Identity) -> Authority {
-        let realm = identity.realm.clone();
-        let signer = Arc::new(Signer::new(identity.keys.command_root().clone(), realm.clone(), self.now()));
-        let custody = Custody::new(&identity.keys.signing(), &realm.fleet_id);
-        let source = SourceCustody::new(&identity.keys.source(), &realm.fleet_id);
-        self.db.set_marker(Arc::clone(&custody) as _);
-        let joins = JoinService::new(JoinConfig {
-            db: self.db.clone(),
-            keys: &identity.keys,
-            realm,
-            dev: identity.dev,
-            clock: Arc::clone(&self.clock),
-            signer: Arc::clone(&signer),
-        });
-        Authority { signer, joins: Arc::new(joins), custody, source }
-    }
-
-    /// Prepares what signs, for a process that does nothing else with keys.
-    #[must_use]
-    pub fn part(&self, signing: Option<&SigningKeys>, source: Option<&SourceKeys>, realm: &Realm) -> Part {
-        let signing = signing.map(|keys| {
-            let signer = Signer::new(keys.command_root().clone(), realm.clone(), self.now());
-            (Arc::new(signer), Custody::new(keys, &realm.fleet_id))
-        });
-        let source = source.map(|keys| SourceCustody::new(keys, &realm.fleet_id));
-        match (&signing, &source) {
-            (Some((_, custody)), _) => self.db.set_marker(Arc::clone(custody) as _),
-            (None, Some(source)) => self.db.set_marker(Arc::clone(source) as _),
-            (None, None) => {}
-        }
-        Part { signing, source }
     }
 
     /// Takes over the steps of rotations that are made in the key directory, while everything runs.
@@ -231,10 +147,7 @@ impl Parts {
         let watched = Watched::new(place, revision, take_over);
         let following = Following { db: self.db.clone(), holder, watched };
         let cancel = self.cancel.clone();
-        self.spawn("keys", async move {
-            following.run(cancel).await;
-            Ok::<_, Infallible>(())
-        });
+        self.keep("keys", async move { following.run(cancel).await });
     }
 
     /// Runs the reconcilers of some roles.
@@ -250,10 +163,7 @@ impl Parts {
             };
             let (registry, config, cancel) =
                 (Arc::clone(&registry), worker::WorkerConfig::new(*role, self.host.clone()), self.cancel.clone());
-            self.spawn(role.as_str(), async move {
-                worker::run(shared, &registry, config, cancel).await;
-                Ok::<_, Infallible>(())
-            });
+            self.keep(role.as_str(), async move { worker::run(shared, &registry, config, cancel).await });
         }
     }
 
@@ -263,29 +173,20 @@ impl Parts {
         let (db, host, timing) = (self.db.clone(), self.host.clone(), source::Timing::default());
         let role = SourceRole { db, config, access, data, host, timing, custody };
         let cancel = self.cancel.clone();
-        self.spawn("source", async move {
-            source::run(role, cancel).await;
-            Ok::<_, Infallible>(())
-        });
+        self.keep("source", async move { source::run(role, cancel).await });
     }
 
     /// Ends everything once the fleet names another trust domain than the one that was guessed.
     pub fn guess(&mut self, place: FleetPlace, keys: KeyDir) {
         let cancel = self.cancel.clone();
-        self.spawn(GUESS, async move {
-            trust::outgrown(place, keys, cancel).await;
-            Ok::<_, Infallible>(())
-        });
+        self.keep(GUESS, async move { trust::outgrown(place, keys, cancel).await });
     }
 
     /// Signs commands as soon as the API has committed them.
     pub fn fast_signer(&mut self, authority: &Authority) -> FastSigner {
         let (db, logs, cancel) = (self.db.clone(), self.logs.clone(), self.cancel.clone());
         let (signer, run) = FastSigner::new(db, Arc::clone(&authority.signer) as _, logs, cancel);
-        self.spawn("command signer", async move {
-            run.await;
-            Ok::<_, Infallible>(())
-        });
+        self.keep("command signer", run);
         signer
     }
 
@@ -306,20 +207,17 @@ impl Parts {
         identity: &Identity,
         authority: &Authority,
     ) -> Result<(), Failure> {
-        let keys = Arc::new(identity.keys.clone());
-        let tls = super::internal::server(&keys, &self.clock)?;
-        let (service, cancel) = (Arc::clone(&authority.joins), self.cancel.clone());
-        let following = super::internal::follow(
-            Arc::clone(&tls),
-            keys,
-            self.keys.subscribe(),
-            Arc::clone(&self.clock),
-            self.cancel.clone(),
-        );
-        self.spawn("internal certificates", async move {
-            following.await;
-            Ok::<_, Infallible>(())
+        let what = "cannot use the internal certificate";
+        let first = certificates::internal(&identity.keys, self.clock.now())?;
+        let authorities = identity.keys.internal_authorities();
+        let tls = InternalServer::new(&first, &authorities, Arc::clone(&self.clock)).during(what)?;
+        let (shown, clock) = (Arc::clone(&tls), Arc::clone(&self.clock));
+        self.renew("internal certificates", &identity.keys, first, move |keys, now| {
+            let next = certificates::internal(keys, now)?;
+            shown.replace(&next, &keys.internal_authorities(), Arc::clone(&clock)).during(what)?;
+            Ok(next)
         });
+        let (service, cancel) = (Arc::clone(&authority.joins), self.cancel.clone());
         self.spawn("internal", async move { join::serve(service, listener, tls, cancel).await });
         Ok(())
     }
@@ -358,28 +256,38 @@ impl Parts {
     /// # Errors
     /// When a name cannot stand in a certificate.
     pub fn serving(&mut self, keys: &Keys, names: Vec<String>) -> Result<Arc<ServingCertificate>, Failure> {
-        let what = "cannot make a serving certificate";
-        let first = keys.issue_serving(&names, self.now()).during(what)?;
+        let what = "cannot use the serving certificate";
+        let first = certificates::serving(keys, &names, self.clock.now())?;
         let serving = ServingCertificate::new(&first).during(what)?;
-        let renewed = Arc::clone(&serving);
-        let (keys, clock, cancel) = (Arc::new(keys.clone()), Arc::clone(&self.clock), self.cancel.clone());
-        let changed = self.keys.subscribe();
-        self.spawn("certificates", async move {
-            let issue = |now: Option<Arc<Keys>>| now.as_ref().unwrap_or(&keys).issue_serving(&names, clock.now());
-            renew(&renewed, first, issue, changed, &clock, cancel).await;
-            Ok::<_, Infallible>(())
+        let shown = Arc::clone(&serving);
+        self.renew("certificates", keys, first, move |keys, now| {
+            let next = certificates::serving(keys, &names, now)?;
+            shown.replace(&next).during(what)?;
+            Ok(next)
         });
         Ok(serving)
+    }
+
+    fn renew(
+        &mut self,
+        name: &'static str,
+        keys: &Keys,
+        first: TlsIdentity,
+        replace: impl Fn(&Keys, Timestamp) -> Result<TlsIdentity, Failure> + Send + 'static,
+    ) {
+        let (keys, changed, clock) = (Arc::new(keys.clone()), self.keys.subscribe(), Arc::clone(&self.clock));
+        let renewing = certificates::renew(keys, changed, clock, first, replace, self.cancel.clone());
+        self.keep(name, renewing);
     }
 
     /// Keeps `client.json` at what joining machines pin and people believe, when keys are rotated.
     pub fn keep_client(&mut self, path: PathBuf, fleet_id: &str) {
         let (mut changed, fleet_id, cancel) = (self.keys.subscribe(), fleet_id.to_owned(), self.cancel.clone());
-        self.spawn("client file", async move {
+        self.keep("client file", async move {
             loop {
                 tokio::select! {
-                    () = cancel.cancelled() => return Ok::<_, Infallible>(()),
-                    ended = changed.changed() => if ended.is_err() { return Ok(()) },
+                    () = cancel.cancelled() => return,
+                    ended = changed.changed() => if ended.is_err() { return },
                 }
                 let keys = changed.borrow_and_update().clone();
                 if let Some(keys) = keys
@@ -394,8 +302,13 @@ impl Parts {
     /// Keeps the keys of a gateway apart at what the control plane's are.
     pub fn follow_control_plane(&mut self, held: GatewayHolder) {
         let cancel = self.cancel.clone();
-        self.spawn("gateway keys", async move {
-            held.run(cancel).await;
+        self.keep("gateway keys", async move { held.run(cancel).await });
+    }
+
+    /// A part that nothing but the end of all can end.
+    fn keep(&mut self, name: &'static str, run: impl Future<Output = ()> + Send + 'static) {
+        self.spawn(name, async move {
+            run.await;
             Ok::<_, Infallible>(())
         });
     }
@@ -441,87 +354,4 @@ impl Parts {
             Some(Err(error)) => Err(Failure::because("a role ended", &error)),
         }
     }
-}
-
-async fn renew<E: std::error::Error + 'static>(
-    serving: &ServingCertificate,
-    mut current: TlsIdentity,
-    issue: impl Fn(Option<Arc<Keys>>) -> Result<TlsIdentity, E>,
-    mut keys: watch::Receiver<Option<Arc<Keys>>>,
-    clock: &SharedClock,
-    cancel: CancellationToken,
-) {
-    // Often, for a clock that is set back makes the present one not valid yet.
-    const LOOK: Duration = Duration::from_secs(10);
-    let mut made = clock.now();
-    loop {
-        let rotated = tokio::select! {
-            () = cancel.cancelled() => return,
-            // The sender lives as long as the parts; without it there is nothing to follow.
-            Ok(()) = keys.changed() => true,
-            () = tokio::time::sleep(LOOK) => false,
-        };
-        let now = clock.now();
-        let half = current.not_after().map_or(0, |end| (end.as_second() - made.as_second()) / 2);
-        if !rotated && (0..half).contains(&(now.as_second() - made.as_second())) {
-            continue;
-        }
-        let present = keys.borrow_and_update().clone();
-        match issue(present) {
-            Ok(next) => match serving.replace(&next) {
-                Ok(()) => {
-                    tracing::info!("made the next serving certificate");
-                    (current, made) = (next, now);
-                }
-                Err(error) => tracing::error!(error = chain(&error), "cannot use the next serving certificate"),
-            },
-            Err(error) => tracing::error!(error = chain(&error), "cannot make the next serving certificate"),
-        }
-    }
-}
-
-/// Binds a port.
-///
-/// # Errors
-/// When it is taken, or not ours to take.
-pub async fn bind(address: SocketAddr, what: &str) -> Result<(TcpListener, SocketAddr), Failure> {
-    let failed = |error: std::io::Error| {
-        let failure = Failure::because(format!("cannot listen on {address} for the {what}"), &error);
-        if error.kind() == std::io::ErrorKind::AddrInUse {
-            return failure.hint(format!(
-                "another process has that port; choose one with --listen-{what}, or 127.0.0.1:0 for any free one"
-            ));
-        }
-        failure
-    };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let local = listener.local_addr().map_err(failed)?;
-    Ok((listener, local))
-}
-
-/// The token in a client file when it still works, else a fresh one that may do everything.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn api_token(db: &Db, file: &Path, actor: &str) -> Result<String, Failure> {
-    let what = "cannot make an API token";
-    match ClientFile::read(file) {
-        Ok(Some(client)) if still_works(db, &client.token).await.map_err(database(what))? => return Ok(client.token),
-        Ok(_) => {}
-        Err(failure) => tracing::warn!(error = %failure, "the client file is made anew"),
-    }
-    api::tokens::bootstrap(db, "client.json", &["*"], actor).await.map_err(database(what))
-}
-
-async fn still_works(db: &Db, text: &str) -> Result<bool, store::DbError> {
-    let Ok(token) = Token::parse(TokenKind::Api, text) else { return Ok(false) };
-    let Ok(id) = format!("{}{}", ApiTokenId::PREFIX, token.id()).parse() else { return Ok(false) };
-    Ok(api_tokens::find_valid(db, id).await?.is_some_and(|stored| token.matches(&stored.token.hash)))
-}
-
-/// Who may poke the source over HTTP: whoever has `BETTER_COMPUTE_WEBHOOK_SECRET`.
-#[must_use]
-pub fn webhook() -> Option<api::Webhook> {
-    let secret = std::env::var("BETTER_COMPUTE_WEBHOOK_SECRET").ok().filter(|secret| !secret.is_empty())?;
-    Some(api::Webhook { source: source::FLEET.to_owned(), secret })
 }

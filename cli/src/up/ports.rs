@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
 
-use super::parts;
 use crate::exit::Failure;
 
 /// Listens at an address. Where its port is left open (`:0`), it is the one of the last time, as long as nobody else has it;
@@ -15,11 +14,30 @@ use crate::exit::Failure;
 pub async fn bind(address: SocketAddr, last: Option<&str>, what: &str) -> Result<(TcpListener, SocketAddr), Failure> {
     let port = last.filter(|_| address.port() == 0).and_then(|url| url.rsplit_once(':')?.1.parse().ok());
     if let Some(port) = port
-        && let Ok(bound) = parts::bind(SocketAddr::new(address.ip(), port), what).await
+        && let Ok(bound) = listen(SocketAddr::new(address.ip(), port), what).await
     {
         return Ok(bound);
     }
-    parts::bind(address, what).await
+    listen(address, what).await
+}
+
+/// Listens at an address.
+///
+/// # Errors
+/// When it is taken, or not ours to take.
+pub async fn listen(address: SocketAddr, what: &str) -> Result<(TcpListener, SocketAddr), Failure> {
+    let failed = |error: std::io::Error| {
+        let failure = Failure::because(format!("cannot listen on {address} for the {what}"), &error);
+        if error.kind() == std::io::ErrorKind::AddrInUse {
+            return failure.hint(format!(
+                "another process has that port; choose one with --listen-{what}, or 127.0.0.1:0 for any free one"
+            ));
+        }
+        failure
+    };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let local = listener.local_addr().map_err(failed)?;
+    Ok((listener, local))
 }
 
 #[cfg(test)]
