@@ -1,21 +1,25 @@
 //! `keys`: makes the keys of a control plane whose roles run apart, and hands out what a gateway needs of them.
 
+mod followers;
 mod rotate;
 mod service;
+mod status;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use schema::clock::SharedClock;
 use serde_json::json;
 use store::{Db, DbConfig, migrate};
 
-use rotate::{Rotate, Status};
+use rotate::Rotate;
 use service::Service;
+use status::Status;
 
 use super::token::once;
 use crate::{
     client::{Client, Target},
+    data_dir,
     exit::{During as _, Exit, Failure},
     output,
     up::{identity, keys::KeyDir, names},
@@ -164,8 +168,19 @@ async fn init(
 fn control_plane(place: &KeyDir) -> Result<pki::keys::Keys, Failure> {
     place.control_plane()?.ok_or_else(|| {
         Failure::failed(format!("{} holds no keys of a control plane", place.path().display()))
-            .hint("`better-compute keys init` makes them")
+            .hint("--keys says where they are; `better-compute keys init` makes those of a new control plane")
     })
+}
+
+/// The keys, where they are, and whom to ask how far the nodes are.
+fn open(keys: Option<&Path>, target: &Target) -> Result<(KeyDir, pki::keys::Keys, Client), Failure> {
+    let place = match keys {
+        Some(dir) => KeyDir::at(dir),
+        None => KeyDir::at(data_dir::locate(target.data.as_deref()).join("keys")),
+    };
+    let keys = control_plane(&place)?;
+    let client = Client::new(target)?;
+    Ok((place, keys, client))
 }
 
 fn signing(place: &KeyDir, out: &KeyDir) -> Result<(), Failure> {
