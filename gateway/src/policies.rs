@@ -13,7 +13,7 @@ use proto::agent::v1 as pb;
 use store::{Db, DbError, trust};
 use tokio::sync::Notify;
 
-use crate::{registry::Registry, session::Input, shared::Shared, writer};
+use crate::{registry::Registry, session::Input, shared::Shared, trust::NO_STEPS, writer};
 
 /// How old what is at hand may be when a session opens: no command goes to a node that was not told what people agreed on.
 const FRESH: Duration = Duration::from_secs(1);
@@ -118,21 +118,29 @@ impl Policies {
             return Ok(());
         }
         let began = Instant::now();
-        let first = tokio::time::timeout(PATIENCE, shared.trust.first(&*shared.control_plane)).await;
-        let first = first.unwrap_or_else(|_| self.lock().first.clone());
-        self.read(&shared.db, first).await?;
+        if let Ok(Ok(answer)) = tokio::time::timeout(PATIENCE, shared.control_plane.trust(NO_STEPS)).await {
+            self.begin_with(answer.first_policy);
+        }
+        self.read(&shared.db).await?;
         *looked = Some(began);
         Ok(())
     }
 
     /// Looks what is news.
-    pub(crate) async fn look(&self, db: &Db, first: Option<pb::FirstPolicy>) -> Result<(), DbError> {
+    pub(crate) async fn look(&self, db: &Db) -> Result<(), DbError> {
         // One look at a time: an older answer does not take the place of a later one.
         let mut looked = self.looked.lock().await;
         let began = Instant::now();
-        self.read(db, first).await?;
+        self.read(db).await?;
         *looked = Some(began);
         Ok(())
+    }
+
+    /// Keeps what the control plane says of the first policy, which is a fresh word each time.
+    pub(crate) fn begin_with(&self, first: Option<pb::FirstPolicy>) {
+        let mut known = self.lock();
+        known.version += u64::from(known.first.is_some() != first.is_some());
+        known.first = first;
     }
 
     /// Something may be news.
@@ -151,7 +159,7 @@ impl Policies {
     }
 
     /// The newest policy is looked at again: what is stored may have been put in its place.
-    async fn read(&self, db: &Db, first: Option<pb::FirstPolicy>) -> Result<(), DbError> {
+    async fn read(&self, db: &Db) -> Result<(), DbError> {
         let newest = self.lock().policies.last().cloned();
         let from = newest.as_ref().map_or(0, |policy| policy.epoch.saturating_sub(1));
         let (rows, revocations) = writer::answer(async {
@@ -169,7 +177,7 @@ impl Policies {
             statements: row.statements,
         });
         let mut known = self.lock();
-        let mut changed = known.revocations != revocations || known.first.is_some() != first.is_some();
+        let mut changed = known.revocations != revocations;
         for policy in policies {
             if known.policies.last() != Some(&policy) {
                 known.policies.retain(|other| other.epoch < policy.epoch);
@@ -177,7 +185,7 @@ impl Policies {
                 changed = true;
             }
         }
-        (known.revocations, known.first) = (revocations, first);
+        known.revocations = revocations;
         known.version += u64::from(changed);
         Ok(())
     }

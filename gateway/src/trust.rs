@@ -21,15 +21,13 @@ use crate::{authority::ControlPlane, registry::Registry, session::Input, shared:
 /// More than are ever made while one gateway runs.
 const STEPS_KEPT: usize = 64;
 /// Later than any bundle: whoever says that they have it is given the newest one, and no steps.
-const NO_STEPS: u64 = u32::MAX as u64;
+pub(crate) const NO_STEPS: u64 = u32::MAX as u64;
 
 /// The trust bundles of this control plane, as far as this gateway knows.
 #[derive(Debug)]
 pub(crate) struct Trust {
     verifier: NodeVerifier,
     known: Mutex<Option<Known>>,
-    /// A worker's word on the first trust policy; the control plane gives a fresh one with each look.
-    first: Mutex<Option<pb::FirstPolicy>>,
 }
 
 #[derive(Debug, Clone)]
@@ -62,7 +60,7 @@ impl Known {
 
 impl Trust {
     pub(crate) const fn new(verifier: NodeVerifier) -> Self {
-        Self { verifier, known: Mutex::new(None), first: Mutex::new(None) }
+        Self { verifier, known: Mutex::new(None) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Known>> {
@@ -95,34 +93,24 @@ impl Trust {
                 _ = ticks.tick() => {}
                 () = shared.policies.news() => {}
             }
-            match self.look(control_plane).await {
+            match self.look(shared).await {
                 Ok(()) => self.tell(control_plane, registry).await,
                 Err(status) => {
                     tracing::warn!(code = ?status.code(), message = status.message(), "trust bundles could not be looked at");
                 }
             }
-            let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            match shared.policies.look(&shared.db, first).await {
+            match shared.policies.look(&shared.db).await {
                 Ok(()) => shared.policies.tell(registry),
                 Err(error) => tracing::warn!(error = %chain(&error), "trust policies could not be looked at"),
             }
         }
     }
 
-    /// A worker's word on the first trust policy, as fresh as the control plane answers.
-    pub(crate) async fn first(&self, control_plane: &dyn ControlPlane) -> Option<pb::FirstPolicy> {
-        let known = || self.first.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Ok(answer) = control_plane.trust(NO_STEPS).await {
-            *known() = answer.first_policy;
-        }
-        known().clone()
-    }
-
-    async fn look(&self, control_plane: &dyn ControlPlane) -> Result<(), Status> {
+    async fn look(&self, shared: &Shared) -> Result<(), Status> {
         let known = self.lock().as_ref().map(|known| known.version);
         // The steps before this gateway began are the control plane's to give.
-        let answer = control_plane.trust(known.unwrap_or(NO_STEPS)).await?;
-        *self.first.lock().unwrap_or_else(PoisonError::into_inner) = answer.first_policy;
+        let answer = shared.control_plane.trust(known.unwrap_or(NO_STEPS)).await?;
+        shared.policies.begin_with(answer.first_policy);
         let Some(newest) = answer.trust_bundle else { return Ok(()) };
         let version = version(&newest);
         if known.is_some_and(|known| version <= known) {
