@@ -11,7 +11,11 @@ use clap::{
     error::{ContextKind, ContextValue},
 };
 
-use crate::{command, exit::EXIT_CODES, output::Format};
+use crate::{
+    command,
+    exit::{EXIT_CODES, Failure},
+    output::{Format, Output, confirm, note},
+};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Yellow.on_default().bold())
@@ -124,6 +128,28 @@ pub struct FormatArg {
     /// How results are written
     #[arg(short = 'o', long, value_enum, default_value_t, value_name = "FORMAT", global = true)]
     pub format: Format,
+}
+
+/// Whether somebody is asked first; every command has it that does what is not taken back.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub struct Sure {
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+impl Sure {
+    /// Whether it may go on. What does not happen without a yes is said: `nothing was signed`.
+    ///
+    /// # Errors
+    /// When nobody can be asked.
+    pub fn ask(self, output: &Output, question: &str, otherwise: &str) -> Result<bool, Failure> {
+        let agreed = self.yes || confirm(output, question)?;
+        if !agreed {
+            note(otherwise);
+        }
+        Ok(agreed)
+    }
 }
 
 #[cfg(test)]

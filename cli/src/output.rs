@@ -107,6 +107,12 @@ impl Output {
         self.now
     }
 
+    /// The same at a later moment, for what is shown after a while.
+    #[must_use]
+    pub fn at(&self, now: Timestamp) -> Self {
+        Self { now, ..self.clone() }
+    }
+
     /// How long ago a moment was, for people.
     #[must_use]
     pub fn ago(&self, then: Timestamp) -> String {
@@ -129,7 +135,24 @@ impl Output {
         lines.iter().map(|line| format!("{indent}{line}")).collect::<Vec<_>>().join("\n")
     }
 
-    /// The same, all lines but the first a step further to the right.
+    /// `label  text`, the text in a column of its own: what does not fit goes on below it, and every word stays whole. A word that has
+    /// no room in the column has the line below to itself.
+    #[must_use]
+    pub fn labelled(&self, label: &str, column: usize, text: &str, indent: &str) -> String {
+        let beside = indent.len() + column;
+        let Some(width) = self.width else { return format!("{indent}{label:<column$}{text}") };
+        let room = width.saturating_sub(beside);
+        if text::longest_word(text) <= room {
+            let lines = text::wrap_whole(text, room);
+            return format!("{indent}{label:<column$}{}", lines.join(&format!("\n{}", " ".repeat(beside))))
+                .trim_end()
+                .to_owned();
+        }
+        let lines = text::wrap_whole(text, width.saturating_sub(indent.len() + 2));
+        format!("{indent}{label}\n{indent}  {}", lines.join(&format!("\n{indent}  ")))
+    }
+
+    /// A sentence in lines that fit, all but the first a step further to the right.
     #[must_use]
     pub fn hanging(&self, text: &str, indent: &str) -> String {
         let Some(width) = self.width else { return format!("{indent}{text}") };
@@ -151,7 +174,7 @@ pub fn note(text: impl AsRef<str>) {
     writeln!(io::stderr().lock(), "{}", text.as_ref()).ok();
 }
 
-/// Asks, where somebody can answer.
+/// Asks, where somebody can answer. Only the whole word is a yes.
 ///
 /// # Errors
 /// When nobody can.
@@ -159,10 +182,10 @@ pub fn confirm(output: &Output, question: &str) -> Result<bool, Failure> {
     if output.is_json() || !io::stdin().is_terminal() {
         return Err(Failure::usage("nobody can be asked here").hint("--yes goes without asking"));
     }
-    note(question);
     let mut answer = String::new();
+    write!(io::stderr().lock(), "{question} Type yes: ").ok();
     io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::because("cannot read the answer", &error))?;
-    Ok(matches!(answer.trim(), "yes" | "y"))
+    Ok(answer.trim() == "yes")
 }
 
 /// Shows a failure the way every command does.

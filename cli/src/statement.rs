@@ -13,7 +13,10 @@ use pki::trust::{key::TrustKey, object::ObjectId, policy::Policy, spoken::Spoken
 use reconciler::why::{Area, catalogue};
 use schema::{fleet::trust::PrincipalKind, name::Name};
 
-use crate::exit::{During as _, Failure};
+use crate::{
+    exit::{During as _, Failure},
+    output::{Output, note},
+};
 
 /// Whoever sits here, by the key that git signs with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,15 +34,17 @@ pub struct Written {
     pub commit: ObjectId,
     /// The branch that it lies on, here and where it was pushed to.
     pub reference: String,
-    /// The remote that it was pushed to; `None` when it only lies here.
+    /// The remote that statements are pushed to; `None` when there is none.
     pub remote: Option<String>,
+    /// Whether it was pushed there.
+    pub pushed: bool,
 }
 
 impl Written {
-    /// Where it is while nothing pushed it, and the line that does.
+    /// The remote that it was pushed to; `None` when it only lies here.
     #[must_use]
-    pub fn lies_here(&self) -> String {
-        format!("it lies in this repository; where the control plane follows a remote: {}", self.push_line())
+    pub fn pushed_to(&self) -> Option<&str> {
+        self.remote.as_deref().filter(|_| self.pushed)
     }
 
     /// The line that pushes it.
@@ -47,6 +52,36 @@ impl Written {
     pub fn push_line(&self) -> String {
         format!("git push {} {}:{}", self.remote.as_deref().unwrap_or("origin"), self.commit, self.reference)
     }
+
+    /// Says where it is. `read_here` says that the control plane reads this very repository.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub fn tell(&self, read_here: bool, output: &Output) -> Result<(), Failure> {
+        output.line(match self.pushed_to() {
+            Some(remote) => output.hanging(&format!("pushed to {remote} as {}", self.reference), "  "),
+            None => output.hanging(&format!("it lies in this repository as {}", self.reference), "  "),
+        })?;
+        match (self.pushed, read_here) {
+            (true, _) => {}
+            (false, true) => output.line("  the control plane reads it here")?,
+            (false, false) => {
+                note(format!("where the control plane follows a remote, push it:\n  {}", self.push_line()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an address names this very repository.
+#[must_use]
+pub fn is_here(repo: &Path, url: &str) -> bool {
+    let path = Path::new(url.strip_prefix("file://").unwrap_or(url));
+    let own = git(repo, &["rev-parse", "--path-format=absolute", "--git-common-dir"]).ok();
+    let own = own.and_then(|own| Path::new(&own).canonicalize().ok());
+    own.is_some_and(|own| {
+        [path.join(".git"), path.to_owned()].iter().any(|at| at.canonicalize().is_ok_and(|at| at == own))
+    })
 }
 
 /// Who signs here: the person in a policy whose key git is configured to sign with.
@@ -200,9 +235,9 @@ pub fn keep_and_push(
     let reference = statement.reference();
     git(repo, &["update-ref", &reference, made])
         .map_err(|why| Failure::failed(format!("the statement cannot be kept: {why}")))?;
-    let remote = if push { remote(repo) } else { None };
-    let written = Written { commit, reference, remote };
-    if let Some(remote) = &written.remote {
+    let remote = remote(repo);
+    let written = Written { commit, reference, pushed: push && remote.is_some(), remote };
+    if let Some(remote) = written.pushed_to() {
         let refspec = format!("{commit}:{}", written.reference);
         git(repo, &["push", "--quiet", remote, &refspec]).map_err(|why| {
             Failure::failed(format!("the statement is signed, and cannot be pushed: {why}")).hint(written.push_line())

@@ -4,8 +4,6 @@
 mod check;
 mod show;
 
-use std::path::PathBuf;
-
 use clap::Args;
 use pki::{
     batch::{NoVote, may_say},
@@ -15,11 +13,12 @@ use serde_json::{Value, json};
 
 use self::check::{Asked, Checked};
 use crate::{
-    args::FormatArg,
+    args::{FormatArg, Sure},
     client::{Client, Target},
     exit::{During as _, Exit, Failure},
-    output::{Output, confirm, note},
+    output::{Output, note},
     statement::{self, Speaker, Written},
+    verified::Place,
 };
 
 const APPROVE: &str = "\
@@ -82,18 +81,15 @@ pub struct Say {
     /// The batch
     #[arg(value_name = "batch/NAME")]
     pub batch: String,
-    /// Clone of the fleet repository, or a folder of one that holds the fleet
-    #[arg(long, value_name = "PATH", default_value = ".")]
-    pub repo: PathBuf,
-    /// Branch that the fleet is on, instead of the one that is checked out
-    #[arg(long, value_name = "BRANCH")]
-    pub branch: Option<String>,
-    /// Without asking
-    #[arg(long)]
-    pub yes: bool,
-    /// Sign, and do not push
+    /// Sign it, and push nothing
     #[arg(long)]
     pub no_push: bool,
+    /// Whether somebody is asked
+    #[command(flatten)]
+    pub sure: Sure,
+    /// Where
+    #[command(flatten)]
+    pub place: Place,
     /// How results are written
     #[command(flatten)]
     pub format: FormatArg,
@@ -136,26 +132,28 @@ impl Say {
     async fn run(&self, word: Word, output: &Output) -> Result<Exit, Failure> {
         let client = Client::new(&self.target)?;
         let asked = Asked::get(&client, &self.batch).await?;
-        let checked = check::check(&asked, &self.repo, self.branch.as_deref(), output.now())?;
-        let speaker = statement::speaker(&self.repo, &checked.policy)?;
+        let checked = check::check(&asked, &self.place, output.now())?;
+        let speaker = statement::speaker(&self.place.repo, &checked.policy)?;
         may(word, &asked, &checked, &speaker)?;
         if !output.is_json() {
             output.line(show::render(&asked, &checked, &speaker, output))?;
+        }
+        if word == Word::Withdraw && asked.machines.iter().any(|machine| machine["state"] == "sent") {
+            note("machines of it have begun, and nothing calls that back");
         }
         if word == Word::Withdraw && !approved(&asked, &checked, &speaker) {
             note("no approval of yours is known here; a withdrawal counts all the same, and for good");
         }
         let question = match word {
-            Word::Approve => format!("Approve this as {}? Type yes:", speaker.principal),
-            Word::Reject => format!("Reject this for good as {}? Type yes:", speaker.principal),
-            Word::Withdraw => format!("Take your approval back for good as {}? Type yes:", speaker.principal),
+            Word::Approve => format!("Approve this as {}?", speaker.principal),
+            Word::Reject => format!("Reject this for good as {}?", speaker.principal),
+            Word::Withdraw => format!("Take your approval back for good as {}?", speaker.principal),
         };
-        if !self.yes && !confirm(output, &question)? {
-            note("nothing was signed");
+        if !self.sure.ask(output, &question, "nothing was signed")? {
             return Ok(Exit::Failed);
         }
         let written = self.write(word, &checked, &speaker)?;
-        self.told(word, &checked, &speaker, &written, output)?;
+        self.told(word, (&asked, &checked, &speaker), &written, output)?;
         Ok(Exit::Ok)
     }
 
@@ -180,14 +178,13 @@ impl Say {
             Word::Withdraw => format!("withdraw the approval of batch/{}", header.name),
         };
         let place = (header.plan_commit, header.plan_tree);
-        statement::write_and_push(&self.repo, place, &line, &statement, &checked.policy, !self.no_push)
+        statement::write_and_push(&self.place.repo, place, &line, &statement, &checked.policy, !self.no_push)
     }
 
     fn told(
         &self,
         word: Word,
-        checked: &Checked,
-        speaker: &Speaker,
+        (asked, checked, speaker): (&Asked, &Checked, &Speaker),
         written: &Written,
         output: &Output,
     ) -> Result<(), Failure> {
@@ -197,7 +194,7 @@ impl Say {
                 "batch": header.name, "digest": header.digest(), "principal": speaker.principal, "said": said(word),
                 "command": checked.document.command.value.as_str(), "payload": checked.payload,
                 "machines": checked.machines.iter().map(|machine| &machine.leaf).collect::<Vec<_>>(),
-                "commit": written.commit.to_string(), "reference": written.reference, "remote": written.remote,
+                "commit": written.commit.to_string(), "reference": written.reference, "remote": written.pushed_to(),
             }));
         }
         let done = match word {
@@ -206,11 +203,8 @@ impl Say {
             Word::Withdraw => "withdrawn",
         };
         output.line(format!("batch/{} {done} by {}", header.name, speaker.principal))?;
-        match &written.remote {
-            Some(remote) => output.line(format!("  pushed to {remote} as {}", written.reference))?,
-            None => note(written.lies_here()),
-        }
-        note(format!("better-compute batches {} shows how it goes on", header.name));
+        written.tell(asked.sources().any(|url| statement::is_here(&self.place.repo, url)), output)?;
+        note(format!("how it goes on: better-compute batches {} --watch", header.name));
         Ok(())
     }
 }
@@ -231,6 +225,10 @@ fn may(word: Word, asked: &Asked, checked: &Checked, speaker: &Speaker) -> Resul
         Err(why) => why,
         // The control plane may have heard what this clone did not fetch.
         Ok(()) if word != Word::Reject && heard("withdrawn") => NoVote::TakenBack(who.clone()),
+        Ok(()) if asked.said("revoked").contains(&speaker.key.name().as_str()) => {
+            let why = format!("the control plane heard that {} is revoked, and this clone did not", speaker.key.name());
+            return Err(Failure::refused(NoVote::KeyRevoked.code(), why).hint("nothing was signed; git pull"));
+        }
         Ok(()) => return Ok(()),
     };
     let what = match word {

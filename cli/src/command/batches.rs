@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use schema::clock::SharedClock;
 use serde_json::{Map, Value, json};
 
-use super::token::once;
+use super::{owner::Owner, token::once};
 use crate::{
     args::FormatArg,
     client::{Client, Target},
@@ -65,6 +65,9 @@ pub enum Verb {
         /// Why
         #[arg(long, value_name = "TEXT")]
         reason: String,
+        /// Who answers for it
+        #[command(flatten)]
+        owner: Owner,
     },
 }
 
@@ -76,8 +79,9 @@ impl Batches {
     pub async fn run(&self, clock: &SharedClock) -> Result<Exit, Failure> {
         let output = &Output::detect(self.format.format, clock.now());
         let client = Client::new(&self.target)?;
-        if let Some(Verb::Cancel { name, reason }) = &self.verb {
-            let input = json!({ "batch": name, "reason": reason, "idempotencyKey": once() });
+        if let Some(Verb::Cancel { name, reason, owner }) = &self.verb {
+            let owner = owner.said(&client);
+            let input = json!({ "batch": name, "reason": reason, "owner": owner, "idempotencyKey": once() });
             let batch = client.call("commandBatches.cancel", &input).await?;
             if output.is_json() {
                 output.json(&batch)?;
@@ -180,7 +184,7 @@ async fn watch(client: &Client, name: &str, output: &Output, clock: &SharedClock
                 output.json(&batch)?;
             }
         } else if output.is_terminal() || batch != shown {
-            let output = Output { now: clock.now(), ..output.clone() };
+            let output = output.at(clock.now());
             output.redraw()?;
             output.line(show::page(&batch, &output))?;
         }

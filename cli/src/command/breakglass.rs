@@ -1,6 +1,6 @@
 //! `breakglass`: destructive work without a batch, by people of the emergency tier: few kinds, a short while, loud, once.
 
-use std::path::PathBuf;
+mod machines;
 
 use clap::{Args, Subcommand};
 use pki::{
@@ -17,17 +17,17 @@ use schema::{
 };
 use serde_json::json;
 
-use super::token::once;
+use super::{owner::Owner, token::once};
 use crate::{
-    args::FormatArg,
+    args::{FormatArg, Sure},
     client::{Client, Target},
     exit::{During as _, Exit, Failure},
     output::{
-        Output, confirm, note,
-        text::{Style, printable},
+        Output, note,
+        text::{Style, count, printable},
     },
     statement,
-    verified::Verified,
+    verified::{Place, Verified},
 };
 
 const EXAMPLES: &str = "\
@@ -65,15 +65,12 @@ pub struct Breakglass {
     /// Until when, as whoever said it first said it
     #[arg(long, value_name = "TIME", requires = "from")]
     pub until: Option<Timestamp>,
-    /// Clone of the fleet repository, or a folder of one that holds the fleet
-    #[arg(long, value_name = "PATH", default_value = ".")]
-    pub repo: PathBuf,
-    /// Branch that the fleet is on, instead of the one that is checked out
-    #[arg(long, value_name = "BRANCH")]
-    pub branch: Option<String>,
-    /// Without asking
-    #[arg(long)]
-    pub yes: bool,
+    /// Whether somebody is asked
+    #[command(flatten)]
+    pub sure: Sure,
+    /// Where
+    #[command(flatten)]
+    pub place: Place,
     /// How results are written
     #[command(flatten)]
     pub format: FormatArg,
@@ -93,6 +90,9 @@ pub enum Verb {
         /// What was found
         #[arg(long, value_name = "TEXT")]
         note: String,
+        /// Who answers for it
+        #[command(flatten)]
+        owner: Owner,
     },
 }
 
@@ -102,9 +102,10 @@ impl Breakglass {
     /// # Errors
     /// When the policy has no such tier, nobody agrees, or git does not sign.
     pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
-        if let Some(Verb::Close { name, note: found }) = &self.verb {
+        if let Some(Verb::Close { name, note: found, owner }) = &self.verb {
             let client = Client::new(&self.target)?;
-            let input = json!({ "batch": name, "note": found, "idempotencyKey": once() });
+            let owner = owner.said(&client);
+            let input = json!({ "batch": name, "note": found, "owner": owner, "idempotencyKey": once() });
             let batch = client.call("commandBatches.close", &input).await?;
             if output.is_json() {
                 output.json(&batch)?;
@@ -113,15 +114,16 @@ impl Breakglass {
             }
             return Ok(Exit::Ok);
         }
-        let clone = Verified::open(&self.repo, self.branch.as_deref())?;
+        let clone = Verified::open(&self.place, None)?;
         let (policy, walked, tip) = (clone.policy()?, &clone.walked, clone.tip);
-        let speaker = statement::speaker(&self.repo, policy)?;
+        let speaker = statement::speaker(&self.place.repo, policy)?;
         let tier = may_call(policy, &clone.revoked(), &speaker.principal, &speaker.key);
         let tier = tier.map_err(|why| statement::refused(why.code(), format!("your word does not count: {why}")))?;
         let body = self.body(policy, tier, output.now())?;
         let Body::Breakglass { kinds, nodes, reason, not_before, expires, .. } = &body else {
             return Err(Failure::failed("not an emergency"));
         };
+        machines::look_up(&self.target, nodes).await?;
         let raws: Vec<Vec<u8>> = clone.statements.iter().map(|heard| heard.raw.clone()).collect();
         let (called, _) = emergencies(&raws, &walked.trust_domain, walked.fleet, policy, &clone.revoked());
         let same = called.into_iter().find(|other| {
@@ -143,17 +145,11 @@ impl Breakglass {
                 Moment(*expires),
             ))?;
         }
-        if !self.yes && !confirm(output, &format!("Break glass as {}? Type yes:", speaker.principal))? {
-            note("nothing was signed");
+        if !self.sure.ask(output, &format!("Break glass as {}?", speaker.principal), "nothing was signed")? {
             return Ok(Exit::Failed);
         }
         let nonce: [u8; 16] = rand::random();
-        let line = format!(
-            "break glass: {} on {} of {}",
-            kinds.join(", "),
-            nodes.len(),
-            if nodes.len() == 1 { "machine" } else { "machines" }
-        );
+        let line = format!("break glass: {} on {}", kinds.join(", "), count(nodes.len() as u64, "machine"));
         let again = format!(
             "better-compute breakglass {} --kind {} --reason {} --from {not_before} --until {expires}",
             nodes.iter().map(|node| format!("node/{node}")).collect::<Vec<_>>().join(" "),
@@ -162,21 +158,18 @@ impl Breakglass {
         );
         let said = Statement::new(&walked.trust_domain, walked.fleet, speaker.principal.clone(), nonce, body.clone())
             .during("the statement cannot be written")?;
-        let nothing = statement::empty_tree(&self.repo)?;
-        let written = statement::write_and_push(&self.repo, (tip, nothing), &line, &said, policy, true)?;
+        let nothing = statement::empty_tree(&self.place.repo)?;
+        let written = statement::write_and_push(&self.place.repo, (tip, nothing), &line, &said, policy, true)?;
         if output.is_json() {
             return output
                 .json(&json!({
                     "principal": speaker.principal, "commit": written.commit.to_string(), "reference": written.reference,
-                    "remote": written.remote, "others": others, "theySay": again,
+                    "remote": written.pushed_to(), "others": others, "theySay": again,
                 }))
                 .map(|()| Exit::Ok);
         }
         output.line(format!("glass broken by {}", speaker.principal))?;
-        match &written.remote {
-            Some(remote) => output.line(format!("  pushed to {remote} as {}", written.reference))?,
-            None => note(written.lies_here()),
-        }
+        written.tell(false, output)?;
         if others == 0 {
             output.line("  enough people say it: it goes as soon as a control plane hears it")?;
         } else {
@@ -208,7 +201,7 @@ impl Breakglass {
         nodes.sort();
         nodes.dedup();
         if nodes.len() > tier.max_nodes as usize {
-            let why = format!("an emergency is about {} machines at most", tier.max_nodes);
+            let why = format!("an emergency is about {} at most", count(u64::from(tier.max_nodes), "machine"));
             return Err(statement::refused("emergency-nodes", why));
         }
         let (not_before, expires) = match (self.from, self.until) {

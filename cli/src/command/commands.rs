@@ -1,7 +1,10 @@
 //! `commands`: what was queued for machines, what became of it, and taking it back.
 
 use clap::{Args, Subcommand};
-use schema::command::{CommandKind, CommandState};
+use schema::{
+    clock::SharedClock,
+    command::{CommandKind, CommandState},
+};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -95,7 +98,8 @@ impl Commands {
     ///
     /// # Errors
     /// When a call fails.
-    pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
+    pub async fn run(&self, clock: &SharedClock) -> Result<Exit, Failure> {
+        let output = &Output::detect(self.format.format, clock.now());
         let client = Client::new(&self.target)?;
         match &self.verb {
             None => self.list(&client, output).await?,
@@ -115,7 +119,7 @@ impl Commands {
                 if output.is_json() {
                     output.json(&command)?;
                 } else {
-                    output.line(page(&command, output))?;
+                    output.line(page(&command, &output.at(clock.now())))?;
                 }
                 return Ok(if good { Exit::Ok } else { Exit::Failed });
             }

@@ -4,7 +4,7 @@ use clap::Args;
 use schema::time::{Duration, Moment, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::{owner::owner, token::once};
+use super::{owner::Owner, token::once};
 use crate::{
     client::{Client, Target},
     exit::{Exit, Failure},
@@ -17,9 +17,9 @@ pub struct Hold {
     /// Why
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who answers for it [default: you, or the name of the token]
-    #[arg(long, value_name = "WHO")]
-    pub owner: Option<String>,
+    /// Who answers for it
+    #[command(flatten)]
+    pub owner: Owner,
     /// When it ends by itself: a time, or how long from now
     #[arg(long, value_name = "TIME|DURATION")]
     pub until: Option<String>,
@@ -54,7 +54,7 @@ impl Hold {
         for (key, value) in [
             (subject.key, Some(subject.name.to_owned())),
             ("reason", Some(self.reason.clone())),
-            ("owner", owner(self.owner.as_ref(), &client)),
+            ("owner", self.owner.said(&client)),
             ("until", until.map(|until| until.to_string())),
             ("idempotencyKey", Some(once())),
         ] {

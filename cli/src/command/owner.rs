@@ -2,25 +2,34 @@
 
 use std::{fs, io::IsTerminal as _, process::Command};
 
+use clap::Args;
+
 use crate::{client::Client, output::note};
 
-/// Who answers for something: as named, else the person who typed it. `None` lets the control plane take the token's
-/// name: a program with a token of its own has no person.
-pub(super) fn who(named: Option<&String>, client: &Client) -> Option<String> {
-    if named.is_some() {
-        return named.cloned();
-    }
-    let typed = client.local.is_some() || std::io::stdin().is_terminal();
-    typed.then(|| person(git, variable)).flatten()
+/// Who answers for something.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Owner {
+    /// Who answers for it [default: you, or the name of the token]
+    #[arg(long, value_name = "WHO")]
+    pub owner: Option<String>,
 }
 
-/// The same, and a person who was not named is said.
-pub(super) fn owner(named: Option<&String>, client: &Client) -> Option<String> {
-    let owner = who(named, client)?;
-    if named.is_none() {
-        note(format!("note: {owner} answers for it; --owner names somebody else"));
+impl Owner {
+    /// As named, else the person who typed it. `None` lets the control plane take the token's name: a program with a token of its own has
+    /// no person.
+    pub(super) fn who(&self, client: &Client) -> Option<String> {
+        let typed = client.local.is_some() || std::io::stdin().is_terminal();
+        self.owner.clone().or_else(|| typed.then(|| person(git, variable)).flatten())
     }
-    Some(owner)
+
+    /// The same, and a person who was not named is said.
+    pub(super) fn said(&self, client: &Client) -> Option<String> {
+        let owner = self.who(client)?;
+        if self.owner.is_none() {
+            note(format!("note: {owner} answers for it; --owner names somebody else"));
+        }
+        Some(owner)
+    }
 }
 
 /// The name that git signs with, else that of the account on this host.

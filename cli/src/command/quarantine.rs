@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::{owner::owner, token::once};
+use super::{owner::Owner, token::once};
 use crate::{
     args::FormatArg,
     client::{Client, Target},
@@ -35,9 +35,9 @@ pub struct Quarantine {
     /// Why
     #[arg(long, value_name = "TEXT", required_unless_present = "release")]
     pub reason: Option<String>,
-    /// Who answers for it [default: you, or the name of the token]
-    #[arg(long, value_name = "WHO")]
-    pub owner: Option<String>,
+    /// Who answers for it
+    #[command(flatten)]
+    pub owner: Owner,
     /// How results are written
     #[command(flatten)]
     pub format: FormatArg,
@@ -59,7 +59,7 @@ impl Quarantine {
         input.insert("idempotencyKey".to_owned(), once().into());
         let method = if self.release { "fleet.release" } else { "fleet.quarantine" };
         if !self.release {
-            for (key, value) in [("reason", self.reason.clone()), ("owner", owner(self.owner.as_ref(), &client))] {
+            for (key, value) in [("reason", self.reason.clone()), ("owner", self.owner.said(&client))] {
                 if let Some(value) = value {
                     input.insert(key.to_owned(), value.into());
                 }

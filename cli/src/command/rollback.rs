@@ -1,13 +1,11 @@
 //! `rollback`: back to a revision that was in force, as a forward plan of its stored files.
 
-use std::io::{self, BufRead as _, IsTerminal as _};
-
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{history, owner::owner, plan, token::once};
+use super::{history, owner::Owner, plan, token::once};
 use crate::{
-    args::FormatArg,
+    args::{FormatArg, Sure},
     client::{Client, Target},
     exit::{Exit, Failure},
     output::{Output, note, text::printable},
@@ -40,12 +38,12 @@ pub struct Rollback {
     /// Why
     #[arg(long, value_name = "TEXT", required_unless_present = "dry_run")]
     pub reason: Option<String>,
-    /// Who answers for it [default: you, or the name of the token]
-    #[arg(long, value_name = "WHO")]
-    pub owner: Option<String>,
-    /// Do not ask
-    #[arg(long, short)]
-    pub yes: bool,
+    /// Who answers for it
+    #[command(flatten)]
+    pub owner: Owner,
+    /// Whether somebody is asked
+    #[command(flatten)]
+    pub sure: Sure,
     /// Show the plan and do nothing
     #[arg(long, conflicts_with = "yes")]
     pub dry_run: bool,
@@ -94,12 +92,12 @@ impl Rollback {
         if self.dry_run {
             return Ok(Exit::Ok);
         }
-        if !self.yes && !agreed(output)? {
-            return Err(Failure::failed("nothing was done"));
+        if !self.sure.ask(output, "Go back?", "nothing was done")? {
+            return Ok(Exit::Failed);
         }
         // From the commit that the plan was made against, and by the plan that was shown: nothing else is taken back.
         let input = json!({
-            "revision": id, "reason": self.reason, "owner": owner(self.owner.as_ref(), &client), "from": preview.base,
+            "revision": id, "reason": self.reason, "owner": self.owner.said(&client), "from": preview.base,
             "plan": preview.digest(), "idempotencyKey": once(),
         });
         let done = client.call("fleet.rollback", &input).await?;
@@ -172,18 +170,6 @@ fn comes_back(detail: &Value, from: &str) -> String {
         short(to),
         short(from)
     )
-}
-
-/// Asks, where somebody can answer.
-fn agreed(output: &Output) -> Result<bool, Failure> {
-    if output.is_json() || !io::stdin().is_terminal() {
-        return Err(Failure::usage("nobody can be asked here")
-            .hint("--yes goes without asking, --dry-run shows the plan alone"));
-    }
-    note("Go back? Type yes:");
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::because("cannot read the answer", &error))?;
-    Ok(matches!(answer.trim(), "yes" | "y"))
 }
 
 #[cfg(test)]

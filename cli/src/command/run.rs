@@ -11,6 +11,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use clap::{Args, builder::NonEmptyStringValueParser};
 use schema::{
+    clock::SharedClock,
     command::CommandKind,
     id::BatchId,
     time::{Duration, ParseDurationError},
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use self::{show::Row, watch::Watch};
-use super::{get, owner};
+use super::{get, owner::Owner};
 use crate::{
     args::FormatArg,
     client::{Client, Target},
@@ -89,9 +90,9 @@ pub struct Run {
     /// The destructive batch that it is part of
     #[arg(long, value_name = "BATCH")]
     pub batch: Option<BatchId>,
-    /// Who answers for it [default: you, or the name of the token]
-    #[arg(long, value_name = "WHO")]
-    pub owner: Option<String>,
+    /// Who answers for it
+    #[command(flatten)]
+    pub owner: Owner,
     /// A word for this intent: the same line with the same word queues nothing twice
     #[arg(long, value_name = "WORD")]
     pub key: Option<String>,
@@ -125,7 +126,8 @@ impl Run {
     ///
     /// # Errors
     /// When nothing could be asked. What became of each machine is in the exit code.
-    pub async fn run(&self, output: &Output) -> Result<Exit, Failure> {
+    pub async fn run(&self, clock: &SharedClock) -> Result<Exit, Failure> {
+        let output = &Output::detect(self.format.format, clock.now());
         let payload = payload::read(&self.payload, self.file.as_deref())?;
         // Told here with the place at fault, before anything is queued anywhere.
         let payload = self.kind.check_payload(&payload).map_err(|error| {
@@ -136,7 +138,13 @@ impl Run {
         let nodes = self.machines(&client).await?;
         if self.one_at_a_time {
             let turns = turns::take(self, &client, nodes, &payload, output).await?;
-            return self.show(&turns.rows, turns.stopped.is_none(), &turns.in_json(), turns.farewell(), output);
+            return self.show(
+                &turns.rows,
+                turns.stopped.is_none(),
+                &turns.in_json(),
+                turns.farewell(),
+                &output.at(clock.now()),
+            );
         }
         let mut rows = self.queue(&client, nodes, &payload, &self.key()).await;
         if let [Row { outcome: Err(_), .. }] = rows.as_slice() {
@@ -146,7 +154,7 @@ impl Run {
             show::interrupted(&rows);
             return Ok(Exit::Failed);
         }
-        self.show(&rows, true, &show::in_json(&rows), None, output)
+        self.show(&rows, true, &show::in_json(&rows), None, &output.at(clock.now()))
     }
 
     fn show(
@@ -226,7 +234,7 @@ impl Run {
 
     /// Queues a command for each machine, a few at a time; a machine that is refused stops no other.
     async fn queue(&self, client: &Arc<Client>, nodes: Vec<Machine>, payload: &Value, key: &str) -> Vec<Row> {
-        let owner = owner::who(self.owner.as_ref(), client);
+        let owner = self.owner.who(client);
         let mut running = JoinSet::new();
         let mut rows: Vec<Option<Row>> = nodes.iter().map(|_| None).collect();
         for (index, node) in nodes.into_iter().enumerate() {

@@ -10,17 +10,12 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use pki::trust::{
-    object::ObjectId,
-    policy::{self, Policy},
-    walk::{self, History as _, Judged, Walk, Walked},
-};
-use reconciler::source::{self, Repo};
+use pki::trust::walk::Walked;
 
 use crate::{
     args::FormatArg,
-    exit::{During as _, Exit, Failure},
-    output::Output,
+    exit::{Exit, Failure},
+    output::{Output, text::printable},
 };
 
 const EXAMPLES: &str = "\
@@ -46,6 +41,9 @@ pub struct Trust {
     /// What to do
     #[command(subcommand)]
     pub verb: Verb,
+    /// How results are written
+    #[command(flatten)]
+    pub format: FormatArg,
 }
 
 /// What can be done about trust.
@@ -61,117 +59,34 @@ pub enum Verb {
     Reseal(say::Reseal),
 }
 
-/// Where the history is.
-#[derive(Debug, Clone, Args)]
-pub struct Place {
-    /// Repository, or a folder of one that holds the fleet
-    #[arg(long, value_name = "PATH", default_value = ".")]
-    pub repo: PathBuf,
-    /// Branch that is meant, instead of the one that is checked out
-    #[arg(long, value_name = "BRANCH")]
-    pub branch: Option<String>,
-    /// Folder of the repository that holds the fleet
-    #[arg(long, value_name = "FOLDER")]
-    pub path: Option<String>,
-    /// How results are written
-    #[command(flatten)]
-    pub format: FormatArg,
-}
-
-/// A history, and what is concluded about it.
-pub(super) struct Looked {
-    pub(super) dir: PathBuf,
-    repo: Repo,
-    folder: String,
-    branch: String,
-    pub(super) tip: ObjectId,
-    pub(super) walked: Walked,
-}
-
 impl Trust {
     /// Does it.
     ///
     /// # Errors
     /// With what is in the way.
-    pub fn run(&self, output: impl Fn(&FormatArg) -> Output) -> Result<Exit, Failure> {
+    pub fn run(&self, output: &Output) -> Result<Exit, Failure> {
         match &self.verb {
-            Verb::Init(init) => init.run(&output(&init.place.format)),
-            Verb::Pin(pin) => pin.run(&output(&pin.place.format)),
-            Verb::Show(show) => show.run(&output(&show.place.format)),
-            Verb::Vouch(vouch) => vouch.run(&output(&vouch.place.format)),
-            Verb::Agree(agree) => agree.run(&output(&agree.place.format)),
-            Verb::Revoke(revoke) => revoke.run(&output(&revoke.place.format)),
-            Verb::Reseal(reseal) => reseal.run(&output(&reseal.place.format)),
+            Verb::Init(init) => init.run(output),
+            Verb::Pin(pin) => pin.run(output),
+            Verb::Show(show) => show.run(output),
+            Verb::Vouch(vouch) => vouch.run(output),
+            Verb::Agree(agree) => agree.run(output),
+            Verb::Revoke(revoke) => revoke.run(output),
+            Verb::Reseal(reseal) => reseal.run(output),
         }
     }
 }
 
-impl Place {
-    fn open(&self) -> Result<(Repo, String), Failure> {
-        let (repo, folder) = Repo::discover(&self.repo).during("cannot open the repository")?;
-        Ok((repo, self.path.clone().unwrap_or(folder)))
-    }
-
-    fn branch_of(&self, repo: &Repo) -> Result<String, Failure> {
-        let name = self.branch.clone().or_else(|| repo.branch());
-        let name = name.ok_or_else(|| Failure::usage("HEAD names no branch: say which one with --branch"))?;
-        Ok(name.trim_start_matches("refs/heads/").to_owned())
-    }
-
-    /// Walks the branch from its anchor, or from the one that is named.
-    pub(super) fn look(&self, anchor: Option<&str>) -> Result<Looked, Failure> {
-        let (repo, folder) = self.open()?;
-        let branch = self.branch_of(&repo)?;
-        let tip = commit(&repo, &branch)?;
-        let anchor = anchor.map(|name| commit(&repo, name)).transpose()?;
-        let history = repo.trust_history(&folder);
-        let statements = history.statements().during("cannot read the statements")?;
-        let walk = Walk {
-            branch: &branch,
-            tip,
-            anchor,
-            after: None,
-            known: None,
-            statements: &statements,
-            now: None,
-            beyond: 0,
-        };
-        let walked = walk::walk(&history, &walk).during("cannot read the history")?;
-        let walked = walked.map_err(|stuck| {
-            let failure = Failure::failed(stuck.to_string());
-            match stuck {
-                walk::Stuck::NoPolicy => failure.hint("`better-compute trust init` makes a first one"),
-                _ => failure,
-            }
-        })?;
-        Ok(Looked { dir: self.repo.clone(), repo, folder, branch, tip, walked })
-    }
+/// Facts of a history, each in a line or more that fit; what people compare stays whole.
+pub(super) fn facts(rows: &[(&str, String)], output: &Output) -> String {
+    let row = |(label, text): &(&str, String)| output.labelled(label, 8, &printable(text), "");
+    rows.iter().map(row).collect::<Vec<_>>().join("\n")
 }
 
-impl Looked {
-    /// The policy in force.
-    fn policy(&self) -> Result<&Policy, Failure> {
-        let why = || {
-            let why = self.walked.refused().map(|(judged, refusal)| format!("{}: {refusal}", judged.id.short()));
-            Failure::failed(format!("no trust policy is in force: {}", why.unwrap_or_default()))
-        };
-        self.walked.policy.as_ref().ok_or_else(why)
-    }
-
-    /// The policy in the tree of a commit.
-    pub(super) fn policy_in(&self, judged: &Judged) -> Result<Policy, Failure> {
-        let history = self.repo.trust_history(&self.folder);
-        let raw = history.commit(judged.id).during("cannot read the commit")?.unwrap_or_default();
-        let commit = pki::trust::commit::Commit::split(history.format(), &raw).during("the commit is malformed")?;
-        let held = history.trust(commit.tree()).during("cannot read the trust policy")?.policy;
-        let policy = held.and_then(|bytes| policy::check(&bytes).policy);
-        policy.ok_or_else(|| Failure::failed("the trust policy of that commit is refused").hint("better-compute check"))
-    }
-}
-
-fn commit(repo: &Repo, name: &str) -> Result<ObjectId, Failure> {
-    let id = source::resolve(repo, name).during("cannot find the commit")?;
-    id.parse().during("cannot find the commit")
+/// The policy in force, as it is compared.
+pub(super) fn in_force(walked: &Walked) -> String {
+    let policy = walked.policy.as_ref();
+    policy.map_or_else(|| "none in force".to_owned(), |policy| format!("epoch {}, {}", policy.epoch(), policy.digest()))
 }
 
 /// The fleet's folder in a work tree.

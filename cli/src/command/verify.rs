@@ -2,8 +2,6 @@
 
 mod show;
 
-use std::path::{Path, PathBuf};
-
 use clap::Args;
 use pki::trust::{
     object::ObjectId,
@@ -11,12 +9,14 @@ use pki::trust::{
     spoken::{Heard, Spoken, Unheard},
     walk::{self, Stuck, Walk, Walked},
 };
-use reconciler::source::{self, GitError, Repo};
+use reconciler::source::Repo;
 
+pub(super) use self::show::remedy;
 use crate::{
     args::FormatArg,
     exit::{Exit, Failure},
     output::Output,
+    verified::{Place, commit, git},
 };
 
 const EXAMPLES: &str = "\
@@ -43,15 +43,9 @@ pub struct Verify {
     /// Conclude, and record nothing: the one way there is
     #[arg(long, required = true)]
     pub dry_run: bool,
-    /// Repository, bare or with a working tree, or a folder of one that holds the fleet
-    #[arg(long, value_name = "PATH", default_value = ".")]
-    pub repo: PathBuf,
-    /// Branch to walk, instead of the one that is checked out
-    #[arg(long, value_name = "BRANCH")]
-    pub branch: Option<String>,
-    /// Folder of the repository that holds the fleet
-    #[arg(long, value_name = "FOLDER")]
-    pub path: Option<String>,
+    /// Where
+    #[command(flatten)]
+    pub place: Place,
     /// Commit that the history has to begin with, as people who know it told you
     #[arg(long, value_name = "COMMIT")]
     pub anchor: Option<String>,
@@ -88,19 +82,17 @@ impl Verify {
     }
 
     fn report(&self) -> Result<Report, Failure> {
-        let (repo, folder) = open(&self.repo)?;
-        let folder = self.path.clone().unwrap_or(folder);
-        let name = self.branch.clone().or_else(|| repo.branch());
-        let branch = name.as_deref().map_or("HEAD", |name| name.trim_start_matches("refs/heads/")).to_owned();
-        let tip = commit(&repo, self.branch.as_deref().unwrap_or("HEAD"), "cannot find the branch")?;
-        let anchor = self.anchor.as_deref().map(|name| commit(&repo, name, "cannot find the anchor")).transpose()?;
+        let (repo, folder) = self.place.open()?;
+        let branch = self.place.branch_of(&repo);
+        let tip = commit(&repo, self.place.branch.as_deref().unwrap_or("HEAD"))?;
+        let anchor = self.anchor.as_deref().map(|name| commit(&repo, name)).transpose()?;
         Report::of(&repo, &folder, branch, tip, anchor)
     }
 }
 
 /// What is concluded about a commit and those before it, in a line.
 pub(super) fn in_a_line(repo: &Repo, folder: &str, name: &str) -> Result<String, Failure> {
-    let tip = commit(repo, name, "cannot find the commit")?;
+    let tip = commit(repo, name)?;
     let branch = repo.branch().unwrap_or_else(|| "HEAD".to_owned());
     Ok(Report::of(repo, folder, branch, tip, None)?.in_a_line())
 }
@@ -108,7 +100,7 @@ pub(super) fn in_a_line(repo: &Repo, folder: &str, name: &str) -> Result<String,
 impl Report {
     fn of(repo: &Repo, folder: &str, branch: String, tip: ObjectId, anchor: Option<ObjectId>) -> Result<Self, Failure> {
         let history = repo.trust_history(folder);
-        let said = history.said().map_err(|error| git("cannot read the statements", &error))?;
+        let said = history.said().map_err(git("cannot read the statements"))?;
         let statements: Vec<Heard> = said.iter().map(|(_, raw)| raw.clone().into()).collect();
         let walk = Walk {
             branch: &branch,
@@ -120,7 +112,7 @@ impl Report {
             now: None,
             beyond: BEYOND,
         };
-        let outcome = walk::walk(&history, &walk).map_err(|error| git("cannot read the history", &error))?;
+        let outcome = walk::walk(&history, &walk).map_err(git("cannot read the history"))?;
         let unheard = outcome.as_ref().map_or_else(|_| Vec::new(), |walked| unheard(&said, walked));
         Ok(Self { branch, pinned: anchor.is_some(), tip, outcome, unheard })
     }
@@ -140,19 +132,6 @@ fn unheard(said: &[(String, Vec<u8>)], walked: &Walked) -> Vec<(String, String)>
         Ok(spoken) => (!spoken.is_on_purpose()).then(|| "its commit has files, and a statement has none".to_owned()),
     };
     said.iter().filter_map(|(name, raw)| Some((name.clone(), why(raw)?))).collect()
-}
-
-fn open(dir: &Path) -> Result<(Repo, String), Failure> {
-    Repo::discover(dir).map_err(|error| git("cannot open the repository", &error))
-}
-
-fn commit(repo: &Repo, name: &str, what: &str) -> Result<ObjectId, Failure> {
-    let id = source::resolve(repo, name).map_err(|error| git(what, &error))?;
-    id.parse().map_err(|error| Failure::because(what, &error))
-}
-
-fn git(what: &str, error: &GitError) -> Failure {
-    Failure::because(what, error)
 }
 
 #[cfg(test)]

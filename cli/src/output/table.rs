@@ -2,9 +2,9 @@
 //!
 //! On a terminal the widest columns give way until a row fits, and what is cut ends in `…`. What people copy (ids, names,
 //! paths) is never cut, and what they read (the sentence in the last column) is broken into lines, below its row where no room
-//! is left beside it. In a pipe nothing is cut and every row is one line.
+//! is left beside it or where a word of it would be broken. In a pipe nothing is cut and every row is one line.
 
-use super::text::{Style, printable, wrap};
+use super::text::{Style, longest_word, printable, wrap};
 
 const GAP: usize = 2;
 const NARROWEST: usize = 8;
@@ -100,7 +100,7 @@ impl Table {
                 let widths = width.map_or_else(|| natural.clone(), |limit| self.fitting(&natural, limit));
                 all.map(|row| render_row(row, &widths, colour)).collect()
             }
-            Some((mut widths, room, _)) if room >= ROOM_FOR_WORDS => {
+            Some((mut widths, room, limit)) if room >= self.room_for_words(limit) => {
                 let from = taken(&widths) + GAP;
                 widths.push(room);
                 all.map(|row| render_beside(row, &widths, from, colour)).collect()
@@ -111,6 +111,13 @@ impl Table {
             }
         };
         lines.join("\n")
+    }
+
+    /// How much room the sentences need beside their rows: enough to read, and for the longest word that has room below.
+    fn room_for_words(&self, limit: usize) -> usize {
+        let words =
+            self.rows.iter().filter_map(|row| row.get(self.heading.len() - 1)).map(|cell| longest_word(&cell.text));
+        words.filter(|&word| word <= limit.saturating_sub(INDENT)).max().unwrap_or(0).max(ROOM_FOR_WORDS)
     }
 
     fn natural(&self) -> Vec<usize> {
@@ -160,7 +167,9 @@ fn render_below(row: &[Cell], widths: &[usize], limit: usize, colour: bool) -> S
         let paint = |line: String| format!("\n{}{}", " ".repeat(INDENT), cell.style.paint(&line, colour));
         wrap(&cell.text, limit.saturating_sub(INDENT)).into_iter().map(paint)
     });
-    render_row(cells, widths, colour) + &lines.collect::<String>()
+    let text = render_row(cells, widths, colour) + &lines.collect::<String>();
+    // A row that only goes on with the sentence has nothing above it.
+    text.trim_start_matches('\n').to_owned()
 }
 
 fn render_row(row: &[Cell], widths: &[usize], colour: bool) -> String {

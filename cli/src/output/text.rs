@@ -21,25 +21,45 @@ fn steers(c: char) -> bool {
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
-    let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
-    for word in text.split(' ').filter(|word| !word.is_empty()) {
-        let mut letters: Vec<char> = word.chars().collect();
-        if used > 0 && used + 1 + letters.len() > width {
-            lines.push(std::mem::take(&mut line));
-            used = 0;
+    let pieces = words(text).flat_map(|word| {
+        let letters: Vec<char> = word.chars().collect();
+        letters.chunks(width).map(|piece| piece.iter().collect::<String>()).collect::<Vec<_>>()
+    });
+    fill(pieces, width)
+}
+
+/// The same, every word left whole: what people copy or compare is theirs in one piece, however narrow the terminal is.
+#[must_use]
+pub fn wrap_whole(text: &str, width: usize) -> Vec<String> {
+    fill(words(text).map(str::to_owned), width)
+}
+
+/// How long the longest word is.
+#[must_use]
+pub fn longest_word(text: &str) -> usize {
+    words(text).map(|word| word.chars().count()).max().unwrap_or(0)
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(' ').filter(|word| !word.is_empty())
+}
+
+fn fill(words: impl Iterator<Item = String>, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut used = 0;
+    for word in words {
+        let long = word.chars().count();
+        match lines.last_mut() {
+            Some(line) if used + 1 + long <= width => {
+                line.push(' ');
+                line.push_str(&word);
+                used += 1 + long;
+            }
+            _ => {
+                lines.push(word);
+                used = long;
+            }
         }
-        while letters.len() > width {
-            lines.push(letters.drain(..width).collect());
-        }
-        if used > 0 {
-            line.push(' ');
-            used += 1;
-        }
-        used += letters.len();
-        line.extend(letters);
-    }
-    if used > 0 {
-        lines.push(line);
     }
     lines
 }
@@ -97,6 +117,7 @@ mod tests {
     fn lines_break_between_words_and_within_one_that_is_too_long() {
         assert_eq!(wrap("one two  three fourfivesix 7", 8), ["one two", "three", "fourfive", "six 7"]);
         assert_eq!(wrap("  ", 8), Vec::<String>::new());
+        assert_eq!(wrap_whole("one two  three fourfivesix 7", 8), ["one two", "three", "fourfivesix", "7"]);
     }
 
     #[test]

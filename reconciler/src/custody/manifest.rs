@@ -104,6 +104,11 @@ impl Manifest {
         anchor.is_none() || self.verified.as_deref() == anchor
     }
 
+    /// Whether its commit is the anchor, or was verified from there.
+    pub(crate) fn is_verified_from(&self, anchor: &str) -> bool {
+        self.verified.as_deref() == Some(anchor) || self.commit == anchor
+    }
+
     /// Signs it.
     pub(crate) fn sign(self, parts: Vec<Part>, signer: &CheckpointSigner) -> Signed {
         let body = self.to_bytes();

@@ -1,7 +1,7 @@
 //! A batch made again from a clone: what the control plane says about it is compared with the commit, the policy, the leaves and
 //! what each machine signed.
 
-use std::{collections::BTreeSet, fmt, path::Path};
+use std::{collections::BTreeSet, fmt};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use pki::{
@@ -40,7 +40,7 @@ use crate::{
     exit::{During as _, Failure},
     output::text::printable,
     statement::refused,
-    verified::{Verified, git},
+    verified::{Place, Verified, git},
 };
 
 /// What the control plane says about a batch.
@@ -50,7 +50,9 @@ pub(super) struct Asked {
     pub(super) batch: Value,
     /// Its machines.
     pub(super) machines: Vec<Value>,
-    realm: Realm,
+    /// How the control plane stands.
+    pub(super) status: Value,
+    pub(super) realm: Realm,
 }
 
 /// A batch that is what the clone says.
@@ -67,13 +69,13 @@ pub(super) struct Checked {
     /// Its machines.
     pub(super) machines: Vec<Machine>,
     /// The kinds of its commands.
-    kinds: BTreeSet<String>,
+    pub(super) kinds: BTreeSet<String>,
     /// What people said, as far as this clone has it.
-    statements: Vec<Vec<u8>>,
+    pub(super) statements: Vec<Vec<u8>>,
     /// Keys that count no more, by name.
-    revoked: BTreeSet<String>,
+    pub(super) revoked: BTreeSet<String>,
     /// When it was looked at.
-    now: Timestamp,
+    pub(super) now: Timestamp,
     /// What each pool allows to be disturbed at once.
     pub(super) budgets: Vec<(String, usize, Option<String>)>,
     /// What is worth knowing before one signs.
@@ -131,6 +133,12 @@ impl Asked {
         said.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
+    /// Where the control plane reads the fleet.
+    pub(super) fn sources(&self) -> impl Iterator<Item = &str> {
+        let sources = self.status.get("sources").and_then(Value::as_array).into_iter().flatten();
+        sources.filter_map(|source| source.get("url")?.as_str())
+    }
+
     pub(super) async fn get(client: &Client, name: &str) -> Result<Self, Failure> {
         let batch = client.call("commandBatches.get", &json!({ "batch": name })).await?;
         waits_for_people(&batch)?;
@@ -152,7 +160,7 @@ impl Asked {
         }
         let status = client.call("fleet.status", &json!({})).await?;
         let realm = Realm::new(super::text(&status, "trustDomain"), super::text(&status, "fleetId"));
-        Ok(Self { batch, machines, realm })
+        Ok(Self { batch, machines, status, realm })
     }
 }
 
@@ -183,11 +191,11 @@ fn lie(what: impl fmt::Display) -> Failure {
 }
 
 /// Makes the batch again.
-pub(super) fn check(asked: &Asked, dir: &Path, branch: Option<&str>, now: Timestamp) -> Result<Checked, Failure> {
+pub(super) fn check(asked: &Asked, place: &Place, now: Timestamp) -> Result<Checked, Failure> {
     let strange = "the control plane describes the batch strangely";
     let header: BatchHeader =
         serde_json::from_value(asked.batch.get("header").cloned().unwrap_or_default()).during(strange)?;
-    let clone = Verified::open(dir, branch)?;
+    let clone = Verified::open(place, None)?;
     let (repo, folder, walked) = (&clone.repo, clone.folder.as_str(), &clone.walked);
     let history = repo.trust_history(folder);
     let policy = policy(&clone, &header)?;

@@ -16,6 +16,8 @@ use crate::{
 
 /// So many machines are named one by one; JSON names all.
 const NAMED: usize = 40;
+/// How far the facts stand from their names.
+const COLUMN: usize = 10;
 
 pub(super) fn render(asked: &Asked, checked: &Checked, speaker: &Speaker, output: &Output) -> String {
     let header = &checked.header;
@@ -27,7 +29,7 @@ pub(super) fn render(asked: &Asked, checked: &Checked, speaker: &Speaker, output
         paint(Style::Bold, &format!("batch/{}", header.name)),
         paint(Style::Attention, kind)
     )];
-    let mut row = |name: &str, text: String| lines.push(output.hanging(&format!("{name:<10}{text}"), "  "));
+    let mut row = |name: &str, text: String| lines.push(output.labelled(name, COLUMN, &text, "  "));
     row("why", printable(&header.reason));
     let place = &checked.document.at;
     let commit: String = header.plan_commit.to_string().chars().take(10).collect();
@@ -62,11 +64,10 @@ pub(super) fn render(asked: &Asked, checked: &Checked, speaker: &Speaker, output
         ));
     }
     lines.push(String::new());
-    lines.extend(checked.notes.iter().map(|note| paint(Style::Attention, &output.hanging(note, "  "))));
-    lines.push(paint(
-        Style::Dim,
-        &format!("  {} was made again from this clone; you sign as {}", header.digest(), speaker.principal),
-    ));
+    lines.extend(checked.notes.iter().map(|note| paint(Style::Attention, &output.indented(note, "  "))));
+    let mut row = |name: &str, text: String| lines.push(output.labelled(name, COLUMN, &text, "  "));
+    row("digest", format!("{} (made again from this clone)", header.digest()));
+    row("you", format!("{}, by the key {}", speaker.principal, speaker.key));
     lines.join("\n")
 }
 
@@ -168,3 +169,6 @@ fn line(machine: &Machine, width: usize, output: &Output) -> String {
     let facts = Style::Dim.paint(&facts.join(" · "), output.colour);
     format!("  node/{:<width$}  {serial}  {facts}", machine.leaf.name.as_str())
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     args::FormatArg,
     client::{Client, Target},
-    command::{owner, token::once},
+    command::{owner::Owner, token::once},
     exit::Failure,
     output::{
         Output, note,
@@ -29,9 +29,9 @@ pub struct Mend {
     /// Why, and what was found
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// Who answers for it [default: git's user.email]
-    #[arg(long, value_name = "WHO")]
-    pub owner: Option<String>,
+    /// Who answers for it
+    #[command(flatten)]
+    pub owner: Owner,
     /// How results are written
     #[command(flatten)]
     pub format: FormatArg,
@@ -49,7 +49,7 @@ impl Mend {
         let client = Client::new(&self.target)?;
         let mut input =
             Map::from_iter([("reason".to_owned(), json!(self.reason)), ("idempotencyKey".to_owned(), json!(once()))]);
-        input.extend(owner::owner(self.owner.as_ref(), &client).map(|owner| ("owner".to_owned(), owner.into())));
+        input.extend(self.owner.said(&client).map(|owner| ("owner".to_owned(), owner.into())));
         let done = client.call("audit.mend", &Value::Object(input)).await?;
         if output.is_json() {
             return output.json(&done);

@@ -14,16 +14,15 @@ use reconciler::batch::proposal;
 use schema::{clock::SharedClock, digest::Digest, fleet::trust::PrincipalKind, name::Name};
 use serde_json::json;
 
-use super::{
-    super::trust::{Looked, Place},
-    control_plane,
-};
+use super::control_plane;
 use crate::{
+    args::FormatArg,
     data_dir,
     exit::{During as _, Failure},
     output::{Output, note},
     statement,
     up::keys::KeyDir,
+    verified::{Place, Verified},
 };
 
 const EXAMPLES: &str = "\
@@ -58,6 +57,9 @@ pub struct Service {
     /// Where
     #[command(flatten)]
     pub place: Place,
+    /// How results are written
+    #[command(flatten)]
+    pub format: FormatArg,
 }
 
 /// Where the key is with the policy.
@@ -78,7 +80,7 @@ impl Service {
     /// # Errors
     /// When the keys are not there, or the step cannot be taken.
     pub fn run(&self, clock: &SharedClock) -> Result<(), Failure> {
-        let output = Output::detect(self.place.format.format, clock.now());
+        let output = Output::detect(self.format.format, clock.now());
         let dir = KeyDir::at(self.keys.clone().unwrap_or_else(|| data_dir::usual().join("keys")));
         let made = self.make(&dir)?;
         let keys = control_plane(&dir)?;
@@ -91,7 +93,7 @@ impl Service {
                 key.line()
             ))?;
         }
-        let looked = self.place.look(None);
+        let looked = Verified::open(&self.place, None);
         let stand = looked.as_ref().map_or(Stand::Unnamed, |looked| stand(looked, &key));
         let (state, said) = match (&stand, &looked) {
             (Stand::Ready(who), _) => {
@@ -168,7 +170,7 @@ impl Service {
     /// Says that the control plane holds the key, in the words in which a policy asks for it.
     fn prove(
         &self,
-        looked: &Looked,
+        looked: &Verified,
         key: &ServiceKey,
         (who, step, policy): (&Name, Step, &Policy),
         clock: &SharedClock,
@@ -186,16 +188,13 @@ impl Service {
         let made = statement::put(&looked.dir, &raw)?;
         let place = (looked.tip, tree);
         let written = statement::keep_and_push(&looked.dir, place, (&made, &raw), &said, policy, !self.no_push)?;
-        Ok(match &written.remote {
-            Some(remote) => format!(
-                "proved the key to the policy of epoch {}: pushed to {remote} as {}",
-                step.epoch, written.reference
-            ),
+        let proved = format!("proved the key to the policy of epoch {}", step.epoch);
+        Ok(match written.pushed_to() {
+            Some(remote) => format!("{proved}: pushed to {remote} as {}", written.reference),
             None => format!(
-                "proved the key to the policy of epoch {}: {}\n  {}",
-                step.epoch,
+                "{proved}: it lies in this repository as {}; where the control plane follows a remote, push it:\n  {}",
                 written.reference,
-                written.lies_here()
+                written.push_line()
             ),
         })
     }
@@ -205,7 +204,7 @@ fn newest(keys: &ServiceKeys) -> Result<ServiceKey, Failure> {
     keys.iter().next().ok_or_else(|| Failure::failed("there is no service key"))
 }
 
-fn stand(looked: &Looked, key: &ServiceKey) -> Stand {
+fn stand(looked: &Verified, key: &ServiceKey) -> Stand {
     let public = key.public();
     let service = |policy: &Policy| {
         let (name, holder) = policy.holder(&public)?;

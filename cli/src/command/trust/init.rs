@@ -7,13 +7,15 @@ use pki::trust::{key::TrustKey, policy};
 use schema::{fleet::trust::FILE, name::Name};
 use serde_json::json;
 
-use super::{Place, pin, work_tree};
+use super::{facts, pin, work_tree};
 use crate::{
+    args::Sure,
     data_dir,
     exit::{During as _, Exit, Failure},
     output::{self, Output},
     statement::{self, SigningKey, git},
     up::keys::KeyDir,
+    verified::{Place, Verified, branch_that_is_named},
 };
 
 /// Turn an unsigned fleet into a verified one.
@@ -38,9 +40,9 @@ pub struct Init {
     /// Directory with the control plane's keys [default: keys in the data directory, when there are any]
     #[arg(long, value_name = "DIR")]
     pub keys: Option<PathBuf>,
-    /// Do not ask
-    #[arg(long, short)]
-    pub yes: bool,
+    /// Whether somebody is asked
+    #[command(flatten)]
+    pub sure: Sure,
     /// Where
     #[command(flatten)]
     pub place: Place,
@@ -55,8 +57,9 @@ struct Person {
 impl Init {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Failure> {
         let (repo, folder) = self.place.open()?;
-        let branch = self.place.branch_of(&repo)?;
-        if repo.branch().as_deref() != Some(branch.as_str()) {
+        let branch = self.place.branch_of(&repo);
+        let branch = branch_that_is_named(&branch)?;
+        if repo.branch().as_deref() != Some(branch) {
             return Err(Failure::usage(format!("check out {branch} first: the policy is committed there")));
         }
         let fleet = work_tree(&self.place.repo, &folder)?;
@@ -75,17 +78,14 @@ impl Init {
             let why: Vec<String> = checked.diagnostics.iter().map(|found| found.message.clone()).collect();
             return Err(Failure::failed(format!("these people make no policy: {}", why.join("; "))));
         }
-        if !self.yes {
-            if !output.is_json() {
-                output.line(&text)?;
-            }
-            if !output::confirm(output, &format!("Write this to {} and commit it, signed? [yes/no]", file.display()))? {
-                output::note("nothing was written");
-                return Ok(Exit::Ok);
-            }
+        if !self.sure.yes && !output.is_json() {
+            output.line(format!("{text}\nThis goes into {}, in a commit that you sign.", file.display()))?;
+        }
+        if !self.sure.ask(output, "Write and commit it?", "nothing was written")? {
+            return Ok(Exit::Failed);
         }
         write_and_commit(&file, &text)?;
-        let looked = self.place.look(None)?;
+        let looked = Verified::open(&self.place, None)?;
         if let Some((judged, refusal)) = looked.walked.refused() {
             return Err(Failure::failed(format!("the commit {} does not count: {refusal}", judged.id.short()))
                 .hint("git reset --soft HEAD~1 takes it back"));
@@ -97,40 +97,45 @@ impl Init {
         if self.push
             && let Some(remote) = &remote
         {
-            git(&fleet, &["push", "--quiet", remote, &branch]).map_err(|why| {
+            git(&fleet, &["push", "--quiet", remote, branch]).map_err(|why| {
                 Failure::failed(format!("the policy is committed, and cannot be pushed: {why}")).hint(&line)
             })?;
         }
         if output.is_json() {
             output.json(&json!({ "anchor": anchor, "fleet": looked.walked.fleet, "people": people.iter().map(|one| one.name.as_str()).collect::<Vec<_>>() }))?;
         } else {
-            output.line(format!("anchor  {anchor}\nfleet   {}", looked.walked.fleet))?;
-        }
-        if people.len() > 1 {
-            output::note(
-                "one person changes the policy so far, and so could make themselves two: the next change is `trust { threshold 2 }`, which another of you agrees to (docs/guides/trust.md)",
-            );
+            let rows = [("anchor", anchor.to_string()), ("fleet", looked.walked.fleet.to_string())];
+            output.line(facts(&rows, output))?;
         }
         if !self.push && remote.is_some() {
             output::note(format!("push it: {line}"));
         }
         self.then_pin(&looked, anchor, output)?;
+        if people.len() > 1 {
+            for line in [
+                "One person changes the policy so far, and could make themselves two. Let the next change",
+                "be `trust { threshold 2 }`, to which another of you agrees (docs/guides/trust.md).",
+            ] {
+                output::note(line);
+            }
+        }
         Ok(Exit::Ok)
     }
 
     fn then_pin(
         &self,
-        looked: &super::Looked,
+        looked: &Verified,
         anchor: pki::trust::object::ObjectId,
         output: &Output,
     ) -> Result<(), Failure> {
         let keys = KeyDir::at(self.keys.clone().unwrap_or_else(|| data_dir::usual().join("keys")));
-        let later = format!("pin it where the control plane's keys are: better-compute trust pin {anchor} --keys DIR");
+        let later =
+            format!("pin it where the control plane's keys are:\n  better-compute trust pin {anchor} --keys DIR");
         if self.no_pin || (self.keys.is_none() && !keys.path().join("secret").exists()) {
             output::note(later);
             return Ok(());
         }
-        if !pin::pin(looked, &keys, self.yes, output)? {
+        if !pin::pin(looked, &keys, self.sure, output)? {
             output::note(later);
         }
         Ok(())
@@ -172,17 +177,19 @@ fn quoted(text: &str) -> String {
 
 /// The OpenPGP key that gpg signs with, and its block.
 fn openpgp(prints: &[String]) -> Result<String, Failure> {
+    let mut refused = String::new();
     for print in prints {
         let exported = std::process::Command::new("gpg").args(["--batch", "--armor", "--export", "--", print]).output();
         let exported = exported.during("cannot ask gpg for the public key")?;
         let block = String::from_utf8_lossy(&exported.stdout).trim().to_owned();
-        if TrustKey::from_openpgp(&block, print).is_ok() {
-            let lines: Vec<String> =
-                block.lines().map(|line| format!("        {line}").trim_end().to_owned()).collect();
-            return Ok(format!("openpgp \"{print}\" \"\"\"\n{}\n        \"\"\"", lines.join("\n")));
+        if let Err(refusal) = TrustKey::from_openpgp(&block, print) {
+            refused = format!("{refused}\n  {print}: {refusal}");
+            continue;
         }
+        let lines: Vec<String> = block.lines().map(|line| format!("        {line}").trim_end().to_owned()).collect();
+        return Ok(format!("openpgp \"{print}\" \"\"\"\n{}\n        \"\"\"", lines.join("\n")));
     }
-    Err(Failure::failed("no key with which gpg signs here is taken: Ed25519, or RSA of 3072 bits or more"))
+    Err(Failure::failed(format!("no key with which gpg signs here is taken:{refused}")))
 }
 
 fn write_and_commit(file: &Path, text: &str) -> Result<(), Failure> {
@@ -202,12 +209,12 @@ fn write_and_commit(file: &Path, text: &str) -> Result<(), Failure> {
 /// A policy for the people who are there: as strict as their number allows.
 fn policy_text(people: &[Person]) -> String {
     let mut text = String::from(
-        "// Who may change this fleet. docs/guides/trust.md explains every line; `better-compute check` judges it.\n",
+        "// Who may change this fleet. docs/guides/trust.md explains every line;\n// `better-compute check` judges it.\n",
     );
     let alone = people.len() < 2;
     text.push_str("policy {\n    format 1\n    epoch 1\n");
     if alone {
-        text.push_str("    // One person approves nothing of their own: without a second one, machines take so many\n    // destructive commands in an hour without a batch. Take it out when there are two.\n");
+        text.push_str("    // One person approves nothing of their own: without a second one, machines\n    // take so many destructive commands in an hour without a batch. Take it out\n    // when there are two.\n");
         text.push_str("    unbatched-destructive-per-hour 10\n");
     }
     text.push_str("}\n\n");
@@ -223,7 +230,7 @@ fn policy_text(people: &[Person]) -> String {
     text.push_str("path \"trust/**\" { roles \"admin\"; }\n\n");
     let two = people.len().min(2);
     if !alone {
-        text.push_str("// Whoever changes this file alone can make themselves two people. Make it 2, and let another one agree to that.\n");
+        text.push_str("// Whoever changes this file alone can make themselves two people. Make it 2,\n// and let another one agree to that.\n");
     }
     text.push_str("trust { roles \"admin\"; threshold 1; }\n");
     if !alone {

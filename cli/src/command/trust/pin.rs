@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pki::keys::TrustPin;
+use pki::{keys::TrustPin, trust::walk::Judged};
 use serde_json::json;
 
-use super::{Looked, Place, show};
+use super::{facts, in_force, show};
 use crate::{
+    args::Sure,
     data_dir,
     exit::{During as _, Exit, Failure},
     output::{self, Output},
     up::keys::KeyDir,
+    verified::{Place, Verified},
 };
 
 /// Pin the fleet to the commit that its trust begins with.
@@ -27,9 +29,9 @@ pub struct Pin {
     /// Directory with the control plane's keys [default: keys in the data directory]
     #[arg(long, value_name = "DIR")]
     pub keys: Option<PathBuf>,
-    /// Do not ask
-    #[arg(long, short)]
-    pub yes: bool,
+    /// Whether somebody is asked
+    #[command(flatten)]
+    pub sure: Sure,
     /// Where
     #[command(flatten)]
     pub place: Place,
@@ -37,15 +39,14 @@ pub struct Pin {
 
 impl Pin {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Failure> {
-        let looked = self.place.look(self.commit.as_deref())?;
+        let looked = Verified::open(&self.place, self.commit.as_deref())?;
         let keys = KeyDir::at(self.keys.clone().unwrap_or_else(|| data_dir::usual().join("keys")));
-        pin(&looked, &keys, self.yes, output)?;
-        Ok(Exit::Ok)
+        Ok(if pin(&looked, &keys, self.sure, output)? { Exit::Ok } else { Exit::Failed })
     }
 }
 
 /// Shows what would be pinned, asks, and pins it.
-pub(super) fn pin(looked: &Looked, keys: &KeyDir, yes: bool, output: &Output) -> Result<bool, Failure> {
+pub(super) fn pin(looked: &Verified, keys: &KeyDir, sure: Sure, output: &Output) -> Result<bool, Failure> {
     if let Some((judged, refusal)) = looked.walked.refused() {
         return Err(Failure::failed(format!(
             "the branch does not verify, and nothing of it would come into force: {} {refusal}",
@@ -69,28 +70,14 @@ pub(super) fn pin(looked: &Looked, keys: &KeyDir, yes: bool, output: &Output) ->
             held.trust_domain()
         )));
     }
-    let by = anchor.signer.as_ref().map(|signer| signer.principal.to_string()).unwrap_or_default();
-    let shown = format!(
-        "anchor  {}  {} (signed by {by})\nfleet   {} of {}\npolicy  epoch 1, {}\nbranch  {} at {}, verified\n\n{}",
-        pin.commit,
-        anchor.subject,
-        pin.fleet,
-        looked.walked.trust_domain,
-        pin.digest,
-        looked.branch,
-        looked.tip.short(),
-        show::table(&looked.walked).render(output.width, output.colour)
-    );
     if held.trust_pin() == Some(pin) {
         output::note(format!("the fleet is pinned to {} already", pin.commit));
         return Ok(true);
     }
     if !output.is_json() {
-        output.line(shown)?;
+        output.line(page(looked, pin, anchor, output))?;
     }
-    let question = "\nFrom here on only what these people sign comes into force, for ever. Pin it? [yes/no]";
-    if !yes && !output::confirm(output, question)? {
-        output::note("nothing was pinned");
+    if !sure.ask(output, "Pin it?", "nothing was pinned")? {
         return Ok(false);
     }
     held.pin_trust(pin).during("the fleet is not pinned")?;
@@ -98,11 +85,31 @@ pub(super) fn pin(looked: &Looked, keys: &KeyDir, yes: bool, output: &Output) ->
     if output.is_json() {
         output.json(&json!({ "pin": pin, "trustDomain": looked.walked.trust_domain }))?;
     } else {
-        output.line(format!("\npinned to {}", pin.commit))?;
-        output::note(
-            "Running processes take it over within seconds; `better-compute status` says so. Make a copy of the keys now. \
-             Processes with keys of their own (keys signing, keys source) need them again.",
-        );
+        output.line(format!("pinned to {}", pin.commit))?;
+        for next in [
+            "Running processes take it over within seconds; `better-compute status` says so.",
+            "Make a copy of the keys now. Processes with keys of their own need them again.",
+        ] {
+            output::note(next);
+        }
     }
     Ok(true)
+}
+
+/// What a person compares before it is pinned for ever.
+pub(super) fn page(looked: &Verified, pin: TrustPin, anchor: &Judged, output: &Output) -> String {
+    let by = anchor.signer.as_ref().map_or_else(String::new, |signer| format!(", signed by {}", signer.principal));
+    let mut rows = vec![
+        ("domain", looked.walked.trust_domain.clone()),
+        ("fleet", pin.fleet.to_string()),
+        ("anchor", format!("{} ({}{by})", pin.commit, anchor.subject)),
+        ("policy", format!("epoch 1, {}", pin.digest)),
+        ("branch", format!("{} at {}, verified", looked.branch, looked.tip.short())),
+    ];
+    if looked.walked.policy.as_ref().is_some_and(|policy| policy.epoch() > 1) {
+        rows.insert(4, ("newest", in_force(&looked.walked)));
+    }
+    let people = show::table(&looked.walked).render(output.width, output.colour);
+    let forever = output.indented("From here on only what these people sign comes into force, for ever.", "");
+    format!("{}\n\n{people}\n\n{forever}", facts(&rows, output))
 }

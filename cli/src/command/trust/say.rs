@@ -9,21 +9,27 @@ use pki::trust::{
     walk::{Ended, Judged, Refusal},
 };
 use schema::{
+    fleet::trust::FILE,
     name::Name,
     time::{Duration, Timestamp},
 };
 use serde_json::json;
 
-use super::{Looked, Place, commit};
 use crate::{
+    args::Sure,
+    command::verify::remedy,
     exit::{During as _, Exit, Failure},
-    output::{self, Output},
+    output::{
+        Output,
+        text::{printable, printable_lines},
+    },
     statement::{self, Written, write_and_push},
+    verified::{Place, Verified, branch_that_is_named, commit},
 };
 
 /// Vouch for a commit that waits for another person, whoever signed it.
 ///
-/// Says that the tree of a commit is good in the place where it stands. Look at it first: git show COMMIT.
+/// Shows which files it changes, asks, and says that its tree is good in the place where it stands. `git show COMMIT` shows all of it.
 #[derive(Debug, Args)]
 pub struct Vouch {
     /// The commit [default: the first that waits for it]
@@ -42,8 +48,8 @@ pub struct Vouch {
 
 /// Agree to the change of the policy that waits, and prove a key that it gives you.
 ///
-/// Look at it first: git show COMMIT. Signs a trust/v1 statement when your word is asked for, and a possess/v1 statement when the key
-/// that git signs with is one that the policy adds.
+/// Shows what changes and asks. Signs a trust/v1 statement when your word is asked for, and a possess/v1 statement when the key that git
+/// signs with is one that the policy adds.
 #[derive(Debug, Args)]
 pub struct Agree {
     /// What you say
@@ -108,9 +114,9 @@ pub struct Said {
     /// Sign it, and push nothing
     #[arg(long)]
     pub no_push: bool,
-    /// Do not ask
-    #[arg(long, short)]
-    pub yes: bool,
+    /// Whether somebody is asked
+    #[command(flatten)]
+    pub sure: Sure,
 }
 
 /// Why a key is revoked.
@@ -131,7 +137,7 @@ fn ends(after: Duration, now: Timestamp) -> Result<Timestamp, Failure> {
     Timestamp::from_second(after.after(now).as_second()).during("the end is too far away")
 }
 
-impl Looked {
+impl Verified {
     /// Who sits here, when their word counts under a rule of the policy in force.
     fn counts(&self, rule: Option<&Rule>, name: &str) -> Result<Name, Failure> {
         let policy = self.policy()?;
@@ -173,46 +179,50 @@ impl Looked {
 
 impl Vouch {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Failure> {
-        let looked = self.place.look(None)?;
-        let waits = looked.walked.refused().and_then(|(judged, refusal)| match refusal {
-            Refusal::NotVouched { base, tree, by, .. } => Some((judged, *base, *tree, by)),
-            _ => None,
-        });
+        let looked = Verified::open(&self.place, None)?;
+        let branch = branch_that_is_named(&looked.branch)?;
+        let refused = looked.walked.refused();
         let named = self.commit.as_deref().map(|name| commit(&looked.repo, name)).transpose()?;
-        let Some((judged, base, tree, by)) = waits.filter(|(judged, ..)| named.is_none_or(|named| judged.id == named))
-        else {
+        let Some((judged, refusal)) = refused.filter(|(judged, _)| named.is_none_or(|named| judged.id == named)) else {
             return Err(Failure::failed("no such commit waits for anybody to vouch for it")
                 .hint("better-compute verify --dry-run"));
         };
+        let Refusal::NotVouched { base, tree, by, may, .. } = refusal else {
+            return Err(no_word_helps(judged, refusal));
+        };
         let you = looked.counts(looked.policy()?.change(), "change")?;
+        let commit = judged.id.short();
         if judged.signer.as_ref().is_some_and(|signer| signer.principal == you) {
-            return Err(Failure::failed(format!(
-                "{you} signed {}, and nobody vouches for an own change",
-                judged.id.short()
-            ))
-            .hint("another person of the `change` rule does it: better-compute trust vouch"));
+            return Err(Failure::failed(format!("{you} signed {commit}, and nobody vouches for an own change"))
+                .hint("another person of the `change` rule does it: better-compute trust vouch"));
         }
         if by.contains(&you) {
+            return Err(Failure::failed(format!("{you} vouches for {commit} already; others are missing")));
+        }
+        if !may.contains(&you) {
+            let others: Vec<&str> = may.iter().map(Name::as_str).collect();
+            let who = if others.is_empty() { "nobody of the `change` rule".to_owned() } else { others.join(", ") };
             return Err(Failure::failed(format!(
-                "{you} vouches for {} already; others are missing",
-                judged.id.short()
-            )));
+                "the word of {you} does not count: a forge signed {commit}, so that who vouches has to be one who may change all of it"
+            ))
+            .hint(format!("nothing was signed; who may: {who}")));
         }
         let body = Body::Change {
-            branch: looked.branch.clone(),
-            base,
-            tree,
+            branch: branch.to_owned(),
+            base: *base,
+            tree: *tree,
             under: under(looked.policy()?),
             expires: ends(self.expires_in, output.now)?,
         };
-        let what = format!("vouch for {} ({})", judged.id.short(), judged.subject);
+        looked.show(judged, &["--stat=72"], output)?;
+        let what = format!("vouch for {commit} ({})", judged.subject);
         self.said.say(&looked, looked.policy()?, vec![body], &what, output)
     }
 }
 
 impl Agree {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Failure> {
-        let looked = self.place.look(None)?;
+        let looked = Verified::open(&self.place, None)?;
         let (judged, step) = waiting_step(&looked)?;
         let next = looked.policy_in(judged)?;
         let you = statement::speaker(&looked.dir, &next)?;
@@ -230,26 +240,31 @@ impl Agree {
         if bodies.is_empty() {
             return Err(Failure::failed(format!("nobody asks {} about this policy", you.principal)));
         }
+        looked.show(judged, &["--unified=1", "--", &looked.in_folder(FILE)], output)?;
         let what = format!("agree to the policy of epoch {} in {} ({})", step.epoch, judged.id.short(), judged.subject);
         self.said.say(&looked, &next, bodies, &what, output)
     }
 }
 
 /// The change of the policy that waits for people.
-fn waiting_step(looked: &Looked) -> Result<(&Judged, Step), Failure> {
-    let waits = looked.walked.refused().and_then(|(judged, refusal)| match refusal {
-        Refusal::TrustThreshold { step, .. } | Refusal::NotProven { step, .. } => Some((judged, *step)),
-        _ => None,
-    });
-    waits.ok_or_else(|| {
-        Failure::failed("no change of the trust policy waits for anybody")
-            .hint("commit it first, on the branch that is checked out; better-compute verify --dry-run")
-    })
+fn waiting_step(looked: &Verified) -> Result<(&Judged, Step), Failure> {
+    match looked.walked.refused() {
+        Some((judged, Refusal::TrustThreshold { step, .. } | Refusal::NotProven { step, .. })) => Ok((judged, *step)),
+        Some((judged, refusal)) => Err(no_word_helps(judged, refusal)),
+        None => Err(Failure::failed("no change of the trust policy waits for anybody")
+            .hint("commit it first, on the branch that is checked out; better-compute verify --dry-run")),
+    }
+}
+
+/// What is wrong with the commit that is next, where nobody's word mends it.
+fn no_word_helps(judged: &Judged, refusal: &Refusal) -> Failure {
+    let failure = Failure::refused(refusal.code(), format!("{} does not count: {refusal}", judged.id.short()));
+    failure.hint(remedy(refusal).unwrap_or("better-compute verify --dry-run"))
 }
 
 impl Revoke {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Failure> {
-        let looked = self.place.look(None)?;
+        let looked = Verified::open(&self.place, None)?;
         let policy = looked.policy()?;
         let Some(key) = policy.keys().find(|key| key.name() == self.key) else {
             return Err(
@@ -277,21 +292,44 @@ impl Revoke {
 impl Reseal {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Failure> {
         let (repo, folder) = self.place.open()?;
-        let branch = self.place.branch_of(&repo)?;
+        let branch = self.place.branch_of(&repo);
+        let branch = branch_that_is_named(&branch)?;
         let new = commit(&repo, &self.new)?;
         // What was verified may be on no branch here any more: its id is enough.
         let old = commit(&repo, &self.old).or_else(|failure| self.old.parse::<ObjectId>().map_err(|_| failure))?;
         // The policy in force is that of the history that was verified.
         let on = Place { branch: Some(old.to_string()), path: Some(folder), ..self.place.clone() };
-        let looked = on.look(None).or_else(|_| self.place.look(None))?;
+        let looked = Verified::open(&on, None).or_else(|_| Verified::open(&self.place, None))?;
         let policy = looked.policy()?;
         looked.counts(policy.reseal(), "reseal")?;
-        let looked = Looked { branch: branch.clone(), ..looked };
-        let policy = looked.policy()?;
         let expires = ends(self.expires_in, output.now)?;
-        let body = Body::Reseal { branch: branch.clone(), old, new, under: under(policy), expires };
+        let body = Body::Reseal { branch: branch.to_owned(), old, new, under: under(policy), expires };
         let what = format!("let {branch} go on from {} in place of {}", new.short(), old.short());
         self.said.say(&looked, policy, vec![body], &what, output)
+    }
+}
+
+impl Verified {
+    /// What a commit changes, as git shows it.
+    fn show(&self, judged: &Judged, how: &[&str], output: &Output) -> Result<(), Failure> {
+        if output.is_json() {
+            return Ok(());
+        }
+        let id = judged.id.to_string();
+        let plain = ["show", "--format=", "--no-color", "--no-ext-diff", "--no-textconv", "--first-parent", &id];
+        let text = statement::git(&self.dir, &[&plain, how].concat()).map_err(Failure::failed)?;
+        let by = judged.signer.as_ref().map_or_else(String::new, |signer| format!(", signed by {}", signer.principal));
+        output.line(format!(
+            "{} ({}{by})\n\n{}\n",
+            judged.id.short(),
+            printable(&judged.subject),
+            printable_lines(&text)
+        ))
+    }
+
+    /// A path of the fleet from the top of the work tree.
+    fn in_folder(&self, path: &str) -> String {
+        format!(":(top){}", [self.folder.as_str(), path].join("/").trim_start_matches('/'))
     }
 }
 
@@ -299,16 +337,16 @@ impl Said {
     /// Asks, signs, and pushes.
     fn say(
         &self,
-        looked: &Looked,
+        looked: &Verified,
         policy: &Policy,
         bodies: Vec<Body>,
         what: &str,
         output: &Output,
     ) -> Result<Exit, Failure> {
         let you = statement::speaker(&looked.dir, policy)?;
-        if !self.yes && !output::confirm(output, &format!("{}: {what}? [yes/no]", you.principal))? {
-            output::note("nothing was said");
-            return Ok(Exit::Ok);
+        let question = output.indented(&format!("As {}: {}?", you.principal, printable(what)), "");
+        if !self.sure.ask(output, &question, "nothing was signed")? {
+            return Ok(Exit::Failed);
         }
         let tree = statement::empty_tree(&looked.dir)?;
         let mut written: Vec<(Statement, Written)> = Vec::new();
@@ -321,16 +359,13 @@ impl Said {
             written.push((said, made));
         }
         if output.is_json() {
-            let one = |(said, made): &(Statement, Written)| json!({ "statement": said.body.kind(), "digest": said.digest(), "principal": you.principal, "commit": made.commit, "reference": made.reference, "pushedTo": made.remote });
+            let one = |(said, made): &(Statement, Written)| json!({ "statement": said.body.kind(), "digest": said.digest(), "principal": you.principal, "commit": made.commit, "reference": made.reference, "pushedTo": made.pushed_to() });
             output.json(&written.iter().map(one).collect())?;
             return Ok(Exit::Ok);
         }
         for (said, made) in &written {
-            output.line(format!("{} by {}: {}", said.body.kind(), you.principal, made.reference))?;
-            match &made.remote {
-                Some(remote) => output.line(format!("  pushed to {remote}"))?,
-                None => output::note(format!("  {}", made.lies_here())),
-            }
+            output.line(format!("{} by {}", said.body.kind(), you.principal))?;
+            made.tell(false, output)?;
         }
         Ok(Exit::Ok)
     }

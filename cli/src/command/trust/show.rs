@@ -5,11 +5,12 @@ use pki::trust::{key::TrustKey, policy::Principal, walk::Walked};
 use schema::name::Name;
 use serde_json::{Value, json};
 
-use super::Place;
+use super::{facts, in_force};
 use crate::{
     exit::{Exit, Failure},
-    output::{Output, Table},
+    output::{Output, Table, table::Cell, text::Style},
     statement,
+    verified::{Place, Verified},
 };
 
 /// Show the trust policy in force, and who you are in it.
@@ -22,11 +23,11 @@ pub struct Show {
 
 impl Show {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Failure> {
-        let looked = self.place.look(None)?;
+        let looked = Verified::open(&self.place, None)?;
         let policy = looked.policy()?;
-        let you = statement::speaker(&looked.dir, policy);
-        let anchor = looked.walked.commits.first().map(|judged| judged.id);
         if output.is_json() {
+            let you = statement::speaker(&looked.dir, policy);
+            let anchor = looked.walked.commits.first().map(|judged| judged.id);
             let value = json!({
                 "trustDomain": looked.walked.trust_domain,
                 "fleet": looked.walked.fleet,
@@ -38,31 +39,43 @@ impl Show {
             output.json(&value)?;
             return Ok(Exit::Ok);
         }
-        let anchor = anchor.map(|id| id.to_string()).unwrap_or_default();
-        let (fleet, domain) = (looked.walked.fleet, &looked.walked.trust_domain);
-        let head = format!(
-            "fleet   {fleet} of {domain}\nanchor  {anchor}\npolicy  epoch {}, {}",
-            policy.epoch(),
-            policy.digest()
-        );
-        output.line(format!("{head}\n\n{}", table(&looked.walked).render(output.width, output.colour)))?;
-        output.line(match you {
-            Ok(you) => format!("\ngit signs here as {} ({})", you.principal, you.key),
-            Err(failure) => format!("\n{}", failure.message),
-        })?;
+        output.line(page(&looked, output))?;
         Ok(Exit::Ok)
     }
 }
 
-/// The principals of the policy in force, for people.
+/// Everything about it, for people.
+pub(super) fn page(looked: &Verified, output: &Output) -> String {
+    let anchor = looked.walked.commits.first().map(|judged| judged.id.to_string()).unwrap_or_default();
+    let you = looked.policy().and_then(|policy| statement::speaker(&looked.dir, policy));
+    let you = you.map_or_else(
+        |failure| failure.message,
+        |you| format!("{}, by the key with which git signs here: {}", you.principal, you.key),
+    );
+    let rows = [
+        ("domain", looked.walked.trust_domain.clone()),
+        ("fleet", looked.walked.fleet.to_string()),
+        ("anchor", anchor),
+        ("policy", in_force(&looked.walked)),
+        ("you", you),
+    ];
+    format!("{}\n\n{}", facts(&rows, output), table(&looked.walked).render(output.width, output.colour))
+}
+
+/// The principals of the policy in force, for people: a line for each key.
 pub(super) fn table(walked: &Walked) -> Table {
-    let mut table = Table::new(&["principal", "kind", "roles", "keys"]);
+    let titles = ["principal", "kind", "roles", "key"];
+    let mut table = Table::new(&titles).whole(&["principal", "kind"]).words();
     for (name, principal) in walked.policy.iter().flat_map(|policy| policy.principals()) {
         let roles: Vec<&str> = principal.roles.iter().map(|role| role.as_str()).collect();
-        let shown = |key| walked.ended(key).map_or_else(|| format!("{key}"), |ended| format!("{key} ({ended})"));
-        let keys: Vec<String> = principal.keys.iter().map(shown).collect();
-        let cells = [name.to_string(), principal.kind.as_str().to_owned(), roles.join(" "), keys.join(", ")];
-        table.row(cells.map(|cell| cell.as_str().into()));
+        let mut cells = [name.to_string(), principal.kind.as_str().to_owned(), roles.join(" ")];
+        for key in &principal.keys {
+            let ended = walked.ended(key);
+            let style = if ended.is_some() { Style::Attention } else { Style::Plain };
+            let shown = ended.map_or_else(|| format!("{key}"), |ended| format!("{key} ({ended})"));
+            let key = Cell::from(shown).style(style);
+            table.row(std::mem::take(&mut cells).map(Cell::from).into_iter().chain([key]));
+        }
     }
     table
 }

@@ -5,7 +5,12 @@ use std::process::Command;
 use clap::Parser as _;
 
 use super::*;
-use crate::{args::Cli, output::Format, up::keys::KeyDir};
+use crate::{
+    args::Cli,
+    output::Format,
+    up::keys::KeyDir,
+    verified::{Place, Verified},
+};
 
 const FLEET: &str = "fleet \"acme\" { format 1; trust-domain \"acme.example\"; }\n";
 
@@ -81,12 +86,12 @@ impl World {
             panic!("another verb")
         };
         let now = "2026-11-29T12:00:00Z".parse().expect("a time");
-        trust.run(|_| Output { format: Format::Json, colour: false, width: None, now })
+        trust.run(&Output { format: Format::Json, colour: false, width: None, now })
     }
 
-    fn look(&self) -> Looked {
-        let place = Place { repo: self.repo(), branch: None, path: None, format: FormatArg::default() };
-        place.look(None).expect("a history")
+    fn look(&self) -> Verified {
+        let place = Place { repo: self.repo(), branch: None, path: None };
+        Verified::open(&place, None).expect("a history")
     }
 
     fn commit(&self, file: &str, text: &str, subject: &str) -> String {
@@ -97,6 +102,64 @@ impl World {
         self.git("repo", &["commit", "-q", "-S", "-m", subject]);
         self.git("repo", &["rev-parse", "HEAD"])
     }
+}
+
+/// A page on a terminal of so many columns, with the same names in every run, each as long as the one that it stands for.
+fn masked(looked: &Verified, width: usize, page: impl Fn(&Output) -> String) -> String {
+    let now = "2026-11-29T12:00:00Z".parse().expect("a time");
+    let mut text = page(&Output { format: Format::Text, colour: false, width: Some(width), now });
+    let policy = looked.policy().expect("a policy");
+    for (name, principal) in policy.principals() {
+        for key in &principal.keys {
+            text = text.replace(&key.name(), &format!("SHA256:{name:+<43}"));
+        }
+    }
+    let anchor = looked.walked.commits[0].id;
+    for (found, shown) in [
+        (policy.digest().to_string(), format!("sha256:{:d<64}", "")),
+        (looked.walked.fleet.to_string(), "f".repeat(64)),
+        (anchor.to_string(), "c".repeat(40)),
+        (anchor.short(), "c".repeat(10)),
+    ] {
+        text = text.replace(&found, &shown);
+    }
+    text
+}
+
+#[test]
+fn what_people_compare_before_they_sign_or_pin_is_whole_at_eighty_columns() {
+    let Some(world) = World::new() else { return };
+    let bob = format!("bob-of-the-night-shift={}", world.dir.path().join("bob.pub").display());
+    world.trust(&["init", "--yes", "--no-pin", "--person", &bob]).expect("a policy");
+    let looked = world.look();
+    let first = &looked.walked.commits[0];
+    let pin =
+        pki::keys::TrustPin { commit: first.id, fleet: looked.walked.fleet, digest: looked.walked.epochs[0].digest };
+    for width in [80, 160] {
+        let show = masked(&looked, width, |output| show::page(&looked, output));
+        let pin = masked(&looked, width, |output| pin::page(&looked, pin, first, output));
+        for text in [&show, &pin] {
+            assert!(text.lines().all(|line| line.chars().count() <= width) && !text.contains('…'), "{text}");
+        }
+        insta::assert_snapshot!(format!("show_at_{width}"), show);
+        insta::assert_snapshot!(format!("pin_at_{width}"), pin);
+    }
+}
+
+#[test]
+fn a_change_of_the_policy_that_no_word_mends_says_why_and_nothing_is_signed() {
+    let Some(world) = World::new() else { return };
+    let bob = format!("bob={}", world.dir.path().join("bob.pub").display());
+    world.trust(&["init", "--yes", "--no-pin", "--person", &bob]).expect("a policy");
+    let text = std::fs::read_to_string(world.repo().join("trust/policy.kdl")).expect("a policy");
+    world.commit("trust/policy.kdl", &text.replace("threshold 1", "threshold 9"), "trust: nine people");
+    let refused = world.trust(&["agree", "--yes"]).expect_err("nine people are not there");
+    assert_eq!(refused.exit, Exit::Refused);
+    assert!(refused.message.contains("(policy-invalid)") && refused.message.contains("BC0605"), "{refused}");
+    world.is("bob");
+    let vouched = world.trust(&["vouch", "--yes"]).expect_err("nor does a vouch mend it");
+    assert!(vouched.message.contains("(policy-invalid)"), "{vouched}");
+    assert_eq!(world.git("repo", &["for-each-ref", "refs/heads/bc"]), "", "nothing was said");
 }
 
 #[test]

@@ -6,14 +6,17 @@ use pki::trust::{
     statement::Step,
     walk::{Accepted, Judged, Refusal, Stuck, Walked},
 };
-use schema::{fleet::trust::PrincipalKind, name::Name};
+use schema::{diagnostic::Diagnostic, fleet::trust::PrincipalKind, name::Name};
 use serde_json::{Value, json};
 
 use super::Report;
-use crate::output::{
-    Output, Table,
-    table::Cell,
-    text::{Style, count, printable},
+use crate::{
+    command::trust::{facts, in_force},
+    output::{
+        Output, Table,
+        table::Cell,
+        text::{Style, count, printable},
+    },
 };
 
 impl Report {
@@ -26,7 +29,7 @@ impl Report {
                 return format!("branch {} at {}\n\n{bad}  {stuck}", self.branch, self.tip.short());
             }
         };
-        let mut text = self.head(walked);
+        let mut text = self.head(walked, output);
         text.push_str("\n\n");
         text.push_str(&table(walked).render(output.width, output.colour));
         for judged in &walked.commits {
@@ -36,7 +39,8 @@ impl Report {
             }
         }
         for (name, why) in &self.unheard {
-            text.push_str(&format!("\n\n{} is not heard: {}", printable(name), printable(why)));
+            text.push_str("\n\n");
+            text.push_str(&output.hanging(&format!("{} is not heard: {}", printable(name), printable(why)), ""));
         }
         text.push_str("\n\n");
         text.push_str(&conclusion(walked, output));
@@ -57,77 +61,86 @@ impl Report {
         match walked.refused() {
             None => format!("verified: {} since the anchor {anchor}", count(all as u64, "signed commit")),
             Some((judged, refusal)) => format!(
-                "{} does not count ({}), and {verified} of {all} commits since the anchor {anchor} do; better-compute verify --dry-run says more",
+                "{} does not count ({}), and {verified} of {} since the anchor {anchor} {}; better-compute verify --dry-run says more",
                 judged.id.short(),
-                refusal.code()
+                refusal.code(),
+                count(all as u64, "commit"),
+                if verified == 1 { "does" } else { "do" }
             ),
         }
     }
 
-    fn head(&self, walked: &Walked) -> String {
+    fn head(&self, walked: &Walked, output: &Output) -> String {
         let anchor = walked.commits.first().map(|anchor| anchor.id.to_string()).unwrap_or_default();
         let confirmed = if self.pinned {
             "as you named it"
         } else {
             "confirm it with the people who made it, then name it with --anchor"
         };
-        let policy = walked.policy.as_ref().map_or_else(
-            || "none in force".to_owned(),
-            |policy| format!("epoch {}, {}", policy.epoch(), policy.digest()),
-        );
-        format!(
-            "fleet   {} of {}\nbranch  {}\nanchor  {anchor}\n        {confirmed}\npolicy  {policy}",
-            walked.fleet,
-            printable(&walked.trust_domain),
-            printable(&self.branch)
-        )
+        let rows = [
+            ("domain", walked.trust_domain.clone()),
+            ("fleet", walked.fleet.to_string()),
+            ("branch", self.branch.clone()),
+            ("anchor", anchor),
+            ("", confirmed.to_owned()),
+            ("policy", in_force(walked)),
+        ];
+        facts(&rows, output)
     }
 
     /// Why a commit does not count, and what would mend it.
     fn explain(&self, judged: &Judged, refusal: &Refusal, walked: &Walked, output: &Output) -> String {
         let code = Style::Bad.paint(refusal.code(), output.colour);
-        let mut text = format!("{}  {code}\n  {}", judged.id.short(), printable(&refusal.to_string()));
+        let mut lines = vec![format!("{}  {code}", judged.id.short())];
+        lines.push(output.indented(&printable(&refusal.to_string()), "  "));
         if let Refusal::PolicyInvalid(diagnostics) = refusal {
             let more = diagnostics.iter().filter(|found| found.is_error()).skip(1);
-            text.extend(more.map(|found| format!("\n  {}: {} {}", found.at(), found.code, printable(&found.message))));
+            let one = |found: &Diagnostic| format!("{}: {} {}", found.at(), found.code, printable(&found.message));
+            lines.extend(more.map(|found| output.hanging(&one(found), "  ")));
         }
         if let Some(missing) = self.missing(refusal, walked) {
             let Missing { who, kind, verb, subject, .. } = &missing;
-            text.push_str(&format!("\n  → {who} say so: better-compute trust {verb}"));
-            text.push_str("\n    or by hand, in a signed commit without files, with this message:\n");
-            let block = missing.message.lines().map(|line| format!("      {line}").trim_end().to_owned());
-            text.push_str(&block.collect::<Vec<_>>().join("\n"));
+            lines.push(output.hanging(&format!("→ {who}: better-compute trust {verb}"), "  "));
+            lines.push("    or by hand, in a signed commit without files, with this message:".to_owned());
+            lines.extend(missing.message.lines().map(|line| format!("      {line}").trim_end().to_owned()));
             let empty = EMPTY_TREES[usize::from(judged.id.format() == ObjectFormat::Sha256)];
-            text.push_str(&format!(
-                "\n    and push it: git push origin $(git commit-tree -S -F statement.txt {empty}):refs/heads/bc/statements/{kind}/{subject}/NAME/1"
+            // What is typed stays on one line, however long that is.
+            lines.push(format!(
+                "    and push it: git push origin $(git commit-tree -S -F statement.txt {empty}):refs/heads/bc/statements/{kind}/{subject}/NAME/1"
             ));
-        } else if let Some(hint) = hint(refusal) {
-            text.push_str(&format!("\n  → {hint}"));
+        } else if let Some(remedy) = remedy(refusal) {
+            lines.push(output.hanging(&format!("→ {remedy}"), "  "));
         }
-        text
+        lines.join("\n")
     }
 
     /// The statement that is missing, and who has to make it.
     fn missing(&self, refusal: &Refusal, walked: &Walked) -> Option<Missing> {
         let (kind, (who, verb, subject), fields, last) = match refusal {
-            Refusal::NotVouched { base, tree, .. } => {
+            Refusal::NotVouched { base, tree, may, .. } => {
                 let policy = walked.policy.as_ref()?;
                 policy.change()?;
+                let who = if may.is_empty() {
+                    "nobody else may vouch for it".to_owned()
+                } else {
+                    format!("who may vouch for it, {}, says so", list(may))
+                };
                 let under = format!("trust-epoch: {}\ntrust-digest: {}\n", policy.epoch(), policy.digest());
                 let fields = format!("branch: {}\nbase: {base}\ntree: {tree}\n{under}", self.branch);
-                (
-                    "change",
-                    ("people who may vouch for it", "vouch", base.to_string()),
-                    fields,
-                    "expires: YYYY-MM-DDThh:mm:ssZ\n",
-                )
+                ("change", (who, "vouch", base.to_string()), fields, "expires: YYYY-MM-DDThh:mm:ssZ\n")
             }
-            Refusal::TrustThreshold { step, .. } => {
-                ("trust", ("people who may change the policy", "agree", step.epoch.to_string()), fields(*step), "")
-            }
-            Refusal::NotProven { step, .. } => {
-                ("possess", ("let their holders, with these keys,", "agree", step.epoch.to_string()), fields(*step), "")
-            }
+            Refusal::TrustThreshold { step, .. } => (
+                "trust",
+                ("people who may change the policy say so".to_owned(), "agree", step.epoch.to_string()),
+                fields(*step),
+                "",
+            ),
+            Refusal::NotProven { step, .. } => (
+                "possess",
+                ("their holders say so, with these keys".to_owned(), "agree", step.epoch.to_string()),
+                fields(*step),
+                "",
+            ),
             _ => return None,
         };
         let (domain, fleet) = (&walked.trust_domain, walked.fleet);
@@ -167,7 +180,8 @@ impl Report {
 /// A statement that somebody has to make.
 struct Missing {
     kind: &'static str,
-    who: &'static str,
+    /// Who says it, in a sentence.
+    who: String,
     /// How the command line calls it.
     verb: &'static str,
     /// What it is about, in the name of its branch.
@@ -179,7 +193,8 @@ fn fields(step: Step) -> String {
     format!("prev: {}\nnext: {}\nepoch: {}\n", step.prev, step.next, step.epoch)
 }
 
-fn hint(refusal: &Refusal) -> Option<&'static str> {
+/// What would mend a commit that does not count, where that is not somebody's word.
+pub(in crate::command) const fn remedy(refusal: &Refusal) -> Option<&'static str> {
     Some(match refusal {
         Refusal::Signature(_) => "make it again, signed by a key that the policy lists (git commit --amend -S)",
         Refusal::Malformed(_) => "make the commit again with git, and sign it",
@@ -194,6 +209,13 @@ fn hint(refusal: &Refusal) -> Option<&'static str> {
         Refusal::KeyRetired(_) | Refusal::KeyCompromised { .. } => "let its owner sign it again with another key",
         Refusal::KeyRevoked { .. } => "let somebody else sign it again: the key was revoked before",
         Refusal::Unfit(_) => "make it again without that file",
+        Refusal::PolicyInvalid(_) => {
+            "`better-compute check` says all that is wrong; commit it anew (git commit --amend -S)"
+        }
+        Refusal::Epoch { .. } | Refusal::Prev { .. } => {
+            "write the next `epoch`, and as `prev` the digest that `better-compute trust show` prints as policy"
+        }
+        Refusal::StrayTrustFile(_) => "take that file out: trust/ holds policy.kdl and nothing else",
         Refusal::ForgeCannotPropose(_) => "sign a change of batches yourself, on your machine",
         _ => return None,
     })
@@ -225,7 +247,8 @@ fn by(judged: &Judged) -> String {
 }
 
 fn table(walked: &Walked) -> Table {
-    let mut table = Table::new(&["commit", "verdict", "signed by", "why", "subject"]).whole(&["commit", "verdict"]);
+    let titles = ["commit", "verdict", "signed by", "subject", "why"];
+    let mut table = Table::new(&titles).whole(&["commit", "verdict", "signed by"]).words();
     let verified = walked.verified();
     for (at, judged) in walked.commits.iter().enumerate() {
         let (verdict, why) = match &judged.verdict {
@@ -239,8 +262,8 @@ fn table(walked: &Walked) -> Table {
             // Said in full below the table.
             Err(refusal) => (Cell::from(refusal.code()).style(Style::Bad), String::new()),
         };
-        let signed = Cell::from(by(judged));
-        table.row([judged.id.short().into(), verdict, signed, why.into(), judged.subject.as_str().into()]);
+        let why = Cell::from(why).style(Style::Dim);
+        table.row([judged.id.short().into(), verdict, by(judged).into(), judged.subject.as_str().into(), why]);
     }
     table
 }

@@ -1,6 +1,9 @@
 //! Real repositories with real signatures, as a person meets them. Without `git` and `ssh-keygen` there is nothing to verify.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use super::*;
 use crate::output::Format;
@@ -112,9 +115,7 @@ impl World {
     fn verify(&self) -> Verify {
         Verify {
             dry_run: true,
-            repo: self.repo(),
-            branch: None,
-            path: None,
+            place: Place { repo: self.repo(), branch: None, path: None },
             anchor: None,
             format: FormatArg { format: Format::Text },
         }
@@ -246,7 +247,9 @@ fn a_fleet_in_a_folder_is_judged_by_what_is_in_the_folder() {
     world.write("infra/sites/fra1.kdl", "site \"fra1\"\n");
     world.write("web/pools/index.html", "nobody's rule covers this\n");
     world.commit(Some("bob"), "both");
-    let report = Verify { repo: world.repo().join("infra"), ..world.verify() }.report().expect("a report");
+    let report = Verify { place: Place { repo: world.repo().join("infra"), ..world.verify().place }, ..world.verify() }
+        .report()
+        .expect("a report");
     assert!(report.counts(), "{}", world.shown(&report));
 }
 
@@ -277,7 +280,11 @@ fn a_clone_has_the_statements_that_it_fetched_and_a_shallow_one_has_no_history()
     world.commit(Some("bob"), "more");
     let from = format!("file://{}", world.repo().display());
     world.git(&["clone", "-q", "--depth", "1", &from, "shallow"], Path::new("."));
-    let verify = |dir: &str| Verify { repo: world.dir.path().join(dir), ..world.verify() }.report().expect("a report");
+    let verify = |dir: &str| {
+        Verify { place: Place { repo: world.dir.path().join(dir), ..world.verify().place }, ..world.verify() }
+            .report()
+            .expect("a report")
+    };
     assert_eq!(verify("shallow").json()["stuck"]["code"], "history-incomplete");
 
     let Ok(first) = world.verify().report().expect("a report").outcome else { panic!("no walk") };

@@ -336,27 +336,33 @@ impl<'a, H: History> Walker<'a, H> {
         let changes = changes.as_slice();
         let trust = changes.iter().any(|change| is_trust(&change.path));
         let principal = &policy.principals()[&signer.principal];
-        let vouched = match self.vouched(case, changes, (&signer, principal), policy)? {
+        let needed = match self.granted(changes, (&signer, principal), policy)? {
+            Ok(needed) => needed,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        // What no word mends is said before people are asked for theirs.
+        let brought = if trust { Some(self.bring_alone(case, changes, policy)?) } else { None };
+        let brought = match brought.transpose() {
+            Ok(brought) => brought,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let vouched = match self.vouched(case, changes, &signer, needed, policy) {
             Ok(vouched) => vouched,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        if !trust {
-            return Ok(Ok(if vouched.is_empty() { Accepted::Granted } else { Accepted::Vouched(vouched) }));
+        match brought {
+            Some(new) => self.trust_change(case, policy, new),
+            None => Ok(Ok(if vouched.is_empty() { Accepted::Granted } else { Accepted::Vouched(vouched) })),
         }
-        if let Some(other) = changes.iter().find(|change| !is_trust(&change.path)) {
-            return Ok(Err(Refusal::TrustMixed(other.path.clone())));
-        }
-        self.trust_change(case, policy)
     }
 
-    /// Whether the signer may change all of it, and who has to vouch and does.
-    fn vouched(
+    /// Whether the signer may change all of it, and how many others have to vouch, because of which file.
+    fn granted(
         &self,
-        case: &Case<'_>,
         changes: &[FileChange],
         (signer, principal): (&Signer, &Principal),
         policy: &Policy,
-    ) -> Result<Result<Vec<Name>, Refusal>, H::Error> {
+    ) -> Result<Result<(u32, String), Refusal>, H::Error> {
         let forge = signer.kind == PrincipalKind::Forge;
         let usual = policy.change().map(|rule| rule.threshold);
         let mut needed = if forge { (usual.unwrap_or(1), String::new()) } else { (0, String::new()) };
@@ -379,35 +385,71 @@ impl<'a, H: History> Walker<'a, H> {
                 needed = (changes, change.path.clone());
             }
         }
-        let (needed, path) = needed;
+        Ok(Ok(needed))
+    }
+
+    /// Who vouches, when they are enough.
+    fn vouched(
+        &self,
+        case: &Case<'_>,
+        changes: &[FileChange],
+        signer: &Signer,
+        (needed, path): (u32, String),
+        policy: &Policy,
+    ) -> Result<Vec<Name>, Refusal> {
         if needed == 0 {
-            return Ok(Ok(Vec::new()));
+            return Ok(Vec::new());
         }
-        let base = case.commit.parents().first().copied().unwrap_or_else(|| case.commit.id());
-        let mut by = policy.change().map_or_else(Default::default, |rule| {
-            self.people(policy, rule, |body| match body {
-                Body::Change { branch, base: follows, tree, under, .. } => {
-                    branch == self.branch
-                        && *follows == base
-                        && *tree == case.commit.tree()
-                        && under.epoch == policy.epoch()
-                        && under.digest == policy.digest()
-                }
-                _ => false,
-            })
-        });
+        let forge = signer.kind == PrincipalKind::Forge;
+        let (base, tree) =
+            (case.commit.parents().first().copied().unwrap_or_else(|| case.commit.id()), case.commit.tree());
         // Nobody vouches for an own change, and who vouches for a forge's may change all of it.
-        by.remove(&signer.principal);
-        if forge {
-            let may =
-                |name: &Name| changes.iter().all(|change| policy.grants(&policy.principals()[name], &change.path));
-            by.retain(may);
+        let may = |name: &Name, principal: &Principal| {
+            *name != signer.principal && (!forge || changes.iter().all(|change| policy.grants(principal, &change.path)))
+        };
+        let Some(rule) = policy.change() else {
+            return Err(Refusal::NotVouched { needed, by: Vec::new(), may: Vec::new(), path, forge, base, tree });
+        };
+        let said = self.people(policy, rule, |body| match body {
+            Body::Change { branch, base: follows, tree: same, under, .. } => {
+                branch == self.branch
+                    && (*follows, *same) == (base, tree)
+                    && under.epoch == policy.epoch()
+                    && under.digest == policy.digest()
+            }
+            _ => false,
+        });
+        let by: Vec<Name> = said.into_iter().filter(|name| may(name, &policy.principals()[name])).collect();
+        if by.len() >= needed as usize {
+            return Ok(by);
         }
-        let by: Vec<Name> = by.into_iter().collect();
-        if by.len() < needed as usize {
-            return Ok(Err(Refusal::NotVouched { needed, by, path, forge, base, tree: case.commit.tree() }));
+        let others = policy.principals().iter().filter(|(name, principal)| {
+            principal.kind == PrincipalKind::Human
+                && rule.names(principal)
+                && may(name, principal)
+                && principal.keys.iter().any(|key| self.is_good(key, policy))
+                && !by.contains(name)
+        });
+        let may = others.map(|(name, _)| name.clone()).collect();
+        Err(Refusal::NotVouched { needed, by, may, path, forge, base, tree })
+    }
+
+    /// Whether a key says what counts, at this place.
+    fn is_good(&self, key: &TrustKey, policy: &Policy) -> bool {
+        policy.state(key) == KeyState::Good && self.gone.at(key, self.at).is_none() && !self.revoked.denies(key)
+    }
+
+    /// The policy that a change of trust brings, which stands alone.
+    fn bring_alone(
+        &self,
+        case: &Case<'_>,
+        changes: &[FileChange],
+        old: &Policy,
+    ) -> Result<Result<Policy, Refusal>, H::Error> {
+        match changes.iter().find(|change| !is_trust(&change.path)) {
+            Some(other) => Ok(Err(Refusal::TrustMixed(other.path.clone()))),
+            None => self.bring(&case.commit, Some(old)),
         }
-        Ok(Ok(by))
     }
 
     /// What a file's change touches beyond its path.
@@ -438,11 +480,12 @@ impl<'a, H: History> Walker<'a, H> {
     }
 
     /// A change of the policy: agreed to by the old one and by the new one, and every new key proves itself.
-    fn trust_change(&mut self, case: &Case<'_>, old: &Policy) -> Result<Result<Accepted, Refusal>, H::Error> {
-        let new = match self.bring(&case.commit, Some(old))? {
-            Ok(new) => new,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
+    fn trust_change(
+        &mut self,
+        case: &Case<'_>,
+        old: &Policy,
+        new: Policy,
+    ) -> Result<Result<Accepted, Refusal>, H::Error> {
         let handed_out = self.handed_out.and_then(|policies| policies.get(&new.epoch()));
         if let Some(&handed_out) = handed_out.filter(|digest| **digest != new.digest()) {
             return Ok(Err(Refusal::EpochTaken { epoch: new.epoch(), handed_out }));

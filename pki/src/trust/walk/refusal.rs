@@ -62,6 +62,8 @@ pub enum Refusal {
         needed: u32,
         /// Who vouches.
         by: Vec<Name>,
+        /// Who else may.
+        may: Vec<Name>,
         /// The file that asks for it.
         path: String,
         /// Whether a forge signed it.

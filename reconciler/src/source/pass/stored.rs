@@ -138,7 +138,7 @@ impl Pass {
                 )));
             };
             let anchor = self.pinned.get().map(|pin| pin.commit.to_string());
-            verified = anchor.filter(|anchor| manifest.counts(Some(anchor)) || manifest.commit == *anchor);
+            verified = anchor.filter(|anchor| manifest.is_verified_from(anchor));
         }
         let Some(fleet) = loaded.fleet else {
             let errors = loaded.diagnostics.iter().filter(|one| one.is_error());

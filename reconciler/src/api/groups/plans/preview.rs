@@ -27,7 +27,8 @@ use super::super::revisions::find as find_revision;
 use crate::{
     api::{ApiError, App, Code, auth::Caller},
     apply,
-    plan::{Observed, Plan, plan},
+    custody::{self, Manifest},
+    plan::{Observed, Plan, Verification, plan},
     source::FLEET,
 };
 
@@ -125,8 +126,10 @@ pub(in crate::api) async fn preview(app: &App, caller: &Caller, input: Preview) 
     let place = Arc::clone(&PLACES).acquire_owned().await.expect("the semaphore is never closed");
     let mut observed = apply::observe(&app.db, FLEET).await?;
     let in_force = observed.commit.clone();
-    let (base, commit) = match base(app, &input).await? {
-        Base::Known(sources, commit) => (sources, commit.filter(|_| input.base.is_none())),
+    let (base, commit, verification) = match base(app, &input).await? {
+        // What changes a commit's files is no commit.
+        Base::Known { files, .. } if input.base.is_some() => (files, None, Verification::Unverified),
+        Base::Known { files, commit, verification } => (files, commit, verification),
         Base::Unknown(unknown) => return Ok(Previewed { unknown, in_force, ..Previewed::default() }),
     };
     if let Some(revision) = &input.revision {
@@ -140,6 +143,7 @@ pub(in crate::api) async fn preview(app: &App, caller: &Caller, input: Preview) 
     let made = compute(place, sources, observed, now, commit.clone()).await?;
     let shown = match made {
         Made::Plan { mut plan, trust_domain: wanted } => {
+            plan.verification = verification;
             plan.signatures = uploaded.then(|| NO_COMMITS.to_owned());
             let refused = trust_domain.filter(|stored| *stored != wanted).map(|stored| {
                 format!("the fleet says trust-domain {wanted:?}, and its certificates were issued for {stored:?}")
@@ -183,8 +187,13 @@ async fn show(
 
 /// What the files start from.
 enum Base {
-    /// The files, and the commit whose files they are.
-    Known(Sources, Option<String>),
+    Known {
+        files: Sources,
+        /// The commit whose files they are.
+        commit: Option<String>,
+        /// Whether people's signatures vouch for that.
+        verification: Verification,
+    },
     Unknown(Option<String>),
 }
 
@@ -203,10 +212,23 @@ async fn base(app: &App, input: &Preview) -> Result<Base, ApiError> {
     } else if input.changed.is_empty() {
         return Ok(Base::Unknown(None));
     } else {
-        return Ok(Base::Known(Sources::default(), None));
+        let files = Sources::default();
+        return Ok(Base::Known { files, commit: None, verification: Verification::Unverified });
     };
-    let files = revision_files::read(&app.db, revision.revision.id).await?;
-    Ok(files.map_or(Base::Unknown(None), |files| Base::Known(files, Some(revision.revision.commit))))
+    let Some(files) = revision_files::read(&app.db, revision.revision.id).await? else {
+        return Ok(Base::Unknown(None));
+    };
+    let verification = verification(app, &revision.revision).await?;
+    Ok(Base::Known { files, commit: Some(revision.revision.commit), verification })
+}
+
+/// Whether people's signatures vouch for what was in force: its manifest says so, which this control plane signed.
+async fn verification(app: &App, revision: &revisions::NewRevision) -> Result<Verification, ApiError> {
+    let (Some(pin), Some(auditor)) = (app.pinned.get(), &app.auditor) else { return Ok(Verification::Unverified) };
+    let manifest = custody::proven(&app.db, &auditor.custody.manifests(), revision.id).await?;
+    let vouched =
+        |manifest: Manifest| manifest.commit == revision.commit && manifest.is_verified_from(&pin.commit.to_string());
+    Ok(if manifest.is_some_and(vouched) { Verification::Verified } else { Verification::Unverified })
 }
 
 /// What became of the files.
