@@ -32,6 +32,7 @@ table audit
     constraint audit_seq_key UNIQUE (seq)
     CREATE INDEX audit_by_actor ON audit USING btree (actor, seq DESC)
     CREATE INDEX audit_by_subject ON audit USING btree (subject, seq DESC)
+    CREATE INDEX audit_ends_of_batches ON audit USING btree (((detail ->> 'batchId'::text))) WHERE (action = ANY (ARRAY['batches.done'::text, 'batches.expired'::text, 'batches.void'::text, 'batches.rejected'::text, 'batches.cancelled'::text]))
     CREATE TRIGGER audit_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only()
     CREATE TRIGGER audit_tail_follows AFTER INSERT ON audit FOR EACH ROW EXECUTE FUNCTION audit_joins_tail()
 table audit_aside

@@ -9,6 +9,7 @@
 //! Names are used once. What is here is a copy for the control plane to work with: no machine does anything because of it.
 
 mod asks;
+mod ends;
 mod leaves;
 mod machines;
 mod marks;
@@ -25,6 +26,7 @@ use schema::{
 };
 
 pub use asks::{Ask, NewAsk, asks, set_asks};
+pub use ends::{Ended, ended, ended_among};
 pub use leaves::{count_leaves, leaves, set_leaf, some_leaves, wake_of_commands};
 pub use machines::{InPool, Machine, in_hand, keep_identity, machine_of, machines, named, signed_identity};
 pub use marks::mark_anew;
@@ -238,7 +240,7 @@ pub struct Batch {
     pub ended_at: Option<Timestamp>,
     /// Of an emergency: who looked at it afterwards.
     pub closed: Option<Closed>,
-    /// The tag of whoever put it down; without a good one the rows are no batch.
+    /// The tag of whoever put it down; without a good one the rows are no batch. One that has ended has none.
     pub mark: Option<Vec<u8>>,
 }
 

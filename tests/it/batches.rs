@@ -314,7 +314,14 @@ fn a_yes_is_taken_back_one_no_is_enough_and_an_emergency_is_loud() {
     let _ = fleet.up.cli().ok(&["breakglass", "close", &name, "--note", "a fan"]);
     assert!(!fleet.up.cli().ok(&["status"]).contains("emergency"));
 
-    break_glass("node/nonesuch");
+    // A typo is found out before anything is signed. Where nobody can be asked, people decide.
+    let typo = format!("node/{}x", fleet.name);
+    let words = ["breakglass", &typo, "--kind", "node.reboot", "--reason", "it hangs", "--repo", &dir, "--yes"];
+    let refused = fleet.up.cli().run(&words);
+    assert!(refused.code == 4 && refused.err.contains("(no-machine)"), "{}{}", refused.out, refused.err);
+    assert!(refused.err.contains(&format!("did you mean {node}?")), "{}", refused.err);
+    let said = fleet.up.cli().run(&[&words[..], &["--url", "https://127.0.0.1:1"]].concat());
+    assert!(said.code == 0 && said.err.contains("could not be looked up"), "{}{}", said.out, said.err);
     let batch = fleet.wait_state(&called(&name), "void");
     assert_eq!(batch["reason"], "no-machine");
 }

@@ -124,6 +124,38 @@ fn no_row_of_a_batch_or_of_a_policy_boots_a_machine() {
 }
 
 #[test]
+fn what_people_took_back_or_rejected_boots_nothing_when_somebody_sets_it_back() {
+    let fleet = Fleet::new(true);
+    for (number, name) in ["cancelled", "rejected"].into_iter().enumerate() {
+        fleet.ask_from("bob", name, "+1 hour");
+        fleet.wait_state(name, "proposed");
+        for who in ["ada", "cleo"] {
+            let (code, words) = fleet.say(who, "approve", name);
+            assert_eq!(code, 0, "{words}");
+        }
+        fleet.wait_state(name, "approved");
+        fleet.keep(&["batches", "batch_leaves"]);
+        if name == "cancelled" {
+            let _ = fleet.up.cli().ok(&["batches", "cancel", name, "--reason", "do not"]);
+        } else {
+            assert_eq!(fleet.say("cleo", "reject", name).0, 0);
+        }
+        fleet.wait_state(name, name);
+        // Whoever copied the rows while it was open puts them back, opens its window, and takes the no away.
+        fleet.steal("DELETE FROM statements WHERE kind = 'reject/v1'");
+        fleet.give_back(&["batches", "batch_leaves"]);
+        fleet.look_at(name);
+        let batch = fleet.wait_state(name, name);
+        assert_eq!(batch["reason"], "ended-before", "{batch}");
+        assert!(fleet.up.cli().ok(&["why", &format!("batch/{name}")]).contains("the audit log says"));
+        let told = fleet.up.cli().ok(&["audit", "--subject", &format!("batch/{name}"), "--format", "json"]);
+        assert!(told.contains("ended-before"), "{told}");
+        fleet.does_something_else(number);
+        assert_eq!(fleet.node.boots(), 1);
+    }
+}
+
+#[test]
 fn what_people_approved_happens_in_its_window_and_on_its_machine_whatever_rows_say() {
     let fleet = Fleet::new(true);
     let two = Node::running(&fleet.world, "two", &fleet.up, "h100");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pki::{
-    batch::{BatchHeader, NoVote, Question, RefusedVote, Tally, candidates, judge},
+    batch::{BatchHeader, NoVote, Question, RefusedVote, Tally, attainable, candidates, judge},
     trust::statement::Under,
 };
 use schema::{name::Name, time::Timestamp};
@@ -38,6 +38,10 @@ pub struct Standing {
     pub lapsed: Vec<RefusedVote>,
     /// Who could still approve it.
     pub candidates: BTreeSet<Name>,
+    /// Whether they and those who did would be enough.
+    pub attainable: bool,
+    /// Keys that count no more, by name, as far as this control plane heard.
+    pub revoked: BTreeSet<String>,
 }
 
 /// Judges a stored batch; `None` when nobody has to approve it, and when what is stored is no header.
@@ -61,15 +65,17 @@ pub async fn standing(db: &Db, trust: &Trust, batch: &Batch, now: Timestamp) -> 
         revoked: &trust.revoked,
         now,
     };
-    let (tally, lapsed, candidates) = if header.under == (Under { epoch: present.epoch(), digest: present.digest() }) {
+    let (tally, lapsed, candidates, attainable) = if header.under
+        == (Under { epoch: present.epoch(), digest: present.digest() })
+    {
         let tally = judge(&question);
-        let candidates = candidates(&question, &tally);
-        (Some(tally), Vec::new(), candidates)
+        let (candidates, attainable) = (candidates(&question, &tally), attainable(&question, &tally));
+        (Some(tally), Vec::new(), candidates, attainable)
     } else {
         let named = trust.policies.get(&header.under.epoch).filter(|named| named.digest() == header.under.digest);
-        (None, named.map(|named| lapsed(&Question { named, ..question })).unwrap_or_default(), BTreeSet::new())
+        (None, named.map(|named| lapsed(&Question { named, ..question })).unwrap_or_default(), BTreeSet::new(), false)
     };
-    Ok(Some(Standing { header, statements, tally, lapsed, candidates }))
+    Ok(Some(Standing { header, statements, tally, lapsed, candidates, attainable, revoked: trust.revoked.clone() }))
 }
 
 /// Why nothing of what people said under a policy counts any more: what is wrong with each of them under the present one, and that

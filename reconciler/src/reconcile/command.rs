@@ -1,8 +1,8 @@
 //! `command`: signs what waits for a node, takes over its last words, and settles what its reconnect proves. Key: the node's id.
 //!
 //! ```text
-//! pending without a signature ─▶ ours? allowed? ─▶ sign with the worker key, outside any transaction ─▶ put down, poke the gateway
-//!                                  │ cancelled  └ withheld, with the reason
+//! pending without a signature ─▶ ours? batch open? allowed? ─▶ sign with the worker key, outside any transaction ─▶ put down, poke the gateway
+//!                                  │ cancelled  │ cancelled  └ withheld, with the reason
 //! last words, unread           ─▶ verify (key, node, command, state) ─▶ settled, with its evidence │ late │ refused
 //! signed boot and journal      ─▶ in flight before them ─▶ rebooted: succeeded │ journal lost: failed
 //! ```
@@ -130,15 +130,17 @@ async fn sign(context: &Context, node: NodeId) -> Result<Looked, Failure> {
         let now = context.now().await?;
         let ours = |queued: &Queued| context.custody().is_queued_here(&queued.command.body, queued.mark.as_deref());
         let (ours, forged): (Vec<Queued>, Vec<Queued>) = waiting.into_iter().partition(ours);
-        let (allowed, withheld) = judged(context, ours, now).await?;
+        let (open, over) = of_open_batches(context, ours).await?;
+        let (allowed, withheld) = judged(context, open, now).await?;
         let signed = Signing { signer: context.signer(), logs: context.logs() }.all(&allowed, now);
         let mut txn = context.begin().await?;
         commands::sign(&mut txn, &signed).await?;
         refuse_forged(&mut txn, node, &forged).await?;
+        refuse_over(&mut txn, node, &over).await?;
         tell_withheld(&mut txn, node, &withheld).await?;
         txn.commit().await?;
         all.extend(withheld.into_iter().map(|(queued, why)| (queued.command.id, why)));
-        let nothing_moved = signed.is_empty() && forged.is_empty();
+        let nothing_moved = signed.is_empty() && forged.is_empty() && over.is_empty();
         if !(more && nothing_moved) {
             return Ok(Looked { more, withheld: summary(&all) });
         }
@@ -150,6 +152,13 @@ fn summary(withheld: &[(CommandId, String)]) -> Option<String> {
     let (id, why) = withheld.first()?;
     let more = if withheld.len() > 1 { format!("; {} more wait likewise", withheld.len() - 1) } else { String::new() };
     Some(format!("{id} is destructive and is not signed: {why}{more}"))
+}
+
+/// Those whose batch has not ended or that are in none, and the others. The audit log says which have, and no row of a batch.
+async fn of_open_batches(context: &Context, queued: Vec<Queued>) -> Result<(Vec<Queued>, Vec<Queued>), Failure> {
+    let batch_of = |queued: &Queued| CommandBody::read(&queued.command.body).ok().and_then(|body| body.batch);
+    let ended = store::batches::ended_among(context.db(), &queued.iter().filter_map(batch_of).collect()).await?;
+    Ok(queued.into_iter().partition(|queued| batch_of(queued).is_none_or(|batch| !ended.contains(&batch))))
 }
 
 /// Those that may be signed, and those that people do not allow, once a trust anchor is pinned.
@@ -212,19 +221,44 @@ async fn tell_withheld(txn: &mut Txn, node: NodeId, withheld: &[Withheld]) -> Re
 
 /// What nobody here queued is never signed; it ends, and that is told.
 async fn refuse_forged(txn: &mut Txn, node: NodeId, forged: &[Queued]) -> Result<(), Failure> {
-    let mut ids: Vec<CommandId> = forged.iter().map(|queued| queued.command.id).collect();
+    let why = "no process of this control plane queued it: somebody wrote it into the database";
+    for id in cancelled(txn, node, forged, Reason::NOT_OURS, why).await? {
+        tracing::error!(node_id = %node, command = %id, "a command that no process of this control plane queued is not signed");
+    }
+    Ok(())
+}
+
+/// Neither is what is left of a batch that has ended.
+async fn refuse_over(txn: &mut Txn, node: NodeId, over: &[Queued]) -> Result<(), Failure> {
+    let why = "the batch that it is part of ended before it was signed";
+    for id in cancelled(txn, node, over, Reason::BATCH_ENDED, why).await? {
+        tracing::warn!(node_id = %node, command = %id, "a command of a batch that has ended is not signed");
+    }
+    Ok(())
+}
+
+/// Ends commands that are not signed; answers those that had not ended.
+async fn cancelled(
+    txn: &mut Txn,
+    node: NodeId,
+    queued: &[Queued],
+    reason: Reason,
+    why: &str,
+) -> Result<Vec<CommandId>, Failure> {
+    let mut ids: Vec<CommandId> = queued.iter().map(|queued| queued.command.id).collect();
+    let mut ended = Vec::new();
+    if ids.is_empty() {
+        return Ok(ended);
+    }
     ids.sort_unstable();
     commands::lock(txn, node, &ids).await?;
     for id in ids {
-        let ending = Ending {
-            message: Some("no process of this control plane queued it: somebody wrote it into the database".to_owned()),
-            ..Ending::because(CommandEvent::Cancel, Reason::NOT_OURS)
-        };
+        let ending = Ending { message: Some(why.to_owned()), ..Ending::because(CommandEvent::Cancel, reason.clone()) };
         if commands::settle(txn, node, id, &ending).await? == Settled::Moved(CommandState::Cancelled) {
-            tracing::error!(node_id = %node, command = %id, "a command that no process of this control plane queued is not signed");
+            ended.push(id);
         }
     }
-    Ok(())
+    Ok(ended)
 }
 
 /// A last word that counts.

@@ -58,6 +58,8 @@ reasons! {
     IDENTITY_REPLACED = "identity-replaced";
     /// No process of the control plane queued it: somebody wrote it into the database.
     NOT_OURS = "not-ours";
+    /// The batch that it is part of ended before it was signed.
+    BATCH_ENDED = "batch-ended";
     /// Somebody cancelled it.
     CANCELLED = "cancelled";
     /// The work itself failed; the message says how.

@@ -153,7 +153,8 @@ pub async fn put(txn: &mut Txn, new: &NewBatch, leaves: &[NewLeaf], message: Opt
     Ok(if again { Put::Again(id) } else { Put::Fresh(id) })
 }
 
-/// Moves a batch on. One that has ended stays as it is, and the answer is `false`.
+/// Moves a batch on. One that has ended stays as it is, and the answer is `false`. With its end it loses its mark: setting its state
+/// back makes no batch of it.
 ///
 /// # Errors
 /// When a statement fails.
@@ -169,7 +170,8 @@ pub async fn move_to(
         r#"UPDATE batches
            SET state = $2, reason = $3, message = $4,
                decided_at = CASE WHEN $2 = 'approved' THEN compute_now() WHEN $2 = 'proposed' THEN NULL ELSE decided_at END,
-               ended_at = CASE WHEN $5 THEN compute_now() END
+               ended_at = CASE WHEN $5 THEN compute_now() END,
+               mark = CASE WHEN NOT $5 THEN mark END
            WHERE id = $1 AND ended_at IS NULL"#,
         batch.id.as_uuid(),
         to.as_str(),

@@ -80,7 +80,8 @@ pub async fn lock(txn: &mut Txn, node: NodeId, ids: &[CommandId]) -> Result<(), 
     Ok(())
 }
 
-/// Ends a command of a node. Who ends several in one transaction locks them first with [`lock`].
+/// Ends a command of a node. Who ends several in one transaction locks them first with [`lock`]. With its end it loses its mark, and
+/// one that no gateway ever had its signature as well: setting its state back sends nothing.
 ///
 /// # Errors
 /// When a statement fails.
@@ -114,7 +115,9 @@ pub async fn settle(txn: &mut Txn, node: NodeId, id: CommandId, ending: &Ending)
     sqlx::query!(
         r#"UPDATE commands
            SET state = $2, reason = $3, message = $4, result = $5, evidence = $6, evidence_signature = $7, evidence_key = $8,
-               settled_at = compute_now()
+               settled_at = compute_now(), mark = NULL,
+               signature = CASE WHEN dispatched_at IS NOT NULL THEN signature END,
+               signed_at = CASE WHEN dispatched_at IS NOT NULL THEN signed_at END
            WHERE id = $1"#,
         id.as_uuid(),
         to.as_str(),
@@ -382,7 +385,9 @@ async fn end(txn: &mut Txn, ends: &[(uuid::Uuid, CommandState, Reason)]) -> Resu
     let ended = sqlx::query_as!(
         End,
         r#"UPDATE commands c
-           SET state = e.state, reason = e.reason, settled_at = compute_now()
+           SET state = e.state, reason = e.reason, settled_at = compute_now(), mark = NULL,
+               signature = CASE WHEN c.dispatched_at IS NOT NULL THEN c.signature END,
+               signed_at = CASE WHEN c.dispatched_at IS NOT NULL THEN c.signed_at END
            FROM UNNEST($1::uuid[], $2::text[], $3::text[]) AS e (id, state, reason)
            WHERE c.id = e.id
            RETURNING c.id, c.node_id, c.kind, c.state, c.reason, c.owner"#,

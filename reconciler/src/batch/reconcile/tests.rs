@@ -1,20 +1,26 @@
 //! What follows from what people said and from the time, case by case.
 
+mod people;
 mod steps;
 
 use std::collections::BTreeSet;
 
 use pki::{
     batch::{
-        Flaw,
+        BatchHeader, Flaw,
         testing::{Fleet, object},
     },
     trust::statement::Under,
 };
 use schema::{digest::Digest, id::BatchId};
-use store::batches::NewBatch;
+use store::batches::{Ended, NewBatch, Origin};
 
-use super::*;
+use super::{
+    decide::{Decision, Known, decide},
+    dispatch::Pace,
+    *,
+};
+use crate::reconcile::WaitReason as _;
 
 fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
@@ -103,7 +109,14 @@ fn standing(yes: &[&str], no: &[&str], approved: bool) -> Standing {
         }),
         lapsed: Vec::new(),
         candidates: BTreeSet::new(),
+        attainable: true,
+        revoked: BTreeSet::new(),
     }
+}
+
+/// A batch that is as it was put down, of a fleet that is pinned or not.
+fn known(pinned: bool, standing: Option<&Standing>) -> Known<'_> {
+    Known { ended: None, ours: true, pinned, called: false, standing }
 }
 
 fn said(decision: &Decision) -> String {
@@ -117,7 +130,7 @@ fn said(decision: &Decision) -> String {
 #[test]
 fn a_pinned_fleet_waits_for_enough_people_and_goes_on_nobody_elses_word() {
     let document = batch(Origin::Document, true);
-    let asked = |standing: Option<&Standing>, now: &str| said(&decide(&document, (true, false), standing, at(now)));
+    let asked = |standing: Option<&Standing>, now: &str| said(&decide(&document, &known(true, standing), at(now)));
     let goes = format!("goes {OPENS}");
     assert_eq!(asked(Some(&standing(&["ada", "bob"], &[], true)), NOW), goes);
     assert_eq!(asked(Some(&standing(&["ada"], &[], false)), NOW), "waits batch-approvals");
@@ -140,19 +153,52 @@ fn a_pinned_fleet_waits_for_enough_people_and_goes_on_nobody_elses_word() {
 fn what_nobody_had_to_approve_does_not_outlive_the_pin() {
     for origin in [Origin::Document, Origin::Api] {
         let free = batch(origin, false);
-        assert_eq!(said(&decide(&free, (false, false), None, at(NOW))), format!("goes {OPENS}"));
-        assert_eq!(said(&decide(&free, (true, false), None, at(NOW))), "void trust-changed");
+        assert_eq!(said(&decide(&free, &known(false, None), at(NOW))), format!("goes {OPENS}"));
+        assert_eq!(said(&decide(&free, &known(true, None), at(NOW))), "void trust-changed");
     }
     let before = batch(Origin::Document, true);
-    assert_eq!(said(&decide(&before, (false, false), None, at(NOW))), "waits batch-policy", "the pin is not seen here");
+    assert_eq!(said(&decide(&before, &known(false, None), at(NOW))), "waits batch-policy", "the pin is not seen here");
 }
 
 #[test]
 fn an_emergency_goes_while_it_is_called_and_not_because_a_row_says_so() {
     let emergency = batch(Origin::Breakglass, true);
-    assert_eq!(said(&decide(&emergency, (true, true), None, at(NOW))), format!("goes {OPENS}"));
-    assert_eq!(said(&decide(&emergency, (true, false), None, at(NOW))), "void not-called");
-    assert_eq!(said(&decide(&emergency, (true, true), None, at(ENDS))), "expired not-approved");
+    let asked = |called: bool, now: &str| said(&decide(&emergency, &Known { called, ..known(true, None) }, at(now)));
+    assert_eq!(asked(true, NOW), format!("goes {OPENS}"));
+    assert_eq!(asked(false, NOW), "void not-called");
+    assert_eq!(asked(true, ENDS), "expired not-approved");
+}
+
+#[test]
+fn what_the_log_says_has_ended_ends_again_and_what_nobody_here_put_down_is_void() {
+    let document = batch(Origin::Document, true);
+    let enough = standing(&["ada", "bob"], &[], true);
+    for state in [BatchState::Done, BatchState::Expired, BatchState::Void, BatchState::Rejected, BatchState::Cancelled]
+    {
+        let ended = Some(Ended { state, by: "cleo".to_owned(), at: at(OPENS) });
+        // Whatever else is wrong with it: that it ended is what people have to know.
+        for ours in [true, false] {
+            let decision =
+                decide(&document, &Known { ended: ended.clone(), ours, ..known(true, Some(&enough)) }, at(NOW));
+            assert_eq!(said(&decision), format!("{state} ended-before"));
+            let Decision::End(_, _, why) = decision else { panic!("it ends") };
+            assert!(why.contains(&format!("it is {state}, by cleo")), "{why}");
+        }
+    }
+    let planted = decide(&document, &Known { ours: false, ..known(true, Some(&enough)) }, at(NOW));
+    assert_eq!(said(&planted), "void not-ours");
+}
+
+#[test]
+fn where_too_few_are_left_to_approve_it_says_so_and_what_was_sent_is_not_called_back() {
+    let document = batch(Origin::Document, true);
+    let alone = Standing { attainable: false, ..standing(&["ada"], &[], false) };
+    let Decision::Wait(waiting, _) = decide(&document, &known(true, Some(&alone)), at(NOW)) else { panic!("it waits") };
+    assert_eq!(waiting.code(), "batch-out-of-reach");
+    let said = "nobody can give the approvals it lacks: it needs one more person; ada said yes";
+    assert_eq!(waiting.to_string(), said);
+    let late = waiting.with(Some("gpu-1".to_owned())).to_string();
+    assert_eq!(late, format!("{said}; it was sent to gpu-1 before, which nothing calls back"));
 }
 
 #[test]

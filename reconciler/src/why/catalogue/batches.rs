@@ -16,6 +16,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         People,
         "in a clone of the fleet repository: better-compute approve batch/NAME",
     ),
+    entry(
+        Batch,
+        "batch-out-of-reach",
+        "Nobody can give the approvals that the batch lacks: too few are left who may approve it, and who took an approval back gives no other.",
+        Author,
+        "better-compute batches cancel NAME, and ask for it under another name; where too few may approve at all, change trust/policy.kdl first",
+    ),
     entry(Batch, "batch-not-before", "The batch is approved, and its window has not begun.", Itself, "wait"),
     entry(
         Batch,
@@ -27,9 +34,9 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         Batch,
         "batch-machines",
-        "No machine of the batch can begin: each of them is cordoned or away, or its pool has as many disturbed machines as it allows.",
+        "No machine of the batch can begin: each of them is cordoned, away, or renamed and about to hear its name, or its pool has as many disturbed machines as it allows.",
         Operator,
-        "uncordon them, bring them back, or wait until others of their pool are back; the window ends all the same",
+        "uncordon them, bring them back, or wait until others of their pool are back; a renamed machine hears its name by itself when it has a session; the window ends all the same",
     ),
     entry(
         Batch,
@@ -253,6 +260,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Batch,
+        "ended-before",
+        "The audit log says that the batch had ended, and its row said that it had not: somebody changed it in the database. Nothing of it begins.",
+        Operator,
+        "look who can write to the database; better-compute audit --subject batch/NAME has its end; what is still to do is asked for under another name",
+    ),
+    entry(
+        Batch,
         "batch-history",
         "The history that says who asks for the batch could not be read yet. It is tried again by itself.",
         Operator,
@@ -277,7 +291,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "proposal-malformed",
         "What lies on the proposal's branch is no commit of the one form, with one parent.",
         Author,
-        "push one signed commit on a commit of the branch",
+        "push one signed commit on a commit of the branch; what is nobody's is deleted by whoever may push: git push origin :refs/heads/bc/proposals/NAME",
     ),
     entry(
         Batch,

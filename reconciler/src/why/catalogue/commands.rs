@@ -277,6 +277,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         Operator,
         "look who can write to the database; better-compute audit --subject ID says when it was found",
     ),
+    entry(
+        Command,
+        "batch-ended",
+        "The batch that the command is part of ended before the command was signed. It reaches no machine.",
+        Author,
+        "better-compute batches NAME says how it ended; ask for what is still to do in a batch with another name",
+    ),
     entry(Command, "cancelled", "Somebody cancelled the command.", Caller, "send it again if it is still wanted"),
     entry(
         Command,
@@ -366,8 +373,15 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         Command,
         "restricted-identity",
-        "The machine's certificate allows some kinds only, and not this one: it runs a system that is for discovery.",
-        Itself,
-        "wait until the machine runs its own system",
+        "The machine joined by a token that allows some kinds only, and not this one.",
+        Operator,
+        "when it is to run more: better-compute node revoke NODE, and let it join again by a token without --kinds",
+    ),
+    entry(
+        Command,
+        "role",
+        "Machines of this role do not run commands of this kind.",
+        Caller,
+        "better-compute kinds says which roles run it",
     ),
 ];

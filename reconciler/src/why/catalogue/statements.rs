@@ -116,6 +116,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Statement,
+        "no-machine",
+        "The control plane knows no machine of that name, so that the emergency would be about nothing.",
+        Caller,
+        "better-compute get nodes lists the names",
+    ),
+    entry(
+        Statement,
         "emergency-nodes",
         "The emergency tier allows fewer machines at once.",
         Caller,

@@ -148,6 +148,12 @@ struct Approvals {
     missing: Vec<String>,
     /// Who could still approve.
     may: Vec<Name>,
+    /// Too few are left who could: nobody can give what is still needed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    out_of_reach: bool,
+    /// Keys that count no more, by name, as far as the control plane heard.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    revoked: Vec<String>,
     /// Statements that do not count, with the reason and its stable word.
     refused: Vec<String>,
     /// The epoch of the policy under which it is approved.
@@ -337,6 +343,8 @@ impl Approvals {
             withdrawn: names(|tally| &tally.withdrawn),
             missing: tally.map_or_else(Vec::new, |tally| tally.missing.clone()),
             may: standing.candidates.iter().cloned().collect(),
+            out_of_reach: tally.is_some_and(|tally| !tally.approved) && !standing.attainable,
+            revoked: standing.revoked.iter().cloned().collect(),
             refused: tally.map_or(&standing.lapsed, |tally| &tally.refused).iter().map(refused).collect(),
             trust_epoch: standing.header.under.epoch,
             stale: tally.is_none(),

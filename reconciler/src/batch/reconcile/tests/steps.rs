@@ -1,8 +1,17 @@
 //! Steps of a batch on a real database, one at a time, as the next process makes them when the one before died.
 
-use schema::id::{CommandId, NodeId};
+use std::collections::BTreeMap;
+
+use pki::batch::Leaf as SignedLeaf;
+use schema::{
+    command::CommandState,
+    id::{CommandId, NodeId},
+};
 use serde_json::json;
-use store::batches::NewLeaf;
+use store::{
+    batches::{LeafState, NewLeaf},
+    commands,
+};
 
 use super::*;
 use crate::{
@@ -51,6 +60,35 @@ impl Bench {
         batches::wake(&mut txn, [&name("kernel")]).await.expect("woken");
         txn.commit().await.expect("commit");
         self.house.jobs.tick("batch").await.expect("a pass");
+    }
+
+    async fn steal(&self, sql: &str) {
+        store::testing::steal(&self.house.db, sql).await.expect("written");
+    }
+
+    /// Somebody takes the batch back.
+    async fn cancel(&self) {
+        let batch = self.batch().await;
+        let mut txn = self.house.db.begin().await.expect("begin");
+        batches::move_to(&mut txn, &batch, BatchState::Cancelled, Some("taken-back"), None, "cleo")
+            .await
+            .expect("moved");
+        txn.commit().await.expect("commit");
+    }
+
+    /// Sets the batch back to where it was, with a mark.
+    async fn set_back(&self, mark: Option<Vec<u8>>) {
+        let mark = mark.map_or_else(|| "NULL".to_owned(), |mark| format!("'\\x{}'", hex::encode(mark)));
+        self.steal(&format!("UPDATE batches SET state = 'approved', ended_at = NULL, reason = NULL, mark = {mark}"))
+            .await;
+        self.steal("UPDATE batch_leaves SET state = 'waiting', ended_at = NULL, reason = NULL").await;
+    }
+
+    /// How the batch ended, after the next step.
+    async fn ends(&self) -> (BatchState, String) {
+        self.step().await;
+        let batch = self.batch().await;
+        (batch.state, batch.reason.unwrap_or_default())
     }
 
     async fn batch(&self) -> Batch {
@@ -148,4 +186,60 @@ async fn a_machine_that_was_booted_since_is_left_out_and_holds_nobody_up() {
     let leaves = bench.leaves().await;
     assert_eq!((leaves[0].state, leaves[0].reason.as_deref()), (Left, Some("booted-since")));
     assert_eq!(leaves[1].state, Sent);
+}
+
+#[tokio::test]
+async fn a_batch_that_people_took_back_goes_nowhere_whatever_its_row_says_afterwards() {
+    let bench = Bench::new(1, 1).await;
+    let copied = bench.batch().await.mark;
+    assert!(copied.is_some());
+    bench.cancel().await;
+    assert_eq!(bench.batch().await.mark, None, "nobody who comes afterwards finds it");
+    for mark in [None, copied] {
+        bench.set_back(mark).await;
+        assert_eq!(bench.ends().await, (BatchState::Cancelled, "ended-before".to_owned()));
+    }
+    // Another row of that name is no other batch.
+    bench.steal("DELETE FROM batches").await;
+    let mut new = batch(Origin::Document, false).new;
+    new.not_before = bench.house.db.now().await.expect("time");
+    new.expires = schema::time::Duration::from_secs(7_200).after(new.not_before);
+    let mut txn = bench.house.db.begin().await.expect("begin");
+    let (node_id, node) = bench.machines[0].clone();
+    let leaf = NewLeaf { node_id, node, leaf: None, payload: "{}".to_owned() };
+    batches::put(&mut txn, &new, &[leaf], None).await.expect("put");
+    txn.commit().await.expect("commit");
+    assert_eq!(bench.ends().await, (BatchState::Cancelled, "ended-before".to_owned()));
+    assert!(bench.leaves().await.iter().all(|leaf| leaf.command.is_none()));
+
+    // Who takes the lines of its end out of the log as well needs the mark from before it ended.
+    bench.steal("DELETE FROM audit WHERE action LIKE 'batches.%'").await;
+    bench.set_back(None).await;
+    assert_eq!(bench.ends().await, (BatchState::Void, "not-ours".to_owned()));
+}
+
+#[tokio::test]
+async fn a_command_of_a_batch_that_has_ended_is_signed_for_nobody() {
+    let bench = Bench::new(1, 1).await;
+    bench.step().await;
+    let id = bench.command(0).await;
+    let node = bench.machines[0].0;
+    let copied = commands::unsigned(&bench.house.db, node, 0, 9).await.expect("read").remove(0).mark.expect("a mark");
+    let signing = async || {
+        let mut txn = bench.house.db.begin().await.expect("begin");
+        queue::enqueue(&mut txn, &queue::COMMAND, [node.to_string()]).await.expect("woken");
+        txn.commit().await.expect("commit");
+        bench.house.jobs.tick("command").await.expect("a pass");
+        let command = commands::find(&bench.house.db, id).await.expect("read").expect("a command");
+        (command.state, command.reason.unwrap_or_default(), command.signed_at)
+    };
+    assert!(signing().await.2.is_some());
+    bench.cancel().await;
+    bench.step().await;
+    // No gateway had it: nothing is left that a gateway could send.
+    for (mark, reason) in [("NULL".to_owned(), "not-ours"), (format!("'\\x{}'", hex::encode(copied)), "batch-ended")] {
+        let sql = format!("UPDATE commands SET state = 'pending', settled_at = NULL, reason = NULL, mark = {mark}");
+        bench.steal(&sql).await;
+        assert_eq!(signing().await, (CommandState::Cancelled, reason.to_owned(), None));
+    }
 }
