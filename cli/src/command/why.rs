@@ -120,7 +120,8 @@ fn elsewhere(subject: &str) -> Option<Failure> {
                 "holds name what keeps a pool or a site: better-compute holds; its machines: better-compute get nodes"
                     .to_owned()
             }
-            Err(_) if subject.contains('/') => {
+            // What asks for a batch and is none may be called anything.
+            Err(_) if subject.contains('/') && !subject.starts_with("batch/") => {
                 "write node/NAME, batch/NAME, a command's id (cmd_…) or a code".to_owned()
             }
             _ => return None,

@@ -182,6 +182,9 @@ fn asked(batch: &Value, output: &Output) -> String {
 }
 
 fn approvals(batch: &Value) -> String {
+    if text(batch, "reason") == "not-ours" {
+        return "not known: its row is not as it was put down".to_owned();
+    }
     if batch.get("needsApproval").and_then(Value::as_bool) != Some(true) {
         return "none needed: it is written down for audit".to_owned();
     }
@@ -208,12 +211,18 @@ fn approvals(batch: &Value) -> String {
         }
     }
     let (missing, may) = (list("missing"), list("may"));
-    if !missing.is_empty() {
-        let may = if may.is_empty() { "nobody can" } else { &format!("{} can", may.join(", ")) };
-        parts.push(format!("it needs {} ({may})", missing.join(" and ")));
+    if out_of_reach(batch) {
+        parts.push(format!("nobody can give the approvals it lacks: it needs {}", missing.join(" and ")));
+    } else if !missing.is_empty() {
+        parts.push(format!("it needs {} ({} can)", missing.join(" and "), may.join(", ")));
     }
     parts.extend(list("refused").into_iter().map(|why| format!("does not count: {why}")));
     parts.join("; ")
+}
+
+/// Whether too few are left who could approve it.
+fn out_of_reach(batch: &Value) -> bool {
+    batch.get("approvals").is_some_and(|said| flag(said, "outOfReach"))
 }
 
 fn window(batch: &Value, output: &Output) -> String {
@@ -291,6 +300,9 @@ fn next(batch: &Value) -> Option<String> {
         return Some(format!("better-compute breakglass close {name} --note \"what was found\""));
     }
     match text(batch, "state") {
+        "proposed" if out_of_reach(batch) => {
+            Some(format!("better-compute batches cancel {name} --reason TEXT; then ask for it under another name"))
+        }
         "proposed" => Some(format!("in a clone of the fleet repository: better-compute approve batch/{name}")),
         _ => None,
     }
