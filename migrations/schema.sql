@@ -11,6 +11,7 @@ table api_tokens
     created_at timestamp with time zone not null default compute_now()
     constraint api_tokens_hash_check CHECK ((octet_length(hash) = 32))
     constraint api_tokens_pkey PRIMARY KEY (id)
+    constraint api_tokens_times_check CHECK ((isfinite(expires_at) AND isfinite(revoked_at) AND isfinite(last_used_at) AND isfinite(created_at))) NOT VALID
 table attestation_uses
     kind text not null
     subject text not null
@@ -19,6 +20,7 @@ table attestation_uses
     last_used timestamp with time zone not null default compute_now()
     constraint attestation_uses_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint attestation_uses_pkey PRIMARY KEY (kind, subject)
+    constraint attestation_uses_times_check CHECK ((isfinite(first_used) AND isfinite(last_used))) NOT VALID
     CREATE INDEX attestation_uses_by_node ON attestation_uses USING btree (node_id)
 table audit
     id uuid not null
@@ -44,6 +46,7 @@ table audit_aside
     signature bytea
     at timestamp with time zone not null default compute_now()
     constraint audit_aside_pkey PRIMARY KEY (id)
+    constraint audit_aside_times_check CHECK (isfinite(at)) NOT VALID
     constraint audit_aside_what_check CHECK ((what = ANY (ARRAY['line'::text, 'checkpoint'::text])))
     CREATE INDEX audit_aside_by_seq ON audit_aside USING btree (seq) WHERE (seq IS NOT NULL)
     CREATE TRIGGER audit_aside_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit_aside FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only()
@@ -65,6 +68,7 @@ table audit_checkpoints
     at timestamp with time zone not null default compute_now()
     constraint audit_checkpoints_n_check CHECK ((n >= 0))
     constraint audit_checkpoints_pkey PRIMARY KEY (n)
+    constraint audit_checkpoints_times_check CHECK (isfinite(at)) NOT VALID
     CREATE TRIGGER audit_checkpoints_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit_checkpoints FOR EACH STATEMENT EXECUTE FUNCTION audit_chain_is_kept()
 table audit_keys
     key bytea not null
@@ -72,6 +76,7 @@ table audit_keys
     at timestamp with time zone not null default compute_now()
     constraint audit_keys_key_check CHECK ((octet_length(key) = 32))
     constraint audit_keys_pkey PRIMARY KEY (key)
+    constraint audit_keys_times_check CHECK (isfinite(at)) NOT VALID
 table audit_tail
     seq bigint not null
     constraint audit_tail_pkey PRIMARY KEY (seq)
@@ -87,6 +92,7 @@ table batch_asks
     since timestamp with time zone not null default compute_now()
     constraint batch_asks_origin_check CHECK ((origin = ANY (ARRAY['document'::text, 'proposal'::text])))
     constraint batch_asks_pkey PRIMARY KEY (origin, name)
+    constraint batch_asks_times_check CHECK (isfinite(since)) NOT VALID
 table batch_leaves
     batch_id uuid not null
     index integer not null
@@ -103,6 +109,7 @@ table batch_leaves
     constraint batch_leaves_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES batches(id) ON DELETE CASCADE
     constraint batch_leaves_pkey PRIMARY KEY (batch_id, index)
     constraint batch_leaves_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'sent'::text, 'succeeded'::text, 'failed'::text, 'left'::text])))
+    constraint batch_leaves_times_check CHECK ((isfinite(began_at) AND isfinite(ended_at))) NOT VALID
     CREATE INDEX batch_leaves_by_command ON batch_leaves USING btree (command_id) WHERE (command_id IS NOT NULL)
     CREATE INDEX batch_leaves_by_node ON batch_leaves USING btree (node_id)
 table batches
@@ -151,6 +158,7 @@ table batches
     constraint batches_origin_check CHECK ((origin = ANY (ARRAY['document'::text, 'proposal'::text, 'api'::text, 'breakglass'::text])))
     constraint batches_pkey PRIMARY KEY (id)
     constraint batches_state_check CHECK ((state = ANY (ARRAY['proposed'::text, 'approved'::text, 'dispatching'::text, 'done'::text, 'expired'::text, 'void'::text, 'rejected'::text, 'cancelled'::text])))
+    constraint batches_times_check CHECK ((isfinite(not_before) AND isfinite(expires) AND isfinite(created_at) AND isfinite(resolved_at) AND isfinite(decided_at) AND isfinite(ended_at) AND isfinite(closed_at))) NOT VALID
     CREATE INDEX batches_by_creation ON batches USING btree (created_at)
     CREATE INDEX batches_open ON batches USING btree (name) WHERE (ended_at IS NULL)
     CREATE INDEX batches_to_review ON batches USING btree (created_at) WHERE ((origin = 'breakglass'::text) AND (closed_at IS NULL))
@@ -169,6 +177,7 @@ table command_updates
     received_at timestamp with time zone not null default compute_now()
     constraint command_updates_node_id_command_id_epoch_key UNIQUE (node_id, command_id, epoch)
     constraint command_updates_pkey PRIMARY KEY (id)
+    constraint command_updates_times_check CHECK (isfinite(received_at)) NOT VALID
 table commands fillfactor=70
     id uuid not null
     node_id uuid not null
@@ -219,6 +228,7 @@ table commands fillfactor=70
     constraint commands_pkey PRIMARY KEY (id)
     constraint commands_settled CHECK (((settled_at IS NOT NULL) = (state = ANY (ARRAY['succeeded'::text, 'failed'::text, 'rejected'::text, 'expired'::text, 'cancelled'::text]))))
     constraint commands_state_check CHECK ((state = ANY (ARRAY['pending'::text, 'dispatched'::text, 'acked'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'rejected'::text, 'expired'::text, 'cancelled'::text])))
+    constraint commands_times_check CHECK ((isfinite(not_before) AND isfinite(not_after) AND isfinite(signed_at) AND isfinite(late_at) AND isfinite(cancel_requested_at) AND isfinite(created_at) AND isfinite(dispatched_at) AND isfinite(acked_at) AND isfinite(started_at) AND isfinite(settled_at))) NOT VALID
     CREATE INDEX commands_by_deadline ON commands USING btree (not_after) WHERE (settled_at IS NULL)
     CREATE INDEX commands_by_end ON commands USING btree (settled_at) WHERE (settled_at IS NOT NULL)
     CREATE INDEX commands_in_flight ON commands USING btree (node_id, seq) WHERE (state = ANY (ARRAY['dispatched'::text, 'acked'::text, 'running'::text]))
@@ -236,6 +246,7 @@ table control_plane
     created_at timestamp with time zone not null default compute_now()
     constraint control_plane_only_one_check CHECK (only_one)
     constraint control_plane_pkey PRIMARY KEY (only_one)
+    constraint control_plane_times_check CHECK (isfinite(created_at)) NOT VALID
 table documents
     digest bytea not null
     doc text not null
@@ -254,6 +265,7 @@ table holds
     constraint holds_pkey PRIMARY KEY (id)
     constraint holds_source_check CHECK ((source = ANY (ARRAY['git'::text, 'api'::text, 'health'::text])))
     constraint holds_subject_gate_source_key UNIQUE (subject, gate, source)
+    constraint holds_times_check CHECK ((isfinite(until) AND isfinite(created_at))) NOT VALID
 table idempotency
     identity text not null
     key text not null
@@ -263,6 +275,7 @@ table idempotency
     created_at timestamp with time zone not null default compute_now()
     constraint idempotency_pkey PRIMARY KEY (identity, key)
     constraint idempotency_request_hash_check CHECK ((octet_length(request_hash) = 32))
+    constraint idempotency_times_check CHECK (isfinite(created_at)) NOT VALID
     CREATE INDEX idempotency_by_age ON idempotency USING btree (created_at)
 table join_tokens
     id uuid not null
@@ -280,6 +293,7 @@ table join_tokens
     constraint join_tokens_hash_check CHECK ((octet_length(hash) = 32))
     constraint join_tokens_pkey PRIMARY KEY (id)
     constraint join_tokens_uses_max_check CHECK ((uses_max > 0))
+    constraint join_tokens_times_check CHECK ((isfinite(expires_at) AND isfinite(revoked_at) AND isfinite(created_at))) NOT VALID
 table joins
     id uuid not null
     state text not null
@@ -311,6 +325,7 @@ table joins
     constraint joins_pkey PRIMARY KEY (id)
     constraint joins_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'held'::text, 'refused'::text, 'admitted'::text])))
     CREATE INDEX joins_by_state ON joins USING btree (state, updated_at DESC)
+    constraint joins_times_check CHECK ((isfinite(created_at) AND isfinite(updated_at) AND isfinite(approved_at))) NOT VALID
 table key_holders
     name text not null
     is_gateway boolean not null
@@ -321,6 +336,7 @@ table key_holders
     constraint key_holders_pkey PRIMARY KEY (name)
     constraint key_holders_revision_check CHECK ((revision >= 0))
 table leases fillfactor=50
+    constraint key_holders_times_check CHECK ((isfinite(seen_at) AND isfinite(expires_at))) NOT VALID
     name text not null
     epoch bigint not null
     holder uuid
@@ -328,6 +344,7 @@ table leases fillfactor=50
     constraint leases_name_epoch_key UNIQUE (name, epoch)
     constraint leases_pkey PRIMARY KEY (name)
     CREATE INDEX leases_by_holder ON leases USING btree (holder)
+    constraint leases_times_check CHECK (isfinite(expires_at)) NOT VALID
 table manifest_parts
     digest bytea not null
     body bytea not null
@@ -353,6 +370,7 @@ table manifests
     constraint manifests_pkey PRIMARY KEY (revision)
     constraint manifests_revision_fkey FOREIGN KEY (revision) REFERENCES revisions(id)
     CREATE INDEX manifests_by_key ON manifests USING btree (key)
+    constraint manifests_times_check CHECK (isfinite(written_at)) NOT VALID
     CREATE INDEX manifests_with_renames ON manifests USING btree (source) WHERE renames
 table node_boots
     node_id uuid not null
@@ -366,6 +384,7 @@ table node_boots
     constraint node_boots_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint node_boots_pkey PRIMARY KEY (node_id)
 table node_certs
+    constraint node_boots_times_check CHECK ((isfinite(boot_said) AND isfinite(boot_seen) AND isfinite(journal_said) AND isfinite(journal_seen) AND isfinite(said_at))) NOT VALID
     serial bytea not null
     node_id uuid not null
     public_key bytea not null
@@ -381,6 +400,7 @@ table node_certs
     constraint node_certs_pkey PRIMARY KEY (serial)
     CREATE INDEX node_certs_by_node ON node_certs USING btree (node_id, not_after DESC)
     CREATE INDEX node_certs_by_revocation ON node_certs USING btree (revoked_at) WHERE (revoked_at IS NOT NULL)
+    constraint node_certs_times_check CHECK ((isfinite(not_before) AND isfinite(not_after) AND isfinite(issued_at) AND isfinite(revoked_at))) NOT VALID
 table node_drift
     node_id uuid not null
     path text not null
@@ -403,6 +423,7 @@ table node_drift
     constraint node_drift_pkey PRIMARY KEY (node_id, path)
 table node_holds
     id uuid not null
+    constraint node_drift_times_check CHECK ((isfinite(first_seen) AND isfinite(last_seen))) NOT VALID
     node_id uuid not null
     source text not null
     owner text not null
@@ -416,6 +437,7 @@ table node_holds
     constraint node_holds_source_check CHECK ((source = ANY (ARRAY['git'::text, 'api'::text, 'health'::text])))
     CREATE INDEX node_holds_by_end ON node_holds USING btree (until) WHERE (until IS NOT NULL)
 table node_identities
+    constraint node_holds_times_check CHECK ((isfinite(until) AND isfinite(created_at))) NOT VALID
     node_id uuid not null
     payload bytea not null
     signature bytea not null
@@ -424,6 +446,7 @@ table node_identities
     constraint node_identities_pkey PRIMARY KEY (node_id)
 table node_inventory
     node_id uuid not null
+    constraint node_identities_times_check CHECK (isfinite(received_at)) NOT VALID
     section text not null
     digest bytea not null
     doc text not null
@@ -433,6 +456,7 @@ table node_inventory
     constraint node_inventory_pkey PRIMARY KEY (node_id, section)
 table node_report_marks
     node_id uuid not null
+    constraint node_inventory_times_check CHECK (isfinite(observed_at)) NOT VALID
     kind text not null
     journal_id uuid not null
     seq bigint not null
@@ -454,6 +478,7 @@ table node_reports
     constraint node_reports_pkey PRIMARY KEY (id)
 table node_sections
     node_id uuid not null
+    constraint node_reports_times_check CHECK (isfinite(received_at)) NOT VALID
     section text not null
     digest bytea not null
     state text not null
@@ -466,6 +491,7 @@ table node_sections
     constraint node_sections_state_check CHECK ((state = ANY (ARRAY['converged'::text, 'failed'::text])))
 table nodes fillfactor=70
     id uuid not null
+    constraint node_sections_times_check CHECK (isfinite(since)) NOT VALID
     name text not null
     site text
     pool text
@@ -534,6 +560,7 @@ table nodes fillfactor=70
     constraint nodes_target_digest_fkey FOREIGN KEY (target_digest) REFERENCES targets(digest)
     constraint nodes_trust_check CHECK ((trust = ANY (ARRAY['platform'::text, 'tenant-owned'::text, 'tenant-controlled'::text])))
     CREATE INDEX nodes_asked ON nodes USING btree (id) WHERE (inventory_wanted <> '{}'::text[])
+    constraint nodes_times_check CHECK ((isfinite(connectivity_since) AND isfinite(spec_signed_at) AND isfinite(spec_changed_at) AND isfinite(created_at) AND isfinite(updated_at) AND isfinite(adopted_at))) NOT VALID
     CREATE INDEX nodes_by_pool ON nodes USING btree (pool, name)
     CREATE INDEX nodes_by_shard ON nodes USING btree (shard)
     CREATE INDEX nodes_by_signature ON nodes USING btree (spec_signed_at) WHERE (spec_signed_at IS NOT NULL)
@@ -561,12 +588,14 @@ table outbox
     constraint outbox_pkey PRIMARY KEY (life, xid, id)
     CREATE INDEX outbox_by_age ON outbox USING btree (at)
 table outbox_lives
+    constraint outbox_times_check CHECK (isfinite(at)) NOT VALID
     life integer not null
     server text
     began_at timestamp with time zone not null default compute_now()
     constraint outbox_lives_pkey PRIMARY KEY (life)
 table outcomes
     kind text not null
+    constraint outbox_lives_times_check CHECK (isfinite(began_at)) NOT VALID
     key text not null
     state text not null
     reason text not null default ''::text
@@ -577,6 +606,7 @@ table outcomes
     constraint outcomes_state_check CHECK ((state = ANY (ARRAY['done'::text, 'again'::text, 'wait'::text, 'error'::text])))
     CREATE INDEX outcomes_by_key ON outcomes USING btree (key)
     CREATE INDEX outcomes_open ON outcomes USING btree (state, since) WHERE (state <> 'done'::text)
+    constraint outcomes_times_check CHECK (isfinite(since)) NOT VALID
 table plan_commits
     commit text not null
     raw bytea not null
@@ -584,6 +614,7 @@ table plan_commits
     constraint plan_commits_pkey PRIMARY KEY (commit)
 table plans
     id uuid not null
+    constraint plan_commits_times_check CHECK (isfinite(kept_at)) NOT VALID
     source text not null
     commit text
     base_commit text
@@ -597,6 +628,7 @@ table plans
     constraint plans_state_check CHECK ((state = ANY (ARRAY['open'::text, 'applied'::text, 'superseded'::text, 'shown'::text])))
     CREATE INDEX plans_by_commit ON plans USING btree (source, commit)
     CREATE INDEX plans_by_creation ON plans USING btree (created_at DESC)
+    constraint plans_times_check CHECK (isfinite(created_at)) NOT VALID
     CREATE INDEX plans_by_digest ON plans USING btree (digest, created_at DESC)
     CREATE INDEX plans_shown ON plans USING btree (shown_by, created_at DESC) WHERE (state = 'shown'::text)
 table pools
@@ -614,6 +646,7 @@ table pools
     constraint pools_target_digest_fkey FOREIGN KEY (target_digest) REFERENCES targets(digest)
 table proposals
     batch_id uuid not null
+    constraint pools_times_check CHECK (isfinite(updated_at)) NOT VALID
     text text not null
     mark bytea not null
     constraint proposals_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES batches(id) ON DELETE CASCADE
@@ -629,12 +662,14 @@ table quarantined
     constraint quarantined_source_fkey FOREIGN KEY (source) REFERENCES sources(name)
 table renewals
     challenge bytea not null
+    constraint quarantined_times_check CHECK (isfinite(created_at)) NOT VALID
     node_id uuid not null
     created_at timestamp with time zone not null default compute_now()
     constraint renewals_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint renewals_pkey PRIMARY KEY (challenge)
 table revision_files
     id bigint not null identity
+    constraint renewals_times_check CHECK (isfinite(created_at)) NOT VALID
     source text not null
     path text not null
     from_seq bigint not null
@@ -688,6 +723,7 @@ table revisions
     constraint revisions_source_fkey FOREIGN KEY (source) REFERENCES sources(name)
     constraint revisions_tree_digest_check CHECK ((octet_length(tree_digest) = 32))
     CREATE INDEX revisions_by_commit ON revisions USING btree (source, commit, seq DESC)
+    constraint revisions_times_check CHECK ((isfinite(committed_at) AND isfinite(applied_at))) NOT VALID
 table rollbacks
     id uuid not null
     seq bigint not null identity
@@ -712,6 +748,7 @@ table rollbacks
     constraint rollbacks_state_check CHECK ((state = ANY (ARRAY['requested'::text, 'done'::text, 'refused'::text, 'withdrawn'::text])))
     CREATE UNIQUE INDEX rollbacks_one_waits ON rollbacks USING btree (source) WHERE (state = 'requested'::text)
 table secret_uses
+    constraint rollbacks_times_check CHECK ((isfinite(requested_at) AND isfinite(ended_at))) NOT VALID
     node_id uuid not null
     name text not null
     constraint secret_uses_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
@@ -727,6 +764,7 @@ table secret_versions
     constraint secret_versions_pkey PRIMARY KEY (name, version)
     constraint secret_versions_version_check CHECK ((version > 0))
 table secrets
+    constraint secret_versions_times_check CHECK (isfinite(created_at)) NOT VALID
     name text not null
     counter bigint not null
     constraint secrets_counter_check CHECK ((counter > 0))
@@ -750,6 +788,7 @@ table sessions fillfactor=50
 table sources
     name text not null
     url text not null
+    constraint sessions_times_check CHECK ((isfinite(connected_at) AND isfinite(disconnected_at) AND isfinite(last_seen))) NOT VALID
     branch text not null
     path text not null default ''::text
     remote_commit text
@@ -771,6 +810,7 @@ table sources
 table statements
     digest text not null
     kind text not null
+    constraint sources_times_check CHECK ((isfinite(remote_at) AND isfinite(verified_at) AND isfinite(planned_at) AND isfinite(applied_at) AND isfinite(since) AND isfinite(checked_at))) NOT VALID
     subject text not null
     principal text not null
     commit text not null
@@ -782,6 +822,7 @@ table statements
     CREATE INDEX statements_by_commit ON statements USING btree (commit)
     CREATE INDEX statements_by_kind ON statements USING btree (kind, first_seen_at)
     CREATE INDEX statements_by_subject ON statements USING btree (subject, kind)
+    constraint statements_times_check CHECK (isfinite(first_seen_at)) NOT VALID
 table suspensions
     scope text not null
     owner text not null
@@ -793,6 +834,7 @@ table suspensions
 table targets
     digest bytea not null
     pool text not null
+    constraint suspensions_times_check CHECK ((isfinite(until) AND isfinite(created_at))) NOT VALID
     profile text not null
     doc text not null
     created_at timestamp with time zone not null default compute_now()
@@ -801,6 +843,7 @@ table targets
 table token_uses
     csr_hash bytea not null
     token_id uuid
+    constraint targets_times_check CHECK (isfinite(created_at)) NOT VALID
     node_id uuid not null
     answer bytea not null
     created_at timestamp with time zone not null default compute_now()
@@ -810,6 +853,7 @@ table token_uses
     constraint token_uses_token_id_fkey FOREIGN KEY (token_id) REFERENCES join_tokens(id)
 table trust_checkpoints
     source text not null
+    constraint token_uses_times_check CHECK (isfinite(created_at)) NOT VALID
     commit text not null
     epoch bigint not null
     seq bigint not null
@@ -820,6 +864,7 @@ table trust_checkpoints
 table trust_epochs
     epoch bigint not null
     digest text not null
+    constraint trust_checkpoints_times_check CHECK (isfinite(at)) NOT VALID
     policy bytea not null
     commit text not null
     statements bytea[] not null
@@ -829,6 +874,7 @@ table trust_epochs
 table trust_revocations
     seq bigint not null identity
     digest text not null
+    constraint trust_epochs_times_check CHECK (isfinite(at)) NOT VALID
     epoch bigint not null
     raw bytea not null
     constraint trust_revocations_digest_key UNIQUE (digest)
@@ -849,6 +895,7 @@ table work_queue fillfactor=70
     CREATE INDEX work_queue_due ON work_queue USING btree (due_at)
 table workers fillfactor=50
     id uuid not null
+    constraint work_queue_times_check CHECK (isfinite(due_at)) NOT VALID
     role text not null
     host text not null
     pid integer not null
@@ -860,6 +907,7 @@ table workers fillfactor=50
 function audit_chain_is_kept()  BEGIN IF TG_OP = 'DELETE' AND current_setting('better_compute.sets_aside', true) = 'on' THEN RETURN NULL; END IF; RAISE EXCEPTION 'the audit log is append only'; END
 function audit_is_append_only()  BEGIN RAISE EXCEPTION 'the audit log is append only'; END
 function audit_joins_tail()  BEGIN INSERT INTO audit_tail (seq) VALUES (NEW.seq); RETURN NULL; END
+    constraint workers_times_check CHECK ((isfinite(started_at) AND isfinite(heartbeat_at) AND isfinite(expires_at))) NOT VALID
 function commands_move()  BEGIN IF NEW.state = 'pending' AND OLD.state <> 'pending' AND OLD.acked_at IS NOT NULL AND NOT OLD.retry_safe THEN RAISE EXCEPTION 'a command that its node has does not wait again'; END IF; IF NEW.state = 'dispatched' AND OLD.state = 'pending' THEN NEW.dispatched_at := compute_now(); END IF; IF NEW.state IN ('acked', 'running') AND NEW.acked_at IS NULL THEN NEW.acked_at := compute_now(); END IF; IF NEW.state = 'running' AND NEW.started_at IS NULL THEN NEW.started_at := compute_now(); END IF; RETURN NEW; END
 function compute_now()  SELECT statement_timestamp() + COALESCE(NULLIF(current_setting('compute.clock_offset', true), ''), '0')::interval
 function node_allowed_kinds(uuid)  SELECT c.allowed_kinds FROM node_certs c JOIN nodes n ON n.id = c.node_id AND n.identity_generation = c.identity_generation WHERE c.node_id = node AND c.revoked_at IS NULL ORDER BY c.issued_at DESC, c.not_after DESC LIMIT 1

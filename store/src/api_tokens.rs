@@ -2,7 +2,10 @@
 
 use schema::{digest::Digest, id::ApiTokenId, time::Timestamp};
 
-use crate::{Db, DbError, Txn, convert};
+use crate::{
+    Db, DbError, Listed, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// A token to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,33 +61,35 @@ pub async fn create(txn: &mut Txn, token: &NewApiToken) -> Result<(), DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn find_valid(db: &Db, id: ApiTokenId) -> Result<Option<ApiToken>, DbError> {
-    let row = sqlx::query_as!(
-        Row,
-        r#"SELECT id, hash, name, scopes, expires_at, revoked_at, last_used_at, created_by, created_at
+    rows::find(
+        db.pool(),
+        sqlx::query_as!(
+            Row,
+            r#"SELECT id, hash, name, scopes, expires_at, revoked_at, last_used_at, created_by, created_at
            FROM api_tokens
            WHERE id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > compute_now())"#,
-        id.as_uuid(),
+            id.as_uuid(),
+        ),
     )
-    .fetch_optional(db.pool())
-    .await?;
-    row.map(Row::read).transpose()
+    .await
 }
 
 /// Every token, newest first.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db) -> Result<Vec<ApiToken>, DbError> {
-    let rows = sqlx::query_as!(
-        Row,
-        r#"SELECT id, hash, name, scopes, expires_at, revoked_at, last_used_at, created_by, created_at
+pub async fn list(db: &Db) -> Result<Listed<ApiToken>, DbError> {
+    rows::list(
+        db.pool(),
+        sqlx::query_as!(
+            Row,
+            r#"SELECT id, hash, name, scopes, expires_at, revoked_at, last_used_at, created_by, created_at
            FROM api_tokens
            ORDER BY id DESC
            LIMIT 1000"#,
+        ),
     )
-    .fetch_all(db.pool())
-    .await?;
-    rows.into_iter().map(Row::read).collect()
+    .await
 }
 
 /// Revokes a token; `false` when there is none or it was revoked before.
@@ -116,6 +121,7 @@ pub async fn touch(db: &Db, id: ApiTokenId) -> Result<(), DbError> {
     Ok(())
 }
 
+#[derive(sqlx::FromRow)]
 struct Row {
     id: uuid::Uuid,
     hash: Vec<u8>,
@@ -128,7 +134,11 @@ struct Row {
     created_at: jiff_sqlx::Timestamp,
 }
 
-impl Row {
+impl Stored for Row {
+    type Item = ApiToken;
+    const TABLE: &'static str = "api_tokens";
+    const KEY: &'static [&'static str] = &["name", "id"];
+
     fn read(self) -> Result<ApiToken, DbError> {
         Ok(ApiToken {
             token: NewApiToken {

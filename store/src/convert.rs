@@ -34,6 +34,11 @@ where
     text.parse().map_err(|e: T::Err| DbError::corrupt(what, e))
 }
 
+/// Whether a text is JSON, as it was written.
+pub(crate) fn json(what: &str, text: &str) -> Result<serde_json::Value, DbError> {
+    serde_json::from_str(text).map_err(|e| DbError::corrupt(what, e))
+}
+
 /// Milliseconds for an interval parameter.
 pub(crate) fn millis(duration: std::time::Duration) -> f64 {
     duration.as_secs_f64() * 1_000.0

@@ -3,6 +3,8 @@
 //! Operations that can be refused have an enum of their own next to them; each of those wraps a [`DbError`] for the
 //! rest.
 
+use crate::rows::Unreadable;
+
 /// What kind of failure a [`DbError`] is, for whoever decides whether to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DbErrorKind {
@@ -26,6 +28,7 @@ pub struct DbError {
     kind: DbErrorKind,
     constraint: Option<String>,
     text: String,
+    row: Option<Unreadable>,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -54,14 +57,21 @@ impl DbError {
         Self {
             kind: DbErrorKind::Corrupt,
             constraint: None,
+            row: None,
             text: format!("the stored {what} is not readable"),
             source: Some(error.into()),
         }
     }
 
+    /// The row that cannot be read, when it is known which.
+    #[must_use]
+    pub const fn unreadable(&self) -> Option<&Unreadable> {
+        self.row.as_ref()
+    }
+
     /// A failure in words, without a cause from the driver.
     pub(crate) const fn other(text: String) -> Self {
-        Self { kind: DbErrorKind::Other, constraint: None, text, source: None }
+        Self { kind: DbErrorKind::Other, constraint: None, text, row: None, source: None }
     }
 }
 
@@ -76,7 +86,13 @@ impl From<sqlx::Error> for DbError {
             DbErrorKind::Corrupt => "a stored value is not readable",
             DbErrorKind::Other => "postgresql refused the statement",
         };
-        Self { kind, constraint, text: text.to_owned(), source: Some(Box::new(error)) }
+        Self { kind, constraint, text: text.to_owned(), row: None, source: Some(Box::new(error)) }
+    }
+}
+
+impl From<Unreadable> for DbError {
+    fn from(row: Unreadable) -> Self {
+        Self { kind: DbErrorKind::Corrupt, constraint: None, text: row.to_string(), row: Some(row), source: None }
     }
 }
 

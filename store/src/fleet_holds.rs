@@ -6,7 +6,10 @@ use schema::{
     time::Timestamp,
 };
 
-use crate::{Db, DbError, Txn, convert};
+use crate::{
+    Db, DbError, Listed, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// A stored hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +78,7 @@ pub async fn replace(txn: &mut Txn, gate: &str, source: HoldSource, holds: &[New
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db) -> Result<Vec<FleetHold>, DbError> {
+pub async fn list(db: &Db) -> Result<Listed<FleetHold>, DbError> {
     select(db.pool()).await
 }
 
@@ -83,33 +86,50 @@ pub async fn list(db: &Db) -> Result<Vec<FleetHold>, DbError> {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list_in(txn: &mut Txn) -> Result<Vec<FleetHold>, DbError> {
+pub async fn list_in(txn: &mut Txn) -> Result<Listed<FleetHold>, DbError> {
     select(txn.conn()).await
 }
 
-async fn select(db: impl sqlx::PgExecutor<'_>) -> Result<Vec<FleetHold>, DbError> {
-    let rows = sqlx::query!(
+async fn select(db: impl sqlx::PgExecutor<'_>) -> Result<Listed<FleetHold>, DbError> {
+    let statement = sqlx::query_as!(
+        Row,
         r#"SELECT subject, gate, source, owner, reason, place, until, created_at
            FROM holds
            WHERE until IS NULL OR until > compute_now()
            ORDER BY subject, gate, source"#,
-    )
-    .fetch_all(db)
-    .await?;
-    rows.into_iter()
-        .map(|row| {
-            Ok(FleetHold {
-                subject: row.subject,
-                gate: row.gate,
-                hold: Hold {
-                    source: convert::word("hold source", &row.source)?,
-                    owner: row.owner,
-                    reason: row.reason,
-                    until: convert::time(row.until),
-                    place: row.place,
-                },
-                created_at: row.created_at.to_jiff(),
-            })
+    );
+    rows::list(db, statement).await
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    subject: String,
+    gate: String,
+    source: String,
+    owner: String,
+    reason: String,
+    place: Option<String>,
+    until: Option<jiff_sqlx::Timestamp>,
+    created_at: jiff_sqlx::Timestamp,
+}
+
+impl Stored for Row {
+    type Item = FleetHold;
+    const TABLE: &'static str = "holds";
+    const KEY: &'static [&'static str] = &["subject", "gate", "source"];
+
+    fn read(self) -> Result<FleetHold, DbError> {
+        Ok(FleetHold {
+            subject: self.subject,
+            gate: self.gate,
+            hold: Hold {
+                source: convert::word("hold source", &self.source)?,
+                owner: self.owner,
+                reason: self.reason,
+                until: convert::time(self.until),
+                place: self.place,
+            },
+            created_at: self.created_at.to_jiff(),
         })
-        .collect()
+    }
 }

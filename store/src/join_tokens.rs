@@ -8,7 +8,10 @@ use schema::{
     time::Timestamp,
 };
 
-use crate::{Db, DbError, Txn, convert};
+use crate::{
+    Db, DbError, Listed, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// A token to create.
 #[derive(Debug, Clone, PartialEq)]
@@ -117,15 +120,15 @@ pub async fn create(txn: &mut Txn, token: &NewJoinToken) -> Result<(), DbError> 
 /// # Errors
 /// When the statement fails.
 pub async fn find(db: &Db, id: JoinTokenId) -> Result<Option<JoinToken>, DbError> {
-    select!("WHERE id = $1", id.as_uuid()).fetch_optional(db.pool()).await?.map(Row::read).transpose()
+    rows::find(db.pool(), select!("WHERE id = $1", id.as_uuid())).await
 }
 
 /// Every token, newest first.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db) -> Result<Vec<JoinToken>, DbError> {
-    select!("ORDER BY id DESC LIMIT 1000").fetch_all(db.pool()).await?.into_iter().map(Row::read).collect()
+pub async fn list(db: &Db) -> Result<Listed<JoinToken>, DbError> {
+    rows::list(db.pool(), select!("ORDER BY id DESC LIMIT 1000")).await
 }
 
 /// Revokes a token; `false` when there is none or it was revoked before.
@@ -229,6 +232,7 @@ pub async fn answer(txn: &mut Txn, csr_hash: &Digest, node: NodeId, answer: &[u8
 struct Row {
     id: uuid::Uuid,
     hash: Vec<u8>,
+#[derive(sqlx::FromRow)]
     pool: String,
     uses_max: i32,
     uses_left: i32,
@@ -240,7 +244,11 @@ struct Row {
     created_at: jiff_sqlx::Timestamp,
 }
 
-impl Row {
+impl Stored for Row {
+    type Item = JoinToken;
+    const TABLE: &'static str = "join_tokens";
+    const KEY: &'static [&'static str] = &["id"];
+
     fn read(self) -> Result<JoinToken, DbError> {
         Ok(JoinToken {
             token: NewJoinToken {

@@ -9,7 +9,10 @@ use schema::{
     time::Timestamp,
 };
 
-use crate::{Db, DbError, Txn, convert};
+use crate::{
+    Db, DbError, Listed, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// What became of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -319,7 +322,7 @@ pub async fn prune(db: &Db) -> Result<u64, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn find(db: &Db, id: JoinId) -> Result<Option<Join>, DbError> {
-    select!("WHERE id = $1", id.as_uuid()).fetch_optional(db.pool()).await?.map(Row::read).transpose()
+    rows::find(db.pool(), select!("WHERE id = $1", id.as_uuid())).await
 }
 
 /// The attempt of one certificate request.
@@ -327,30 +330,26 @@ pub async fn find(db: &Db, id: JoinId) -> Result<Option<Join>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn find_by_csr(db: &Db, csr_hash: &Digest) -> Result<Option<Join>, DbError> {
-    select!("WHERE csr_hash = $1", convert::digest_column(csr_hash))
-        .fetch_optional(db.pool())
-        .await?
-        .map(Row::read)
-        .transpose()
+    rows::find(db.pool(), select!("WHERE csr_hash = $1", convert::digest_column(csr_hash))).await
 }
 
 /// Attempts, the latest first; of one state, or of all.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db, state: Option<JoinState>, limit: u32) -> Result<Vec<Join>, DbError> {
-    select!(
-        "WHERE $1::text IS NULL OR state = $1 ORDER BY updated_at DESC, id DESC LIMIT $2",
-        state.map(JoinState::as_str),
-        i64::from(limit.clamp(1, crate::page::MAX_LIMIT)),
+pub async fn list(db: &Db, state: Option<JoinState>, limit: u32) -> Result<Listed<Join>, DbError> {
+    rows::list(
+        db.pool(),
+        select!(
+            "WHERE $1::text IS NULL OR state = $1 ORDER BY updated_at DESC, id DESC LIMIT $2",
+            state.map(JoinState::as_str),
+            i64::from(limit.clamp(1, crate::page::MAX_LIMIT)),
+        ),
     )
-    .fetch_all(db.pool())
-    .await?
-    .into_iter()
-    .map(Row::read)
-    .collect()
+    .await
 }
 
+#[derive(sqlx::FromRow)]
 struct Row {
     id: uuid::Uuid,
     state: String,
@@ -374,7 +373,11 @@ struct Row {
     updated_at: jiff_sqlx::Timestamp,
 }
 
-impl Row {
+impl Stored for Row {
+    type Item = Join;
+    const TABLE: &'static str = "joins";
+    const KEY: &'static [&'static str] = &["id"];
+
     fn read(self) -> Result<Join, DbError> {
         Ok(Join {
             id: JoinId::from_uuid(self.id),

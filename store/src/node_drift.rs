@@ -2,7 +2,9 @@
 
 use schema::{id::NodeId, name::Name, report::DriftEntry};
 
-use crate::{Db, DbError, Page, Txn, convert, page};
+use sqlx::{Row as _, postgres::PgRow};
+
+use crate::{Db, DbError, Page, Txn, convert, page, rows::Stored};
 
 /// One field of one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +115,8 @@ pub async fn list(
 ) -> Result<Page<NodeDrift>, DbError> {
     let (limit, rows) = page::rows(limit);
     let (after_node, after_path) = after.map(|after| after.split_once(' ').unwrap_or((after, ""))).unzip();
-    let rows = sqlx::query!(
+    let statement = sqlx::query_as!(
+        Row,
         r#"SELECT n.name, n.pool, d.path, d.mode, d.kind, d.cause,
                   CASE WHEN $4::integer IS NULL THEN d.observed ELSE left(d.observed, $4) END AS observed,
                   d.observed_digest, d.observed_bytes, d.desired, d.first_seen, d.last_seen, d.corrected, d.times
@@ -131,30 +134,51 @@ pub async fn list(
         after_node,
         after_path,
         rows,
-    )
-    .fetch_all(db.pool())
-    .await?;
-    let drift = rows
-        .into_iter()
-        .map(|row| {
-            let entry = DriftEntry {
-                path: row.path,
-                mode: convert::word("drift mode", &row.mode)?,
-                kind: convert::word("drift kind", &row.kind)?,
-                cause: convert::word("drift cause", &row.cause)?,
-                observed: row.observed,
-                observed_digest: convert::maybe_digest(row.observed_digest)?,
-                observed_bytes: row.observed_bytes.and_then(|bytes| u64::try_from(bytes).ok()),
-                desired: row.desired,
-                first_seen: row.first_seen.to_jiff(),
-                last_seen: row.last_seen.to_jiff(),
-                corrected: row.corrected,
-                times: u32::try_from(row.times).unwrap_or(u32::MAX),
-            };
-            Ok(NodeDrift { node: convert::word("node name", &row.name)?, pool: row.pool, entry })
-        })
-        .collect::<Result<Vec<_>, DbError>>()?;
-    Ok(Page::cut(drift, limit, |drift| format!("{} {}", drift.node, drift.entry.path)))
+    );
+    let place = |row: &PgRow| Ok(format!("{} {}", row.try_get::<&str, _>("name")?, row.try_get::<&str, _>("path")?));
+    page::read(db.pool(), statement, limit, place).await
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    name: String,
+    pool: Option<String>,
+    path: String,
+    mode: String,
+    kind: String,
+    cause: String,
+    observed: Option<String>,
+    observed_digest: Option<Vec<u8>>,
+    observed_bytes: Option<i64>,
+    desired: Option<String>,
+    first_seen: jiff_sqlx::Timestamp,
+    last_seen: jiff_sqlx::Timestamp,
+    corrected: bool,
+    times: i64,
+}
+
+impl Stored for Row {
+    type Item = NodeDrift;
+    const TABLE: &'static str = "node_drift";
+    const KEY: &'static [&'static str] = &["name", "path"];
+
+    fn read(self) -> Result<NodeDrift, DbError> {
+        let entry = DriftEntry {
+            path: self.path,
+            mode: convert::word("drift mode", &self.mode)?,
+            kind: convert::word("drift kind", &self.kind)?,
+            cause: convert::word("drift cause", &self.cause)?,
+            observed: self.observed,
+            observed_digest: convert::maybe_digest(self.observed_digest)?,
+            observed_bytes: self.observed_bytes.and_then(|bytes| u64::try_from(bytes).ok()),
+            desired: self.desired,
+            first_seen: self.first_seen.to_jiff(),
+            last_seen: self.last_seen.to_jiff(),
+            corrected: self.corrected,
+            times: u32::try_from(self.times).unwrap_or(u32::MAX),
+        };
+        Ok(NodeDrift { node: convert::word("node name", &self.name)?, pool: self.pool, entry })
+    }
 }
 
 /// How many machines have drifted or wait for a boot.

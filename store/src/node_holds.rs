@@ -3,12 +3,14 @@
 use jiff_sqlx::ToSqlx;
 use schema::{
     id::{HoldId, NodeId},
-    name::Name,
     node::{Hold, HoldSource},
     time::Timestamp,
 };
 
-use crate::{Db, DbError, Txn, convert};
+use crate::{
+    Db, DbError, Listed, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// A stored hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,63 +124,44 @@ pub async fn expired(db: &Db) -> Result<Vec<NodeId>, DbError> {
     Ok(ids.into_iter().map(NodeId::from_uuid).collect())
 }
 
+// The columns of a Row, once; `$tail` is the rest of the statement.
+macro_rules! select {
+    ($tail:literal $(, $arg:expr)* $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            r#"SELECT n.name, h.source, h.owner, h.reason, h.until, h.place, h.created_at
+               FROM node_holds h
+               JOIN nodes n ON n.id = h.node_id "# + $tail
+            $(, $arg)*
+        )
+    };
+}
+
 /// The holds on one node.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db, id: NodeId) -> Result<Vec<NodeHold>, DbError> {
-    let rows = sqlx::query_as!(
-        Row,
-        "SELECT source, owner, reason, until, place, created_at FROM node_holds WHERE node_id = $1 ORDER BY source",
-        id.as_uuid()
-    )
-    .fetch_all(db.pool())
-    .await?;
-    rows.into_iter().map(Row::read).collect()
+pub async fn list(db: &Db, id: NodeId) -> Result<Listed<NodeHold>, DbError> {
+    let listed = rows::list(db.pool(), select!("WHERE h.node_id = $1 ORDER BY h.source", id.as_uuid())).await?;
+    Ok(Listed { items: listed.items.into_iter().map(|(_, hold)| hold).collect(), unreadable: listed.unreadable })
 }
 
 /// The holds on one node, inside a transaction that locked it.
 ///
 /// # Errors
-/// When the statement fails.
+/// When the statement fails, and when one of them cannot be read.
 pub async fn list_locked(txn: &mut Txn, id: NodeId) -> Result<Vec<NodeHold>, DbError> {
-    let rows = sqlx::query_as!(
-        Row,
-        "SELECT source, owner, reason, until, place, created_at FROM node_holds WHERE node_id = $1 ORDER BY source",
-        id.as_uuid()
-    )
-    .fetch_all(txn.conn())
-    .await?;
-    rows.into_iter().map(Row::read).collect()
+    let listed = rows::list(txn.conn(), select!("WHERE h.node_id = $1 ORDER BY h.source", id.as_uuid())).await?;
+    Ok(listed.whole()?.into_iter().map(|(_, hold)| hold).collect())
 }
 
 /// Every hold whose end has not passed, with the node's name, by name.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list_all(txn: &mut Txn) -> Result<Vec<(Name, NodeHold)>, DbError> {
-    let rows = sqlx::query!(
-        r#"SELECT n.name, h.source, h.owner, h.reason, h.until, h.place, h.created_at
-           FROM node_holds h
-           JOIN nodes n ON n.id = h.node_id
-           WHERE h.until IS NULL OR h.until > compute_now()
-           ORDER BY n.name, h.source"#,
-    )
-    .fetch_all(txn.conn())
-    .await?;
-    rows.into_iter()
-        .map(|row| {
-            let hold = Row {
-                source: row.source,
-                owner: row.owner,
-                reason: row.reason,
-                until: row.until,
-                place: row.place,
-                created_at: row.created_at,
-            };
-            Ok((convert::word("name", &row.name)?, hold.read()?))
-        })
-        .collect()
+pub async fn list_all(txn: &mut Txn) -> Result<Listed<(String, NodeHold)>, DbError> {
+    let statement = select!("WHERE h.until IS NULL OR h.until > compute_now() ORDER BY n.name, h.source");
+    rows::list(txn.conn(), statement).await
 }
 
 // Keeps `nodes.cordoned` what it mirrors. Any change of holds also moves the version.
@@ -194,7 +177,9 @@ async fn mirror(txn: &mut Txn, ids: &[uuid::Uuid]) -> Result<(), DbError> {
     Ok(())
 }
 
+#[derive(sqlx::FromRow)]
 struct Row {
+    name: String,
     source: String,
     owner: String,
     reason: String,
@@ -203,9 +188,13 @@ struct Row {
     created_at: jiff_sqlx::Timestamp,
 }
 
-impl Row {
-    fn read(self) -> Result<NodeHold, DbError> {
-        Ok(NodeHold {
+impl Stored for Row {
+    type Item = (String, NodeHold);
+    const TABLE: &'static str = "node_holds";
+    const KEY: &'static [&'static str] = &["name", "source"];
+
+    fn read(self) -> Result<(String, NodeHold), DbError> {
+        let hold = NodeHold {
             hold: Hold {
                 source: convert::word("hold source", &self.source)?,
                 owner: self.owner,
@@ -214,6 +203,7 @@ impl Row {
                 place: self.place,
             },
             created_at: self.created_at.to_jiff(),
-        })
+        };
+        Ok((self.name, hold))
     }
 }

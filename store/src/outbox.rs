@@ -9,7 +9,13 @@ use std::{fmt, str::FromStr};
 use schema::time::Timestamp;
 use serde_json::Value;
 
-use crate::{Db, DbError, Txn, secrets};
+use sqlx::{Executor as _, Row as _, postgres::PgRow};
+
+use crate::{
+    Db, DbError, Listed, Txn,
+    rows::{self, Stored},
+    secrets,
+};
 
 /// A command was queued.
 pub const COMMAND_QUEUED: &str = "node.command.queued";
@@ -90,6 +96,25 @@ pub struct Event {
     pub at: Timestamp,
 }
 
+/// Events that follow a place.
+#[derive(Debug, Clone)]
+pub struct Followed {
+    /// The events.
+    pub events: Listed<Event>,
+    /// The place of the last of them, readable or not; `None` when there are none.
+    pub last: Option<Cursor>,
+    /// There may be more.
+    pub is_full: bool,
+}
+
+impl Followed {
+    /// Nothing was looked for.
+    #[must_use]
+    pub const fn nothing() -> Self {
+        Self { events: Listed { items: Vec::new(), unreadable: Vec::new() }, last: None, is_full: false }
+    }
+}
+
 /// Writes events in the transaction of the cause.
 ///
 /// # Errors
@@ -116,8 +141,9 @@ pub async fn append(txn: &mut Txn, events: &[NewEvent]) -> Result<(), DbError> {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db, after: Cursor, kinds: &[String], limit: u32) -> Result<Vec<Event>, DbError> {
-    let rows = sqlx::query!(
+pub async fn list(db: &Db, after: Cursor, kinds: &[String], limit: u32) -> Result<Followed, DbError> {
+    let statement = sqlx::query_as!(
+        Row,
         r#"SELECT life, xid::text AS "xid!", id, kind, subject, doc, at
            FROM outbox
            WHERE (life, xid, id) > ($5, $1::text::xid8, $2)
@@ -130,20 +156,43 @@ pub async fn list(db: &Db, after: Cursor, kinds: &[String], limit: u32) -> Resul
         kinds,
         i64::from(limit),
         after.life,
-    )
-    .fetch_all(db.pool())
-    .await?;
-    rows.into_iter()
-        .map(|row| {
-            Ok(Event {
-                cursor: cursor(row.life, &row.xid, row.id)?,
-                kind: row.kind,
-                subject: row.subject,
-                doc: serde_json::from_str(&row.doc).map_err(|e| DbError::corrupt("event", e))?,
-                at: row.at.to_jiff(),
-            })
+    );
+    let found = db.pool().fetch_all(statement).await?;
+    let place = |row: &PgRow| {
+        let xid: String = row.try_get("xid!")?;
+        Ok::<_, DbError>(cursor(row.try_get("life")?, &xid, row.try_get("id")?)?)
+    };
+    let last = found.last().map(place).transpose()?;
+    let is_full = found.len() >= limit as usize;
+    Ok(Followed { events: rows::read_all::<Row>(&found), last, is_full })
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    life: i32,
+    #[sqlx(rename = "xid!")]
+    xid: String,
+    id: i64,
+    kind: String,
+    subject: String,
+    doc: String,
+    at: jiff_sqlx::Timestamp,
+}
+
+impl Stored for Row {
+    type Item = Event;
+    const TABLE: &'static str = "outbox";
+    const KEY: &'static [&'static str] = &["id"];
+
+    fn read(self) -> Result<Event, DbError> {
+        Ok(Event {
+            cursor: cursor(self.life, &self.xid, self.id)?,
+            kind: self.kind,
+            subject: self.subject,
+            doc: serde_json::from_str(&self.doc).map_err(|e| DbError::corrupt("event", e))?,
+            at: self.at.to_jiff(),
         })
-        .collect()
+    }
 }
 
 /// The place of the newest event that can be read: whoever begins there hears only what is new.

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use schema::time::Timestamp;
 
-use crate::{Db, DbError, Txn, queue};
+use crate::{
+    Db, DbError, Listed, Txn, queue,
+    rows::{self, Stored},
+};
 
 /// How one run of a reconciler ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,38 +178,34 @@ pub async fn clear(txn: &mut Txn, records: &[Record<'_>]) -> Result<(), DbError>
 /// # Errors
 /// When the statement fails.
 pub async fn find(db: &Db, kind: &str, key: &str) -> Result<Option<Outcome>, DbError> {
-    let row = sqlx::query_as!(
+    let statement = sqlx::query_as!(
         Row,
         "SELECT kind, key, state, reason, message, place, since FROM outcomes WHERE kind = $1 AND key = $2",
         kind,
         key
-    )
-    .fetch_optional(db.pool())
-    .await?;
-    Ok(row.map(Outcome::from))
+    );
+    rows::find(db.pool(), statement).await
 }
 
 /// Every outcome of one key, of all reconcilers: what `why` prints.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn of_key(db: &Db, key: &str) -> Result<Vec<Outcome>, DbError> {
-    let rows = sqlx::query_as!(
+pub async fn of_key(db: &Db, key: &str) -> Result<Listed<Outcome>, DbError> {
+    let statement = sqlx::query_as!(
         Row,
         "SELECT kind, key, state, reason, message, place, since FROM outcomes WHERE key = $1 ORDER BY kind",
         key
-    )
-    .fetch_all(db.pool())
-    .await?;
-    Ok(rows.into_iter().map(Outcome::from).collect())
+    );
+    rows::list(db.pool(), statement).await
 }
 
 /// The worst of what is not done: errors before waits, those that last longest first.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list_open(db: &Db, limit: u32) -> Result<Vec<Outcome>, DbError> {
-    let rows = sqlx::query_as!(
+pub async fn list_open(db: &Db, limit: u32) -> Result<Listed<Outcome>, DbError> {
+    let statement = sqlx::query_as!(
         Row,
         r#"SELECT kind, key, state, reason, message, place, since
            FROM outcomes
@@ -214,10 +213,8 @@ pub async fn list_open(db: &Db, limit: u32) -> Result<Vec<Outcome>, DbError> {
            ORDER BY state <> 'error', since, kind, key
            LIMIT $1"#,
         i64::from(limit),
-    )
-    .fetch_all(db.pool())
-    .await?;
-    Ok(rows.into_iter().map(Outcome::from).collect())
+    );
+    rows::list(db.pool(), statement).await
 }
 
 /// Forgets the outcomes of a key that is gone.
@@ -229,6 +226,7 @@ pub async fn forget(txn: &mut Txn, key: &str) -> Result<(), DbError> {
     Ok(())
 }
 
+#[derive(sqlx::FromRow)]
 struct Row {
     kind: String,
     key: String,
@@ -239,9 +237,13 @@ struct Row {
     since: jiff_sqlx::Timestamp,
 }
 
-impl From<Row> for Outcome {
-    fn from(row: Row) -> Self {
-        let Row { kind, key, state, reason, message, place, since } = row;
-        Self { kind, key, state, reason, message, place, since: since.to_jiff() }
+impl Stored for Row {
+    type Item = Outcome;
+    const TABLE: &'static str = "outcomes";
+    const KEY: &'static [&'static str] = &["kind", "key"];
+
+    fn read(self) -> Result<Outcome, DbError> {
+        let Self { kind, key, state, reason, message, place, since } = self;
+        Ok(Outcome { kind, key, state, reason, message, place, since: since.to_jiff() })
     }
 }

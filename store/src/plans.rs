@@ -2,7 +2,10 @@
 
 use schema::{digest::Digest, id::PlanId, time::Timestamp};
 
-use crate::{Db, DbError, Txn, convert};
+use crate::{
+    Db, DbError, Listed, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// What became of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -181,14 +184,15 @@ pub async fn prune(db: &Db) -> Result<u64, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn find(db: &Db, id: PlanId) -> Result<Option<Plan>, DbError> {
-    let row = sqlx::query_as!(
-        Row,
-        "SELECT id, source, commit, base_commit, digest, state, doc, created_at FROM plans WHERE id = $1",
-        id.as_uuid()
+    rows::find(
+        db.pool(),
+        sqlx::query_as!(
+            Row,
+            "SELECT id, source, commit, base_commit, digest, state, doc, created_at FROM plans WHERE id = $1",
+            id.as_uuid()
+        ),
     )
-    .fetch_optional(db.pool())
-    .await?;
-    row.map(Row::read).transpose()
+    .await
 }
 
 /// The newest plan that was made of what this digest says, shown or not.
@@ -196,15 +200,12 @@ pub async fn find(db: &Db, id: PlanId) -> Result<Option<Plan>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn find_by_digest(db: &Db, source: &str, digest: &Digest) -> Result<Option<Plan>, DbError> {
-    let row = sqlx::query_as!(
+    rows::find(db.pool(), sqlx::query_as!(
         Row,
         "SELECT id, source, commit, base_commit, digest, state, doc, created_at FROM plans WHERE source = $1 AND digest = $2 ORDER BY created_at DESC, id DESC LIMIT 1",
         source,
         convert::digest_column(digest),
-    )
-    .fetch_optional(db.pool())
-    .await?;
-    row.map(Row::read).transpose()
+    )).await
 }
 
 /// The newest plan of a commit that the source made; previews are left out.
@@ -212,15 +213,12 @@ pub async fn find_by_digest(db: &Db, source: &str, digest: &Digest) -> Result<Op
 /// # Errors
 /// When the statement fails.
 pub async fn find_by_commit(db: &Db, source: &str, commit: &str) -> Result<Option<Plan>, DbError> {
-    let row = sqlx::query_as!(
+    rows::find(db.pool(), sqlx::query_as!(
         Row,
         "SELECT id, source, commit, base_commit, digest, state, doc, created_at FROM plans WHERE source = $1 AND commit = $2 AND state <> 'shown' ORDER BY created_at DESC, id DESC LIMIT 1",
         source,
         commit,
-    )
-    .fetch_optional(db.pool())
-    .await?;
-    row.map(Row::read).transpose()
+    )).await
 }
 
 /// The newest plans of one state, newest first; without a state those that the source made, and no previews. `before`
@@ -228,24 +226,31 @@ pub async fn find_by_commit(db: &Db, source: &str, commit: &str) -> Result<Optio
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db, state: Option<PlanState>, before: Option<PlanId>, limit: u32) -> Result<Vec<Plan>, DbError> {
-    let rows = sqlx::query_as!(
-        Row,
-        r#"SELECT id, source, commit, base_commit, digest, state, doc, created_at
+pub async fn list(
+    db: &Db,
+    state: Option<PlanState>,
+    before: Option<PlanId>,
+    limit: u32,
+) -> Result<Listed<Plan>, DbError> {
+    rows::list(
+        db.pool(),
+        sqlx::query_as!(
+            Row,
+            r#"SELECT id, source, commit, base_commit, digest, state, doc, created_at
            FROM plans
            WHERE ($1::uuid IS NULL OR id < $1)
              AND CASE WHEN $3::text IS NULL THEN state <> 'shown' ELSE state = $3 END
            ORDER BY id DESC
            LIMIT $2"#,
-        before.map(PlanId::as_uuid),
-        i64::from(limit.clamp(1, crate::page::MAX_LIMIT)),
-        state.map(PlanState::as_str),
+            before.map(PlanId::as_uuid),
+            i64::from(limit.clamp(1, crate::page::MAX_LIMIT)),
+            state.map(PlanState::as_str),
+        ),
     )
-    .fetch_all(db.pool())
-    .await?;
-    rows.into_iter().map(Row::read).collect()
+    .await
 }
 
+#[derive(sqlx::FromRow)]
 struct Row {
     id: uuid::Uuid,
     source: String,
@@ -257,7 +262,11 @@ struct Row {
     created_at: jiff_sqlx::Timestamp,
 }
 
-impl Row {
+impl Stored for Row {
+    type Item = Plan;
+    const TABLE: &'static str = "plans";
+    const KEY: &'static [&'static str] = &["id"];
+
     fn read(self) -> Result<Plan, DbError> {
         Ok(Plan {
             id: PlanId::from_uuid(self.id),

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use schema::{digest::Digest, id::RevisionId, name::Name, node::PoolClass, time::Timestamp};
 
-use crate::{Db, DbError, Txn, convert};
+use crate::{
+    Db, DbError, Listed, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// A pool in force.
 #[derive(Debug, Clone, PartialEq)]
@@ -209,7 +212,7 @@ macro_rules! select {
 /// # Errors
 /// When the statement fails.
 pub async fn find(db: &Db, name: &str) -> Result<Option<Pool>, DbError> {
-    select!("WHERE name = $1", name).fetch_optional(db.pool()).await?.map(Row::read).transpose()
+    rows::find(db.pool(), select!("WHERE name = $1", name)).await
 }
 
 /// One pool, kept as it is until the end of the transaction: what a joining machine reads before its row is inserted, so
@@ -218,15 +221,15 @@ pub async fn find(db: &Db, name: &str) -> Result<Option<Pool>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn find_shared(txn: &mut Txn, name: &str) -> Result<Option<Pool>, DbError> {
-    select!("WHERE name = $1 FOR SHARE", name).fetch_optional(txn.conn()).await?.map(Row::read).transpose()
+    rows::find(txn.conn(), select!("WHERE name = $1 FOR SHARE", name)).await
 }
 
 /// Every pool, by name.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db) -> Result<Vec<Pool>, DbError> {
-    select!("ORDER BY name").fetch_all(db.pool()).await?.into_iter().map(Row::read).collect()
+pub async fn list(db: &Db) -> Result<Listed<Pool>, DbError> {
+    rows::list(db.pool(), select!("ORDER BY name")).await
 }
 
 /// The same inside a transaction.
@@ -234,7 +237,7 @@ pub async fn list(db: &Db) -> Result<Vec<Pool>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn list_in(txn: &mut Txn) -> Result<Vec<Pool>, DbError> {
-    select!("ORDER BY name").fetch_all(txn.conn()).await?.into_iter().map(Row::read).collect()
+    rows::list(txn.conn(), select!("ORDER BY name")).await?.whole()
 }
 
 /// Locks every pool until the end of the transaction, by name: what an apply does first.
@@ -242,7 +245,7 @@ pub async fn list_in(txn: &mut Txn) -> Result<Vec<Pool>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn lock_all(txn: &mut Txn) -> Result<Vec<Pool>, DbError> {
-    select!("ORDER BY name FOR UPDATE").fetch_all(txn.conn()).await?.into_iter().map(Row::read).collect()
+    rows::list(txn.conn(), select!("ORDER BY name FOR UPDATE")).await?.whole()
 }
 
 /// How far a pool's machines are.
@@ -267,8 +270,9 @@ pub struct Progress {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn progress(db: &Db) -> Result<Vec<Progress>, DbError> {
-    let rows = sqlx::query!(
+pub async fn progress(db: &Db) -> Result<Listed<Progress>, DbError> {
+    let statement = sqlx::query_as!(
+        ProgressRow,
         r#"SELECT COALESCE(p.name, n.pool) AS "pool!",
                   count(n.id) AS "total!",
                   count(*) FILTER (WHERE n.connectivity = 'connected') AS "connected!",
@@ -286,24 +290,45 @@ pub async fn progress(db: &Db) -> Result<Vec<Progress>, DbError> {
            FULL JOIN (SELECT * FROM nodes WHERE pool IS NOT NULL AND provision_state <> 'retired') n ON n.pool = p.name
            GROUP BY 1
            ORDER BY 1"#,
-    )
-    .fetch_all(db.pool())
-    .await?;
-    let count = |value: i64| u64::try_from(value).unwrap_or(0);
-    rows.into_iter()
-        .map(|row| {
-            Ok(Progress {
-                pool: convert::word("pool", &row.pool)?,
-                total: count(row.total),
-                connected: count(row.connected),
-                assigned: count(row.assigned),
-                converged: count(row.converged),
-                schedulable: count(row.schedulable),
-            })
-        })
-        .collect()
+    );
+    rows::list(db.pool(), statement).await
 }
 
+#[derive(sqlx::FromRow)]
+struct ProgressRow {
+    #[sqlx(rename = "pool!")]
+    pool: String,
+    #[sqlx(rename = "total!")]
+    total: i64,
+    #[sqlx(rename = "connected!")]
+    connected: i64,
+    #[sqlx(rename = "assigned!")]
+    assigned: i64,
+    #[sqlx(rename = "converged!")]
+    converged: i64,
+    #[sqlx(rename = "schedulable!")]
+    schedulable: i64,
+}
+
+impl Stored for ProgressRow {
+    type Item = Progress;
+    const TABLE: &'static str = "nodes";
+    const KEY: &'static [&'static str] = &["pool!"];
+
+    fn read(self) -> Result<Progress, DbError> {
+        let count = |value: i64| u64::try_from(value).unwrap_or(0);
+        Ok(Progress {
+            pool: convert::word("pool", &self.pool)?,
+            total: count(self.total),
+            connected: count(self.connected),
+            assigned: count(self.assigned),
+            converged: count(self.converged),
+            schedulable: count(self.schedulable),
+        })
+    }
+}
+
+#[derive(sqlx::FromRow)]
 struct Row {
     name: String,
     site: String,
@@ -316,7 +341,11 @@ struct Row {
     updated_at: jiff_sqlx::Timestamp,
 }
 
-impl Row {
+impl Stored for Row {
+    type Item = Pool;
+    const TABLE: &'static str = "pools";
+    const KEY: &'static [&'static str] = &["name"];
+
     fn read(self) -> Result<Pool, DbError> {
         Ok(Pool {
             name: convert::word("name", &self.name)?,

@@ -2,7 +2,10 @@
 
 use schema::time::Timestamp;
 
-use crate::{Db, DbError, Txn};
+use crate::{
+    Db, DbError, Listed, Txn,
+    rows::{self, Stored},
+};
 
 /// A commit in quarantine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,33 +77,30 @@ pub async fn find_in(txn: &mut Txn, source: &str, commit: &str) -> Result<Option
 }
 
 async fn select_one(db: impl sqlx::PgExecutor<'_>, source: &str, commit: &str) -> Result<Option<Quarantined>, DbError> {
-    let row = sqlx::query_as!(
+    let statement = sqlx::query_as!(
         Row,
         "SELECT commit, owner, reason, placed_by, created_at FROM quarantined WHERE source = $1 AND commit = $2",
         source,
         commit
-    )
-    .fetch_optional(db)
-    .await?;
-    Ok(row.map(Quarantined::from))
+    );
+    rows::find(db, statement).await
 }
 
 /// The commits of a source that are held, newest first.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db, source: &str, limit: u32) -> Result<Vec<Quarantined>, DbError> {
-    let rows = sqlx::query_as!(
+pub async fn list(db: &Db, source: &str, limit: u32) -> Result<Listed<Quarantined>, DbError> {
+    let statement = sqlx::query_as!(
         Row,
         "SELECT commit, owner, reason, placed_by, created_at FROM quarantined WHERE source = $1 ORDER BY created_at DESC, commit LIMIT $2",
         source,
         i64::from(limit),
-    )
-    .fetch_all(db.pool())
-    .await?;
-    Ok(rows.into_iter().map(Quarantined::from).collect())
+    );
+    rows::list(db.pool(), statement).await
 }
 
+#[derive(sqlx::FromRow)]
 struct Row {
     commit: String,
     owner: String,
@@ -109,14 +109,18 @@ struct Row {
     created_at: jiff_sqlx::Timestamp,
 }
 
-impl From<Row> for Quarantined {
-    fn from(row: Row) -> Self {
-        Self {
-            commit: row.commit,
-            owner: row.owner,
-            reason: row.reason,
-            placed_by: row.placed_by,
-            created_at: row.created_at.to_jiff(),
-        }
+impl Stored for Row {
+    type Item = Quarantined;
+    const TABLE: &'static str = "quarantined";
+    const KEY: &'static [&'static str] = &["commit"];
+
+    fn read(self) -> Result<Quarantined, DbError> {
+        Ok(Quarantined {
+            commit: self.commit,
+            owner: self.owner,
+            reason: self.reason,
+            placed_by: self.placed_by,
+            created_at: self.created_at.to_jiff(),
+        })
     }
 }

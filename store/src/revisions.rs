@@ -10,7 +10,10 @@ use schema::{
     time::Timestamp,
 };
 
-use crate::{Db, DbError, Txn, convert};
+use crate::{
+    Db, DbError, Listed, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// A revision to store.
 #[derive(Debug, Clone)]
@@ -208,25 +211,6 @@ pub async fn insert(txn: &mut Txn, revision: &NewRevision, changes: &[ObjectChan
     Ok(())
 }
 
-/// The newest revision; `None` before the first.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn latest(db: &Db) -> Result<Option<Revision>, DbError> {
-    Ok(list(db, None, 1).await?.pop())
-}
-
-/// The sequence number of the newest revision, zero before the first: what a transaction compares to see that no apply came
-/// in between.
-///
-/// # Errors
-/// When the statement fails.
-pub async fn latest_seq(txn: &mut Txn) -> Result<u64, DbError> {
-    let seq =
-        sqlx::query_scalar!(r#"SELECT COALESCE(max(seq), 0) AS "seq!" FROM revisions"#).fetch_one(txn.conn()).await?;
-    Ok(u64::try_from(seq).unwrap_or(0))
-}
-
 // The columns of a RevisionRow, once.
 macro_rules! select {
     ($tail:literal $(, $arg:expr)* $(,)?) => {
@@ -240,19 +224,39 @@ macro_rules! select {
     };
 }
 
+/// The newest revision; `None` before the first.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn latest(db: &Db) -> Result<Option<Revision>, DbError> {
+    rows::find(db.pool(), select!("ORDER BY seq DESC LIMIT 1")).await
+}
+
+/// The sequence number of the newest revision, zero before the first: what a transaction compares to see that no apply came
+/// in between.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn latest_seq(txn: &mut Txn) -> Result<u64, DbError> {
+    let seq =
+        sqlx::query_scalar!(r#"SELECT COALESCE(max(seq), 0) AS "seq!" FROM revisions"#).fetch_one(txn.conn()).await?;
+    Ok(u64::try_from(seq).unwrap_or(0))
+}
+
 /// Revisions, newest first, before a sequence number.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db, before: Option<u64>, limit: u32) -> Result<Vec<Revision>, DbError> {
-    let rows = select!(
-        "WHERE $1::bigint IS NULL OR seq < $1 ORDER BY seq DESC LIMIT $2",
-        before.map(|seq| i64::try_from(seq).unwrap_or(i64::MAX)),
-        i64::from(limit),
+pub async fn list(db: &Db, before: Option<u64>, limit: u32) -> Result<Listed<Revision>, DbError> {
+    rows::list(
+        db.pool(),
+        select!(
+            "WHERE $1::bigint IS NULL OR seq < $1 ORDER BY seq DESC LIMIT $2",
+            before.map(|seq| i64::try_from(seq).unwrap_or(i64::MAX)),
+            i64::from(limit),
+        ),
     )
-    .fetch_all(db.pool())
-    .await?;
-    rows.into_iter().map(RevisionRow::read).collect()
+    .await
 }
 
 /// The revisions that changed an object, newest first, before a sequence number; and those that changed it under the names
@@ -260,8 +264,13 @@ pub async fn list(db: &Db, before: Option<u64>, limit: u32) -> Result<Vec<Revisi
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list_of(db: &Db, object: &ObjectRef, before: Option<u64>, limit: u32) -> Result<Vec<Revision>, DbError> {
-    let rows = select!(
+pub async fn list_of(
+    db: &Db,
+    object: &ObjectRef,
+    before: Option<u64>,
+    limit: u32,
+) -> Result<Listed<Revision>, DbError> {
+    let statement = select!(
         r#"WHERE id IN (
                WITH RECURSIVE names (kind, name, until) AS (
                    SELECT $1::text, $2::text, 9223372036854775807::bigint
@@ -284,10 +293,8 @@ pub async fn list_of(db: &Db, object: &ObjectRef, before: Option<u64>, limit: u3
         object.name.as_str(),
         before.map(|seq| i64::try_from(seq).unwrap_or(i64::MAX)),
         i64::from(limit),
-    )
-    .fetch_all(db.pool())
-    .await?;
-    rows.into_iter().map(RevisionRow::read).collect()
+    );
+    rows::list(db.pool(), statement).await
 }
 
 /// One revision.
@@ -295,8 +302,7 @@ pub async fn list_of(db: &Db, object: &ObjectRef, before: Option<u64>, limit: u3
 /// # Errors
 /// When the statement fails.
 pub async fn find(db: &Db, id: RevisionId) -> Result<Option<Revision>, DbError> {
-    let row = select!("WHERE id = $1", id.as_uuid()).fetch_optional(db.pool()).await?;
-    row.map(RevisionRow::read).transpose()
+    rows::find(db.pool(), select!("WHERE id = $1", id.as_uuid())).await
 }
 
 /// The newest revision of a source; its files are the ones in force.
@@ -304,8 +310,7 @@ pub async fn find(db: &Db, id: RevisionId) -> Result<Option<Revision>, DbError> 
 /// # Errors
 /// When the statement fails.
 pub async fn latest_of(txn: &mut Txn, source: &str) -> Result<Option<Revision>, DbError> {
-    let row = select!("WHERE source = $1 ORDER BY seq DESC LIMIT 1", source).fetch_optional(txn.conn()).await?;
-    row.map(RevisionRow::read).transpose()
+    rows::find(txn.conn(), select!("WHERE source = $1 ORDER BY seq DESC LIMIT 1", source)).await
 }
 
 /// The same outside a transaction.
@@ -313,8 +318,7 @@ pub async fn latest_of(txn: &mut Txn, source: &str) -> Result<Option<Revision>, 
 /// # Errors
 /// When the statement fails.
 pub async fn newest(db: &Db, source: &str) -> Result<Option<Revision>, DbError> {
-    let row = select!("WHERE source = $1 ORDER BY seq DESC LIMIT 1", source).fetch_optional(db.pool()).await?;
-    row.map(RevisionRow::read).transpose()
+    rows::find(db.pool(), select!("WHERE source = $1 ORDER BY seq DESC LIMIT 1", source)).await
 }
 
 /// The newest revision of each commit of a source whose id begins so, newest first; at most two, since more than one is not
@@ -336,6 +340,7 @@ pub async fn find_by_commit(db: &Db, source: &str, beginning: &str) -> Result<Ve
     rows.into_iter().map(RevisionRow::read).collect()
 }
 
+#[derive(sqlx::FromRow)]
 struct RevisionRow {
     id: uuid::Uuid,
     seq: i64,
@@ -355,7 +360,11 @@ struct RevisionRow {
     tree_digest: Option<Vec<u8>>,
 }
 
-impl RevisionRow {
+impl Stored for RevisionRow {
+    type Item = Revision;
+    const TABLE: &'static str = "revisions";
+    const KEY: &'static [&'static str] = &["seq", "id"];
+
     fn read(self) -> Result<Revision, DbError> {
         Ok(Revision {
             revision: NewRevision {
@@ -397,16 +406,14 @@ pub async fn objects_in(txn: &mut Txn) -> Result<Vec<StoredObject>, DbError> {
 }
 
 async fn select_objects(db: impl sqlx::PgExecutor<'_>) -> Result<Vec<StoredObject>, DbError> {
-    let rows = sqlx::query_as!(
+    let statement = sqlx::query_as!(
         ObjectRow,
         r#"SELECT o.kind, o.name, o.digest, d.doc, o.file, o.line, o.state, o.revision
            FROM objects o
            JOIN documents d ON d.digest = o.digest
            ORDER BY o.kind, o.name"#,
-    )
-    .fetch_all(db)
-    .await?;
-    rows.into_iter().map(ObjectRow::read).collect()
+    );
+    rows::list(db, statement).await?.whole()
 }
 
 /// The objects in force that may hold something back: freezes, and documents that say `pin` or `suspend`; and the fleet's
@@ -414,8 +421,8 @@ async fn select_objects(db: impl sqlx::PgExecutor<'_>) -> Result<Vec<StoredObjec
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn braking(txn: &mut Txn) -> Result<Vec<StoredObject>, DbError> {
-    let rows = sqlx::query_as!(
+pub async fn braking(txn: &mut Txn) -> Result<Listed<StoredObject>, DbError> {
+    let statement = sqlx::query_as!(
         ObjectRow,
         r#"SELECT o.kind, o.name, o.digest, d.doc, o.file, o.line, o.state, o.revision
            FROM objects o
@@ -424,10 +431,8 @@ pub async fn braking(txn: &mut Txn) -> Result<Vec<StoredObject>, DbError> {
              AND (o.kind IN ('fleet', 'freeze')
                   OR (o.kind IN ('site', 'pool', 'node') AND (d.doc LIKE '%"pin":%' OR d.doc LIKE '%"suspend":%')))
            ORDER BY o.kind, o.name"#,
-    )
-    .fetch_all(txn.conn())
-    .await?;
-    rows.into_iter().map(ObjectRow::read).collect()
+    );
+    rows::list(txn.conn(), statement).await
 }
 
 /// Objects whose documents are gone and whose last texts are in force: how many, and the first of them by kind and name.
@@ -468,8 +473,8 @@ pub async fn renamed_after(txn: &mut Txn, source: &str, seq: u64) -> Result<Vec<
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn changes(db: &Db, revision: RevisionId) -> Result<Vec<StoredObject>, DbError> {
-    let rows = sqlx::query_as!(
+pub async fn changes(db: &Db, revision: RevisionId) -> Result<Listed<StoredObject>, DbError> {
+    let statement = sqlx::query_as!(
         ObjectRow,
         r#"SELECT o.kind, o.name, o.digest, d.doc, o.file, o.line, o.state, o.revision
            FROM revision_objects o
@@ -477,18 +482,16 @@ pub async fn changes(db: &Db, revision: RevisionId) -> Result<Vec<StoredObject>,
            WHERE o.revision = $1
            ORDER BY o.kind, o.name"#,
         revision.as_uuid(),
-    )
-    .fetch_all(db.pool())
-    .await?;
-    rows.into_iter().map(ObjectRow::read).collect()
+    );
+    rows::list(db.pool(), statement).await
 }
 
 /// The objects of one kind, removed ones included, by name.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn objects_of(db: &Db, kind: schema::object::Kind) -> Result<Vec<StoredObject>, DbError> {
-    let rows = sqlx::query_as!(
+pub async fn objects_of(db: &Db, kind: schema::object::Kind) -> Result<Listed<StoredObject>, DbError> {
+    let statement = sqlx::query_as!(
         ObjectRow,
         r#"SELECT o.kind, o.name, o.digest, d.doc, o.file, o.line, o.state, o.revision
            FROM objects o
@@ -496,10 +499,8 @@ pub async fn objects_of(db: &Db, kind: schema::object::Kind) -> Result<Vec<Store
            WHERE o.kind = $1
            ORDER BY o.name"#,
         kind.as_str(),
-    )
-    .fetch_all(db.pool())
-    .await?;
-    rows.into_iter().map(ObjectRow::read).collect()
+    );
+    rows::list(db.pool(), statement).await
 }
 
 /// One object.
@@ -507,7 +508,7 @@ pub async fn objects_of(db: &Db, kind: schema::object::Kind) -> Result<Vec<Store
 /// # Errors
 /// When the statement fails.
 pub async fn find_object(db: &Db, object: &ObjectRef) -> Result<Option<StoredObject>, DbError> {
-    let row = sqlx::query_as!(
+    let statement = sqlx::query_as!(
         ObjectRow,
         r#"SELECT o.kind, o.name, o.digest, d.doc, o.file, o.line, o.state, o.revision
            FROM objects o
@@ -515,12 +516,11 @@ pub async fn find_object(db: &Db, object: &ObjectRef) -> Result<Option<StoredObj
            WHERE o.kind = $1 AND o.name = $2"#,
         object.kind.as_str(),
         object.name.as_str(),
-    )
-    .fetch_optional(db.pool())
-    .await?;
-    row.map(ObjectRow::read).transpose()
+    );
+    rows::find(db.pool(), statement).await
 }
 
+#[derive(sqlx::FromRow)]
 struct ObjectRow {
     kind: String,
     name: String,
@@ -532,7 +532,11 @@ struct ObjectRow {
     revision: uuid::Uuid,
 }
 
-impl ObjectRow {
+impl Stored for ObjectRow {
+    type Item = StoredObject;
+    const TABLE: &'static str = "objects";
+    const KEY: &'static [&'static str] = &["kind", "name"];
+
     fn read(self) -> Result<StoredObject, DbError> {
         Ok(StoredObject {
             object: ObjectRef::new(convert::word("kind", &self.kind)?, convert::word("name", &self.name)?),

@@ -6,7 +6,11 @@ use schema::{
     time::Timestamp,
 };
 
-use crate::{Db, DbError, Txn, convert, poke::Poke};
+use crate::{
+    Db, DbError, Txn, convert,
+    poke::Poke,
+    rows::{self, Stored},
+};
 
 /// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -128,8 +132,7 @@ pub async fn request(txn: &mut Txn, rollback: &NewRollback) -> Result<(), DbErro
 /// # Errors
 /// When the statement fails.
 pub async fn waiting(db: &Db, source: &str) -> Result<Option<Rollback>, DbError> {
-    let row = select!("WHERE source = $1 AND state = 'requested'", source).fetch_optional(db.pool()).await?;
-    row.map(Row::read).transpose()
+    rows::find(db.pool(), select!("WHERE source = $1 AND state = 'requested'", source)).await
 }
 
 /// The same inside a transaction.
@@ -137,8 +140,7 @@ pub async fn waiting(db: &Db, source: &str) -> Result<Option<Rollback>, DbError>
 /// # Errors
 /// When the statement fails.
 pub async fn waiting_in(txn: &mut Txn, source: &str) -> Result<Option<Rollback>, DbError> {
-    let row = select!("WHERE source = $1 AND state = 'requested'", source).fetch_optional(txn.conn()).await?;
-    row.map(Row::read).transpose()
+    rows::find(txn.conn(), select!("WHERE source = $1 AND state = 'requested'", source)).await
 }
 
 /// The newest one, whatever became of it.
@@ -146,8 +148,7 @@ pub async fn waiting_in(txn: &mut Txn, source: &str) -> Result<Option<Rollback>,
 /// # Errors
 /// When the statement fails.
 pub async fn latest(db: &Db, source: &str) -> Result<Option<Rollback>, DbError> {
-    let row = select!("WHERE source = $1 ORDER BY seq DESC LIMIT 1", source).fetch_optional(db.pool()).await?;
-    row.map(Row::read).transpose()
+    rows::find(db.pool(), select!("WHERE source = $1 ORDER BY seq DESC LIMIT 1", source)).await
 }
 
 /// The newest one that was carried out.
@@ -155,10 +156,7 @@ pub async fn latest(db: &Db, source: &str) -> Result<Option<Rollback>, DbError> 
 /// # Errors
 /// When the statement fails.
 pub async fn latest_done(db: &Db, source: &str) -> Result<Option<Rollback>, DbError> {
-    let row = select!("WHERE source = $1 AND state = 'done' ORDER BY seq DESC LIMIT 1", source)
-        .fetch_optional(db.pool())
-        .await?;
-    row.map(Row::read).transpose()
+    rows::find(db.pool(), select!("WHERE source = $1 AND state = 'done' ORDER BY seq DESC LIMIT 1", source)).await
 }
 
 /// Says what became of one that waits; `false` when it waits no more.
@@ -177,6 +175,7 @@ pub async fn end(txn: &mut Txn, id: RollbackId, state: RollbackState, message: &
     Ok(done.rows_affected() == 1)
 }
 
+#[derive(sqlx::FromRow)]
 struct Row {
     id: uuid::Uuid,
     source: String,
@@ -193,7 +192,11 @@ struct Row {
     ended_at: Option<jiff_sqlx::Timestamp>,
 }
 
-impl Row {
+impl Stored for Row {
+    type Item = Rollback;
+    const TABLE: &'static str = "rollbacks";
+    const KEY: &'static [&'static str] = &["id"];
+
     fn read(self) -> Result<Rollback, DbError> {
         Ok(Rollback {
             new: NewRollback {

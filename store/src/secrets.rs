@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{id::NodeId, secret::SecretName, time::Timestamp};
 
-use crate::{Db, DbError, Txn, convert};
+use crate::{
+    Db, DbError, Listed, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// How many versions of a secret are kept: whoever was away may still ask for the one that it was told of.
 pub const KEPT: u32 = 3;
@@ -99,28 +102,43 @@ pub async fn delete(txn: &mut Txn, name: &SecretName) -> Result<bool, DbError> {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db) -> Result<Vec<Secret>, DbError> {
-    let rows = sqlx::query!(
+pub async fn list(db: &Db) -> Result<Listed<Secret>, DbError> {
+    let statement = sqlx::query_as!(
+        Row,
         r#"SELECT DISTINCT ON (name) name, version, created_by, created_at,
                   ARRAY_AGG(version) OVER (PARTITION BY name) AS "versions!"
            FROM secret_versions
            ORDER BY name, version DESC"#,
-    )
-    .fetch_all(db.pool())
-    .await?;
-    rows.into_iter()
-        .map(|row| {
-            let mut versions = row.versions.into_iter().map(version).collect::<Result<Vec<_>, _>>()?;
-            versions.sort_unstable_by(|a, b| b.cmp(a));
-            Ok(Secret {
-                name: convert::word("secret name", &row.name)?,
-                version: version(row.version)?,
-                versions,
-                created_by: row.created_by,
-                created_at: row.created_at.to_jiff(),
-            })
+    );
+    rows::list(db.pool(), statement).await
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    name: String,
+    version: i64,
+    created_by: String,
+    created_at: jiff_sqlx::Timestamp,
+    #[sqlx(rename = "versions!")]
+    versions: Vec<i64>,
+}
+
+impl Stored for Row {
+    type Item = Secret;
+    const TABLE: &'static str = "secret_versions";
+    const KEY: &'static [&'static str] = &["name", "version"];
+
+    fn read(self) -> Result<Secret, DbError> {
+        let mut versions = self.versions.into_iter().map(version).collect::<Result<Vec<_>, _>>()?;
+        versions.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(Secret {
+            name: convert::word("secret name", &self.name)?,
+            version: version(self.version)?,
+            versions,
+            created_by: self.created_by,
+            created_at: self.created_at.to_jiff(),
         })
-        .collect()
+    }
 }
 
 /// The envelope of one version; `None` when it is not kept.

@@ -2,7 +2,11 @@
 
 use schema::time::Timestamp;
 
-use crate::{Db, DbError, Txn, convert, poke::Poke};
+use crate::{
+    Db, DbError, Listed, Txn, convert,
+    poke::Poke,
+    rows::{self, Stored},
+};
 
 // The columns of a Row, once.
 macro_rules! select {
@@ -114,7 +118,8 @@ pub async fn ensure(txn: &mut Txn, name: &str, url: &str, branch: &str, path: &s
     )
     .execute(txn.conn())
     .await?;
-    Ok(select!("WHERE name = $1", name).fetch_one(txn.conn()).await?.into())
+    let source = rows::find(txn.conn(), select!("WHERE name = $1", name)).await?;
+    source.ok_or_else(|| DbError::other(format!("the source {name:?} was taken away while it was put down")))
 }
 
 /// One source.
@@ -122,7 +127,7 @@ pub async fn ensure(txn: &mut Txn, name: &str, url: &str, branch: &str, path: &s
 /// # Errors
 /// When the statement fails.
 pub async fn find(db: &Db, name: &str) -> Result<Option<Source>, DbError> {
-    Ok(select!("WHERE name = $1", name).fetch_optional(db.pool()).await?.map(Source::from))
+    rows::find(db.pool(), select!("WHERE name = $1", name)).await
 }
 
 /// The same inside a transaction.
@@ -130,16 +135,15 @@ pub async fn find(db: &Db, name: &str) -> Result<Option<Source>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn find_in(txn: &mut Txn, name: &str) -> Result<Option<Source>, DbError> {
-    Ok(select!("WHERE name = $1", name).fetch_optional(txn.conn()).await?.map(Source::from))
+    rows::find(txn.conn(), select!("WHERE name = $1", name)).await
 }
 
 /// Every source, by name.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db) -> Result<Vec<Source>, DbError> {
-    let rows = select!("ORDER BY name").fetch_all(db.pool()).await?;
-    Ok(rows.into_iter().map(Source::from).collect())
+pub async fn list(db: &Db) -> Result<Listed<Source>, DbError> {
+    rows::list(db.pool(), select!("ORDER BY name")).await
 }
 
 /// Moves one stage from `expected` to `commit`; the time moves with it, and stays when the commit does.
@@ -258,8 +262,8 @@ pub async fn follow(txn: &mut Txn, name: &str) -> Result<(), DbError> {
 /// # Errors
 /// [`AdvanceError::Missing`], or when the statement fails.
 pub async fn lock(txn: &mut Txn, name: &str) -> Result<Source, AdvanceError> {
-    let row = select!("WHERE name = $1 FOR UPDATE", name).fetch_optional(txn.conn()).await.map_err(DbError::from)?;
-    row.map(Source::from).ok_or_else(|| AdvanceError::Missing(name.to_owned()))
+    let source = rows::find(txn.conn(), select!("WHERE name = $1 FOR UPDATE", name)).await?;
+    source.ok_or_else(|| AdvanceError::Missing(name.to_owned()))
 }
 
 /// Stores the state; `since` moves when the state or the reason does. Nothing is written when nothing changed.
@@ -330,6 +334,7 @@ pub async fn touch_checked(txn: &mut Txn, name: &str) -> Result<(), DbError> {
     Ok(())
 }
 
+#[derive(sqlx::FromRow)]
 struct Row {
     name: String,
     url: String,
@@ -352,26 +357,30 @@ struct Row {
     checked_at: Option<jiff_sqlx::Timestamp>,
 }
 
-impl From<Row> for Source {
-    fn from(row: Row) -> Self {
+impl Stored for Row {
+    type Item = Source;
+    const TABLE: &'static str = "sources";
+    const KEY: &'static [&'static str] = &["name"];
+
+    fn read(self) -> Result<Source, DbError> {
         let at =
             |commit: Option<String>, at: Option<jiff_sqlx::Timestamp>| Some(At { commit: commit?, at: at?.to_jiff() });
-        Self {
-            name: row.name,
-            url: row.url,
-            branch: row.branch,
-            path: row.path,
-            remote: at(row.remote_commit, row.remote_at),
-            verified: at(row.verified_commit, row.verified_at),
-            planned: at(row.planned_commit, row.planned_at),
-            applied: at(row.applied_commit, row.applied_at),
-            rolled_back_from: row.rolled_back_from,
-            accepted: row.accepted_commit,
-            state: row.state,
-            reason: row.reason,
-            detail: row.detail,
-            since: row.since.to_jiff(),
-            checked_at: convert::time(row.checked_at),
-        }
+        Ok(Source {
+            name: self.name,
+            url: self.url,
+            branch: self.branch,
+            path: self.path,
+            remote: at(self.remote_commit, self.remote_at),
+            verified: at(self.verified_commit, self.verified_at),
+            planned: at(self.planned_commit, self.planned_at),
+            applied: at(self.applied_commit, self.applied_at),
+            rolled_back_from: self.rolled_back_from,
+            accepted: self.accepted_commit,
+            state: self.state,
+            reason: self.reason,
+            detail: self.detail,
+            since: self.since.to_jiff(),
+            checked_at: convert::time(self.checked_at),
+        })
     }
 }

@@ -3,7 +3,10 @@
 use jiff_sqlx::ToSqlx;
 use schema::time::Timestamp;
 
-use crate::{Db, DbError, Txn, convert};
+use crate::{
+    Db, DbError, Listed, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// A suspension.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +70,7 @@ pub async fn lift(txn: &mut Txn, scope: &str) -> Result<bool, DbError> {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db) -> Result<Vec<Suspension>, DbError> {
+pub async fn list(db: &Db) -> Result<Listed<Suspension>, DbError> {
     select(db.pool()).await
 }
 
@@ -75,30 +78,46 @@ pub async fn list(db: &Db) -> Result<Vec<Suspension>, DbError> {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list_in(txn: &mut Txn) -> Result<Vec<Suspension>, DbError> {
+pub async fn list_in(txn: &mut Txn) -> Result<Listed<Suspension>, DbError> {
     select(txn.conn()).await
 }
 
-async fn select(db: impl sqlx::PgExecutor<'_>) -> Result<Vec<Suspension>, DbError> {
-    let rows = sqlx::query!(
+async fn select(db: impl sqlx::PgExecutor<'_>) -> Result<Listed<Suspension>, DbError> {
+    let statement = sqlx::query_as!(
+        Row,
         r#"SELECT scope, owner, reason, until, placed_by, created_at
            FROM suspensions
            WHERE until IS NULL OR until > compute_now()
            ORDER BY scope"#,
-    )
-    .fetch_all(db)
-    .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| Suspension {
-            scope: row.scope,
-            owner: row.owner,
-            reason: row.reason,
-            until: convert::time(row.until),
-            placed_by: row.placed_by,
-            created_at: row.created_at.to_jiff(),
+    );
+    rows::list(db, statement).await
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    scope: String,
+    owner: String,
+    reason: String,
+    until: Option<jiff_sqlx::Timestamp>,
+    placed_by: String,
+    created_at: jiff_sqlx::Timestamp,
+}
+
+impl Stored for Row {
+    type Item = Suspension;
+    const TABLE: &'static str = "suspensions";
+    const KEY: &'static [&'static str] = &["scope"];
+
+    fn read(self) -> Result<Suspension, DbError> {
+        Ok(Suspension {
+            scope: self.scope,
+            owner: self.owner,
+            reason: self.reason,
+            until: convert::time(self.until),
+            placed_by: self.placed_by,
+            created_at: self.created_at.to_jiff(),
         })
-        .collect())
+    }
 }
 
 /// Forgets those that ended a day ago, and answers how many.

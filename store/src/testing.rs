@@ -124,6 +124,7 @@ pub async fn events(db: &Db, after: Cursor, kinds: &[&str], wanted: usize) -> Ve
     let kinds: Vec<String> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
     loop {
         let events = outbox::list(db, after, &kinds, 1_000).await.expect("events are listed");
+        let events = events.events.whole().expect("events that can be read");
         if events.len() >= wanted {
             return events;
         }

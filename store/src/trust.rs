@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schema::{digest::Digest, id::NodeId, report::PolicyHeld, time::Timestamp};
 
-use crate::{Db, DbError, Txn};
+use crate::{
+    Db, DbError, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// A policy that came into force, with what agreed to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -267,18 +270,16 @@ pub async fn put_statements<'a>(txn: &mut Txn, statements: &'a [NewStatement]) -
 /// When the statement fails.
 pub async fn statements_of(db: &Db, kinds: &[&str], subject: Option<&str>) -> Result<Vec<Statement>, DbError> {
     let kinds: Vec<String> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
-    let rows = sqlx::query_as!(
+    let statement = sqlx::query_as!(
         Row,
-        r#"SELECT digest, kind, subject, principal, commit, raw, first_seen_at AS "first_seen_at: jiff_sqlx::Timestamp"
+        r#"SELECT digest, kind, subject, principal, commit, raw, first_seen_at
            FROM statements
            WHERE kind = ANY($1) AND ($2::text IS NULL OR subject = $2)
            ORDER BY first_seen_at, digest, key"#,
         &kinds,
         subject,
-    )
-    .fetch_all(db.pool())
-    .await?;
-    Ok(rows.into_iter().filter_map(Row::read).collect())
+    );
+    Ok(rows::list(db.pool(), statement).await?.items)
 }
 
 /// Which of these commits carried a statement that is stored.
@@ -440,6 +441,7 @@ pub async fn following(db: &Db) -> Result<Following, DbError> {
     Ok(Following { without: count(row.without), behind: count(row.behind), apart: count(row.apart) })
 }
 
+#[derive(sqlx::FromRow)]
 struct Row {
     digest: String,
     kind: String,
@@ -450,11 +452,15 @@ struct Row {
     first_seen_at: jiff_sqlx::Timestamp,
 }
 
-impl Row {
-    fn read(self) -> Option<Statement> {
+impl Stored for Row {
+    type Item = Statement;
+    const TABLE: &'static str = "statements";
+    const KEY: &'static [&'static str] = &["digest"];
+
+    fn read(self) -> Result<Statement, DbError> {
         let Self { digest, kind, subject, principal, commit, raw, first_seen_at } = self;
-        let digest = digest.parse().ok()?;
-        Some(Statement { digest, kind, subject, principal, commit, raw, first_seen_at: first_seen_at.to_jiff() })
+        let digest = convert::word("digest of a statement", &digest)?;
+        Ok(Statement { digest, kind, subject, principal, commit, raw, first_seen_at: first_seen_at.to_jiff() })
     }
 }
 

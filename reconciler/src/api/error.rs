@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::{Value, json};
-use store::DbError;
+use store::{DbError, error::DbErrorKind, rows::UNREADABLE};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $text:literal, $status:ident;)*) => {
@@ -54,6 +54,8 @@ codes! {
     TooLarge = "TOO_LARGE", PAYLOAD_TOO_LARGE;
     /// Too much at once.
     RateLimited = "RATE_LIMITED", TOO_MANY_REQUESTS;
+    /// A row of the database is not what this program writes: the answer names it.
+    RowUnreadable = "ROW_UNREADABLE", INTERNAL_SERVER_ERROR;
     /// A bug or a broken part; the log has it under the request's id.
     Internal = "INTERNAL", INTERNAL_SERVER_ERROR;
     /// The database is away, or the answer took too long.
@@ -171,10 +173,13 @@ impl ApiError {
 
 impl From<DbError> for ApiError {
     fn from(error: DbError) -> Self {
-        if error.is_unavailable() {
-            Self { cause: Some(error.into()), ..Self::new(Code::Unavailable, "the database is away; try again") }
-        } else {
-            Self::internal(error)
-        }
+        let answer = match error.kind() {
+            DbErrorKind::Unavailable => Self::new(Code::Unavailable, "the database is away; try again"),
+            DbErrorKind::Corrupt => Self::new(Code::RowUnreadable, error.to_string()).why(format!(
+                "{UNREADABLE}: somebody may have written into the database; better-compute why {UNREADABLE} says what to do"
+            )),
+            DbErrorKind::Contention | DbErrorKind::Constraint | DbErrorKind::Other => return Self::internal(error),
+        };
+        Self { cause: Some(error.into()), ..answer }
     }
 }

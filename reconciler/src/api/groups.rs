@@ -21,6 +21,7 @@ use schema::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use store::{DbError, Listed, Unreadable, rows};
 
 use super::ApiError;
 
@@ -59,6 +60,40 @@ pub(super) struct PageOf<T> {
     /// Pass it as `after` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) next: Option<String>,
+    /// Rows that belong here and cannot be read; absent when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unreadable: Vec<UnreadableView>,
+}
+
+/// A row of the database that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct UnreadableView {
+    /// `row-unreadable`.
+    code: String,
+    /// The table.
+    table: String,
+    /// What the row is found by there.
+    key: String,
+    /// What is wrong with it.
+    why: String,
+}
+
+impl UnreadableView {
+    fn of(row: Unreadable) -> Self {
+        let Unreadable { table, key, why } = row;
+        Self { code: rows::UNREADABLE.to_owned(), table: table.to_owned(), key, why }
+    }
+
+    fn all(rows: Vec<Unreadable>) -> Vec<Self> {
+        rows.into_iter().map(Self::of).collect()
+    }
+}
+
+/// Takes what can be read out of a list, and puts the rest to what cannot.
+fn readable<T>(listed: Listed<T>, unreadable: &mut Vec<UnreadableView>) -> Vec<T> {
+    unreadable.extend(UnreadableView::all(listed.unreadable));
+    listed.items
 }
 
 /// A document of the fleet repository, as it was applied.
@@ -88,6 +123,15 @@ impl DocumentView {
 
 /// How many items a page has when nobody says.
 const PAGE: u32 = 100;
+
+/// What was looked for, unless its row is put to what cannot be read.
+fn one<T>(found: Result<Option<T>, DbError>, unreadable: &mut Vec<UnreadableView>) -> Result<Option<T>, ApiError> {
+    found.or_else(|error| {
+        let row = error.unreadable().cloned().ok_or(error)?;
+        unreadable.push(UnreadableView::of(row));
+        Ok(None)
+    })
+}
 
 fn limit(asked: Option<u32>) -> Result<u32, ApiError> {
     limit_up_to(1_000, asked)

@@ -244,7 +244,7 @@ async fn the_api_lifts_only_its_own_hold() {
     let error = desk.refused("nodes.uncordon", json!({ "node": "gpu-1", "idempotencyKey": "4" })).await;
     assert_eq!(error["code"], "INVALID_STATE");
     assert!(error["why"].as_str().is_some_and(|why| why.contains("nodes.kdl:7")), "{error}");
-    let holds = node_holds::list(&desk.house.db, machine.id).await.expect("read");
+    let holds = node_holds::list(&desk.house.db, machine.id).await.expect("read").items;
     assert_eq!(holds.iter().map(|stored| stored.hold.source).collect::<Vec<_>>(), [HoldSource::Git]);
 }
 

@@ -69,7 +69,7 @@ pub async fn observe(db: &Db, source: &str) -> Result<Observed, ObserveError> {
         let doc = read(&target.doc, || format!("target {}", target.digest))?;
         observed.targets.insert(target.digest, ObservedTarget { doc });
     }
-    for hold in fleet_holds::list_in(&mut txn).await? {
+    for hold in fleet_holds::list_in(&mut txn).await?.whole()? {
         if let Ok(subject) = hold.subject.parse::<ObjectRef>()
             && hold.hold.source == HoldSource::Git
             && GateWord::of(&hold.gate).is_some()
@@ -109,7 +109,7 @@ pub async fn renamed_since(db: &Db, source: &str, seq: u64) -> Result<Vec<(Objec
 /// Suspensions by hand.
 pub(super) async fn suspended(txn: &mut Txn, observed: &Observed) -> Result<Vec<Brake>, DbError> {
     let fleet = observed.objects.keys().find(|object| object.kind == Kind::Fleet);
-    Ok(suspensions::list_in(txn).await?.into_iter().filter_map(|one| brake_by_hand(one, fleet)).collect())
+    Ok(suspensions::list_in(txn).await?.whole()?.into_iter().filter_map(|one| brake_by_hand(one, fleet)).collect())
 }
 
 /// A suspension by hand as a brake. One whose scope is no object holds nothing. `fleet` is the fleet document in force.
@@ -132,25 +132,24 @@ pub(crate) fn brake_by_hand(one: suspensions::Suspension, fleet: Option<&ObjectR
     })
 }
 
-/// The machines, by name.
+/// The machines, by name. One whose row cannot be read is left as it is; the others go on.
 pub(super) async fn machines(txn: &mut Txn) -> Result<Vec<ObservedNode>, ObserveError> {
     let mut overlays: BTreeMap<String, NodeOverlay> = BTreeMap::new();
-    let mut overlay = |text: String, name: &str| -> Result<NodeOverlay, ObserveError> {
+    let mut overlay = |text: String| -> Option<NodeOverlay> {
         if let Some(known) = overlays.get(&text) {
-            return Ok(known.clone());
+            return Some(known.clone());
         }
-        let overlay: NodeOverlay = read(&text, || format!("overlay of node/{name}"))?;
+        let overlay: NodeOverlay = serde_json::from_str(&text).ok()?;
         overlays.insert(text, overlay.clone());
-        Ok(overlay)
+        Some(overlay)
     };
-    nodes::declared_view(txn)
-        .await?
-        .into_iter()
-        .map(|view| {
-            Ok(ObservedNode {
+    let found = nodes::declared_view(txn).await?.items.into_iter();
+    Ok(found
+        .filter_map(|view| {
+            Some(ObservedNode {
                 id: Some(view.id),
-                target_overlay: overlay(view.target_overlay, &view.name)?,
-                assigned_overlay: overlay(view.assigned_overlay, &view.name)?,
+                target_overlay: overlay(view.target_overlay)?,
+                assigned_overlay: overlay(view.assigned_overlay)?,
                 assigned_name: view.assigned_name,
                 name: view.name,
                 site: view.site,
@@ -163,7 +162,7 @@ pub(super) async fn machines(txn: &mut Txn) -> Result<Vec<ObservedNode>, Observe
                 hold: view.git_hold,
             })
         })
-        .collect()
+        .collect())
 }
 
 fn read<T: serde::de::DeserializeOwned>(text: &str, what: impl FnOnce() -> String) -> Result<T, ObserveError> {

@@ -179,7 +179,7 @@ async fn applying_the_same_commit_again_writes_nothing() {
     world.apply("c1", &fleet).await;
     let applied = world.apply("c1", &fleet).await;
     assert_eq!(applied, Applied { revision: None, assigned: Vec::new(), newcomers: false });
-    assert_eq!(revisions::list(world.db(), None, 10).await.expect("reads").len(), 1);
+    assert_eq!(revisions::list(world.db(), None, 10).await.expect("reads").items.len(), 1);
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn a_commit_that_changes_nothing_still_moves_what_is_in_force() {
     world.apply("c1", &fleet).await;
     let applied = world.apply("c2", &fleet).await;
     assert!(applied.revision.is_some());
-    let stored = revisions::list(world.db(), None, 10).await.expect("reads");
+    let stored = revisions::list(world.db(), None, 10).await.expect("reads").items;
     assert_eq!(stored[0].revision.digest, stored[1].revision.digest);
 }
 
@@ -205,7 +205,7 @@ async fn a_plan_of_other_facts_is_not_applied() {
     let (observed, planned) = world.plan(&without).await;
     let late = world.join("late", "l40s").await;
     assert!(matches!(world.write("c2", &without, &observed, &planned).await, Err(ApplyError::Stale)));
-    assert_eq!(revisions::list(world.db(), None, 10).await.expect("reads").len(), 1);
+    assert_eq!(revisions::list(world.db(), None, 10).await.expect("reads").items.len(), 1);
 
     let (observed, planned) = world.plan(&first).await;
     let mut txn = world.db().begin().await.expect("begins");
@@ -250,7 +250,7 @@ async fn documents_move_label_cordon_and_release_their_machine() {
     assert_eq!(overlay.profile.as_deref(), Some("quiet"));
     let pool = pools::find(world.db(), "l40s").await.expect("reads").expect("a pool");
     assert_eq!(node.assigned.as_ref(), pool.profile_targets.get("quiet"));
-    let hold = &node_holds::list(world.db(), id).await.expect("reads")[0].hold;
+    let hold = &node_holds::list(world.db(), id).await.expect("reads").items[0].hold;
     assert_eq!((hold.reason.as_str(), hold.place.as_deref()), ("fan", Some("a.kdl:5")));
     world.settled(&declared).await;
 
@@ -277,7 +277,7 @@ async fn what_a_gate_holds_is_stored_and_gone_when_the_gate_opens() {
         "pool \"h100\" {\n  site \"fra1\"\n  profile \"base\"\n}\nremoved \"pool/l40s\" reason=\"sold\"\n",
     );
     world.apply("c2", &fleet(&[without])).await;
-    let holds = fleet_holds::list(world.db()).await.expect("reads");
+    let holds = fleet_holds::list(world.db()).await.expect("reads").items;
     assert_eq!(
         holds.iter().map(|hold| (hold.subject.as_str(), hold.gate.as_str())).collect::<Vec<_>>(),
         [("pool/l40s", "dependents")]
@@ -286,7 +286,7 @@ async fn what_a_gate_holds_is_stored_and_gone_when_the_gate_opens() {
 
     let moved = fleet(&[without, ("a.kdl", "node \"a\" {\n  pool \"h100\"\n}\n")]);
     world.apply("c3", &moved).await;
-    assert!(fleet_holds::list(world.db()).await.expect("reads").is_empty());
+    assert!(fleet_holds::list(world.db()).await.expect("reads").items.is_empty());
     assert!(pools::find(world.db(), "l40s").await.expect("reads").is_none());
     assert_eq!(world.node(id).await.pool.as_deref(), Some("h100"));
     world.settled(&moved).await;
@@ -313,7 +313,7 @@ async fn a_renamed_pool_keeps_its_machines_and_removes_nothing() {
     let objects = revisions::objects(world.db()).await.expect("reads");
     assert!(objects.iter().all(|object| object.state == revisions::ObjectState::Declared), "{objects:#?}");
     let latest = revisions::latest(world.db()).await.expect("reads").expect("a revision");
-    let changes = revisions::changes(world.db(), latest.revision.id).await.expect("reads");
+    let changes = revisions::changes(world.db(), latest.revision.id).await.expect("reads").items;
     let moved: Vec<String> = changes
         .iter()
         .filter(|change| change.state == revisions::ObjectState::Moved)
@@ -343,7 +343,7 @@ async fn the_way_back_over_renames_finds_every_name_as_it_was() {
     {
         let object = format!("pool/{name}").parse().expect("an address");
         let history = revisions::list_of(world.db(), &object, None, 10).await.expect("reads");
-        assert_eq!(history.iter().map(|one| one.revision.commit.as_str()).collect::<Vec<_>>(), commits, "{name}");
+        assert_eq!(history.items.iter().map(|one| one.revision.commit.as_str()).collect::<Vec<_>>(), commits, "{name}");
     }
 
     let back = renamed_since(world.db(), "fleet", seq).await.expect("reads");
@@ -408,7 +408,7 @@ async fn a_suspension_meanwhile_makes_the_plan_anew() {
     let held = world.node(id).await;
     assert_eq!(held.assigned, before.assigned);
     assert_ne!(held.target, before.target, "it learns what it should be");
-    let holds = fleet_holds::list(world.db()).await.expect("reads");
+    let holds = fleet_holds::list(world.db()).await.expect("reads").items;
     let hold = holds.iter().find(|hold| hold.gate == "suspend").expect("a stored hold");
     assert_eq!((hold.subject.as_str(), hold.hold.owner.as_str()), ("pool/h100", "ada"));
     assert!(hold.hold.reason.contains("audit"), "{}", hold.hold.reason);
@@ -418,7 +418,7 @@ async fn a_suspension_meanwhile_makes_the_plan_anew() {
     store::suspensions::lift(&mut txn, "pool/h100").await.expect("lifted");
     txn.commit().await.expect("commits");
     assert_eq!(world.apply("c2", &changed).await.assigned, [id]);
-    assert!(fleet_holds::list(world.db()).await.expect("reads").is_empty());
+    assert!(fleet_holds::list(world.db()).await.expect("reads").items.is_empty());
 }
 
 #[tokio::test]
@@ -440,7 +440,7 @@ async fn what_several_things_hold_settles() {
     world.apply("c2", &held).await;
     world.settled(&held).await;
     let gates: Vec<String> =
-        fleet_holds::list(world.db()).await.expect("reads").into_iter().map(|hold| hold.gate).collect();
+        fleet_holds::list(world.db()).await.expect("reads").items.into_iter().map(|hold| hold.gate).collect();
     assert!(gates.contains(&"suspend".to_owned()) && gates.contains(&"freeze".to_owned()), "{gates:?}");
 }
 
@@ -454,7 +454,7 @@ async fn a_commit_that_is_stopped_meanwhile_does_not_come_into_force() {
     store::quarantine::place(&mut txn, FLEET, "c2", "ada", "bad", "test").await.expect("placed");
     txn.commit().await.expect("commits");
     assert!(matches!(world.write("c2", &changed, &observed, &planned).await, Err(ApplyError::Overtaken)));
-    assert_eq!(revisions::list(world.db(), None, 10).await.expect("reads").len(), 1);
+    assert_eq!(revisions::list(world.db(), None, 10).await.expect("reads").items.len(), 1);
 }
 
 #[tokio::test]
@@ -479,7 +479,7 @@ async fn a_rename_that_reaches_the_host_waits_for_what_holds_the_machine() {
     assert!(world.apply("c2", &renamed).await.assigned.is_empty());
     let held = world.node(id).await;
     assert_eq!((held.name.as_str(), held.assigned_name.as_deref()), ("b", Some("a")), "it is told its old name");
-    assert!(fleet_holds::list(world.db()).await.expect("reads").iter().any(|hold| hold.gate == "suspend"));
+    assert!(fleet_holds::list(world.db()).await.expect("reads").items.iter().any(|hold| hold.gate == "suspend"));
     world.settled(&renamed).await;
 
     let mut txn = world.db().begin().await.expect("begins");

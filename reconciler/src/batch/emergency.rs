@@ -74,7 +74,7 @@ async fn call(
     let evidence = Approval::Breakglass(BreakglassApproval { statements }).to_bytes();
     let people: Vec<&str> = emergency.people.iter().map(Name::as_str).collect();
     let mut txn = context.begin().await?;
-    let machines = batches::named(&mut txn, &emergency.nodes).await?;
+    let machines = batches::named(&mut txn, &emergency.nodes).await?.items;
     let text =
         |value: &serde_json::Value| String::from_utf8(canonical::to_vec(value).unwrap_or_default()).unwrap_or_default();
     let doc = json!({ "kind": kind, "nodes": emergency.nodes, "reason": emergency.reason, "people": people });

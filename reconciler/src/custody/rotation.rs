@@ -78,7 +78,7 @@ impl Custody {
             let anew = |one: Marked| Marked { mark: held.commands.tag(&one.body), ..one };
             before.commands.extend(page.into_iter().filter(old).map(anew));
         }
-        for batch in batches::list_open(db).await? {
+        for batch in batches::list_open(db).await?.items {
             let mut txn = db.snapshot().await?;
             let words = batch.words(&batches::leaves(&mut txn, batch.id).await?);
             let old = |mark: &Vec<u8>| held.batches.is_tag(&words, mark) && !held.batches.is_present(&words, mark);

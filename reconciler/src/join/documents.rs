@@ -41,7 +41,7 @@ pub(super) fn git_hold(place: &Place<'_>, documents: &[(NodeDocument, StoredObje
 }
 
 pub(super) async fn admission(db: &Db) -> Result<Admission, DbError> {
-    let objects = revisions::objects_of(db, Kind::Fleet).await?;
+    let objects = revisions::objects_of(db, Kind::Fleet).await?.whole()?;
     let Some(fleet) = objects.into_iter().find(|object| object.state != ObjectState::Removed) else {
         return Ok(Admission::Token);
     };
@@ -61,7 +61,7 @@ pub(super) async fn in_force<T: serde::de::DeserializeOwned>(
     db: &Db,
     kind: Kind,
 ) -> Result<Vec<(T, StoredObject)>, DbError> {
-    let objects = revisions::objects_of(db, kind).await?;
+    let objects = revisions::objects_of(db, kind).await?.whole()?;
     let readable = objects.into_iter().filter(|object| object.state != ObjectState::Removed).filter_map(|object| {
         match serde_json::from_str(&object.doc) {
             Ok(document) => Some((document, object)),

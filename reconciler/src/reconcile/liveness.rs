@@ -38,7 +38,7 @@ impl Reconciler for Liveness {
     }
 
     async fn run(&self, context: &Context, _key: &str) -> Result<Outcome, Failure> {
-        let pools = pools::list(context.db()).await?;
+        let pools = pools::list(context.db()).await?.items;
         let graces: BTreeMap<String, time::Duration> =
             pools.iter().filter_map(|pool| Some((pool.name.to_string(), grace(&pool.policy)?))).collect();
         let holds_ended = !node_holds::expired(context.db()).await?.is_empty();

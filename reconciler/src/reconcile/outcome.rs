@@ -5,7 +5,7 @@
 use std::{error::Error, fmt, panic::Location, time::Duration};
 
 use schema::cause::chain;
-use store::{DbError, leases::FenceError, outcomes::Verdict};
+use store::{DbError, error::DbErrorKind, leases::FenceError, outcomes::Verdict, rows::UNREADABLE};
 
 /// Something that has to happen first, as a closed set of a reconciler's own.
 pub trait WaitReason: fmt::Display {
@@ -102,7 +102,12 @@ impl Error for Failure {
 impl From<DbError> for Failure {
     #[track_caller]
     fn from(error: DbError) -> Self {
-        Self::new(if error.is_unavailable() { "database-unavailable" } else { "database" }, error)
+        let reason = match error.kind() {
+            DbErrorKind::Unavailable => "database-unavailable",
+            DbErrorKind::Corrupt => UNREADABLE,
+            DbErrorKind::Contention | DbErrorKind::Constraint | DbErrorKind::Other => "database",
+        };
+        Self::new(reason, error)
     }
 }
 

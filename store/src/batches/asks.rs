@@ -3,7 +3,10 @@
 use schema::time::Timestamp;
 
 use super::{Origin, time};
-use crate::{Db, DbError, Txn, convert};
+use crate::{
+    Db, DbError, Listed, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// Something that asks for a batch and is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,25 +42,42 @@ pub struct Ask {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn asks(db: &Db) -> Result<Vec<Ask>, DbError> {
-    let rows = sqlx::query!(
+pub async fn asks(db: &Db) -> Result<Listed<Ask>, DbError> {
+    let statement = sqlx::query_as!(
+        Row,
         r#"SELECT origin, name, code, message, waits, commit, place, looked, since
            FROM batch_asks
            ORDER BY origin, name COLLATE "C""#
-    )
-    .fetch_all(db.pool())
-    .await?;
-    rows.into_iter()
-        .map(|row| {
-            let (name, code, message, waits) = (row.name, row.code, row.message, row.waits);
-            let (commit, place, looked) = (row.commit, row.place, row.looked);
-            Ok(Ask {
-                origin: convert::word("origin of a batch", &row.origin)?,
-                new: NewAsk { name, code, message, waits, commit, place, looked },
-                since: time(row.since),
-            })
+    );
+    rows::list(db.pool(), statement).await
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    origin: String,
+    name: String,
+    code: String,
+    message: String,
+    waits: bool,
+    commit: Option<String>,
+    place: Option<String>,
+    looked: String,
+    since: jiff_sqlx::Timestamp,
+}
+
+impl Stored for Row {
+    type Item = Ask;
+    const TABLE: &'static str = "batch_asks";
+    const KEY: &'static [&'static str] = &["origin", "name"];
+
+    fn read(self) -> Result<Ask, DbError> {
+        let Self { origin, name, code, message, waits, commit, place, looked, since } = self;
+        Ok(Ask {
+            origin: convert::word("origin of a batch", &origin)?,
+            new: NewAsk { name, code, message, waits, commit, place, looked },
+            since: time(since),
         })
-        .collect()
+    }
 }
 
 /// Writes down everything that asks in one way and is no batch; what else asked that way is forgotten. What is none for the same

@@ -10,7 +10,10 @@ use schema::{
     node::{Connectivity, ProvisionState},
 };
 
-use crate::{Db, DbError, Txn, convert};
+use crate::{
+    Db, DbError, Listed, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,11 +44,14 @@ pub struct Machine {
     pub cordoned: bool,
     /// Whether something waits for a boot on it.
     pub staged: bool,
+    /// Whether it goes by another name still: it was renamed since it got the certificate of its session.
+    pub renamed: bool,
     /// How far it is.
     pub provision: ProvisionState,
 }
 
 /// The columns of a machine.
+#[derive(sqlx::FromRow)]
 pub(super) struct Row {
     pub(super) id: uuid::Uuid,
     pub(super) name: String,
@@ -54,17 +60,26 @@ pub(super) struct Row {
     pub(super) labels: serde_json::Value,
     pub(super) identity_generation: i64,
     pub(super) hardware_key: Option<Vec<u8>>,
+    #[sqlx(rename = "journal_id?")]
     pub(super) journal_id: Option<uuid::Uuid>,
+    #[sqlx(rename = "boot_id?")]
     pub(super) boot_id: Option<uuid::Uuid>,
     pub(super) applied_generation: i64,
     pub(super) connectivity: String,
     pub(super) cordoned: bool,
+    #[sqlx(rename = "staged!")]
     pub(super) staged: bool,
+    #[sqlx(rename = "renamed!")]
+    pub(super) renamed: bool,
     pub(super) provision_state: String,
 }
 
-impl Row {
-    pub(super) fn read(self) -> Result<Machine, DbError> {
+impl Stored for Row {
+    type Item = Machine;
+    const TABLE: &'static str = "nodes";
+    const KEY: &'static [&'static str] = &["name", "id"];
+
+    fn read(self) -> Result<Machine, DbError> {
         let name_of = |text: Option<String>| text.map(|text| convert::word("name", &text)).transpose();
         Ok(Machine {
             id: NodeId::from_uuid(self.id),
@@ -80,6 +95,7 @@ impl Row {
             connectivity: convert::word("connectivity", &self.connectivity)?,
             cordoned: self.cordoned,
             staged: self.staged,
+            renamed: self.renamed,
             provision: convert::word("provision state", &self.provision_state)?,
         })
     }
@@ -92,9 +108,11 @@ macro_rules! select {
             Row,
             r#"SELECT n.id, n.name, n.pool, n.site, n.labels, n.identity_generation, n.hardware_key, b.journal_id AS "journal_id?",
                       b.boot_id AS "boot_id?", n.applied_generation, n.connectivity, n.cordoned, n.provision_state,
-                      n.conditions @> '[{"type": "RebootRequired", "status": "true"}]' AS "staged!"
+                      n.conditions @> '[{"type": "RebootRequired", "status": "true"}]' AS "staged!",
+                      COALESCE(s.node_name <> n.name, false) AS "renamed!"
                FROM nodes n
                LEFT JOIN node_boots b ON b.node_id = n.id
+               LEFT JOIN sessions s ON s.node_id = n.id
                WHERE n.provision_state <> 'retired' "# + $tail
             $(, $arg)*
         )
@@ -105,8 +123,8 @@ macro_rules! select {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn machines(txn: &mut Txn) -> Result<Vec<Machine>, DbError> {
-    select!(r#"ORDER BY n.name COLLATE "C""#).fetch_all(txn.conn()).await?.into_iter().map(Row::read).collect()
+pub async fn machines(txn: &mut Txn) -> Result<Listed<Machine>, DbError> {
+    rows::list(txn.conn(), select!(r#"ORDER BY n.name COLLATE "C""#)).await
 }
 
 /// One of them.
@@ -114,21 +132,16 @@ pub async fn machines(txn: &mut Txn) -> Result<Vec<Machine>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn machine_of(txn: &mut Txn, id: NodeId) -> Result<Option<Machine>, DbError> {
-    select!("AND n.id = $1", id.as_uuid()).fetch_optional(txn.conn()).await?.map(Row::read).transpose()
+    rows::find(txn.conn(), select!("AND n.id = $1", id.as_uuid())).await
 }
 
 /// The machines with these names, by name.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn named(txn: &mut Txn, names: &[Name]) -> Result<Vec<Machine>, DbError> {
+pub async fn named(txn: &mut Txn, names: &[Name]) -> Result<Listed<Machine>, DbError> {
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-    select!(r#"AND n.name = ANY ($1) ORDER BY n.name COLLATE "C""#, &names)
-        .fetch_all(txn.conn())
-        .await?
-        .into_iter()
-        .map(Row::read)
-        .collect()
+    rows::list(txn.conn(), select!(r#"AND n.name = ANY ($1) ORDER BY n.name COLLATE "C""#, &names)).await
 }
 
 /// How many machines a pool has, and how many of them are in somebody's hands.

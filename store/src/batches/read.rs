@@ -4,7 +4,12 @@ use jiff_sqlx::ToSqlx;
 use schema::{digest::Digest, id::BatchId, name::Name, time::Timestamp};
 
 use super::{Batch, BatchState, Closed, NewBatch, Origin, Signed, time};
-use crate::{Db, DbError, Page, Txn, convert, page};
+use sqlx::{Row as _, postgres::PgRow};
+
+use crate::{
+    Db, DbError, Listed, Page, Txn, convert, page,
+    rows::{self, Stored},
+};
 
 // The columns of a Row, once; `$tail` is the rest of the statement.
 macro_rules! select {
@@ -25,7 +30,7 @@ macro_rules! select {
 /// # Errors
 /// When the statement fails.
 pub async fn find(db: &Db, name: &str) -> Result<Option<Batch>, DbError> {
-    select!("WHERE name = $1", name).fetch_optional(db.pool()).await?.map(Row::read).transpose()
+    rows::find(db.pool(), select!("WHERE name = $1", name)).await
 }
 
 /// The batch of an id.
@@ -33,7 +38,7 @@ pub async fn find(db: &Db, name: &str) -> Result<Option<Batch>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn find_by_id(db: &Db, id: BatchId) -> Result<Option<Batch>, DbError> {
-    select!("WHERE id = $1", id.as_uuid()).fetch_optional(db.pool()).await?.map(Row::read).transpose()
+    rows::find(db.pool(), select!("WHERE id = $1", id.as_uuid())).await
 }
 
 /// The batch of a name, held until the commit.
@@ -41,15 +46,15 @@ pub async fn find_by_id(db: &Db, id: BatchId) -> Result<Option<Batch>, DbError> 
 /// # Errors
 /// When the statement fails.
 pub async fn find_for_update(txn: &mut Txn, name: &str) -> Result<Option<Batch>, DbError> {
-    select!("WHERE name = $1 FOR UPDATE", name).fetch_optional(txn.conn()).await?.map(Row::read).transpose()
+    rows::find(txn.conn(), select!("WHERE name = $1 FOR UPDATE", name)).await
 }
 
 /// Those that have not ended, by name.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list_open(db: &Db) -> Result<Vec<Batch>, DbError> {
-    select!("WHERE ended_at IS NULL ORDER BY name").fetch_all(db.pool()).await?.into_iter().map(Row::read).collect()
+pub async fn list_open(db: &Db) -> Result<Listed<Batch>, DbError> {
+    rows::list(db.pool(), select!("WHERE ended_at IS NULL ORDER BY name")).await
 }
 
 /// The names of those that have not ended.
@@ -66,13 +71,8 @@ pub async fn open_names(db: &Db) -> Result<Vec<String>, DbError> {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn to_review(db: &Db) -> Result<Vec<Batch>, DbError> {
-    select!("WHERE origin = 'breakglass' AND closed_at IS NULL ORDER BY created_at")
-        .fetch_all(db.pool())
-        .await?
-        .into_iter()
-        .map(Row::read)
-        .collect()
+pub async fn to_review(db: &Db) -> Result<Listed<Batch>, DbError> {
+    rows::list(db.pool(), select!("WHERE origin = 'breakglass' AND closed_at IS NULL ORDER BY created_at")).await
 }
 
 /// What documents and proposals that were resolved say: the name, the digest of the text, the plan commit, and whether the
@@ -80,24 +80,39 @@ pub async fn to_review(db: &Db) -> Result<Vec<Batch>, DbError> {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn in_force(db: &Db) -> Result<Vec<(Name, Origin, Digest, Option<String>, bool)>, DbError> {
-    let rows = sqlx::query!(
+pub async fn in_force(db: &Db) -> Result<Listed<(Name, Origin, Digest, Option<String>, bool)>, DbError> {
+    let statement = sqlx::query_as!(
+        Said,
         r#"SELECT name, origin, document, plan_commit, ended_at IS NOT NULL AS "ended!" FROM batches
            WHERE origin IN ('document', 'proposal') ORDER BY name"#
-    )
-    .fetch_all(db.pool())
-    .await?;
-    rows.into_iter()
-        .map(|row| {
-            Ok((
-                convert::word("batch name", &row.name)?,
-                convert::word("origin of a batch", &row.origin)?,
-                convert::digest(&row.document)?,
-                row.plan_commit,
-                row.ended,
-            ))
-        })
-        .collect()
+    );
+    rows::list(db.pool(), statement).await
+}
+
+#[derive(sqlx::FromRow)]
+struct Said {
+    name: String,
+    origin: String,
+    document: Vec<u8>,
+    plan_commit: Option<String>,
+    #[sqlx(rename = "ended!")]
+    ended: bool,
+}
+
+impl Stored for Said {
+    type Item = (Name, Origin, Digest, Option<String>, bool);
+    const TABLE: &'static str = "batches";
+    const KEY: &'static [&'static str] = &["name"];
+
+    fn read(self) -> Result<(Name, Origin, Digest, Option<String>, bool), DbError> {
+        Ok((
+            convert::word("batch name", &self.name)?,
+            convert::word("origin of a batch", &self.origin)?,
+            convert::digest(&self.document)?,
+            self.plan_commit,
+            self.ended,
+        ))
+    }
 }
 
 /// What a list is narrowed to; every `None` is "any".
@@ -115,21 +130,27 @@ pub struct Filter {
 /// When the statement fails.
 pub async fn list(db: &Db, filter: &Filter, before: Option<Timestamp>, limit: u32) -> Result<Page<Batch>, DbError> {
     let (limit, rows) = page::rows(limit);
-    let found: Vec<Batch> = select!(
+    let statement = select!(
         "WHERE ($1::text IS NULL OR state = $1) AND (NOT $2 OR ended_at IS NULL) AND ($3::timestamptz IS NULL OR created_at < $3) ORDER BY created_at DESC LIMIT $4",
         filter.state.map(BatchState::as_str),
         filter.open,
         before.map(ToSqlx::to_sqlx) as _,
         rows,
-    )
-    .fetch_all(db.pool())
-    .await?
-    .into_iter()
-    .map(Row::read)
-    .collect::<Result<_, _>>()?;
-    Ok(Page::cut(found, limit, |batch| batch.created_at.to_string()))
+    );
+    page::read(db.pool(), statement, limit, written).await
 }
 
+/// When a batch was written down, for the order of a list. A time that cannot be read stands where the database sorts it.
+fn written(row: &PgRow) -> Result<String, sqlx::Error> {
+    let at = row.try_get::<jiff_sqlx::Timestamp, _>("created_at").map(jiff_sqlx::Timestamp::to_jiff);
+    let end = || {
+        let micros: i64 = row.try_get_unchecked("created_at")?;
+        Ok::<_, sqlx::Error>(if micros > 0 { Timestamp::MAX } else { Timestamp::MIN })
+    };
+    at.or_else(|_| end()).map(|at| at.to_string())
+}
+
+#[derive(sqlx::FromRow)]
 struct Row {
     id: uuid::Uuid,
     name: String,
@@ -168,7 +189,11 @@ struct Row {
     mark: Option<Vec<u8>>,
 }
 
-impl Row {
+impl Stored for Row {
+    type Item = Batch;
+    const TABLE: &'static str = "batches";
+    const KEY: &'static [&'static str] = &["name", "id"];
+
     fn read(self) -> Result<Batch, DbError> {
         let signed = match (self.header, self.digest, self.tier, self.trust_epoch) {
             (Some(header), Some(digest), Some(tier), Some(epoch)) => Some(Signed {
@@ -179,6 +204,7 @@ impl Row {
             }),
             _ => None,
         };
+        convert::json("document of a batch", &self.doc)?;
         Ok(Batch {
             id: BatchId::from_uuid(self.id),
             new: NewBatch {

@@ -74,19 +74,19 @@ impl DispatchRow {
     }
 }
 
-/// By node, each list in the order of the numbers.
-pub(super) fn by_node(mut rows: Vec<DispatchRow>) -> Result<Vec<(NodeId, Vec<Dispatch>)>, DbError> {
+/// By node, each list in the order of the numbers. A command that cannot be read is left to its deadline.
+pub(super) fn by_node(mut rows: Vec<DispatchRow>) -> Vec<(NodeId, Vec<Dispatch>)> {
     rows.sort_unstable_by_key(|row| (row.node_id, row.seq));
     let mut nodes: Vec<(NodeId, Vec<Dispatch>)> = Vec::new();
     for row in rows {
         let node = NodeId::from_uuid(row.node_id);
-        let dispatch = row.read()?;
+        let Ok(dispatch) = row.read() else { continue };
         match nodes.last_mut() {
             Some((last, list)) if *last == node => list.push(dispatch),
             _ => nodes.push((node, vec![dispatch])),
         }
     }
-    Ok(nodes)
+    nodes
 }
 
 /// Takes the commands that are due for these sessions, as far as their room goes, in one statement. Within a lane nothing
@@ -165,7 +165,7 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
     )
     .fetch_all(db.pool())
     .await?;
-    by_node(rows)
+    Ok(by_node(rows))
 }
 
 /// What these sessions have in flight by their own epoch and have said no last word about. Claims of theirs up to `number` that
@@ -211,7 +211,7 @@ pub async fn in_flight(
     .fetch_all(txn.conn())
     .await?;
     txn.commit().await?;
-    by_node(rows)
+    Ok(by_node(rows))
 }
 
 fn number(number: u64) -> i64 {

@@ -6,8 +6,13 @@ use schema::{
     id::{BatchId, BootId, CommandId, JournalId, NodeId},
 };
 
+use sqlx::{Row as _, postgres::PgRow};
+
 use super::{Command, Evidence, Late, SentIn};
-use crate::{Db, DbError, Page, Txn, convert, page};
+use crate::{
+    Db, DbError, Listed, Page, Txn, convert, page,
+    rows::{self, Stored},
+};
 
 // The columns of a Row, once; `$tail` is the rest of the statement.
 macro_rules! select {
@@ -30,25 +35,20 @@ macro_rules! select {
 /// # Errors
 /// When the statement fails.
 pub async fn find(db: &Db, id: CommandId) -> Result<Option<Command>, DbError> {
-    select!("WHERE c.id = $1", id.as_uuid()).fetch_optional(db.pool()).await?.map(Row::read).transpose()
+    rows::find(db.pool(), select!("WHERE c.id = $1", id.as_uuid())).await
 }
 
 pub(super) async fn in_txn(txn: &mut Txn, id: CommandId) -> Result<Option<Command>, DbError> {
-    select!("WHERE c.id = $1", id.as_uuid()).fetch_optional(txn.conn()).await?.map(Row::read).transpose()
+    rows::find(txn.conn(), select!("WHERE c.id = $1", id.as_uuid())).await
 }
 
 /// The commands with these ids that there are, in the order of their ids.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn find_many(db: &Db, ids: &[CommandId]) -> Result<Vec<Command>, DbError> {
+pub async fn find_many(db: &Db, ids: &[CommandId]) -> Result<Listed<Command>, DbError> {
     let ids: Vec<uuid::Uuid> = ids.iter().map(|id| id.as_uuid()).collect();
-    select!("WHERE c.id = ANY ($1) ORDER BY c.id", &ids)
-        .fetch_all(db.pool())
-        .await?
-        .into_iter()
-        .map(Row::read)
-        .collect()
+    rows::list(db.pool(), select!("WHERE c.id = ANY ($1) ORDER BY c.id", &ids)).await
 }
 
 /// The command that has a key.
@@ -56,11 +56,7 @@ pub async fn find_many(db: &Db, ids: &[CommandId]) -> Result<Vec<Command>, DbErr
 /// # Errors
 /// When the statement fails.
 pub async fn find_by_key(db: &Db, node: NodeId, key: &str) -> Result<Option<Command>, DbError> {
-    select!("WHERE c.node_id = $1 AND c.idempotency_key = $2", node.as_uuid(), key)
-        .fetch_optional(db.pool())
-        .await?
-        .map(Row::read)
-        .transpose()
+    rows::find(db.pool(), select!("WHERE c.node_id = $1 AND c.idempotency_key = $2", node.as_uuid(), key)).await
 }
 
 /// What a list is narrowed to; every `None` is "any".
@@ -82,9 +78,10 @@ pub async fn list(db: &Db, filter: &Filter, before: Option<CommandId>, limit: u3
     let (limit, rows) = page::rows(limit);
     let state = filter.state.map(CommandState::as_str);
     let (kind, before) = (filter.kind.as_deref(), before.map(CommandId::as_uuid));
-    let rows = match filter.node {
+    let place = |row: &PgRow| row.try_get("id").map(|id| CommandId::from_uuid(id).to_string());
+    match filter.node {
         Some(node) => {
-            select!(
+            let statement = select!(
                 r#"WHERE c.node_id = $1
                      AND ($2::text IS NULL OR c.state = $2)
                      AND ($3::text IS NULL OR c.kind = $3)
@@ -96,12 +93,11 @@ pub async fn list(db: &Db, filter: &Filter, before: Option<CommandId>, limit: u3
                 kind,
                 before,
                 rows,
-            )
-            .fetch_all(db.pool())
-            .await?
+            );
+            page::read(db.pool(), statement, limit, place).await
         }
         None => {
-            select!(
+            let statement = select!(
                 r#"WHERE ($1::text IS NULL OR c.state = $1)
                      AND ($2::text IS NULL OR c.kind = $2)
                      AND ($3::uuid IS NULL OR c.id < $3)
@@ -111,13 +107,10 @@ pub async fn list(db: &Db, filter: &Filter, before: Option<CommandId>, limit: u3
                 kind,
                 before,
                 rows,
-            )
-            .fetch_all(db.pool())
-            .await?
+            );
+            page::read(db.pool(), statement, limit, place).await
         }
-    };
-    let commands = rows.into_iter().map(Row::read).collect::<Result<_, _>>()?;
-    Ok(Page::cut(commands, limit, |command: &Command| command.id.to_string()))
+    }
 }
 
 /// How many commands of a node have not ended.
@@ -170,9 +163,11 @@ pub async fn evidence(db: &Db, id: CommandId) -> Result<Option<Evidence>, DbErro
     Ok(row.map(|row| Evidence { payload: row.payload, signature: row.signature, key: row.key }))
 }
 
+#[derive(sqlx::FromRow)]
 struct Row {
     id: uuid::Uuid,
     node_id: uuid::Uuid,
+    #[sqlx(rename = "node?")]
     node: Option<String>,
     seq: i64,
     kind: String,
@@ -193,6 +188,7 @@ struct Row {
     busy_count: i32,
     busy_reason: Option<String>,
     result: Option<String>,
+    #[sqlx(rename = "has_evidence!")]
     has_evidence: bool,
     late_state: Option<String>,
     late_reason: Option<String>,
@@ -207,7 +203,11 @@ struct Row {
     settled_at: Option<jiff_sqlx::Timestamp>,
 }
 
-impl Row {
+impl Stored for Row {
+    type Item = Command;
+    const TABLE: &'static str = "commands";
+    const KEY: &'static [&'static str] = &["id"];
+
     fn read(self) -> Result<Command, DbError> {
         let sent_in = match (self.epoch, self.boot_id, self.journal_id) {
             (Some(epoch), Some(boot), Some(journal)) => Some(SentIn {
@@ -221,10 +221,13 @@ impl Row {
             (Some(state), Some(at)) => Some(Late { state, reason: self.late_reason, at: at.to_jiff() }),
             _ => None,
         };
+        convert::json("payload", &self.payload)?;
+        self.result.as_deref().map(|result| convert::json("result", result)).transpose()?;
         Ok(Command {
             id: CommandId::from_uuid(self.id),
             node_id: NodeId::from_uuid(self.node_id),
-            node: self.node.map(|name| convert::word("node name", &name)).transpose()?,
+            // What is wrong with the machine's own row is said of that one.
+            node: self.node.and_then(|name| name.parse().ok()),
             seq: super::seq(self.seq),
             kind: self.kind,
             lane: convert::word("lane", &self.lane)?,

@@ -144,7 +144,7 @@ pub async fn resume_all(txn: &mut Txn, back: &[Back]) -> Result<Vec<(NodeId, Vec
     )
     .fetch_all(txn.conn())
     .await?;
-    by_node(rows)
+    Ok(by_node(rows))
 }
 
 /// A command in flight whose fate the node's reconnect has settled.

@@ -9,7 +9,10 @@ use schema::{
     node::{Hold, HoldSource, Role},
 };
 
-use crate::{DbError, Txn, convert};
+use crate::{
+    DbError, Listed, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// What apply compares a node with.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,8 +72,9 @@ pub struct Declared {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn declared_view(txn: &mut Txn) -> Result<Vec<DeclaredView>, DbError> {
-    let rows = sqlx::query!(
+pub async fn declared_view(txn: &mut Txn) -> Result<Listed<DeclaredView>, DbError> {
+    let statement = sqlx::query_as!(
+        Row,
         r#"SELECT n.id, n.name, n.site, n.pool, n.role, n.labels, n.declared,
                   n.target_digest, n.target_overlay, n.assigned_digest, n.assigned_overlay, n.assigned_name,
                   h.owner AS "owner?", h.reason AS "reason?", h.until, h.place
@@ -78,36 +82,62 @@ pub async fn declared_view(txn: &mut Txn) -> Result<Vec<DeclaredView>, DbError> 
            LEFT JOIN node_holds h ON h.node_id = n.id AND h.source = 'git'
            WHERE n.provision_state <> 'retired'
            ORDER BY n.name"#,
-    )
-    .fetch_all(txn.conn())
-    .await?;
-    rows.into_iter()
-        .map(|row| {
-            let name = |text: Option<String>| text.map(|text| convert::word::<Name>("name", &text)).transpose();
-            let git_hold = row.owner.zip(row.reason).map(|(owner, reason)| Hold {
-                source: HoldSource::Git,
-                owner,
-                reason,
-                until: convert::time(row.until),
-                place: row.place,
-            });
-            Ok(DeclaredView {
-                id: NodeId::from_uuid(row.id),
-                name: convert::word("name", &row.name)?,
-                site: name(row.site)?,
-                pool: name(row.pool)?,
-                role: convert::word("role", &row.role)?,
-                labels: serde_json::from_value(row.labels).map_err(|e| DbError::corrupt("labels", e))?,
-                declared: row.declared,
-                target: convert::maybe_digest(row.target_digest)?,
-                target_overlay: row.target_overlay,
-                assigned: convert::maybe_digest(row.assigned_digest)?,
-                assigned_overlay: row.assigned_overlay,
-                assigned_name: name(row.assigned_name)?,
-                git_hold,
-            })
+    );
+    rows::list(txn.conn(), statement).await
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: uuid::Uuid,
+    name: String,
+    site: Option<String>,
+    pool: Option<String>,
+    role: String,
+    labels: serde_json::Value,
+    declared: bool,
+    target_digest: Option<Vec<u8>>,
+    target_overlay: String,
+    assigned_digest: Option<Vec<u8>>,
+    assigned_overlay: String,
+    assigned_name: Option<String>,
+    #[sqlx(rename = "owner?")]
+    owner: Option<String>,
+    #[sqlx(rename = "reason?")]
+    reason: Option<String>,
+    until: Option<jiff_sqlx::Timestamp>,
+    place: Option<String>,
+}
+
+impl Stored for Row {
+    type Item = DeclaredView;
+    const TABLE: &'static str = "nodes";
+    const KEY: &'static [&'static str] = &["name", "id"];
+
+    fn read(self) -> Result<DeclaredView, DbError> {
+        let name = |text: Option<String>| text.map(|text| convert::word::<Name>("name", &text)).transpose();
+        let git_hold = self.owner.zip(self.reason).map(|(owner, reason)| Hold {
+            source: HoldSource::Git,
+            owner,
+            reason,
+            until: convert::time(self.until),
+            place: self.place,
+        });
+        Ok(DeclaredView {
+            id: NodeId::from_uuid(self.id),
+            name: convert::word("name", &self.name)?,
+            site: name(self.site)?,
+            pool: name(self.pool)?,
+            role: convert::word("role", &self.role)?,
+            labels: serde_json::from_value(self.labels).map_err(|e| DbError::corrupt("labels", e))?,
+            declared: self.declared,
+            target: convert::maybe_digest(self.target_digest)?,
+            target_overlay: self.target_overlay,
+            assigned: convert::maybe_digest(self.assigned_digest)?,
+            assigned_overlay: self.assigned_overlay,
+            assigned_name: name(self.assigned_name)?,
+            git_hold,
         })
-        .collect()
+    }
 }
 
 /// The names of machines where something is staged for a boot, retired ones left out.
@@ -122,7 +152,8 @@ pub async fn awaiting_boot(txn: &mut Txn) -> Result<Vec<Name>, DbError> {
     )
     .fetch_all(txn.conn())
     .await?;
-    names.iter().map(|name| convert::word("node name", name)).collect()
+    // A machine that has no readable name is told of where its row is read.
+    Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
 }
 
 /// How many machines there are in a pool of a site, retired ones left out.

@@ -10,8 +10,13 @@ use schema::{
     node::{Bucket, Condition, Connectivity, NoScheduleReason, ProvisionState},
 };
 
+use sqlx::Row as _;
+
 use super::{GetError, Node, SpecFrom};
-use crate::{Db, DbError, Page, Txn, convert, page};
+use crate::{
+    Db, DbError, Listed, Page, Txn, convert, page,
+    rows::{self, Stored},
+};
 
 // The columns of a Row, once; `$tail` is the rest of the statement.
 macro_rules! select {
@@ -34,7 +39,7 @@ macro_rules! select {
 /// # Errors
 /// When the statement fails.
 pub async fn find(db: &Db, id: NodeId) -> Result<Option<Node>, DbError> {
-    select!("WHERE id = $1", id.as_uuid()).fetch_optional(db.pool()).await?.map(Row::read).transpose()
+    rows::find(db.pool(), select!("WHERE id = $1", id.as_uuid())).await
 }
 
 /// One node.
@@ -50,7 +55,7 @@ pub async fn get(db: &Db, id: NodeId) -> Result<Node, GetError> {
 /// # Errors
 /// When the statement fails.
 pub async fn find_by_name(db: &Db, name: &str) -> Result<Option<Node>, DbError> {
-    select!("WHERE name = $1", name).fetch_optional(db.pool()).await?.map(Row::read).transpose()
+    rows::find(db.pool(), select!("WHERE name = $1", name)).await
 }
 
 /// The node, not retired, that has this hardware key; one that is trusted before one that is not.
@@ -58,24 +63,24 @@ pub async fn find_by_name(db: &Db, name: &str) -> Result<Option<Node>, DbError> 
 /// # Errors
 /// When the statement fails.
 pub async fn find_by_hardware_key(db: &Db, key: &Digest) -> Result<Option<Node>, DbError> {
-    select!(
-        "WHERE hardware_key = $1 AND provision_state <> 'retired' ORDER BY hardware_key_trusted DESC, id LIMIT 1",
-        convert::digest_column(key),
+    rows::find(
+        db.pool(),
+        select!(
+            "WHERE hardware_key = $1 AND provision_state <> 'retired' ORDER BY hardware_key_trusted DESC, id LIMIT 1",
+            convert::digest_column(key),
+        ),
     )
-    .fetch_optional(db.pool())
-    .await?
-    .map(Row::read)
-    .transpose()
+    .await
 }
 
-/// What these nodes are called; one that is not there is missing.
+/// What these nodes are called; one that is not there, or has no name that can be read, is missing.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn names(db: &Db, ids: &[NodeId]) -> Result<BTreeMap<NodeId, Name>, DbError> {
     let ids: Vec<uuid::Uuid> = ids.iter().map(|id| id.as_uuid()).collect();
     let rows = sqlx::query!("SELECT id, name FROM nodes WHERE id = ANY ($1)", &ids).fetch_all(db.pool()).await?;
-    rows.into_iter().map(|row| Ok((NodeId::from_uuid(row.id), convert::word("node name", &row.name)?))).collect()
+    Ok(rows.into_iter().filter_map(|row| Some((NodeId::from_uuid(row.id), row.name.parse().ok()?))).collect())
 }
 
 /// Locks one node until the end of the transaction.
@@ -83,11 +88,7 @@ pub async fn names(db: &Db, ids: &[NodeId]) -> Result<BTreeMap<NodeId, Name>, Db
 /// # Errors
 /// When the statement fails.
 pub async fn lock(txn: &mut Txn, id: NodeId) -> Result<Option<Node>, DbError> {
-    select!("WHERE id = $1 FOR NO KEY UPDATE", id.as_uuid())
-        .fetch_optional(txn.conn())
-        .await?
-        .map(Row::read)
-        .transpose()
+    rows::find(txn.conn(), select!("WHERE id = $1 FOR NO KEY UPDATE", id.as_uuid())).await
 }
 
 /// What a list is narrowed to; every `None` is "any".
@@ -113,7 +114,7 @@ pub struct Filter {
 /// When the statement fails.
 pub async fn list(db: &Db, filter: &Filter, after: Option<&str>, limit: u32) -> Result<Page<Node>, DbError> {
     let (limit, rows) = page::rows(limit);
-    let rows = select!(
+    let statement = select!(
         r#"WHERE ($1::text IS NULL OR pool = $1)
              AND ($2::text IS NULL OR site = $2)
              AND ($3::text IS NULL OR provision_state = $3)
@@ -131,23 +132,17 @@ pub async fn list(db: &Db, filter: &Filter, after: Option<&str>, limit: u32) -> 
         filter.name_prefix.as_deref(),
         after,
         rows,
-    )
-    .fetch_all(db.pool())
-    .await?;
-    let nodes = rows.into_iter().map(Row::read).collect::<Result<Vec<_>, _>>()?;
-    Ok(Page::cut(nodes, limit, |node| node.name.to_string()))
+    );
+    page::read(db.pool(), statement, limit, |row| row.try_get("name")).await
 }
 
 /// Every node of these pools that is not retired, by name.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn of_pool(db: &Db, pools: &[Name]) -> Result<Vec<Node>, DbError> {
+pub async fn of_pool(db: &Db, pools: &[Name]) -> Result<Listed<Node>, DbError> {
     let pools: Vec<String> = pools.iter().map(ToString::to_string).collect();
-    let rows = select!("WHERE pool = ANY($1) AND provision_state <> 'retired' ORDER BY name", &pools)
-        .fetch_all(db.pool())
-        .await?;
-    rows.into_iter().map(Row::read).collect()
+    rows::list(db.pool(), select!("WHERE pool = ANY($1) AND provision_state <> 'retired' ORDER BY name", &pools)).await
 }
 
 /// The ids of the nodes in these shards after `after`, by id, retired ones left out: what a resync goes through.
@@ -183,6 +178,7 @@ pub async fn bucket(db: &Db, id: NodeId) -> Result<Option<Result<(), Bucket>>, D
         .transpose()
 }
 
+#[derive(sqlx::FromRow)]
 struct Row {
     id: uuid::Uuid,
     name: String,
@@ -227,7 +223,11 @@ struct Row {
     adopted_at: Option<jiff_sqlx::Timestamp>,
 }
 
-impl Row {
+impl Stored for Row {
+    type Item = Node;
+    const TABLE: &'static str = "nodes";
+    const KEY: &'static [&'static str] = &["name", "id"];
+
     fn read(self) -> Result<Node, DbError> {
         let name = |text: Option<String>| text.map(|text| convert::word::<Name>("name", &text)).transpose();
         let labels: BTreeMap<String, String> =

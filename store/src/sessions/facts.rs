@@ -25,6 +25,8 @@ pub struct SessionFacts {
     pub identity_generation: IdentityGeneration,
     /// The session's certificate was revoked, or is of an identity that was replaced.
     pub revoked: bool,
+    /// The machine goes by another name than the node has.
+    pub renamed: bool,
     /// Inventory sections to ask for.
     pub inventory_wanted: Vec<InventorySection>,
     /// Commands wait to be claimed.
@@ -42,9 +44,12 @@ pub async fn check(db: &Db, sessions: &[(NodeId, Vec<u8>)]) -> Result<Vec<Sessio
     let ids: Vec<uuid::Uuid> = sessions.iter().map(|(id, _)| id.as_uuid()).collect();
     let serials: Vec<Vec<u8>> = sessions.iter().map(|(_, serial)| serial.clone()).collect();
     let rows = sqlx::query!(
-        r#"SELECT n.id, s.epoch, n.generation, n.spec_signed_at, n.identity_generation, n.inventory_wanted,
+        r#"SELECT n.id, s.epoch, n.generation,
+                  CASE WHEN n.spec_signed_at BETWEEN '0001-01-01 00:00Z' AND '9999-12-30 00:00Z' THEN n.spec_signed_at END AS spec_signed_at,
+                  n.identity_generation, n.inventory_wanted,
                   (c.serial IS NULL OR c.revoked_at IS NOT NULL OR c.identity_generation <> n.identity_generation
                    OR n.provision_state = 'retired') AS "revoked!",
+                  COALESCE(c.node_name <> n.name, false) AS "renamed!",
                   EXISTS (SELECT FROM commands p
                           WHERE p.node_id = n.id AND p.state = 'pending' AND p.signature IS NOT NULL
                             AND p.not_before <= compute_now() AND p.not_after > compute_now()
@@ -72,11 +77,8 @@ pub async fn check(db: &Db, sessions: &[(NodeId, Vec<u8>)]) -> Result<Vec<Sessio
                 spec_signed_at: convert::time(row.spec_signed_at),
                 identity_generation: IdentityGeneration::from_i64(row.identity_generation),
                 revoked: row.revoked,
-                inventory_wanted: row
-                    .inventory_wanted
-                    .iter()
-                    .map(|text| convert::word("inventory section", text))
-                    .collect::<Result<_, _>>()?,
+                renamed: row.renamed,
+                inventory_wanted: row.inventory_wanted.iter().filter_map(|text| text.parse().ok()).collect(),
                 commands_waiting: row.commands_waiting,
                 cancels: row.cancels.into_iter().map(CommandId::from_uuid).collect(),
             })

@@ -37,7 +37,7 @@ async fn a_token_works_until_it_is_revoked_or_expires() {
     assert!(valid(brief.id).await.is_none());
     assert!(commit!(test.db(), |txn| api_tokens::revoke(&mut txn, forever.id).await.expect("revoke")));
     assert!(valid(forever.id).await.is_none());
-    assert_eq!(api_tokens::list(test.db()).await.expect("list").len(), 2);
+    assert_eq!(api_tokens::list(test.db()).await.expect("list").items.len(), 2);
 }
 
 #[tokio::test]

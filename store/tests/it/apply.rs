@@ -91,14 +91,14 @@ async fn a_revision_brings_its_objects_and_the_next_one_a_delta() {
             ("site/x".to_owned(), "{\"r\":1}", ObjectState::Retained, two),
         ]
     );
-    assert_eq!(revisions::objects_of(test.db(), Kind::Pool).await.expect("objects").len(), 2);
+    assert_eq!(revisions::objects_of(test.db(), Kind::Pool).await.expect("objects").items.len(), 2);
     assert_eq!(
         revisions::find_object(test.db(), &"site/x".parse().expect("an address")).await.expect("find").map(|o| o.line),
         Some(3)
     );
-    let listed = revisions::list(test.db(), None, 10).await.expect("list");
+    let listed = revisions::list(test.db(), None, 10).await.expect("list").items;
     assert_eq!(listed.iter().map(|r| r.revision.id).collect::<Vec<_>>(), [two, one]);
-    assert_eq!(revisions::list(test.db(), Some(listed[0].seq), 10).await.expect("list").len(), 1);
+    assert_eq!(revisions::list(test.db(), Some(listed[0].seq), 10).await.expect("list").items.len(), 1);
     let mut txn = test.db().begin().await.expect("begin");
     assert_eq!(revisions::latest_seq(&mut txn).await.expect("seq"), listed[0].seq);
 }
@@ -138,7 +138,7 @@ async fn stages_move_by_compare_and_swap() {
     commit!(test.db(), |txn| sources::set_state(&mut txn, "fleet", "broken", Some("a typo"), None)
         .await
         .expect("state"));
-    let again = sources::list(test.db()).await.expect("list").remove(0);
+    let again = sources::list(test.db()).await.expect("list").items.remove(0);
     assert_eq!((again.since, again.detail), (source.since, None));
     let kept =
         commit!(test.db(), |txn| sources::ensure(&mut txn, "fleet", "/other", "main", "sub").await.expect("ensure"));
@@ -171,8 +171,8 @@ async fn a_new_plan_supersedes_the_open_one() {
     let found = plans::find_by_commit(test.db(), "fleet", "2").await.expect("find").expect("a plan");
     assert_eq!((found.id, found.state, found.doc.as_str()), (two.id, PlanState::Applied, "{}"));
     let ids = |plans: Vec<plans::Plan>| plans.into_iter().map(|plan| plan.id).collect::<Vec<_>>();
-    assert_eq!(ids(plans::list(test.db(), None, None, 10).await.expect("list")), [two.id, one.id]);
-    assert_eq!(ids(plans::list(test.db(), None, Some(two.id), 10).await.expect("list")), [one.id]);
+    assert_eq!(ids(plans::list(test.db(), None, None, 10).await.expect("list").items), [two.id, one.id]);
+    assert_eq!(ids(plans::list(test.db(), None, Some(two.id), 10).await.expect("list").items), [one.id]);
 }
 
 #[tokio::test]
@@ -247,7 +247,7 @@ async fn a_look_at_the_whole_reads_what_it_needs_and_no_more() {
         node(db, name).await;
     }
     let mut txn = db.begin().await.expect("begin");
-    let braking = revisions::braking(&mut txn).await.expect("reads");
+    let braking = revisions::braking(&mut txn).await.expect("reads").items;
     let names: Vec<String> = braking.iter().map(|object| object.object.to_string()).collect();
     assert_eq!(names, ["fleet/acme", "freeze/x", "node/b", "pool/h100"]);
     let places = nodes::places(&mut txn, &["b".to_owned(), "nobody".to_owned()]).await.expect("reads");
@@ -300,7 +300,7 @@ async fn holds_of_a_gate_are_replaced_as_one() {
         commit!(test.db(), |txn| fleet_holds::replace(&mut txn, "freeze", HoldSource::Git, holds)
             .await
             .expect("replace"));
-        fleet_holds::list(test.db()).await.expect("list")
+        fleet_holds::list(test.db()).await.expect("list").items
     };
     let first = replace(&[hold("pool/a", "x"), hold("pool/b", "y")]).await;
     assert_eq!(first.len(), 2);
@@ -344,7 +344,7 @@ async fn pools_keep_their_target_and_a_target_stays_for_who_was_assigned_it() {
     assert_eq!(pools::find_shared(&mut txn, "h100").await.expect("find"), Some(stored));
     drop(txn);
     commit!(test.db(), |txn| pools::delete(&mut txn, &[name("h100")]).await.expect("delete"));
-    assert!(pools::list(test.db()).await.expect("list").is_empty());
+    assert!(pools::list(test.db()).await.expect("list").items.is_empty());
 }
 
 fn declared(node: &nodes::Node, to: &Target, assign: bool) -> Declared {
@@ -383,7 +383,7 @@ async fn declaring_nodes_assigns_those_that_should_be_and_names_those_that_moved
     assert!(after_b.version > b.version);
 
     let mut txn = test.db().begin().await.expect("begin");
-    let view = nodes::declared_view(&mut txn).await.expect("view");
+    let view = nodes::declared_view(&mut txn).await.expect("view").items;
     assert_eq!(
         view.iter().map(|one| (one.name.clone(), one.assigned)).collect::<Vec<(Name, _)>>(),
         [(name("a"), Some(to.digest)), (name("b"), None)]
@@ -425,7 +425,7 @@ async fn progress_counts_what_is_really_there() {
         nodes::set_spec(&mut txn, fresh.id, Generation(0), &spec).await.expect("spec");
     });
     let progress = async || {
-        let all = pools::progress(test.db()).await.expect("progress");
+        let all = pools::progress(test.db()).await.expect("progress").items;
         all.into_iter().map(|p| (p.pool.to_string(), p.total, p.assigned, p.converged)).collect::<Vec<_>>()
     };
     assert_eq!(progress().await, [("empty".to_owned(), 0, 0, 0), ("h100".to_owned(), 2, 1, 0)]);
@@ -439,7 +439,7 @@ async fn a_dropped_transaction_leaves_neither_revision_nor_wake_up() {
     let id = node(test.db(), "a").await.id;
     let first = revision(test.db(), "1", &[]).await;
     let mut txn = test.db().begin().await.expect("begin");
-    let new = revisions::list(test.db(), None, 1).await.expect("list").remove(0).revision;
+    let new = revisions::list(test.db(), None, 1).await.expect("list").items.remove(0).revision;
     let new = NewRevision { id: RevisionId::generate(), ..new };
     revisions::insert(&mut txn, &new, &[change("pool/a", "{}", ObjectState::Declared)]).await.expect("insert");
     queue::enqueue(&mut txn, &queue::NODESPEC, [id]).await.expect("enqueue");

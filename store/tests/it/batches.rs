@@ -139,7 +139,7 @@ async fn what_begins_is_there_as_a_whole_or_not_at_all_and_counts_for_its_pool()
     assert_eq!(disturbed().await, (2, 1));
     let counts = batches::count_leaves(db, id).await.expect("counts");
     assert_eq!((counts.get(&LeafState::Sent), counts.get(&LeafState::Waiting)), (Some(&1), Some(&1)));
-    let rest = commit!(db, |txn| batches::some_leaves(&mut txn, id, Some(0), Some(7)).await.expect("leaves"));
+    let rest = commit!(db, |txn| batches::some_leaves(&mut txn, id, Some(0), 7).await.expect("leaves").items);
     assert_eq!(rest.iter().map(|leaf| leaf.index).collect::<Vec<_>>(), [1]);
 
     // What people took back waits and disturbs nobody, and the same command goes when they agree again.
@@ -175,16 +175,16 @@ async fn what_asks_and_is_no_batch_is_so_since_the_first_time_that_this_was_why(
     let (late, used) = (ask("disks", "batch-history", true), ask("kernel", "name-used", false));
     set(Origin::Document, &[late.clone(), used.clone()]).await;
     set(Origin::Proposal, &[ask("health-42", "proposal-unsigned", false)]).await;
-    let first = batches::asks(db).await.expect("asks");
+    let first = batches::asks(db).await.expect("asks").items;
     assert_eq!(first.iter().map(|ask| ask.new.name.as_str()).collect::<Vec<_>>(), ["disks", "kernel", "health-42"]);
     assert_eq!((&first[0].new, first[0].origin), (&late, Origin::Document));
     test.advance(std::time::Duration::from_secs(60)).await;
     let other = NewAsk { message: "still not".to_owned(), ..late };
     set(Origin::Document, &[other.clone(), ask("kernel", "batch-policy", true)]).await;
-    let second = batches::asks(db).await.expect("asks");
+    let second = batches::asks(db).await.expect("asks").items;
     assert_eq!((&second[0].new, second[0].since), (&other, first[0].since), "another sentence, the same reason");
     assert!(second[1].since > first[1].since, "another reason");
     set(Origin::Document, &[]).await;
-    let rest = batches::asks(db).await.expect("asks");
+    let rest = batches::asks(db).await.expect("asks").items;
     assert_eq!(rest.iter().map(|ask| ask.new.name.as_str()).collect::<Vec<_>>(), ["health-42"]);
 }

@@ -70,7 +70,7 @@ async fn a_quarantined_commit_is_held_until_it_is_let_go() {
     place("bad kernel, see 42").await;
     let held = quarantine::find(test.db(), "fleet", "c2").await.expect("reads").expect("held");
     assert_eq!((held.owner.as_str(), held.reason.as_str()), ("ada", "bad kernel, see 42"));
-    assert_eq!(quarantine::list(test.db(), "fleet", 10).await.expect("reads"), [held]);
+    assert_eq!(quarantine::list(test.db(), "fleet", 10).await.expect("reads").items, [held]);
     assert_eq!(quarantine::find(test.db(), "fleet", "c3").await.expect("reads"), None);
     for lifted in [true, false] {
         let done = commit!(test.db(), |txn| quarantine::lift(&mut txn, "fleet", "c2").await.expect("lifted"));
@@ -82,7 +82,7 @@ async fn a_quarantined_commit_is_held_until_it_is_let_go() {
 async fn a_suspension_stands_until_its_end_or_until_it_is_lifted() {
     let test = TestDb::create().await;
     let scopes = async || -> Vec<String> {
-        suspensions::list(test.db()).await.expect("reads").into_iter().map(|one| one.scope).collect()
+        suspensions::list(test.db()).await.expect("reads").items.into_iter().map(|one| one.scope).collect()
     };
     let until = schema::time::Duration::from_secs(3_600).after(test.db().now().await.expect("now"));
     commit!(test.db(), |txn| {

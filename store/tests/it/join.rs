@@ -117,7 +117,7 @@ async fn a_token_that_is_unknown_revoked_or_expired_says_so() {
     test.advance(std::time::Duration::from_secs(3_600)).await;
     assert!(matches!(join(test.db(), expired, "c").await, Err(ConsumeError::Expired)));
     let ids: Vec<JoinTokenId> =
-        join_tokens::list(test.db()).await.expect("list").into_iter().map(|token| token.token.id).collect();
+        join_tokens::list(test.db()).await.expect("list").items.into_iter().map(|token| token.token.id).collect();
     assert_eq!(ids, [expired, revoked]);
 }
 
@@ -161,10 +161,10 @@ async fn an_attempt_is_one_row_however_often_it_comes() {
 
     assert_eq!(put(&NewJoin { state: JoinState::Admitted, ..held.clone() }).await, id);
     assert_eq!(put(&held).await, id);
-    let admitted = joins::list(test.db(), Some(JoinState::Admitted), 10).await.expect("list");
+    let admitted = joins::list(test.db(), Some(JoinState::Admitted), 10).await.expect("list").items;
     assert_eq!(admitted.iter().map(|join| join.id).collect::<Vec<_>>(), [id], "an admitted machine stays admitted");
-    assert!(joins::list(test.db(), Some(JoinState::Held), 10).await.expect("list").is_empty());
-    assert_eq!(joins::list(test.db(), None, 10).await.expect("list").len(), 1);
+    assert!(joins::list(test.db(), Some(JoinState::Held), 10).await.expect("list").items.is_empty());
+    assert_eq!(joins::list(test.db(), None, 10).await.expect("list").items.len(), 1);
 }
 
 #[tokio::test]

@@ -26,6 +26,7 @@ mod secrets;
 mod sessions;
 mod statements;
 mod trust;
+mod unreadable;
 
 use schema::{id::NodeId, name::Name};
 use store::{
@@ -63,6 +64,8 @@ fn certificate(id: NodeId, identity: u64) -> store::node_certs::NodeCert {
         not_before: schema::time::Timestamp::UNIX_EPOCH,
         not_after: schema::time::Timestamp::from_second(32_503_680_000).expect("a time"),
         revoked_at: None,
+        allowed_kinds: None,
+        node_name: None,
     }
 }
 

@@ -45,7 +45,7 @@ async fn a_machine_comes_in_as_adopting_and_is_found_again() {
     assert_eq!(stored.shard, schema::shard::of(&new.id.to_string()));
     assert_eq!(nodes::find_by_name(test.db(), "h100-01").await.expect("by name"), Some(stored.clone()));
     assert_eq!(nodes::find_by_hardware_key(test.db(), &Digest::of("hw")).await.expect("by key"), Some(stored.clone()));
-    assert_eq!(nodes::of_pool(test.db(), &[name("h100")]).await.expect("of pool"), [stored]);
+    assert_eq!(nodes::of_pool(test.db(), &[name("h100")]).await.expect("of pool").items, [stored]);
     assert!(matches!(nodes::get(test.db(), NodeId::generate()).await, Err(GetError::Missing(_))));
 }
 
@@ -273,7 +273,7 @@ async fn a_node_is_cordoned_while_any_hold_exists() {
     let cordoned = read(test.db(), id).await;
     assert!(cordoned.cordoned && cordoned.version > before.version);
     let reasons = |holds: Vec<node_holds::NodeHold>| holds.into_iter().map(|hold| hold.hold.reason).collect::<Vec<_>>();
-    assert_eq!(reasons(node_holds::list(test.db(), id).await.expect("list")), ["two", "xid"]);
+    assert_eq!(reasons(node_holds::list(test.db(), id).await.expect("list").items), ["two", "xid"]);
 
     let lift = async |source| commit!(test.db(), |txn| node_holds::lift(&mut txn, id, source).await.expect("lift"));
     assert!(lift(HoldSource::Api).await);
@@ -294,7 +294,7 @@ async fn holds_of_git_are_exactly_what_the_documents_say() {
     let git = |reason| Some(Hold { place: Some("nodes/a.kdl:3".to_owned()), ..hold(HoldSource::Git, reason) });
     assert_eq!(set(git("x"), None).await, (true, false));
     assert_eq!(set(git("y"), git("z")).await, (true, true));
-    assert_eq!(node_holds::list(test.db(), a).await.expect("list")[0].hold, git("y").expect("a hold"));
+    assert_eq!(node_holds::list(test.db(), a).await.expect("list").items[0].hold, git("y").expect("a hold"));
     assert_eq!(set(None, git("z")).await, (false, true));
 }
 

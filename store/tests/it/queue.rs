@@ -183,8 +183,8 @@ async fn outcomes_are_written_when_they_change() {
     test.advance(Duration::from_secs(5)).await;
     let other = run(Verdict::Wait { reason: "lost".to_owned(), message: "two".to_owned(), again: None }).await;
     assert_eq!((other.since, other.message.as_str()), (waits.since, "two"), "the reason holds since the same time");
-    assert_eq!(outcomes::list_open(test.db(), 10).await.expect("list"), vec![other.clone()]);
-    assert_eq!(outcomes::of_key(test.db(), "a").await.expect("of key"), vec![other]);
+    assert_eq!(outcomes::list_open(test.db(), 10).await.expect("list").items, vec![other.clone()]);
+    assert_eq!(outcomes::of_key(test.db(), "a").await.expect("of key").items, vec![other]);
 }
 
 #[tokio::test]
@@ -199,7 +199,7 @@ async fn errors_stand_before_waits_however_many_there_are() {
     });
     test.advance(Duration::from_secs(5)).await;
     commit!(test.db(), |txn| outcomes::record(&mut txn, &[record("x", &failed)]).await.expect("recorded"));
-    let worst = outcomes::list_open(test.db(), 3).await.expect("list");
+    let worst = outcomes::list_open(test.db(), 3).await.expect("list").items;
     assert_eq!(worst.iter().map(|outcome| outcome.key.as_str()).collect::<Vec<_>>(), ["y", "x", "a"]);
 }
 

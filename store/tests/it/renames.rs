@@ -72,6 +72,7 @@ async fn a_renamed_pool_keeps_its_machines_tokens_targets_holds_and_suspensions(
         expires_at: schema::time::Duration::from_secs(60).after(db.now().await.expect("now")),
         expect: json!({}),
         reclaim: false,
+        kinds: None,
         created_by: "x".to_owned(),
     };
     let hold =
@@ -92,9 +93,9 @@ async fn a_renamed_pool_keeps_its_machines_tokens_targets_holds_and_suspensions(
     let target = pools::find_target(db, &row.target.expect("a target")).await.expect("reads").expect("a target");
     assert_eq!(target.pool, name("hopper"));
     assert_eq!(join_tokens::find(db, token.id).await.expect("reads").expect("a token").token.pool, name("hopper"));
-    assert_eq!(fleet_holds::list(db).await.expect("reads")[0].subject, "pool/hopper");
-    assert_eq!(suspensions::list(db).await.expect("reads")[0].scope, "pool/hopper");
-    let objects = revisions::objects_of(db, Kind::Pool).await.expect("reads");
+    assert_eq!(fleet_holds::list(db).await.expect("reads").items[0].subject, "pool/hopper");
+    assert_eq!(suspensions::list(db).await.expect("reads").items[0].scope, "pool/hopper");
+    let objects = revisions::objects_of(db, Kind::Pool).await.expect("reads").items;
     assert_eq!(objects.iter().map(|object| object.object.to_string()).collect::<Vec<_>>(), ["pool/hopper"]);
 }
 
@@ -143,6 +144,6 @@ async fn a_name_that_is_taken_renames_nothing() {
     )
     .await;
     rename(test.db(), &[pair("image/new", "image/old")]).await.expect("renamed");
-    let images = revisions::objects_of(test.db(), Kind::Image).await.expect("reads");
+    let images = revisions::objects_of(test.db(), Kind::Image).await.expect("reads").items;
     assert_eq!((images.len(), images[0].state), (1, ObjectState::Declared));
 }

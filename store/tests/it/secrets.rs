@@ -23,7 +23,7 @@ async fn the_newest_three_versions_are_kept() {
         assert_eq!(put(test.db(), &a).await, version);
     }
     put(test.db(), &b).await;
-    let listed = secrets::list(test.db()).await.expect("list");
+    let listed = secrets::list(test.db()).await.expect("list").items;
     let shown: Vec<(&str, u64, &[u64])> =
         listed.iter().map(|s| (s.name.as_str(), s.version, s.versions.as_slice())).collect();
     assert_eq!(shown, [("a", 5, [5, 4, 3].as_slice()), ("b", 1, [1].as_slice())]);
@@ -41,7 +41,7 @@ async fn a_deleted_secret_leaves_its_counter() {
         assert_eq!(secrets::delete(&mut txn, &a).await.expect("delete"), expected);
         txn.commit().await.expect("commit");
     }
-    assert_eq!(secrets::list(test.db()).await.expect("list"), []);
+    assert_eq!(secrets::list(test.db()).await.expect("list").items, []);
     assert_eq!(put(test.db(), &a).await, 2);
 }
 

@@ -159,7 +159,7 @@ pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<Line
             detail: line.detail,
         })
         .collect();
-    Ok(PageOf { items, next })
+    Ok(PageOf { items, next, unreadable: Vec::new() })
 }
 
 pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Standing, ApiError> {

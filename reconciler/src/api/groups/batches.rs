@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::batches::{self, Batch, BatchState};
 
+use super::UnreadableView;
 use crate::{
     api::{ApiError, App, Code, table::Mutation},
     batch::{
@@ -98,6 +99,9 @@ pub(in crate::api) struct Listed {
     next: Option<String>,
     /// What asks for a batch and is none, or none yet, with the reason. On the first page of all batches only.
     asks: Vec<AskView>,
+    /// Rows that belong here and cannot be read; absent when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<UnreadableView>,
 }
 
 /// A page of machines, and what the batch is.
@@ -111,6 +115,9 @@ pub(in crate::api) struct Scope {
     /// Pass it as `after` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
+    /// Rows that belong here and cannot be read; absent when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<UnreadableView>,
 }
 
 pub(in crate::api) async fn find(app: &App, said: &str) -> Result<Batch, ApiError> {
@@ -156,19 +163,20 @@ pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<Listed, Api
         };
         items.push(BatchView::of(app, batch, standing.as_ref()).await?);
     }
-    let asks = if before.is_none() && state.is_none() { asks(app).await? } else { Vec::new() };
-    Ok(Listed { items, next: page.next, asks })
+    let mut unreadable = UnreadableView::all(page.unreadable);
+    let asks = if before.is_none() && state.is_none() { asks(app, &mut unreadable).await? } else { Vec::new() };
+    Ok(Listed { items, next: page.next, asks, unreadable })
 }
 
 /// What asks for a batch and is none.
-pub(in crate::api) async fn asks(app: &App) -> Result<Vec<AskView>, ApiError> {
-    Ok(batches::asks(&app.db).await?.into_iter().map(AskView::of).collect())
+pub(in crate::api) async fn asks(app: &App, unreadable: &mut Vec<UnreadableView>) -> Result<Vec<AskView>, ApiError> {
+    Ok(super::readable(batches::asks(&app.db).await?, unreadable).into_iter().map(AskView::of).collect())
 }
 
 /// Those that have not ended, and emergencies that nobody looked at.
-pub(in crate::api) async fn open(app: &App) -> Result<Vec<BatchView>, ApiError> {
-    let mut all = batches::list_open(&app.db).await?;
-    let review = batches::to_review(&app.db).await?;
+pub(in crate::api) async fn open(app: &App, unreadable: &mut Vec<UnreadableView>) -> Result<Vec<BatchView>, ApiError> {
+    let mut all = super::readable(batches::list_open(&app.db).await?, unreadable);
+    let review = super::readable(batches::to_review(&app.db).await?, unreadable);
     all.extend(review.into_iter().filter(|batch| batch.ended_at.is_some()));
     all.sort_by_key(|batch| std::cmp::Reverse(batch.created_at));
     let mut views = Vec::new();
@@ -183,13 +191,10 @@ pub(in crate::api) async fn scope(app: &App, input: ScopeOf) -> Result<Scope, Ap
     let after: Option<u32> = input.after.as_deref().map(|text| super::parse("after", text)).transpose()?;
     let batch = find(app, &input.batch).await?;
     let mut txn = app.db.snapshot().await?;
-    let mut rest = batches::some_leaves(&mut txn, batch.id, after, Some(limit + 1)).await?;
+    let page = batches::some_leaves(&mut txn, batch.id, after, limit).await?;
     drop(txn);
-    let more = rest.len() > limit as usize;
-    rest.truncate(limit as usize);
-    let next = if more { rest.last().map(|leaf| leaf.index.to_string()) } else { None };
-    let items = view::leaves(app, &batch, &rest, input.identities).await?;
-    Ok(Scope { name: batch.new.name, items, next })
+    let items = view::leaves(app, &batch, &page.items, input.identities).await?;
+    Ok(Scope { name: batch.new.name, items, next: page.next, unreadable: UnreadableView::all(page.unreadable) })
 }
 
 pub(in crate::api) async fn cancel(mutation: Mutation<'_>, input: Cancel) -> Result<BatchView, ApiError> {

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use store::commands::{self, EnqueueError, NewCommand, Unsigned};
 
-use super::PageOf;
+use super::{PageOf, UnreadableView};
 use crate::{
     api::{ApiError, App, Code, table::Mutation, text},
     batch::resolve::Trust,
@@ -155,7 +155,8 @@ pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<Comm
     let state: Option<CommandState> = input.state.as_deref().map(|text| super::parse("state", text)).transpose()?;
     let filter = commands::Filter { node, state, kind: input.kind };
     let page = commands::list(&app.db, &filter, before, limit).await?;
-    Ok(PageOf { items: page.items.iter().map(CommandView::of).collect::<Result<_, _>>()?, next: page.next })
+    let items = page.items.iter().map(CommandView::of).collect::<Result<_, _>>()?;
+    Ok(PageOf { items, next: page.next, unreadable: UnreadableView::all(page.unreadable) })
 }
 
 async fn exactly(app: &App, wanted: &[String], input: &Filter) -> Result<PageOf<CommandView>, ApiError> {
@@ -168,7 +169,8 @@ async fn exactly(app: &App, wanted: &[String], input: &Filter) -> Result<PageOf<
     }
     let ids: Vec<CommandId> = wanted.iter().map(|text| super::parse("commands", text)).collect::<Result<_, _>>()?;
     let found = commands::find_many(&app.db, &ids).await?;
-    Ok(PageOf { items: found.iter().map(CommandView::of).collect::<Result<_, _>>()?, next: None })
+    let items = found.items.iter().map(CommandView::of).collect::<Result<_, _>>()?;
+    Ok(PageOf { items, next: None, unreadable: UnreadableView::all(found.unreadable) })
 }
 
 pub(in crate::api) async fn cancel(mutation: Mutation<'_>, input: Which) -> Result<CommandView, ApiError> {
@@ -232,7 +234,9 @@ fn refused(error: EnqueueError) -> ApiError {
         error @ EnqueueError::Revoked(_) => ApiError::new(Code::InvalidState, error.to_string())
             .why("a machine comes in for it again with a token of `better-compute token create --pool POOL --reclaim`"),
         error @ EnqueueError::Restricted { .. } => ApiError::new(Code::InvalidState, error.to_string())
-            .why("restricted-identity: the node's certificate names the kinds that it accepts"),
+            .why("restricted-identity: the token by which the machine joined names the kinds that it accepts"),
+        error @ EnqueueError::Role { .. } => ApiError::new(Code::InvalidState, error.to_string())
+            .why("role: `better-compute kinds` says which roles run a kind"),
     }
 }
 

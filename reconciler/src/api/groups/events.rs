@@ -5,10 +5,13 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use store::outbox::{self, Cursor};
+use store::{
+    Listed,
+    outbox::{self, Cursor},
+};
 use tokio::{sync::Semaphore, time::Instant};
 
-use super::At;
+use super::{At, UnreadableView};
 use crate::api::{ApiError, App};
 
 /// How often a call that waits looks again. No poke says when: an event can be read once the transactions before it have
@@ -58,6 +61,9 @@ pub(in crate::api) struct Events {
     items: Vec<EventView>,
     /// Pass it as `after` to go on. There may be more already when the page is full.
     next: String,
+    /// Events of this page that cannot be read; absent when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<UnreadableView>,
 }
 
 pub(in crate::api) async fn list(app: &App, input: Follow) -> Result<Events, ApiError> {
@@ -78,20 +84,21 @@ pub(in crate::api) async fn list(app: &App, input: Follow) -> Result<Events, Api
         let newest = outbox::newest(&app.db).await?;
         let events = match newest > after {
             true => outbox::list(&app.db, after, &input.kinds, limit).await?,
-            false => Vec::new(),
+            false => outbox::Followed::nothing(),
         };
-        let is_full = events.len() >= limit as usize;
-        let last = events.last().map_or(after, |event| event.cursor);
-        after = if is_full { last } else { last.max(newest) };
-        if !events.is_empty() || Instant::now() >= end {
-            let items = events.into_iter().map(|event| EventView {
+        let last = events.last.unwrap_or(after);
+        after = if events.is_full { last } else { last.max(newest) };
+        if events.last.is_some() || Instant::now() >= end {
+            let Listed { items, unreadable } = events.events;
+            let items = items.into_iter().map(|event| EventView {
                 id: event.cursor.to_string(),
                 kind: event.kind,
                 subject: event.subject,
                 doc: event.doc,
                 at: At(event.at),
             });
-            return Ok(Events { items: items.collect(), next: after.to_string() });
+            let unreadable = UnreadableView::all(unreadable);
+            return Ok(Events { items: items.collect(), next: after.to_string(), unreadable });
         }
         tokio::time::sleep_until((Instant::now() + LOOK).min(end)).await;
     }

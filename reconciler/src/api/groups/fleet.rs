@@ -17,7 +17,7 @@ use store::{
 };
 
 use super::{
-    At, Nothing,
+    At, Nothing, UnreadableView,
     batches::{AskView, BatchView},
     brakes::{self, Holds},
     joins::{self, JoinView},
@@ -302,6 +302,9 @@ pub(in crate::api) struct Status {
     batches: Vec<BatchView>,
     /// What asks for a batch and is none, or none yet, with the reason.
     batch_asks: Vec<AskView>,
+    /// Rows of the database that belong to any of this and cannot be read; absent when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<UnreadableView>,
     /// Objects that no file declares any more and that nobody removed: their last texts are in force.
     retained: Retained,
 }
@@ -323,7 +326,8 @@ pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Status, ApiE
     let trust = trust(app).await?;
     let depth = queue::depth(db).await?;
     let (retained, first) = revisions::retained(db, RETAINED).await?;
-    Ok(Status {
+    let mut unreadable = Vec::new();
+    let status = Status {
         fleet_id: plane.fleet_id.to_string(),
         trust_domain: plane.trust_domain,
         dev: plane.dev,
@@ -333,21 +337,24 @@ pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Status, ApiE
         now: At(db.now().await?),
         gateways: app.gateways.clone(),
         pin: app.pin.to_string(),
-        sources: sources(app).await?,
-        pools: pools::all(app).await?,
+        sources: sources(app, &mut unreadable).await?,
+        pools: pools::all(app, &mut unreadable).await?,
         nodes: NodeCounts::of(&sessions::count_by_connectivity(db).await?),
         drift: DriftCounts::of(node_drift::counts(db).await?),
         queue: depth.into_iter().map(|(reconciler, waiting)| QueueView { reconciler, waiting }).collect(),
         joins: Joins {
-            waiting: joins::latest(app, &[JoinState::Waiting, JoinState::Held], WORST).await?,
-            refused: joins::latest(app, &[JoinState::Refused], REFUSED).await?,
+            waiting: joins::latest(app, &[JoinState::Waiting, JoinState::Held], WORST, &mut unreadable).await?,
+            refused: joins::latest(app, &[JoinState::Refused], REFUSED, &mut unreadable).await?,
         },
-        problems: problems(app).await?,
-        held: brakes::holds(app, Nothing {}).await?,
-        batches: super::batches::open(app).await?,
-        batch_asks: super::batches::asks(app).await?,
+        problems: problems(app, &mut unreadable).await?,
+        held: brakes::held(app, &mut unreadable).await?,
+        batches: super::batches::open(app, &mut unreadable).await?,
+        batch_asks: super::batches::asks(app, &mut unreadable).await?,
         retained: Retained { count: retained, first },
-    })
+        unreadable: Vec::new(),
+    };
+    unreadable.dedup();
+    Ok(Status { unreadable, ..status })
 }
 
 /// What a fleet is pinned to.
@@ -400,18 +407,18 @@ async fn trust(app: &App) -> Result<Option<TrustView>, ApiError> {
     }))
 }
 
-async fn sources(app: &App) -> Result<Vec<SourceView>, ApiError> {
+async fn sources(app: &App, unreadable: &mut Vec<UnreadableView>) -> Result<Vec<SourceView>, ApiError> {
     let mut views = Vec::new();
-    for source in sources::list(&app.db).await? {
-        let rollback = rollbacks::latest(&app.db, &source.name).await?;
+    for source in super::readable(sources::list(&app.db).await?, unreadable) {
+        let rollback = super::one(rollbacks::latest(&app.db, &source.name).await, unreadable)?;
         views.push(SourceView::of(&source, rollback));
     }
     Ok(views)
 }
 
-async fn problems(app: &App) -> Result<Vec<Problem>, ApiError> {
+async fn problems(app: &App, unreadable: &mut Vec<UnreadableView>) -> Result<Vec<Problem>, ApiError> {
     let mut problems = Vec::new();
-    let open = outcomes::list_open(&app.db, WORST).await?;
+    let open = super::readable(outcomes::list_open(&app.db, WORST).await?, unreadable);
     // What a batch waits for is told beside it.
     for outcome in open.iter().filter(|outcome| outcome.kind != queue::BATCH.name) {
         let same = open.iter().filter(|other| other.key == outcome.key).map(|other| other.reason.as_str());
@@ -422,8 +429,8 @@ async fn problems(app: &App) -> Result<Vec<Problem>, ApiError> {
             problems.push(Problem::of(outcome));
             continue;
         };
-        let node = nodes::find(&app.db, id).await?.map(|node| node.name.to_string());
-        let revoked = node_certs::revocation(&app.db, id).await?;
+        let node = super::one(nodes::find(&app.db, id).await, unreadable)?.map(|node| node.name.to_string());
+        let revoked = super::one(node_certs::revocation(&app.db, id).await, unreadable)?;
         problems.push(Problem { node, ..Problem::of_node(outcome, revoked.as_ref()) });
     }
     Ok(problems)

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::{Txn, joins, nodes};
 
-use super::{At, ById, PageOf};
+use super::{At, ById, PageOf, UnreadableView};
 use crate::{
     api::{ApiError, App, Code, table::Mutation},
     join::admission,
@@ -113,10 +113,15 @@ fn view(join: &joins::Join, names: &BTreeMap<NodeId, Name>) -> JoinView {
 }
 
 /// The joins in one of these states, the latest first.
-pub(super) async fn latest(app: &App, states: &[joins::JoinState], limit: u32) -> Result<Vec<JoinView>, ApiError> {
+pub(super) async fn latest(
+    app: &App,
+    states: &[joins::JoinState],
+    limit: u32,
+    unreadable: &mut Vec<UnreadableView>,
+) -> Result<Vec<JoinView>, ApiError> {
     let mut found = Vec::new();
     for state in states {
-        found.extend(joins::list(&app.db, Some(*state), limit).await?);
+        found.extend(super::readable(joins::list(&app.db, Some(*state), limit).await?, unreadable));
     }
     found.sort_by_key(|join| std::cmp::Reverse(join.updated_at));
     views(app, &found).await
@@ -125,7 +130,7 @@ pub(super) async fn latest(app: &App, states: &[joins::JoinState], limit: u32) -
 pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<JoinView>, ApiError> {
     let state = input.state.map(|state| super::parse("state", &state)).transpose()?;
     let found = joins::list(&app.db, state, super::limit(input.limit)?).await?;
-    Ok(PageOf { items: views(app, &found).await?, next: None })
+    Ok(PageOf { items: views(app, &found.items).await?, next: None, unreadable: UnreadableView::all(found.unreadable) })
 }
 
 pub(in crate::api) async fn get(app: &App, input: ById) -> Result<JoinDetail, ApiError> {

@@ -18,7 +18,7 @@ use store::{
     queue,
 };
 
-use super::{PageOf, brakes::Replaced};
+use super::{PageOf, UnreadableView, brakes::Replaced};
 use crate::api::{ApiError, App, Code, table::Mutation};
 
 pub(in crate::api) use drift::drift;
@@ -107,7 +107,8 @@ pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<Node
         name_prefix: input.prefix,
     };
     let page = nodes::list(&app.db, &filter, input.after.as_deref(), super::limit(input.limit)?).await?;
-    Ok(PageOf { items: page.items.iter().map(NodeView::of).collect(), next: page.next })
+    let unreadable = UnreadableView::all(page.unreadable);
+    Ok(PageOf { items: page.items.iter().map(NodeView::of).collect(), next: page.next, unreadable })
 }
 
 pub(in crate::api) async fn get(app: &App, input: Which) -> Result<NodeDetail, ApiError> {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::plans;
 
-use super::{At, PageOf};
+use super::{At, PageOf, UnreadableView};
 use crate::{
     api::{ApiError, App},
     source::FLEET,
@@ -90,9 +90,10 @@ pub(in crate::api) async fn list(app: &App, input: Before) -> Result<PageOf<Plan
     let state = input.state.map(|state| plans::PlanState::read(&state)).transpose();
     let state = state.map_err(|error| ApiError::field("state", error.to_string()))?;
     let plans = plans::list(&app.db, state, before, limit).await?;
-    let full = plans.len() == limit as usize;
-    let next = plans.last().filter(|_| full).map(|plan| plan.id.to_string());
-    Ok(PageOf { items: plans.iter().map(view).collect(), next })
+    let full = plans.items.len() + plans.unreadable.len() == limit as usize;
+    let next = plans.items.last().filter(|_| full).map(|plan| plan.id.to_string());
+    let unreadable = UnreadableView::all(plans.unreadable);
+    Ok(PageOf { items: plans.items.iter().map(view).collect(), next, unreadable })
 }
 
 pub(in crate::api) async fn get(app: &App, input: Which) -> Result<PlanDetail, ApiError> {

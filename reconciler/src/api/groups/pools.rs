@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use store::{pools, revisions};
 
-use super::{DocumentView, Named, Nothing, PageOf};
+use super::{DocumentView, Named, Nothing, PageOf, UnreadableView};
 use crate::api::{ApiError, App};
 
 /// A pool and how far its machines are.
@@ -46,9 +46,9 @@ pub(in crate::api) struct PoolDetail {
     document: Option<DocumentView>,
 }
 
-pub(super) async fn all(app: &App) -> Result<Vec<PoolView>, ApiError> {
-    let known = pools::list(&app.db).await?;
-    let progress = pools::progress(&app.db).await?;
+pub(super) async fn all(app: &App, unreadable: &mut Vec<UnreadableView>) -> Result<Vec<PoolView>, ApiError> {
+    let known = super::readable(pools::list(&app.db).await?, unreadable);
+    let progress = super::readable(pools::progress(&app.db).await?, unreadable);
     Ok(progress
         .into_iter()
         .map(|progress| {
@@ -69,11 +69,12 @@ pub(super) async fn all(app: &App) -> Result<Vec<PoolView>, ApiError> {
 }
 
 pub(in crate::api) async fn list(app: &App, _: Nothing) -> Result<PageOf<PoolView>, ApiError> {
-    Ok(PageOf { items: all(app).await?, next: None })
+    let mut unreadable = Vec::new();
+    Ok(PageOf { items: all(app, &mut unreadable).await?, next: None, unreadable })
 }
 
 pub(in crate::api) async fn get(app: &App, input: Named) -> Result<PoolDetail, ApiError> {
-    let pool = all(app).await?.into_iter().find(|pool| pool.name == input.name);
+    let pool = all(app, &mut Vec::new()).await?.into_iter().find(|pool| pool.name == input.name);
     let pool = pool.ok_or_else(|| ApiError::not_found(format!("pool {}", input.name)))?;
     let object = ObjectRef::new(Kind::Pool, super::parse("name", &input.name)?);
     let document = revisions::find_object(&app.db, &object).await?;

@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::{
-    quarantine, revision_files,
+    Listed, quarantine, revision_files,
     revisions::{self, Revision},
 };
 
-use super::{At, PageOf};
+use super::{At, PageOf, UnreadableView};
 use crate::{
     api::{ApiError, App, Code},
     source::FLEET,
@@ -159,8 +159,11 @@ pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<Revi
         None => revisions::list(&app.db, before, limit).await?,
     };
     let held = held(app).await?;
-    let next = found.last().filter(|_| found.len() == limit as usize).map(|revision| revision.seq.to_string());
-    Ok(PageOf { items: found.iter().map(|revision| RevisionView::of(revision, &held)).collect(), next })
+    let Listed { items, unreadable } = found;
+    let full = items.len() + unreadable.len() == limit as usize;
+    let next = items.last().filter(|_| full).map(|revision| revision.seq.to_string());
+    let items = items.iter().map(|revision| RevisionView::of(revision, &held)).collect();
+    Ok(PageOf { items, next, unreadable: UnreadableView::all(unreadable) })
 }
 
 pub(in crate::api) async fn get(app: &App, input: Which) -> Result<RevisionDetail, ApiError> {
@@ -169,6 +172,7 @@ pub(in crate::api) async fn get(app: &App, input: Which) -> Result<RevisionDetai
     let files = revision_files::changes(&app.db, revision.seq, FILES).await?;
     Ok(RevisionDetail {
         objects: objects
+            .whole()?
             .into_iter()
             .map(|object| ObjectView {
                 object: object.object.to_string(),
@@ -194,7 +198,7 @@ pub(in crate::api) async fn get(app: &App, input: Which) -> Result<RevisionDetai
 }
 
 async fn held(app: &App) -> Result<BTreeSet<String>, ApiError> {
-    Ok(quarantine::list(&app.db, FLEET, QUARANTINED).await?.into_iter().map(|held| held.commit).collect())
+    Ok(quarantine::list(&app.db, FLEET, QUARANTINED).await?.items.into_iter().map(|held| held.commit).collect())
 }
 
 /// The revision of an id or of a commit's beginning.

@@ -15,7 +15,7 @@ use store::{
     secrets,
 };
 
-use super::{At, Nothing, PageOf};
+use super::{At, Nothing, PageOf, UnreadableView};
 use crate::api::{ApiError, App, Code, table::Mutation};
 
 /// The member of a request that holds a value.
@@ -122,14 +122,15 @@ pub(in crate::api) async fn put(mutation: Mutation<'_>, input: Put) -> Result<St
 }
 
 pub(in crate::api) async fn list(app: &App, _: Nothing) -> Result<PageOf<SecretView>, ApiError> {
-    let items = secrets::list(&app.db).await?.into_iter().map(|secret| SecretView {
+    let found = secrets::list(&app.db).await?;
+    let items = found.items.into_iter().map(|secret| SecretView {
         name: secret.name.to_string(),
         version: secret.version,
         versions: secret.versions,
         created_by: secret.created_by,
         created_at: At(secret.created_at),
     });
-    Ok(PageOf { items: items.collect(), next: None })
+    Ok(PageOf { items: items.collect(), next: None, unreadable: UnreadableView::all(found.unreadable) })
 }
 
 pub(in crate::api) async fn delete(mutation: Mutation<'_>, input: Delete) -> Result<Deleted, ApiError> {
@@ -153,7 +154,7 @@ pub(in crate::api) async fn delete(mutation: Mutation<'_>, input: Delete) -> Res
 /// The documents in force that refer to a secret, each with its place, whether a machine has them yet or not.
 async fn documents(app: &App, name: &SecretName) -> Result<Vec<String>, ApiError> {
     let reference = name.reference();
-    let objects = revisions::objects_of(&app.db, Kind::Profile).await?;
+    let objects = revisions::objects_of(&app.db, Kind::Profile).await?.whole()?;
     let refers = |object: &StoredObject| {
         object.state != ObjectState::Removed
             && serde_json::from_str(&object.doc).is_ok_and(|document| contains(&document, &reference))

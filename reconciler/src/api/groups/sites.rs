@@ -32,16 +32,17 @@ fn view(object: &revisions::StoredObject, pools: &[pools::Pool]) -> Result<SiteV
 }
 
 pub(in crate::api) async fn list(app: &App, _: Nothing) -> Result<PageOf<SiteView>, ApiError> {
-    let pools = pools::list(&app.db).await?;
-    let sites = revisions::objects_of(&app.db, Kind::Site).await?;
+    let mut unreadable = Vec::new();
+    let pools = super::readable(pools::list(&app.db).await?, &mut unreadable);
+    let sites = super::readable(revisions::objects_of(&app.db, Kind::Site).await?, &mut unreadable);
     let items =
         sites.iter().filter(|object| stands(object)).map(|object| view(object, &pools)).collect::<Result<_, _>>()?;
-    Ok(PageOf { items, next: None })
+    Ok(PageOf { items, next: None, unreadable })
 }
 
 pub(in crate::api) async fn get(app: &App, input: Named) -> Result<SiteView, ApiError> {
     let object = ObjectRef::new(Kind::Site, super::parse("name", &input.name)?);
     let stored = revisions::find_object(&app.db, &object).await?.filter(stands);
     let stored = stored.ok_or_else(|| ApiError::not_found(format!("site {}", input.name)))?;
-    view(&stored, &pools::list(&app.db).await?)
+    view(&stored, &pools::list(&app.db).await?.items)
 }

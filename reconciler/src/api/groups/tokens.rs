@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::{api_tokens, join_tokens, pools};
 
-use super::{At, ById, Nothing, PageOf};
+use super::{At, ById, Nothing, PageOf, UnreadableView};
 use crate::{
     api::{ApiError, App, Code, auth, table::Mutation, text},
     join::rules::Expect,
@@ -166,7 +166,7 @@ pub(in crate::api) async fn create(mutation: Mutation<'_>, input: NewJoin) -> Re
     if let Some((field, why)) = input.expect.mistake() {
         return Err(ApiError::field(format!("expect.{field}"), why));
     }
-    let known = pools::list(&app.db).await?;
+    let known = pools::list(&app.db).await?.items;
     let Some(pool) = known.iter().find(|pool| pool.name.as_str() == input.pool) else {
         let error = ApiError::not_found(format!("pool {}", input.pool));
         let names = known.iter().map(|pool| pool.name.as_str());
@@ -203,7 +203,8 @@ pub(in crate::api) async fn create(mutation: Mutation<'_>, input: NewJoin) -> Re
 }
 
 pub(in crate::api) async fn list(app: &App, _: Nothing) -> Result<PageOf<JoinTokenView>, ApiError> {
-    let items = join_tokens::list(&app.db).await?.into_iter().map(|stored| JoinTokenView {
+    let found = join_tokens::list(&app.db).await?;
+    let items = found.items.into_iter().map(|stored| JoinTokenView {
         id: stored.token.id.to_string(),
         pool: stored.token.pool.to_string(),
         uses: stored.token.uses,
@@ -215,7 +216,7 @@ pub(in crate::api) async fn list(app: &App, _: Nothing) -> Result<PageOf<JoinTok
         created_by: stored.token.created_by,
         created_at: At(stored.created_at),
     });
-    Ok(PageOf { items: items.collect(), next: None })
+    Ok(PageOf { items: items.collect(), next: None, unreadable: UnreadableView::all(found.unreadable) })
 }
 
 pub(in crate::api) async fn revoke(mutation: Mutation<'_>, input: ById) -> Result<Revoked, ApiError> {
@@ -256,7 +257,8 @@ pub(in crate::api) async fn create_api(mutation: Mutation<'_>, input: NewApi) ->
 }
 
 pub(in crate::api) async fn list_api(app: &App, _: Nothing) -> Result<PageOf<ApiTokenView>, ApiError> {
-    let items = api_tokens::list(&app.db).await?.into_iter().map(|stored| ApiTokenView {
+    let found = api_tokens::list(&app.db).await?;
+    let items = found.items.into_iter().map(|stored| ApiTokenView {
         id: stored.token.id.to_string(),
         name: stored.token.name,
         scopes: stored.token.scopes,
@@ -266,7 +268,7 @@ pub(in crate::api) async fn list_api(app: &App, _: Nothing) -> Result<PageOf<Api
         created_by: stored.token.created_by,
         created_at: At(stored.created_at),
     });
-    Ok(PageOf { items: items.collect(), next: None })
+    Ok(PageOf { items: items.collect(), next: None, unreadable: UnreadableView::all(found.unreadable) })
 }
 
 pub(in crate::api) async fn revoke_api(mutation: Mutation<'_>, input: ById) -> Result<Revoked, ApiError> {

@@ -7,12 +7,15 @@ use schema::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::{audit, batches, commands, node_certs, node_holds, node_sections, nodes, outcomes, queue, sessions, trust};
+use store::{
+    audit, batches, commands, node_certs, node_holds, node_sections, nodes, outcomes, queue, rows::UNREADABLE,
+    sessions, trust,
+};
 
 use super::brakes;
 use crate::{
-    api::{ApiError, App},
-    why::{self, Wait},
+    api::{ApiError, App, Code},
+    why::{self, Area, Keeps, Wait},
 };
 
 /// About what.
@@ -38,6 +41,20 @@ pub(in crate::api) struct Why {
 }
 
 pub(in crate::api) async fn why(app: &App, input: About) -> Result<Why, ApiError> {
+    let subject = input.subject.clone();
+    match about(app, input).await {
+        // What cannot be read is what it waits for.
+        Err(error) if error.code() == Code::RowUnreadable => {
+            let is_work = subject.starts_with("batch") || subject.starts_with(CommandId::PREFIX);
+            let keeps = if is_work { Keeps::Command } else { Keeps::DesiredState };
+            let waits = vec![Wait::new(Area::Work, UNREADABLE, keeps, error.message())];
+            Ok(Why { subject, summary: "what is stored about it cannot be read".to_owned(), clear: false, waits })
+        }
+        answer => answer,
+    }
+}
+
+async fn about(app: &App, input: About) -> Result<Why, ApiError> {
     if let Ok(id) = input.subject.parse::<CommandId>() {
         return of_command(app, id).await;
     }
@@ -66,10 +83,10 @@ async fn of_node(app: &App, named: &str) -> Result<Why, ApiError> {
     let waits = why::node(
         &why::NodeFacts {
             node: &node,
-            holds: &node_holds::list(&app.db, node.id).await?,
+            holds: &node_holds::list(&app.db, node.id).await?.items,
             gates: &brakes::gates_of_node(app, &node).await?,
             sections: &node_sections::list(&app.db, node.id).await?,
-            outcomes: &outcomes::of_key(&app.db, &node.id.to_string()).await?,
+            outcomes: &outcomes::of_key(&app.db, &node.id.to_string()).await?.items,
             open_commands: commands::count_open(&app.db, node.id).await?,
             certificate_ends: node_certs::newest_end(&app.db, node.id).await?,
             revoked: node_certs::revocation(&app.db, node.id).await?,
@@ -87,7 +104,7 @@ async fn of_node(app: &App, named: &str) -> Result<Why, ApiError> {
             "{pool}, {}, {}, generation {} of {} observed",
             node.provision, node.connectivity, node.observed, node.generation
         ),
-        clear: waits.iter().all(|wait| wait.keeps == why::Keeps::Nothing),
+        clear: waits.iter().all(|wait| wait.keeps == Keeps::Nothing),
         waits,
     })
 }
@@ -98,7 +115,7 @@ async fn of_batch(app: &App, said: &str) -> Result<Why, ApiError> {
         Ok(batch) => batch.new.name.to_string(),
         Err(_) => said.strip_prefix("batch/").unwrap_or(said).to_owned(),
     };
-    let mut asks = batches::asks(&app.db).await?;
+    let mut asks = batches::asks(&app.db).await?.items;
     asks.retain(|ask| ask.new.name == name);
     let (subject, mut waits) = (format!("batch/{name}"), why::asks(&asks));
     let batch = match (found, asks.first()) {
@@ -119,7 +136,7 @@ async fn of_batch(app: &App, said: &str) -> Result<Why, ApiError> {
             1 => format!("{} on 1 machine, {}", batch.new.kind, batch.state),
             count => format!("{} on {count} machines, {}", batch.new.kind, batch.state),
         },
-        clear: waits.iter().all(|wait| wait.keeps == why::Keeps::Nothing),
+        clear: waits.iter().all(|wait| wait.keeps == Keeps::Nothing),
         waits,
     })
 }

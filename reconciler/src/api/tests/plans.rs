@@ -84,7 +84,7 @@ impl Desk {
     async fn rows(&self) -> (usize, usize, Option<sources::Source>) {
         let db = &self.house.db;
         (
-            revisions::list(db, None, 100).await.expect("reads").len(),
+            revisions::list(db, None, 100).await.expect("reads").items.len(),
             audit::list(db, None, None, 1_000).await.expect("reads").len(),
             sources::find(db, FLEET).await.expect("reads"),
         )

@@ -38,7 +38,7 @@ impl Thief {
     /// Whether the one open batch is as it was put.
     pub(super) async fn is_put_here(&self) -> bool {
         let db = &self.house.db;
-        let batch = batches::list_open(db).await.expect("read").pop().expect("a batch");
+        let batch = batches::list_open(db).await.expect("read").items.pop().expect("a batch");
         let mut txn = db.snapshot().await.expect("begin");
         let leaves = batches::leaves(&mut txn, batch.id).await.expect("read");
         self.house.shared.custody.as_ref().expect("custody").is_put_here(&batch, &leaves)

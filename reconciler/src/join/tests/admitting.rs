@@ -53,7 +53,7 @@ async fn the_same_request_many_times_at_once_makes_one_node() {
     let answers = futures_util::future::join_all((0..8).map(|_| house.join(&request))).await;
     let answers: Vec<_> = answers.into_iter().map(|answer| answer.expect("answered")).collect();
     assert!(answers.iter().all(|answer| *answer == answers[0]));
-    assert_eq!(nodes::of_pool(&house.db, &["h100".parse().expect("a name")]).await.expect("read").len(), 1);
+    assert_eq!(nodes::of_pool(&house.db, &["h100".parse().expect("a name")]).await.expect("read").items.len(), 1);
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn many_machines_with_a_token_for_one_make_one_node() {
     for status in refused {
         assert_eq!(code(&status.expect_err("refused")), (Code::PermissionDenied, "token-used".to_owned()));
     }
-    assert_eq!(nodes::of_pool(&house.db, &["h100".parse().expect("a name")]).await.expect("read").len(), 1);
+    assert_eq!(nodes::of_pool(&house.db, &["h100".parse().expect("a name")]).await.expect("read").items.len(), 1);
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn a_document_names_labels_and_cordons_its_machine() {
     assert_eq!((node.name, node.pool, node.declared), (name("fra1-r12"), Some(name("h100")), true));
     assert_eq!(node.labels.get("rack").map(String::as_str), Some("r12"));
     assert!(node.cordoned);
-    let holds = node_holds::list(&house.db, node.id).await.expect("holds");
+    let holds = node_holds::list(&house.db, node.id).await.expect("holds").items;
     assert_eq!(holds[0].hold.source, HoldSource::Git);
     assert_eq!(holds[0].hold.place.as_deref(), Some("nodes/fra1.kdl:7"));
 }

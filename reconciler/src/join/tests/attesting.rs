@@ -185,7 +185,7 @@ async fn what_proved_to_be_one_node_is_no_other() {
     let token = house.token(1).await;
     let with = pb::JoinRequest { token: other.request(&house, &token).token, ..other.certified(&house, R12).await };
     assert_eq!(refusal(&house, &with).await.1, "attested-elsewhere");
-    let token = join_tokens::list(&house.db).await.expect("read").remove(0);
+    let token = join_tokens::list(&house.db).await.expect("read").items.remove(0);
     assert_eq!(token.uses_left, 1);
 }
 

@@ -83,10 +83,10 @@ async fn an_expired_certificate_renews_for_thirty_days_and_later_once_somebody_l
     for attempt in 1..=2 {
         let status = renew(&house, node.renewal(&house).await).await.expect_err("waits");
         assert_eq!(code(&status), (Code::FailedPrecondition, "renewal-too-late".to_owned()));
-        let waiting = joins::list(&house.db, Some(JoinState::Waiting), 10).await.expect("read");
+        let waiting = joins::list(&house.db, Some(JoinState::Waiting), 10).await.expect("read").items;
         assert_eq!((waiting.len(), waiting[0].attempts, waiting[0].join.node_id), (1, attempt, Some(node.id)));
     }
-    let waiting = joins::list(&house.db, Some(JoinState::Waiting), 10).await.expect("read").remove(0);
+    let waiting = joins::list(&house.db, Some(JoinState::Waiting), 10).await.expect("read").items.remove(0);
     let mut txn = house.db.begin().await.expect("begin");
     assert!(joins::approve(&mut txn, waiting.id, "ada", None).await.expect("approved"));
     txn.commit().await.expect("commit");
@@ -100,7 +100,7 @@ async fn an_expired_certificate_renews_for_thirty_days_and_later_once_somebody_l
 
 /// Lets the one renewal through that waits.
 async fn approve(house: &House) {
-    let waiting = joins::list(&house.db, Some(JoinState::Waiting), 10).await.expect("read");
+    let waiting = joins::list(&house.db, Some(JoinState::Waiting), 10).await.expect("read").items;
     assert_eq!(waiting.len(), 1);
     let mut txn = house.db.begin().await.expect("begin");
     assert!(joins::approve(&mut txn, waiting[0].id, "ada", None).await.expect("approved"));
@@ -134,7 +134,8 @@ async fn a_late_renewal_is_let_through_on_the_hardware_that_was_seen_only() {
     let node = Joined::new(&house, "SERIAL0001").await;
     house.clock.advance(Duration::from_secs(40 * 86_400));
     assert_eq!(refusal(&house, node.renewal(&house).await).await, "renewal-too-late");
-    let waiting = || async { joins::list(&house.db, Some(JoinState::Waiting), 10).await.expect("read").remove(0) };
+    let waiting =
+        || async { joins::list(&house.db, Some(JoinState::Waiting), 10).await.expect("read").items.remove(0) };
     let seen = waiting().await;
     assert_eq!(seen.join.hardware_key, node.machine.claims.hardware_key().digest);
     assert!(seen.join.message.ends_with("it shows the node's hardware"), "{}", seen.join.message);

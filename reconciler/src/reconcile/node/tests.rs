@@ -84,7 +84,7 @@ async fn a_generation_moves_only_when_the_bytes_differ() {
 async fn a_machine_counts_as_converged_only_for_what_it_is_assigned() {
     let house = House::new().await;
     let machine = house.converged("gpu-1", &template("1", "a\n")).await;
-    let converged = async || store::pools::progress(&house.db).await.expect("read")[0].converged;
+    let converged = async || store::pools::progress(&house.db).await.expect("read").items[0].converged;
     assert_eq!(converged().await, 1);
     house.assign(&machine, &template("2", "a\n")).await;
     assert_eq!(converged().await, 0);
@@ -433,13 +433,13 @@ async fn a_resync_of_a_quiet_fleet_changes_nothing_and_leaves_no_row() {
     let house = House::new().await;
     let machine = house.converged("gpu-1", &template("1", "a\n")).await;
     let (node, outcomes) =
-        (house.node(&machine).await, outcomes::of_key(&house.db, &machine.id.to_string()).await.expect("read"));
+        (house.node(&machine).await, outcomes::of_key(&house.db, &machine.id.to_string()).await.expect("read").items);
     for reconciler in ["node", "nodespec", "liveness"] {
         let ran = house.jobs.resync(reconciler).await.expect("resynced");
         assert!(ran.iter().all(|ran| ran.verdict == outcomes::Verdict::Done), "{ran:?}");
     }
     assert_eq!(house.node(&machine).await, node);
-    assert_eq!(outcomes::of_key(&house.db, &machine.id.to_string()).await.expect("read"), outcomes);
+    assert_eq!(outcomes::of_key(&house.db, &machine.id.to_string()).await.expect("read").items, outcomes);
     assert_eq!(queue::depth(&house.db).await.expect("read"), []);
 }
 

@@ -80,8 +80,8 @@ impl Pass {
         if let Some(copy) = at.as_ref().map(At::again) {
             self.proposals(lease, copy).await?;
         }
-        let known = batches::in_force(&self.db).await?;
-        let before = batches::asks(&self.db).await?;
+        let known = batches::in_force(&self.db).await?.items;
+        let before = batches::asks(&self.db).await?.items;
         let texts: BTreeMap<&Name, String> = fleet
             .objects()
             .filter(|entry| entry.object.kind == Kind::Batch)
@@ -132,7 +132,7 @@ impl Pass {
         };
         let now = self.db.now().await?;
         let mut txn = self.begin(lease).await?;
-        let machines = batches::machines(&mut txn).await?;
+        let machines = batches::machines(&mut txn).await?.items;
         for name in fresh {
             let Some(batch) = fleet.batches.get(name) else { continue };
             let (plan, excluded, lost) = match traced.remove(name) {

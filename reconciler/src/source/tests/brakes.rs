@@ -152,7 +152,7 @@ async fn a_rollback_that_dies_after_any_step_is_finished_by_the_next_pass() {
         assert_eq!(world.run().await, Passed::RolledBack { commit: first.clone() }, "{step:?}");
         assert_eq!(world.held().await, SourceState::Quarantined, "{step:?}");
         assert_eq!(world.in_force().await.0, Some(first), "{step:?}");
-        assert_eq!(revisions::list(world.db.db(), None, 10).await.expect("reads").len(), 3, "{step:?}");
+        assert_eq!(revisions::list(world.db.db(), None, 10).await.expect("reads").items.len(), 3, "{step:?}");
 
         let second = world.git.head();
         let mut txn = world.db.db().begin().await.expect("begins");

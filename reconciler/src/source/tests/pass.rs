@@ -97,7 +97,7 @@ impl World {
     async fn revisions(&self) -> Vec<String> {
         revisions::list(self.db.db(), None, 100)
             .await
-            .expect("reads")
+            .expect("reads").items
             .into_iter()
             .map(|revision| revision.revision.commit)
             .collect()
@@ -155,7 +155,7 @@ async fn a_pass_over_the_same_commit_changes_nothing() {
     }
     let after = world.source().await;
     assert_eq!((world.revisions().await.len(), after.since, after.applied), (1, before.since, before.applied));
-    assert_eq!(plans::list(world.db.db(), None, None, 10).await.expect("reads").len(), 1);
+    assert_eq!(plans::list(world.db.db(), None, None, 10).await.expect("reads").items.len(), 1);
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn a_pass_that_dies_after_any_step_is_finished_by_the_next() {
         assert!(matches!(world.run().await, Passed::InForce { applied: Some(_), .. }), "{step:?}");
         assert!(matches!(world.run().await, Passed::InForce { applied: None, .. }), "{step:?}");
         assert_eq!(world.revisions().await.len(), 2, "{step:?}");
-        let stored = plans::list(world.db.db(), None, None, 10).await.expect("reads");
+        let stored = plans::list(world.db.db(), None, None, 10).await.expect("reads").items;
         assert_eq!(stored.iter().filter(|plan| plan.commit.as_deref() == Some(second.as_str())).count(), 1, "{step:?}");
     }
 }
@@ -313,7 +313,7 @@ async fn a_document_that_is_gone_is_retained_and_a_removed_line_lets_it_go() {
     world.git.commit("removed");
     world.run().await;
     assert!(state(&world.in_force().await.1).ends_with("Removed"));
-    assert!(store::pools::list(world.db.db()).await.expect("reads").is_empty());
+    assert!(store::pools::list(world.db.db()).await.expect("reads").items.is_empty());
 }
 
 #[tokio::test]

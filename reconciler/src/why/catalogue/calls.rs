@@ -56,6 +56,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(Api, "RATE_LIMITED", "Too much was asked at once.", Itself, "wait a moment and ask again"),
     entry(
         Api,
+        "ROW_UNREADABLE",
+        "A row of the database is not what this program writes: somebody wrote it there, or a disk lost something. Nothing is done by it, and everything else goes on.",
+        Operator,
+        "look who can write to the database; put the row that the answer names right, or restore it from a backup",
+    ),
+    entry(
+        Api,
         "INTERNAL",
         "A part of the control plane is broken; its log has the cause under the request's id.",
         Developer,

@@ -158,6 +158,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Work,
+        "row-unreadable",
+        "A row of the database is not what this program writes: somebody wrote it there, or a disk lost something. It is left out of lists, which name it; nothing is done by it, and everything else goes on.",
+        Operator,
+        "look who can write to the database; put the row that is named right, or restore it from a backup",
+    ),
+    entry(
+        Work,
         "database-unavailable",
         "PostgreSQL does not answer.",
         Operator,

@@ -12,7 +12,7 @@ use store::{node_drift, nodes, pools};
 
 use crate::api::{
     ApiError, App,
-    groups::{self, PageOf},
+    groups::{self, PageOf, UnreadableView},
 };
 
 /// How much of an observed value a list shows.
@@ -74,7 +74,7 @@ pub(in crate::api) async fn drift(app: &App, input: WhichDrift) -> Result<PageOf
         let Text { desired: desired_text, template } = text;
         items.push(DriftView { node: node.to_string(), pool, entry, desired_text, template });
     }
-    Ok(PageOf { items, next: page.next })
+    Ok(PageOf { items, next: page.next, unreadable: UnreadableView::all(page.unreadable) })
 }
 
 /// What a file's text should be, and what makes it.

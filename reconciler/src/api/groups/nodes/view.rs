@@ -277,7 +277,7 @@ pub(super) async fn detail(app: &App, node: &nodes::Node) -> Result<NodeDetail, 
     let document = |doc: &str| serde_json::from_str(doc).map_err(ApiError::internal);
     Ok(NodeDetail {
         node: NodeView::of(node),
-        holds: holds.into_iter().map(|stored| stored.hold).collect(),
+        holds: holds.items.into_iter().map(|stored| stored.hold).collect(),
         sections: sections
             .into_iter()
             .map(|section| SectionView {
@@ -306,6 +306,7 @@ pub(super) async fn detail(app: &App, node: &nodes::Node) -> Result<NodeDetail, 
         }),
         identity: identity(app, node, revoked.as_ref()).await?,
         waits: outcomes
+            .items
             .iter()
             .filter(|outcome| outcome.state != "done")
             .map(|outcome| Problem::of_node(outcome, revoked.as_ref()))

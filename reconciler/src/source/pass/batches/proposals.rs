@@ -113,9 +113,9 @@ impl Pass {
         if self.pinned.get().is_none() {
             return Ok(());
         }
-        let known = batches::in_force(&self.db).await?;
+        let known = batches::in_force(&self.db).await?.items;
         let taken: BTreeSet<&str> = known.iter().filter_map(|(_, _, _, plan, _)| plan.as_deref()).collect();
-        let before = batches::asks(&self.db).await?;
+        let before = batches::asks(&self.db).await?.items;
         let is_open = |(name, tip): &Tip| name.len() <= LONGEST && !taken.contains(tip.as_str());
         let tips: BTreeSet<Tip> = at.repo.tips(BRANCHES).into_iter().filter(is_open).collect();
         if tips.is_empty() {
@@ -187,7 +187,7 @@ impl Pass {
                 created_by: "source",
             };
             let mut txn = self.begin(lease).await?;
-            let machines = batches::machines(&mut txn).await?;
+            let machines = batches::machines(&mut txn).await?.items;
             if let Some((code, why)) = put(&mut txn, &asked, &machines, Some(&trust), now, None).await? {
                 self.refused.insert(tip.clone(), ask(tip, code, why, by_policy.clone()));
             }

@@ -15,7 +15,7 @@ fn text(name: &str, reason: &str) -> String {
 impl People {
     /// Names of what asks and is no batch, with the reason.
     async fn asks(&self) -> Vec<(String, String)> {
-        let asks = batches::asks(self.world.db.db()).await.expect("reads");
+        let asks = batches::asks(self.world.db.db()).await.expect("reads").items;
         asks.into_iter().map(|ask| (ask.new.name, ask.new.code)).collect()
     }
 
@@ -55,9 +55,9 @@ async fn a_name_that_was_used_says_so_until_the_text_has_another_one() {
     people.goes().await;
     assert_eq!(people.asks().await, pairs(&[("kernel", "name-used")]));
     assert_eq!(people.batch("kernel").await, ended);
-    let first = batches::asks(people.world.db.db()).await.expect("reads");
+    let first = batches::asks(people.world.db.db()).await.expect("reads").items;
     people.goes().await;
-    assert_eq!(batches::asks(people.world.db.db()).await.expect("reads"), first, "nothing is written twice");
+    assert_eq!(batches::asks(people.world.db.db()).await.expect("reads").items, first, "nothing is written twice");
 
     people.git().write("batches/kernel.kdl", &text("kernel-2", "second"));
     people.sign("ada", "under a name of its own");

@@ -247,7 +247,7 @@ async fn many_branches_keep_no_proposal_out() {
         assert!(matches!(passed, Passed::InForce { .. }), "{passed:?}");
     }
     let db = people.world.db.db();
-    let asks = store::batches::asks(db).await.expect("reads");
+    let asks = store::batches::asks(db).await.expect("reads").items;
     assert!(asks.len() <= 256);
     let kernel: Vec<_> = asks.into_iter().filter(|ask| ask.new.name == "kernel").collect();
     assert_eq!(kernel, []);

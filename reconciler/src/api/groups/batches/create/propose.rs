@@ -99,7 +99,7 @@ async fn judge(
     trust: &Trust,
     principal: &Name,
 ) -> Result<(NewBatch, Vec<NewLeaf>), ApiError> {
-    let machines = batches::machines(txn).await?;
+    let machines = batches::machines(txn).await?.items;
     let wanted = resolve::Asked {
         batch: &written.batch,
         doc: written.doc.clone(),
