@@ -6,12 +6,12 @@ use schema::{digest::Digest, name::Name, time::Timestamp};
 
 use super::{
     judge::missing,
-    vote::{NoVote, RefusedVote, Said, eligible, holder, used, window_fits},
+    vote::{NoVote, RefusedVote, eligible, holder, person, used, window_fits},
 };
 use crate::trust::{
     key::TrustKey,
     policy::{Policy, Tier},
-    spoken::EMPTY_TREES,
+    spoken::Said,
     statement::{Body, FleetId},
 };
 
@@ -94,7 +94,7 @@ pub fn emergencies(
         let said = match Said::read(raw) {
             Ok(said) => said,
             Err(why) => {
-                refused.push(RefusedVote { who: None, why });
+                refused.push(RefusedVote { who: None, why: why.into() });
                 continue;
             }
         };
@@ -138,10 +138,10 @@ fn one(
     let Body::Breakglass { kinds, nodes, reason, under, not_before, expires } = &statement.body else {
         return Err(NoVote::OtherSubject);
     };
-    if statement.trust_domain != trust_domain || statement.fleet != fleet {
+    if !said.is_for(trust_domain, fleet) {
         return Err(NoVote::OtherFleet);
     }
-    if !EMPTY_TREES.contains(&said.commit.tree().to_string().as_str()) {
+    if !said.commit.tree().is_empty_tree() {
         return Err(NoVote::NotEmpty);
     }
     if (under.epoch, under.digest) != (policy.epoch(), policy.digest()) {
@@ -150,7 +150,7 @@ fn one(
     if !kinds.iter().all(|kind| tier.commands.contains(kind)) {
         return Err(NoVote::OtherTier(tier.name.clone()));
     }
-    let (key, people) = said.person(&[policy], revoked)?;
+    let (key, people) = person(said, &[policy], revoked)?;
     eligible(&statement.principal, key, &people, &[tier], |_| false)?;
     if nodes.len() > tier.max_nodes as usize || !window_fits(*not_before, *expires, &[tier]) {
         return Err(NoVote::Window);

@@ -6,11 +6,12 @@ use schema::{name::Name, time::Timestamp};
 
 use super::{
     header::BatchHeader,
-    vote::{NoVote, RefusedVote, Said, eligible, holder, window_fits},
+    vote::{NoVote, RefusedVote, eligible, holder, person, window_fits},
 };
 use crate::trust::{
     key::TrustKey,
     policy::{Policy, Principal, Tier},
+    spoken::Said,
     statement::{Body, Word},
 };
 
@@ -288,7 +289,7 @@ fn tier<'p>(question: &Question<'_>, policy: &'p Policy) -> Result<&'p Tier, Fla
 }
 
 fn vote(question: &Question<'_>, tiers: &[&Tier; 2], place: usize, raw: &[u8]) -> Result<(Name, Vote), RefusedVote> {
-    let said = Said::read(raw).map_err(|why| RefusedVote { who: None, why })?;
+    let said = Said::read(raw).map_err(|why| RefusedVote { who: None, why: why.into() })?;
     let who = said.statement.principal.clone();
     match about(question, tiers, place, &said) {
         Ok(vote) => Ok((who, vote)),
@@ -301,7 +302,7 @@ fn about(question: &Question<'_>, tiers: &[&Tier; 2], place: usize, said: &Said<
     let Body::Batch { word, batch, digest, plan_commit, tier, under, not_before, expires } = &statement.body else {
         return Err(NoVote::OtherSubject);
     };
-    if statement.trust_domain != header.trust_domain || statement.fleet != header.fleet {
+    if !said.is_for(&header.trust_domain, header.fleet) {
         return Err(NoVote::OtherFleet);
     }
     if *batch != header.name || *digest != header.digest() || *plan_commit != header.plan_commit {
@@ -316,7 +317,7 @@ fn about(question: &Question<'_>, tiers: &[&Tier; 2], place: usize, said: &Said<
     if said.commit.parents() != [header.plan_commit] || said.commit.tree() != header.plan_tree {
         return Err(NoVote::NotEmpty);
     }
-    let (key, people) = said.person(&[question.named, question.present], question.revoked)?;
+    let (key, people) = person(said, &[question.named, question.present], question.revoked)?;
     let who = &statement.principal;
     entitled(header, tiers, *word, (who, key, &people))?;
     match word {

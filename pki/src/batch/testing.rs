@@ -1,4 +1,6 @@
 //! People with keys in memory, who sign commits as `git` with `ssh-keygen` does: for tests, of this crate and of others.
+//!
+//! Always compiled, so that there is no feature flag; nothing else uses it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +17,6 @@ use crate::{
     trust::{
         object::{ObjectFormat, ObjectId},
         policy::{Policy, check},
-        spoken::EMPTY_TREES,
         statement::FleetId,
     },
 };
@@ -60,9 +61,7 @@ impl Person {
     /// A signed commit.
     #[must_use]
     pub fn commit(&self, tree: ObjectId, parents: &[ObjectId], message: &str) -> Vec<u8> {
-        let parents: String = parents.iter().map(|parent| format!("parent {parent}\n")).collect();
-        let who = "A <a@b> 1767225600 +0000";
-        let head = format!("tree {tree}\n{parents}author {who}\ncommitter {who}\n");
+        let head = head(tree, parents);
         let payload = format!("{head}\n{message}");
         let hashed = digest(&SHA512, payload.as_bytes());
         let fields = [field(b"git"), field(b""), field(b"sha512")].concat();
@@ -75,6 +74,18 @@ impl Person {
     }
 }
 
+fn head(tree: ObjectId, parents: &[ObjectId]) -> String {
+    let parents: String = parents.iter().map(|parent| format!("parent {parent}\n")).collect();
+    let who = "A <a@b> 1767225600 +0000";
+    format!("tree {tree}\n{parents}author {who}\ncommitter {who}\n")
+}
+
+/// A commit that nobody signed.
+#[must_use]
+pub fn unsigned(tree: ObjectId, parents: &[ObjectId], message: &str) -> Vec<u8> {
+    format!("{}\n{message}", head(tree, parents)).into_bytes()
+}
+
 /// A name for content: any will do for trees and commits that nobody opens.
 #[must_use]
 pub fn object(content: &str) -> ObjectId {
@@ -82,9 +93,7 @@ pub fn object(content: &str) -> ObjectId {
 }
 
 /// The tree of statements that are about no plan: nobody says them by a commit that does something else as well.
-fn nothing() -> ObjectId {
-    EMPTY_TREES[0].parse().expect("a name")
-}
+const NOTHING: ObjectId = ObjectFormat::Sha1.empty_tree();
 
 /// A policy from its text.
 ///
@@ -168,7 +177,7 @@ impl Fleet {
         ];
         let behind = [("not-before", not_before.to_string()), ("expires", expires.to_string())];
         let message = self.message("breakglass/v1", &before, &by.name, &behind);
-        by.commit(nothing(), &[object("tip")], &message)
+        by.commit(NOTHING, &[object("tip")], &message)
     }
 
     /// A person's word that a policy follows another one.
@@ -191,7 +200,7 @@ impl Fleet {
 
     fn step(&self, kind: &str, by: &Person, prev: Digest, (epoch, next): (u64, Digest)) -> Vec<u8> {
         let before = [("prev", prev.to_string()), ("next", next.to_string()), ("epoch", epoch.to_string())];
-        by.commit(nothing(), &[object("tip")], &self.message(kind, &before, &by.name, &[]))
+        by.commit(NOTHING, &[object("tip")], &self.message(kind, &before, &by.name, &[]))
     }
 
     /// A person's word that a key does not count any more.
@@ -203,6 +212,6 @@ impl Fleet {
             ("last-good", object("tip").to_string()),
             ("trust-epoch", policy.epoch().to_string()),
         ];
-        by.commit(nothing(), &[object("tip")], &self.message("revoke/v1", &before, &by.name, &[]))
+        by.commit(NOTHING, &[object("tip")], &self.message("revoke/v1", &before, &by.name, &[]))
     }
 }

@@ -6,12 +6,10 @@ use schema::{digest::Digest, fleet::trust::PrincipalKind, name::Name, time::Time
 
 use super::judge::Flaw;
 use crate::trust::{
-    commit::{Commit, Malformed},
     key::{KeyClass, TrustKey},
-    object::ObjectFormat,
     policy::{KeyState, Policy, Principal, Tier},
     signature::{SignatureRefusal, signer},
-    statement::{Statement, StatementRefusal},
+    spoken::{Said, Unread},
 };
 
 /// A statement that does not count, and of whom it says to be.
@@ -26,12 +24,9 @@ pub struct RefusedVote {
 /// Why a commit is no vote.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoVote {
-    /// Its bytes are not those of a commit of the one form.
-    #[error("the commit is malformed: {0}")]
-    Malformed(Malformed),
-    /// It is no statement.
-    #[error("{0}")]
-    NoStatement(StatementRefusal),
+    /// It carries no statement.
+    #[error(transparent)]
+    Unread(#[from] Unread),
     /// A statement about something else.
     #[error("it is a statement about something else")]
     OtherSubject,
@@ -106,8 +101,7 @@ impl NoVote {
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::Malformed(_) => "malformed",
-            Self::NoStatement(_) => "no-statement",
+            Self::Unread(unread) => unread.code(),
             Self::OtherSubject => "other-subject",
             Self::OtherFleet => "other-fleet",
             Self::OtherBatch => "other-batch",
@@ -132,31 +126,15 @@ impl NoVote {
     }
 }
 
-/// A statement that was read, and the commit around it.
-pub(super) struct Said<'a> {
-    pub(super) commit: Commit<'a>,
-    pub(super) statement: Statement,
-}
-
-impl<'a> Said<'a> {
-    pub(super) fn read(raw: &'a [u8]) -> Result<Self, NoVote> {
-        // Which kind of repository it is from only the commit itself says.
-        let format = ObjectFormat::of_commit(raw).unwrap_or(ObjectFormat::Sha1);
-        let commit = Commit::split(format, raw).map_err(NoVote::Malformed)?;
-        let statement = Statement::parse(&commit).map_err(NoVote::NoStatement)?;
-        Ok(Self { commit, statement })
-    }
-
-    /// Who says it, by a key that counts under every one of some policies.
-    pub(super) fn person<'p>(
-        &self,
-        policies: &[&'p Policy],
-        revoked: &BTreeSet<String>,
-    ) -> Result<(&'p TrustKey, Vec<&'p Principal>), NoVote> {
-        let first = policies.first().ok_or(NoVote::NotTheirs)?;
-        let key = signer(&self.commit, first.keys()).map_err(NoVote::Signature)?;
-        Ok((key, holder(&self.statement.principal, key, policies, revoked)?))
-    }
+/// Who says it, by a key that counts under every one of some policies.
+pub(super) fn person<'p>(
+    said: &Said<'_>,
+    policies: &[&'p Policy],
+    revoked: &BTreeSet<String>,
+) -> Result<(&'p TrustKey, Vec<&'p Principal>), NoVote> {
+    let first = policies.first().ok_or(NoVote::NotTheirs)?;
+    let key = signer(&said.commit, first.keys()).map_err(NoVote::Signature)?;
+    Ok((key, holder(&said.statement.principal, key, policies, revoked)?))
 }
 
 /// Somebody as each of some policies knows them, when they are a person whose key counts under every one.

@@ -34,6 +34,21 @@ impl ObjectFormat {
         [Self::Sha1, Self::Sha256].into_iter().find(|format| format.digits() == digits)
     }
 
+    /// The name of the tree without files.
+    #[must_use]
+    pub const fn empty_tree(self) -> ObjectId {
+        match self {
+            Self::Sha1 => ObjectId::Sha1([
+                0x4b, 0x82, 0x5d, 0xc6, 0x42, 0xcb, 0x6e, 0xb9, 0xa0, 0x60, 0xe5, 0x4b, 0xf8, 0xd6, 0x92, 0x88, 0xfb,
+                0xee, 0x49, 0x04,
+            ]),
+            Self::Sha256 => ObjectId::Sha256([
+                0x6e, 0xf1, 0x9b, 0x41, 0x22, 0x5c, 0x53, 0x69, 0xf1, 0xc1, 0x04, 0xd4, 0x5d, 0x8d, 0x85, 0xef, 0xa9,
+                0xb0, 0x57, 0xb5, 0x3b, 0x14, 0xb4, 0xb9, 0xb9, 0x39, 0xdd, 0x74, 0xde, 0xcc, 0x53, 0x21,
+            ]),
+        }
+    }
+
     /// The header that holds a commit's signature in such a repository.
     #[must_use]
     pub const fn signature_header(self) -> &'static str {
@@ -109,6 +124,12 @@ impl ObjectId {
         }
     }
 
+    /// Whether it is that of the tree without files.
+    #[must_use]
+    pub fn is_empty_tree(&self) -> bool {
+        *self == self.format().empty_tree()
+    }
+
     /// The bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8] {
@@ -155,17 +176,7 @@ impl FromStr for ObjectId {
     }
 }
 
-impl serde::Serialize for ObjectId {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for ObjectId {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        <String as serde::Deserialize>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+schema::as_text!(ObjectId);
 
 #[cfg(test)]
 mod tests {
@@ -177,6 +188,14 @@ mod tests {
             b"tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\nauthor A <a@b> 0 +0000\ncommitter A <a@b> 0 +0000\n\nx\n";
         let sha1 = ObjectId::of_commit(ObjectFormat::Sha1, bytes).expect("no collision");
         assert_eq!(sha1.to_string(), "7b8051db3dcc0fcfd006919cfa7376ddbd7bdc1a");
+    }
+
+    #[test]
+    fn the_tree_without_files_has_the_name_of_nothing() {
+        assert_eq!(sha1(b"tree 0\0", b"").map(ObjectId::Sha1), Ok(ObjectFormat::Sha1.empty_tree()));
+        let sha256 = *schema::digest::Digest::of(b"tree 0\0").as_bytes();
+        assert_eq!(ObjectId::Sha256(sha256), ObjectFormat::Sha256.empty_tree());
+        assert!(ObjectFormat::Sha256.empty_tree().is_empty_tree());
     }
 
     /// How the two documents of shattered.io begin, which have one SHA-1. Nobody has such a pair that begins as an object of git does.

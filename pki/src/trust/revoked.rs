@@ -92,16 +92,17 @@ impl Revocations {
         if !self.denies(key) {
             return false;
         }
+        // Names of keys are digests: each is made once.
+        let people = policy.eligible(rule).map(|(name, held)| {
+            let good = held.keys.iter().filter(|key| policy.state(key) == KeyState::Good);
+            (name, good.map(TrustKey::name).collect())
+        });
+        let people: Vec<(&Name, Vec<String>)> = people.collect();
         let mut gone: BTreeSet<&str> = BTreeSet::new();
         for one in &self.0 {
             let left = |without: Option<&Name>| {
-                let stays = |held: &TrustKey| {
-                    let name = held.name();
-                    policy.state(held) == KeyState::Good && name != one.key && !gone.contains(name.as_str())
-                };
-                let people =
-                    policy.eligible(rule).filter(|(name, held)| Some(*name) != without && held.keys.iter().any(stays));
-                people.count()
+                let stays = |key: &String| *key != one.key && !gone.contains(key.as_str());
+                people.iter().filter(|(name, keys)| Some(*name) != without && keys.iter().any(stays)).count()
             };
             let needed = rule.threshold as usize;
             // A key that gives itself up is gone; of any other, also one of the same person, it may be a thief who says so.
@@ -123,14 +124,14 @@ impl Revocations {
         place: Option<ObjectId>,
     ) -> bool {
         let before = self.len();
-        for said in raw.into_iter().filter_map(|raw| Said::read(raw, trust_domain, fleet)) {
+        for said in raw.into_iter().filter_map(|raw| Said::of_fleet(raw, trust_domain, fleet)) {
             self.take(&said, newest, place);
         }
         self.len() > before
     }
 
     pub(super) fn take(&mut self, said: &Said<'_>, newest: &Policy, place: Option<ObjectId>) {
-        let statement = said.statement();
+        let statement = &said.statement;
         let Body::Revoke { key, trust_epoch, .. } = &statement.body else { return };
         if *trust_epoch > newest.epoch() || self.0.iter().any(|one| one.key == *key) {
             return;

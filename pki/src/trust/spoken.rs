@@ -33,12 +33,9 @@ pub struct Spoken {
 /// Why a commit is nobody's statement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unheard {
-    /// It is no commit of the one form.
-    #[error("it is malformed: {0}")]
-    Malformed(Malformed),
-    /// It is no statement.
-    #[error("{0}")]
-    NoStatement(StatementRefusal),
+    /// It carries no statement.
+    #[error(transparent)]
+    Unread(#[from] Unread),
     /// It is for another fleet.
     #[error("it is for the fleet {fleet} of {trust_domain}")]
     OtherFleet {
@@ -71,13 +68,12 @@ impl Spoken {
         fleet: FleetId,
         policies: impl IntoIterator<Item = &'p Policy>,
     ) -> Result<Self, Unheard> {
-        let format = ObjectFormat::of_commit(raw).unwrap_or(ObjectFormat::Sha1);
-        let commit = Commit::split(format, raw).map_err(Unheard::Malformed)?;
-        let statement = Statement::parse(&commit).map_err(Unheard::NoStatement)?;
-        if statement.trust_domain != trust_domain || statement.fleet != fleet {
-            let Statement { trust_domain, fleet, .. } = statement;
+        let said = Said::read(raw)?;
+        if !said.is_for(trust_domain, fleet) {
+            let Statement { trust_domain, fleet, .. } = said.statement;
             return Err(Unheard::OtherFleet { trust_domain, fleet });
         }
+        let Said { commit, statement, .. } = said;
         let mut refused = Unheard::Signature(SignatureRefusal::Unsigned);
         for policy in policies {
             match signer(&commit, policy.keys()) {
@@ -95,14 +91,11 @@ impl Spoken {
         }
         Err(refused)
     }
-}
 
-impl Spoken {
     /// Whether its commit has no files, where a statement has to have none: one about a batch has those of its plan.
     #[must_use]
     pub fn is_on_purpose(&self) -> bool {
-        let batch = matches!(self.statement.body, Body::Batch { .. } | Body::Breakglass { .. });
-        batch || EMPTY_TREES.contains(&self.tree.to_string().as_str())
+        is_on_purpose(&self.statement, &self.tree)
     }
 }
 
@@ -123,33 +116,61 @@ impl From<Vec<u8>> for Heard {
 
 /// A statement and the commit that carries it; whose it is depends on the policy that it is asked of.
 #[derive(Debug, Clone)]
-pub(super) struct Said<'a> {
+pub(crate) struct Said<'a> {
     raw: &'a [u8],
-    commit: Commit<'a>,
-    statement: Statement,
+    pub(crate) commit: Commit<'a>,
+    pub(crate) statement: Statement,
     first_seen: Option<Timestamp>,
 }
 
-/// The tree without files, in SHA-1 and in SHA-256 repositories.
-pub const EMPTY_TREES: [&str; 2] =
-    ["4b825dc642cb6eb9a060e54bf8d69288fbee4904", "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"];
+/// Why a commit carries no statement.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unread {
+    /// Its bytes are not those of a commit of the one form.
+    #[error("the commit is malformed: {0}")]
+    Malformed(Malformed),
+    /// It is no statement.
+    #[error("{0}")]
+    NoStatement(StatementRefusal),
+}
+
+impl Unread {
+    /// The stable word.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Malformed(_) => "malformed",
+            Self::NoStatement(_) => "no-statement",
+        }
+    }
+}
+
+/// Whether a statement was made on purpose. A commit with files may be somebody else's, with a block in its message, that a person
+/// picked, rebased or amended and so signed; only statements about batches have the files of the plan that they approve.
+fn is_on_purpose(statement: &Statement, tree: &ObjectId) -> bool {
+    matches!(statement.body, Body::Batch { .. }) || tree.is_empty_tree()
+}
 
 impl<'a> Said<'a> {
-    /// Reads a commit as a statement for a fleet. What is none, or for another fleet, is nothing.
-    ///
-    /// A commit without files says it on purpose. One with files may be somebody else's, with a block in its message, that a person
-    /// picked, rebased or amended and so signed; only statements about batches have the files of the plan that they approve.
-    pub(super) fn read(raw: &'a [u8], trust_domain: &str, fleet: FleetId) -> Option<Self> {
-        let commit = Commit::split(ObjectFormat::of_commit(raw)?, raw).ok()?;
-        let statement = Statement::parse(&commit).ok()?;
-        let ours = statement.trust_domain == trust_domain && statement.fleet == fleet;
-        let batch = matches!(statement.body, Body::Batch { .. } | Body::Breakglass { .. });
-        let on_purpose = batch || EMPTY_TREES.contains(&commit.tree().to_string().as_str());
-        (ours && on_purpose).then_some(Self { raw, commit, statement, first_seen: None })
+    /// Reads a commit as a statement.
+    pub(crate) fn read(raw: &'a [u8]) -> Result<Self, Unread> {
+        // Which kind of repository it is from only the commit itself says.
+        let format = ObjectFormat::of_commit(raw).unwrap_or(ObjectFormat::Sha1);
+        let commit = Commit::split(format, raw).map_err(Unread::Malformed)?;
+        let statement = Statement::parse(&commit).map_err(Unread::NoStatement)?;
+        Ok(Self { raw, commit, statement, first_seen: None })
     }
 
-    pub(super) const fn statement(&self) -> &Statement {
-        &self.statement
+    /// Reads a commit as a statement for a fleet that was made on purpose; anything else is nothing.
+    pub(super) fn of_fleet(raw: &'a [u8], trust_domain: &str, fleet: FleetId) -> Option<Self> {
+        let said = Self::read(raw).ok()?;
+        let on_purpose = is_on_purpose(&said.statement, &said.commit.tree());
+        (said.is_for(trust_domain, fleet) && on_purpose).then_some(said)
+    }
+
+    /// Whether it is said in this fleet.
+    pub(crate) fn is_for(&self, trust_domain: &str, fleet: FleetId) -> bool {
+        self.statement.trust_domain == trust_domain && self.statement.fleet == fleet
     }
 
     /// The key of a policy that signed it, when it is the key of whoever it says to be from.
@@ -176,13 +197,13 @@ pub(super) struct Statements<'a> {
 
 impl<'a> Statements<'a> {
     pub(super) fn read(raw: impl IntoIterator<Item = &'a [u8]>, trust_domain: &str, fleet: FleetId) -> Self {
-        Self { said: raw.into_iter().filter_map(|raw| Said::read(raw, trust_domain, fleet)).collect(), now: None }
+        Self { said: raw.into_iter().filter_map(|raw| Said::of_fleet(raw, trust_domain, fleet)).collect(), now: None }
     }
 
     /// In the order in which they were first seen. With a time, what has ended by then does not count any more.
     pub(super) fn heard(heard: &'a [Heard], trust_domain: &str, fleet: FleetId, now: Option<Timestamp>) -> Self {
         let read = |Heard { raw, first_seen }: &'a Heard| {
-            Some(Said { first_seen: *first_seen, ..Said::read(raw, trust_domain, fleet)? })
+            Some(Said { first_seen: *first_seen, ..Said::of_fleet(raw, trust_domain, fleet)? })
         };
         let mut said: Vec<Said<'a>> = heard.iter().filter_map(read).collect();
         said.sort_by_key(|said| (said.first_seen.is_none(), said.first_seen, said.statement.digest()));

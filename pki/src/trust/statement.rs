@@ -69,17 +69,7 @@ impl FromStr for FleetId {
     }
 }
 
-impl serde::Serialize for FleetId {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for FleetId {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        <String as serde::Deserialize>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+schema::as_text!(FleetId);
 
 impl fmt::Display for FleetId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

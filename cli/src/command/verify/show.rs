@@ -1,8 +1,6 @@
 //! A verified history for people and for programs.
 
 use pki::trust::{
-    object::ObjectFormat,
-    spoken::EMPTY_TREES,
     statement::Step,
     walk::{Accepted, Judged, Refusal, Stuck, Walked},
 };
@@ -103,7 +101,7 @@ impl Report {
             lines.push(output.hanging(&format!("→ {who}: better-compute trust {verb}"), "  "));
             lines.push("    or by hand, in a signed commit without files, with this message:".to_owned());
             lines.extend(missing.message.lines().map(|line| format!("      {line}").trim_end().to_owned()));
-            let empty = EMPTY_TREES[usize::from(judged.id.format() == ObjectFormat::Sha256)];
+            let empty = judged.id.format().empty_tree();
             // What is typed stays on one line, however long that is.
             lines.push(format!(
                 "    and push it: git push origin $(git commit-tree -S -F statement.txt {empty}):refs/heads/bc/statements/{kind}/{subject}/NAME/1"
