@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     connection::{Activity, Connection, PeerInfo},
+    lanes::Lanes,
     places::{Places, most_crowded},
 };
 
@@ -48,7 +49,7 @@ pub(crate) struct AcceptLimits {
 
 /// A connection that came.
 struct Came {
-    tcp: TcpStream,
+    tcp: std::net::TcpStream,
     address: SocketAddr,
     has_begun: Arc<AtomicBool>,
     permit: OwnedSemaphorePermit,
@@ -78,13 +79,8 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Accepts until it is cancelled or nobody takes connections any more.
-    pub(crate) async fn run(
-        self,
-        listener: TcpListener,
-        out: mpsc::Sender<io::Result<Connection>>,
-        cancel: CancellationToken,
-    ) {
+    /// Accepts until it is cancelled.
+    pub(crate) async fn run(self, listener: TcpListener, lanes: Arc<Lanes>, cancel: CancellationToken) {
         let this = Arc::new(self);
         let places = Arc::new(Semaphore::new(this.limits.connections));
         let mut handshakes = JoinSet::new();
@@ -109,17 +105,17 @@ impl Acceptor {
                         guest.task.abort();
                     }
                 }
-                accepted = listener.accept(), if !full => match accepted {
+                accepted = accept(&listener), if !full => match accepted {
                     Ok((tcp, address)) => {
                         let Ok(permit) = Arc::clone(&places).try_acquire_owned() else {
                             tracing::warn!(%address, "a connection was dropped: the gateway has all that it takes");
                             continue;
                         };
                         let has_begun = Arc::new(AtomicBool::new(false));
-                        let (this, shares, out) = (Arc::clone(&this), Arc::clone(&shares), out.clone());
+                        let (this, shares, lane) = (Arc::clone(&this), Arc::clone(&shares), lanes.next());
                         let came = Came { tcp, address, has_begun: Arc::clone(&has_begun), permit };
-                        let handshake = this.handshake(came, shares, out);
-                        let task = handshakes.spawn(handshake);
+                        let handshake = this.handshake(came, shares, lane.serve.clone());
+                        let task = handshakes.spawn_on(handshake, &lane.handle);
                         guests.push_back(Guest { since: Instant::now(), address: address.ip(), has_begun, task });
                     }
                     Err(error) => {
@@ -134,10 +130,13 @@ impl Acceptor {
 
     async fn handshake(self: Arc<Self>, came: Came, shares: Arc<Places>, out: mpsc::Sender<io::Result<Connection>>) {
         let Came { tcp, address, has_begun, permit } = came;
-        if let Err(error) = tcp.set_nodelay(true) {
-            tracing::debug!(%address, %error, "a connection ended before it began");
-            return;
-        }
+        let tcp = match tcp.set_nodelay(true).and_then(|()| TcpStream::from_std(tcp)) {
+            Ok(tcp) => tcp,
+            Err(error) => {
+                tracing::debug!(%address, %error, "a connection ended before it began");
+                return;
+            }
+        };
         let shake = async {
             let hello = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), tcp).await?;
             has_begun.store(true, Ordering::Relaxed);
@@ -159,6 +158,12 @@ impl Acceptor {
             Err(_) => tracing::debug!(%address, "a TLS handshake took too long"),
         }
     }
+}
+
+/// The next connection, for whichever thread serves it.
+async fn accept(listener: &TcpListener) -> io::Result<(std::net::TcpStream, SocketAddr)> {
+    let (tcp, address) = listener.accept().await?;
+    Ok((tcp.into_std()?, address))
 }
 
 /// Of the address that has the most handshakes, the one whose fair time is over first.

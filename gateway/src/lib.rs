@@ -20,6 +20,7 @@ mod connection;
 mod facts;
 mod gate;
 mod join;
+mod lanes;
 mod last_words;
 mod liveness;
 mod opens;

@@ -12,12 +12,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use pki::tls::gateway_server;
 use proto::agent::v1::{join_server::JoinServer, secrets_server::SecretsServer, session_server::SessionServer};
 use socket2::SockRef;
-use tokio::{
-    net::TcpListener,
-    sync::{Semaphore, mpsc},
-    task::JoinSet,
-    time::timeout,
-};
+use tokio::{net::TcpListener, runtime::Handle, sync::Semaphore, task::JoinSet, time::timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -25,10 +20,12 @@ use tonic::transport::Server;
 
 use crate::{
     accept::{AcceptLimits, Acceptor},
+    authority::ControlPlane,
     claims::Claims,
     config::{Config, Limits},
     facts::Questions,
     join::{JoinForwarder, MAX_REQUEST_BYTES},
+    lanes::{AtHome, Lanes},
     last_words::LastWords,
     liveness::Liveness,
     opens::Opens,
@@ -70,6 +67,9 @@ pub enum GatewayError {
     /// The port cannot be listened on.
     #[error("the gateway cannot listen on its port")]
     Listen(#[source] std::io::Error),
+    /// There are no more threads.
+    #[error("the gateway cannot start the threads that serve connections")]
+    Threads(#[source] std::io::Error),
     /// The server ended.
     #[error("the gateway's server ended")]
     Serve(#[source] tonic::transport::Error),
@@ -87,6 +87,8 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
     SockRef::from(&listener).listen(BACKLOG).map_err(GatewayError::Listen)?;
     let address: SocketAddr = listener.local_addr().map_err(GatewayError::Listen)?;
     let listener = TcpListener::from_std(listener).map_err(GatewayError::Listen)?;
+    let (lanes, incoming) = Lanes::start().map_err(GatewayError::Threads)?;
+    let lanes = Arc::new(lanes);
     let trust = Trust::new(verifier.clone());
     let acceptor = Acceptor {
         tls: TlsAcceptor::from(Arc::new(gateway_server(serving, Arc::clone(&clock)))),
@@ -119,6 +121,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
         opens: Opens::default(),
         asking: Semaphore::new(limits.asking),
         tasks: TaskTracker::new(),
+        home: Handle::current(),
         draining: cancel.child_token(),
         db,
         control_plane,
@@ -129,15 +132,16 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
 
     let stop_writers = CancellationToken::new();
     let mut writers = spawn_writers(&shared, &stop_writers);
-    let (connections, incoming) = mpsc::channel(64);
-    let accepting = tokio::spawn(acceptor.run(listener, connections, cancel.clone()));
-    let server = router(&shared, &limits)
-        .serve_with_incoming_shutdown(ReceiverStream::new(incoming), cancel.clone().cancelled_owned());
-    let mut server = tokio::spawn(server);
+    let accepting = tokio::spawn(acceptor.run(listener, Arc::clone(&lanes), cancel.clone()));
+    let (router, mut servers) = (router(&shared, &limits), JoinSet::new());
+    for (lane, incoming) in lanes.iter().zip(incoming) {
+        let (incoming, until) = (ReceiverStream::new(incoming), cancel.clone().cancelled_owned());
+        servers.spawn_on(router.clone().serve_with_incoming_shutdown(incoming, until), &lane.handle);
+    }
 
     let ended = tokio::select! {
         () = cancel.cancelled() => None,
-        ended = &mut server => Some(ended),
+        ended = servers.join_next() => ended,
     };
     shared.draining.cancel();
     accepting.abort();
@@ -160,24 +164,20 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
     writers.shutdown().await;
     timeout(LAST_FRAMES, shared.db.close()).await.ok();
     tracing::info!(%gateway_id, "the gateway has ended");
-    let ended = match ended {
-        Some(ended) => ended,
-        // The last frames are still on their way; connections that linger have no session any more.
-        None => match timeout(LAST_FRAMES, &mut server).await {
-            Ok(ended) => ended,
-            Err(_) => {
-                server.abort();
-                return Ok(());
-            }
-        },
-    };
-    ended.map_or(Ok(()), |result| result.map_err(GatewayError::Serve))
+    // The last frames are still on their way; connections that linger have no session any more.
+    let rest = async { while servers.join_next().await.is_some() {} };
+    timeout(LAST_FRAMES, rest).await.ok();
+    match ended {
+        Some(Ok(Err(error))) => Err(GatewayError::Serve(error)),
+        _ => Ok(()),
+    }
 }
 
 fn router(shared: &Arc<Shared>, limits: &Limits) -> tonic::transport::server::Router {
-    let join = JoinServer::new(JoinForwarder::new(Arc::clone(&shared.control_plane), Arc::clone(&shared.clock)))
+    let control_plane: Arc<dyn ControlPlane> = Arc::new(AtHome::new(Arc::clone(&shared.control_plane)));
+    let join = JoinServer::new(JoinForwarder::new(Arc::clone(&control_plane), Arc::clone(&shared.clock)))
         .max_decoding_message_size(MAX_REQUEST_BYTES);
-    let secrets = SecretForwarder::new(Arc::clone(&shared.control_plane), Arc::clone(&shared.clock));
+    let secrets = SecretForwarder::new(control_plane, Arc::clone(&shared.clock));
     let secrets = SecretsServer::new(secrets).max_decoding_message_size(MAX_REQUEST_BYTES);
     let session = SessionServer::new(SessionService::new(Arc::clone(shared)))
         .max_decoding_message_size(proto::MAX_FRAME_BYTES)

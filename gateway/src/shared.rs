@@ -8,7 +8,7 @@ use schema::{
     time::Timestamp,
 };
 use store::Db;
-use tokio::sync::Semaphore;
+use tokio::{runtime::Handle, sync::Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     /// For sessions that ask the control plane as they open: few at the same time.
     pub(crate) asking: Semaphore,
     pub(crate) tasks: TaskTracker,
+    /// Where what talks to PostgreSQL and to the control plane runs.
+    pub(crate) home: Handle,
     pub(crate) draining: CancellationToken,
 }
 

@@ -132,7 +132,7 @@ impl Driver {
                 Effect::Open(request) => {
                     let opening =
                         open::open(Arc::clone(&self.shared), self.identity.clone(), *request, self.over.clone());
-                    self.opening = Some(tokio::spawn(opening));
+                    self.opening = Some(self.shared.home.spawn(opening));
                 }
                 Effect::Send(frame) => self.send(*frame, now),
                 Effect::Beat => self.seat.iter().for_each(|seat| seat.hear()),
