@@ -15,6 +15,7 @@
 //! Pure: commits, trees and statements come through [`History`]. The only times are when a statement was first seen and when a
 //! commit is, which ends what people limited; a date in a commit is never looked at.
 
+mod ahead;
 mod answer;
 mod chain;
 mod gone;
@@ -90,6 +91,10 @@ pub trait History {
     /// # Errors
     /// When it is missing or damaged.
     fn file(&self, id: ObjectId) -> Result<Option<Vec<u8>>, Self::Error>;
+
+    /// Hears which trees are compared soon, each with the one before it: all but the first are of commits that somebody of the policy signed.
+    /// What cannot be read is for later.
+    fn ahead(&self, _trees: &[ObjectId]) {}
 
     /// What is wrong with a commit's files, when an error says that of them and not that something is missing or damaged: such a
     /// commit is refused, and what came before it stands.

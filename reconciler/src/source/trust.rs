@@ -7,7 +7,7 @@ pub(super) mod words;
 use std::{
     cell::RefCell,
     cmp::Ordering,
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     rc::Rc,
     sync::atomic::{self, AtomicBool},
     time::Instant,
@@ -38,6 +38,9 @@ const MAX_CHANGES: usize = 200_000;
 const LARGEST_COMMIT: u64 = 64 << 20;
 /// Entries of folders that are remembered.
 const MOST_ENTRIES: usize = 200_000;
+/// Changed files that are read ahead, and their bytes.
+const MOST_AHEAD: usize = 65_536;
+const MOST_BYTES_AHEAD: usize = 32 << 20;
 
 /// A repository as the walk reads it: the fleet in one of its folders.
 #[derive(Debug)]
@@ -55,6 +58,17 @@ struct Seen {
     /// How many entries these have.
     entries: usize,
     trust: Option<(ObjectId, TrustFolder)>,
+    ahead: Ahead,
+}
+
+/// What was read before the walk asks for it.
+#[derive(Debug, Default)]
+struct Ahead {
+    /// The files that differ, by both trees.
+    changes: HashMap<(object::ObjectId, object::ObjectId), Vec<FileChange>>,
+    /// The folders of trust, by tree.
+    trust: HashMap<object::ObjectId, Option<ObjectId>>,
+    files: HashMap<object::ObjectId, Option<Vec<u8>>>,
 }
 
 /// A folder.
@@ -141,6 +155,15 @@ impl<'r> TrustHistory<'r> {
             }
         }
         Ok(Some(at))
+    }
+
+    /// The folder of trust in a tree.
+    fn trust_folder(&self, tree: object::ObjectId) -> Result<Option<ObjectId>, GitError> {
+        if let Some(folder) = self.seen.borrow().ahead.trust.get(&tree) {
+            return Ok(*folder);
+        }
+        let path: Vec<&str> = self.folder.iter().copied().chain([trust::FOLDER]).collect();
+        self.below(theirs(tree)?, &path)
     }
 
     fn differ(
@@ -315,6 +338,9 @@ impl History for TrustHistory<'_> {
     }
 
     fn changes(&self, before: object::ObjectId, after: object::ObjectId) -> Result<Vec<FileChange>, GitError> {
+        if let Some(found) = self.seen.borrow_mut().ahead.changes.remove(&(before, after)) {
+            return Ok(found);
+        }
         let root = |tree| theirs(tree).and_then(|tree| self.below(tree, &self.folder));
         let mut found = Vec::new();
         self.differ((root(before)?, root(after)?), "", 0, &mut found)?;
@@ -322,8 +348,7 @@ impl History for TrustHistory<'_> {
     }
 
     fn trust(&self, tree: object::ObjectId) -> Result<TrustFolder, GitError> {
-        let path: Vec<&str> = self.folder.iter().copied().chain([trust::FOLDER]).collect();
-        let Some(root) = self.below(theirs(tree)?, &path)? else { return Ok(TrustFolder::default()) };
+        let Some(root) = self.trust_folder(tree)? else { return Ok(TrustFolder::default()) };
         if let Some((_, folder)) = self.seen.borrow().trust.as_ref().filter(|(of, _)| *of == root) {
             return Ok(folder.clone());
         }
@@ -340,7 +365,40 @@ impl History for TrustHistory<'_> {
         Ok(folder)
     }
 
+    /// A pack keeps an old object as what it differs in from a newer one. Read from the newest tree on, each costs one such difference;
+    /// in the order of the walk, all of them up to the newest.
+    fn ahead(&self, trees: &[object::ObjectId]) {
+        self.seen.borrow_mut().ahead = Ahead::default();
+        let mut read = Ahead::default();
+        let (mut files, mut bytes) = (0, 0);
+        'trees: for pair in trees.windows(2).rev() {
+            let (before, after) = (pair[0], pair[1]);
+            let (Ok(folder), Ok(changes)) = (self.trust_folder(after), self.changes(before, after)) else { continue };
+            files += changes.len();
+            if files > MOST_AHEAD {
+                break;
+            }
+            for id in changes.iter().flat_map(|change| [change.after, change.before]).flatten() {
+                if bytes > MOST_BYTES_AHEAD {
+                    break 'trees;
+                }
+                if let Entry::Vacant(entry) = read.files.entry(id)
+                    && let Ok(file) = self.file(id)
+                {
+                    bytes += file.as_ref().map_or(0, Vec::len);
+                    entry.insert(file);
+                }
+            }
+            read.trust.insert(after, folder);
+            read.changes.insert((before, after), changes);
+        }
+        self.seen.borrow_mut().ahead = read;
+    }
+
     fn file(&self, id: object::ObjectId) -> Result<Option<Vec<u8>>, GitError> {
+        if let Some(file) = self.seen.borrow().ahead.files.get(&id) {
+            return Ok(file.clone());
+        }
         match self.repo.object(theirs(id)?, Kind::Blob, Sources::MAX_FILE_BYTES)? {
             Object::Data(bytes) => Ok(Some(bytes)),
             Object::TooLarge(_) => Ok(None),

@@ -10,6 +10,7 @@ use schema::{
 
 use super::{
     Accepted, Epoch, FileChange, History, Judged, Memory, Refusal, Signer,
+    ahead::Ahead,
     chain::{Chain, tree_of},
     gone::Gone,
 };
@@ -55,6 +56,7 @@ pub(super) struct Walker<'a, H> {
     /// Whether the policy is gone from the tree.
     absent: bool,
     gone: Gone,
+    ahead: Ahead,
     /// The revocations in force at this place, and those of later ones, each behind the commit of its place.
     revoked: Revocations,
     later: BTreeMap<ObjectId, Vec<Later<'a>>>,
@@ -98,6 +100,7 @@ impl<'a, H: History> Walker<'a, H> {
             epochs,
             absent: false,
             gone,
+            ahead: Ahead::default(),
             revoked,
             later,
             at: 0,
@@ -158,6 +161,9 @@ impl<'a, H: History> Walker<'a, H> {
                     None => break,
                 }
             }
+            if let Some(policy) = policy.as_ref().filter(|_| index > 0 || *begin != Begin::Behind) {
+                self.ahead.look(self.history, chain, index, before, policy);
+            }
             let judged = match (&policy, begin) {
                 (_, Begin::Behind) if index == 0 => None,
                 (Some(policy), Begin::Sealed(by)) if index == 0 => Some(self.sealed(*id, raw, policy, by)?),
@@ -167,6 +173,7 @@ impl<'a, H: History> Walker<'a, H> {
             };
             if let Some(epoch) = judged.as_ref().and_then(Judged::brings) {
                 policy = self.policies.get(&epoch).cloned();
+                self.ahead = Ahead::default();
             }
             stands &= judged.as_ref().is_none_or(|judged| judged.verdict.is_ok());
             if stands {
@@ -218,7 +225,10 @@ impl<'a, H: History> Walker<'a, H> {
 
     /// Who signed a commit, by a key that still signs.
     fn signed_by(&self, commit: &Commit<'_>, policy: &Policy) -> Result<Signer, Refusal> {
-        let key = signer(commit, policy.keys()).map_err(Refusal::Signature)?;
+        let key = match self.ahead.signer(self.at) {
+            Some(key) => key,
+            None => signer(commit, policy.keys()).map_err(Refusal::Signature)?,
+        };
         match policy.state(key) {
             KeyState::Good => {}
             KeyState::Retired => return Err(Refusal::KeyRetired(key.name())),

@@ -1,5 +1,6 @@
 //! Histories, good and hostile, and what is concluded about each commit.
 
+mod ahead;
 mod goes_on;
 mod world;
 

@@ -1,6 +1,7 @@
 //! A repository in memory whose commits are signed in process, as `ssh-keygen` signs them.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     sync::OnceLock,
@@ -122,6 +123,8 @@ pub(super) struct World {
     head: Files,
     tip: Option<ObjectId>,
     anchor: Option<ObjectId>,
+    /// The trees that were announced.
+    pub(super) ahead: RefCell<Vec<ObjectId>>,
 }
 
 /// A name for content: any will do for trees and files.
@@ -151,6 +154,10 @@ impl World {
 
     pub(super) fn tip(&self) -> ObjectId {
         self.tip.expect("a commit")
+    }
+
+    pub(super) fn tree_of_tip(&self) -> ObjectId {
+        named(&format!("{:?}", self.head))
     }
 
     pub(super) fn file(&self, path: &str) -> String {
@@ -431,6 +438,10 @@ impl History for World {
 
     fn file(&self, id: ObjectId) -> Result<Option<Vec<u8>>, Infallible> {
         Ok(Some(self.files[&id].clone().into_bytes()))
+    }
+
+    fn ahead(&self, trees: &[ObjectId]) {
+        self.ahead.borrow_mut().extend(trees);
     }
 
     fn unfit(error: &Infallible) -> Option<String> {
