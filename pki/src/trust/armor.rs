@@ -22,6 +22,9 @@ pub enum ArmorRefusal {
     /// The check sum of OpenPGP.
     #[error("its check sum does not fit")]
     CheckSum,
+    /// Without one and without padding `gpg` does not see where the bytes end.
+    #[error("it has neither a check sum nor padding at its end, and gpg does not read it")]
+    NoCheckSum,
 }
 
 /// How an armour is dressed.
@@ -58,6 +61,9 @@ pub(super) fn open(text: &str, label: &str, dress: Dress) -> Result<Vec<u8>, Arm
         }
     };
     let bytes = base64(body)?;
+    if dress == Dress::OpenPgp && sum.is_none() && !body.ends_with('=') {
+        return Err(ArmorRefusal::NoCheckSum);
+    }
     if let Some(sum) = sum {
         let sum = STANDARD.decode(sum).map_err(|_| ArmorRefusal::CheckSum)?;
         if sum != crc24(&bytes) {
@@ -83,7 +89,8 @@ fn base64(body: &str) -> Result<Vec<u8>, ArmorRefusal> {
     STANDARD.decode(joined).map_err(|_| ArmorRefusal::Base64)
 }
 
-fn crc24(bytes: &[u8]) -> [u8; 3] {
+/// The check sum of OpenPGP.
+pub(super) fn crc24(bytes: &[u8]) -> [u8; 3] {
     let mut sum: u32 = 0x00b7_04ce;
     for byte in bytes {
         sum ^= u32::from(*byte) << 16;
@@ -136,5 +143,8 @@ mod tests {
         assert_eq!(pgp(&format!("{good}\n\n")), Err(ArmorRefusal::End));
         assert_eq!(pgp(&good.replace("\n\nAA", "\nComment: me\n\nAA")), Err(ArmorRefusal::Headers));
         assert_eq!(pgp(&good.replace("AAEC", "AAED")), Err(ArmorRefusal::CheckSum));
+        let without = good.replace(&format!("={sum}\n"), "");
+        assert_eq!(pgp(&without), Err(ArmorRefusal::NoCheckSum));
+        assert_eq!(pgp(&without.replace("AAEC", "AAE=")), Ok(vec![0, 1]), "its end is seen");
     }
 }

@@ -17,6 +17,7 @@ mod tests;
 use std::ops::Range;
 
 pub use malformed::Malformed;
+pub use schema::letter::hidden;
 
 use super::object::{ObjectFormat, ObjectId};
 
@@ -248,32 +249,4 @@ fn is_person(value: &str) -> bool {
         && seconds.parse::<i64>().is_ok()
         && (seconds == "0" || !seconds.starts_with('0'))
         && zone.strip_prefix(['+', '-']).is_some_and(|zone| zone.len() == 4 && digits(zone))
-}
-
-/// A character that is not seen, or makes others be seen elsewhere. Tabs are seen; the joiners U+200C and U+200D are what words of Persian
-/// and many pictures are written with.
-#[must_use]
-pub fn hidden(letter: char) -> bool {
-    letter.is_control() && letter != '\t' && letter != '\n'
-        || matches!(
-            letter,
-            '\u{ad}'
-                | '\u{34f}'
-                | '\u{61c}'
-                | '\u{115f}'
-                | '\u{1160}'
-                | '\u{17b4}'
-                | '\u{17b5}'
-                | '\u{180b}'..='\u{180f}'
-                | '\u{200b}'
-                | '\u{200e}'
-                | '\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{3164}'
-                | '\u{feff}'
-                | '\u{ffa0}'
-                | '\u{fff9}'..='\u{fffb}'
-                | '\u{e0000}'..='\u{e007f}'
-        )
 }

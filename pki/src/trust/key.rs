@@ -4,6 +4,7 @@
 //! under without the secret: no point of small order, no second spelling of a point, no RSA exponent but 65537, no modulus
 //! below 3072 bits, no certificate whose authority decides elsewhere.
 
+mod refusal;
 mod ssh_line;
 #[cfg(test)]
 mod tests;
@@ -17,52 +18,8 @@ use aws_lc_rs::signature::{
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use schema::digest::Digest;
 
-use super::armor::ArmorRefusal;
+pub use self::refusal::{Flaw, KeyRefusal, Part};
 use crate::signed::push_field;
-
-/// Why a key is not admitted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum KeyRefusal {
-    /// Not a key, or not all of one, or more than one.
-    #[error("it is not one whole public key")]
-    Malformed,
-    /// A certificate says that somebody else decides.
-    #[error("it is an SSH certificate: keys are listed themselves, and no authority vouches for them")]
-    Certificate,
-    /// A kind of key that is not used.
-    #[error("{0} is not among the kinds of keys: ed25519, sk-ed25519, ecdsa-p256, rsa of 3072 bits or more")]
-    Kind(String),
-    /// Anybody can sign under it.
-    #[error("its point is of small order: anybody could sign under it")]
-    SmallOrder,
-    /// A second spelling of a point.
-    #[error("its point is written in a second, non-canonical way")]
-    NonCanonical,
-    /// No point at all.
-    #[error("its point is not on the curve")]
-    NotOnCurve,
-    /// An RSA key of another size.
-    #[error("its modulus has {0} bits; 3072 to 8192 are taken")]
-    ModulusSize(usize),
-    /// An even number is no RSA modulus.
-    #[error("its modulus is even")]
-    ModulusEven,
-    /// With small exponents signatures can be forged.
-    #[error("its exponent is not 65537")]
-    Exponent,
-    /// A security key for another use.
-    #[error("its application is {0:?}, and keys for SSH have one that begins with \"ssh:\"")]
-    Application(String),
-    /// The armour of an OpenPGP key.
-    #[error("its armour is not read: {0}")]
-    Armor(ArmorRefusal),
-    /// An OpenPGP key of another version.
-    #[error("it is an OpenPGP key of version {0}; 4 and 6 are taken")]
-    Version(u8),
-    /// Nothing in the block has that fingerprint.
-    #[error("no key in the block has this fingerprint; those that are there: {}", .0.join(", "))]
-    Fingerprint(Vec<String>),
-}
 
 /// A class of keys, for tiers that ask for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,12 +71,31 @@ pub(super) enum Wrapping {
     },
 }
 
+/// When a key lives, in seconds since 1970 as its owner wrote them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Life {
+    pub(super) from: u32,
+    /// The last second.
+    pub(super) until: Option<u32>,
+}
+
 /// A key that was admitted.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone)]
 pub struct TrustKey {
     pub(super) material: Material,
     pub(super) wrapping: Wrapping,
+    /// Of OpenPGP.
+    pub(super) life: Option<Life>,
 }
+
+/// A key stays the same when its owner extends its life.
+impl PartialEq for TrustKey {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.material, &self.wrapping) == (&other.material, &other.wrapping)
+    }
+}
+
+impl Eq for TrustKey {}
 
 /// What stays the same however a key is wrapped.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -195,13 +171,13 @@ impl TrustKey {
         ssh_line::parse(line)
     }
 
-    /// The key with a fingerprint in an armoured public key block, as `gpg --armor --export` writes it. The block's
-    /// signatures and names are not looked at: the policy pins the key, and vouches for it.
+    /// The key with a fingerprint in an armoured public key block, as `gpg --armor --export` writes it. The policy pins the
+    /// key, and the block has to show that it is for signing, as `gpg` would judge it.
     ///
     /// # Errors
     /// With the reason why it is not admitted.
     pub fn from_openpgp(block: &str, fingerprint: &str) -> Result<Self, KeyRefusal> {
-        super::openpgp::key::pick(block, fingerprint)
+        super::openpgp::certificate::pick(block, fingerprint)
     }
 
     /// A key as SSH signatures carry it.
@@ -264,6 +240,10 @@ impl TrustKey {
         }
         if let Wrapping::OpenPgp { fingerprint } = &self.wrapping {
             push_field(&mut bytes, fingerprint);
+        }
+        // When it was made is part of the fingerprint.
+        if let Some(Life { until: Some(until), .. }) = self.life {
+            push_field(&mut bytes, &until.to_be_bytes());
         }
         bytes
     }

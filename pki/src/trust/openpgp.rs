@@ -1,23 +1,24 @@
 //! Detached OpenPGP signatures, as `gpg` makes them for git: one packet, over a document's bytes, by a key of the policy.
 //!
-//! This is no OpenPGP library and wants to be none. There is no key ring, no web of trust, no trust in dates, no binding of
-//! subkeys: the policy pins the very key that signs. What is left of the format is a packet with a few fields, read
-//! strictly: SHA-256 or better, no critical part that is not understood, nothing in the part that no signature covers but
-//! the issuer.
+//! This is no OpenPGP library and wants to be none. There is no key ring and no web of trust: the policy pins the very key
+//! that signs, and its block is judged once, when the policy is read. What is left of the format is a packet with a few
+//! fields, read strictly: SHA-256 or better, no critical part that is not understood, nothing in the part that no signature
+//! covers but the issuer, made while its key lives.
 
-pub(super) mod key;
+pub(super) mod certificate;
+mod key;
 mod packet;
 #[cfg(test)]
 mod tests;
 
 use aws_lc_rs::digest::{Algorithm, SHA256, SHA384, SHA512, digest};
 
-use self::packet::{Subpacket, subpackets};
+use self::packet::{Fault, Fields, Subpacket};
 use super::{
     armor::{self, Dress},
-    key::{Material, RsaHash, TrustKey, Wrapping},
+    key::{Life, Material, RsaHash, TrustKey, Wrapping},
     signature::SignatureRefusal,
-    wire::{Reader, padded},
+    wire::{Reader, Short, padded},
 };
 
 /// A signature over the bytes of a document.
@@ -26,18 +27,13 @@ const RSA: u8 = 1;
 const EDDSA_LEGACY: u8 = 22;
 const ED25519: u8 = 27;
 
-/// A signature packet, taken apart.
+/// A signature of a document.
 struct Signature<'a> {
-    kind: u8,
-    algorithm: u8,
+    fields: Fields<'a>,
     hash: Hash,
-    /// What is hashed behind the document.
-    trailer: Vec<u8>,
-    salt: &'a [u8],
     issuer: Issuer,
-    /// The first two bytes of the hash, as the packet repeats them.
-    left: [u8; 2],
-    numbers: &'a [u8],
+    /// When its signer says that it was made.
+    created: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -53,6 +49,17 @@ const HASHES: [Hash; 3] = [
     Hash { id: 9, algorithm: &SHA384, rsa: RsaHash::Sha384, salt: 24 },
     Hash { id: 10, algorithm: &SHA512, rsa: RsaHash::Sha512, salt: 32 },
 ];
+
+impl Hash {
+    /// A hash that is strong enough, by its number.
+    fn strong(number: u8) -> Result<Self, String> {
+        HASHES.into_iter().find(|known| known.id == number).ok_or_else(|| match number {
+            1 => "MD5".to_owned(),
+            2 => "SHA-1".to_owned(),
+            other => format!("number {other}"),
+        })
+    }
+}
 
 /// Which key a signature names. Both are hints that have to be true.
 #[derive(Debug, Default)]
@@ -84,15 +91,22 @@ pub(super) fn signer<'k>(
 ) -> Result<&'k TrustKey, SignatureRefusal> {
     let bytes = armor::open(armour, "PGP SIGNATURE", Dress::OpenPgp).map_err(SignatureRefusal::Armor)?;
     let signature = parse(&bytes)?;
-    if signature.kind != BINARY {
-        return Err(SignatureRefusal::Type(signature.kind));
+    if signature.fields.kind != BINARY {
+        return Err(SignatureRefusal::Type(signature.fields.kind));
     }
     let named = |key: &&TrustKey| match &key.wrapping {
         Wrapping::OpenPgp { fingerprint } => signature.issuer.is(fingerprint),
         Wrapping::Ssh => false,
     };
     let key = keys.into_iter().find(named).ok_or_else(|| SignatureRefusal::UnknownKey(signature.issuer.name()))?;
-    if signature.verify(payload, &key.material)? { Ok(key) } else { Err(SignatureRefusal::Bad) }
+    if !verifies(&signature.fields, signature.hash, payload, &key.material)? {
+        return Err(SignatureRefusal::Bad);
+    }
+    match key.life {
+        Some(Life { from, .. }) if signature.created < from => Err(SignatureRefusal::BeforeKey),
+        Some(Life { until: Some(until), .. }) if signature.created > until => Err(SignatureRefusal::KeyExpired),
+        _ => Ok(key),
+    }
 }
 
 fn parse(bytes: &[u8]) -> Result<Signature<'_>, SignatureRefusal> {
@@ -102,77 +116,53 @@ fn parse(bytes: &[u8]) -> Result<Signature<'_>, SignatureRefusal> {
     if tag != packet::SIGNATURE {
         return Err(SignatureRefusal::Shape("it is not a signature packet"));
     }
-    let mut rest = Reader(body);
-    let version = rest.byte()?;
-    if !matches!(version, 4 | 6) {
-        return Err(SignatureRefusal::Shape("its version is neither 4 nor 6"));
+    let fields = Fields::read(body)?;
+    if fields.version == 5 {
+        return Err(Fault::Version.into());
     }
-    let (kind, algorithm, hash) = (rest.byte()?, rest.byte()?, rest.byte()?);
-    let hash = HASHES.into_iter().find(|known| known.id == hash).ok_or_else(|| {
-        SignatureRefusal::Hash(match hash {
-            1 => "MD5".to_owned(),
-            2 => "SHA-1".to_owned(),
-            other => format!("number {other}"),
-        })
-    })?;
-    let area = |rest: &mut Reader<'_>| -> Result<usize, SignatureRefusal> {
-        let length = if version == 6 { rest.u32()? } else { rest.u16()?.into() };
-        usize::try_from(length).map_err(|_| SignatureRefusal::Shape("an area is too large"))
-    };
-    let length = area(&mut rest)?;
-    let hashed = rest.take(length)?;
-    let covered = &body[..body.len() - rest.0.len()];
-    let length = area(&mut rest)?;
-    let unhashed = rest.take(length)?;
-    let left = rest.array()?;
-    let salt = if version == 6 {
-        let length = usize::from(rest.byte()?);
-        if length != hash.salt {
-            return Err(SignatureRefusal::Shape("its salt has another length than its hash asks for"));
+    let hash = Hash::strong(fields.hash).map_err(SignatureRefusal::Hash)?;
+    let (issuer, created) = parts(&fields)?;
+    Ok(Signature { fields, hash, issuer, created })
+}
+
+impl From<Fault> for SignatureRefusal {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Short => Short.into(),
+            Fault::Version => Self::Shape("its version is neither 4 nor 6"),
+            Fault::TooLarge => Self::Shape("one of its areas has more than 10000 octets"),
         }
-        rest.take(length)?
-    } else {
-        &[]
-    };
-    let issuer = issuer(hashed, unhashed, version)?;
-    let mut trailer = covered.to_vec();
-    trailer.extend_from_slice(&[version, 0xff]);
-    let covered = u32::try_from(covered.len()).map_err(|_| SignatureRefusal::Shape("it is too large"))?;
-    trailer.extend_from_slice(&covered.to_be_bytes());
-    Ok(Signature { kind, algorithm, hash, trailer, salt, issuer, left, numbers: rest.0 })
+    }
 }
 
 /// Looks at every part of both areas.
-fn issuer(hashed: &[u8], unhashed: &[u8], version: u8) -> Result<Issuer, SignatureRefusal> {
+fn parts(fields: &Fields<'_>) -> Result<(Issuer, u32), SignatureRefusal> {
     let mut issuer = Issuer::default();
-    let mut created = 0;
-    for part in subpackets(hashed)? {
+    for part in &fields.hashed {
         match part {
-            Subpacket { kind: packet::CREATED, body, .. } if body.len() == 4 => created += 1,
+            Subpacket { kind: packet::CREATED, .. } => {}
             Subpacket { kind: packet::EXPIRES, .. } => {
                 return Err(SignatureRefusal::Shape(
                     "it expires; what a policy says is judged by the order of commits",
                 ));
             }
-            part if issuer.takes(&part, version)? => {}
+            part if issuer.takes(part, fields.version)? => {}
             Subpacket { critical: true, .. } => {
                 return Err(SignatureRefusal::Shape("a critical part of it is not understood"));
             }
             _ => {}
         }
     }
-    if created != 1 {
-        return Err(SignatureRefusal::Shape("it does not say once when it was made"));
-    }
-    for part in subpackets(unhashed)? {
-        if !issuer.takes(&part, version)? {
+    let created = fields.created().ok_or(SignatureRefusal::Shape("it does not say once when it was made"))?;
+    for part in &fields.unhashed {
+        if !issuer.takes(part, fields.version)? {
             return Err(SignatureRefusal::Shape("it has more than the issuer in the part that nothing protects"));
         }
     }
     if issuer.fingerprint.is_none() && issuer.id.is_none() {
         return Err(SignatureRefusal::Shape("it does not say whose it is"));
     }
-    Ok(issuer)
+    Ok((issuer, created))
 }
 
 impl Issuer {
@@ -198,35 +188,37 @@ impl Issuer {
     }
 }
 
-impl Signature<'_> {
-    fn verify(&self, document: &[u8], key: &Material) -> Result<bool, SignatureRefusal> {
-        let text = [self.salt, document, &self.trailer].concat();
-        let hashed = digest(self.hash.algorithm, &text);
-        if hashed.as_ref()[..2] != self.left {
-            return Ok(false);
+/// Whether a key made a signature over these bytes.
+fn verifies(fields: &Fields<'_>, hash: Hash, signed: &[u8], key: &Material) -> Result<bool, SignatureRefusal> {
+    if fields.version == 6 && fields.salt.len() != hash.salt {
+        return Err(SignatureRefusal::Shape("its salt has another length than its hash asks for"));
+    }
+    let text = fields.text(signed);
+    let hashed = digest(hash.algorithm, &text);
+    if hashed.as_ref()[..2] != fields.left {
+        return Ok(false);
+    }
+    let mut numbers = Reader(fields.numbers);
+    match (fields.version, fields.algorithm, key) {
+        (_, RSA, Material::Rsa(modulus)) => {
+            let number = numbers.mpi()?;
+            numbers.end()?;
+            let mut signature = vec![0; modulus.len().saturating_sub(number.len())];
+            signature.extend_from_slice(number);
+            Ok(TrustKey::verify_rsa(modulus, hash.rsa, &text, &signature))
         }
-        let mut numbers = Reader(self.numbers);
-        match (self.algorithm, key) {
-            (RSA, Material::Rsa(modulus)) => {
-                let number = numbers.mpi()?;
-                numbers.end()?;
-                let mut signature = vec![0; modulus.len().saturating_sub(number.len())];
-                signature.extend_from_slice(number);
-                Ok(TrustKey::verify_rsa(modulus, self.hash.rsa, &text, &signature))
-            }
-            (EDDSA_LEGACY, Material::Ed25519(point)) => {
-                let (r, s) = (numbers.mpi()?, numbers.mpi()?);
-                numbers.end()?;
-                let both = padded::<32>(r).zip(padded::<32>(s));
-                let (r, s) = both.ok_or(SignatureRefusal::Shape("a number of it is too large"))?;
-                Ok(TrustKey::verify_ed25519(point, hashed.as_ref(), &[r, s].concat()))
-            }
-            (ED25519, Material::Ed25519(point)) => {
-                let signature: [u8; 64] = numbers.array()?;
-                numbers.end()?;
-                Ok(TrustKey::verify_ed25519(point, hashed.as_ref(), &signature))
-            }
-            (other, _) => Err(SignatureRefusal::Algorithm(format!("number {other}, which is not that of its key"))),
+        (4, EDDSA_LEGACY, Material::Ed25519(point)) => {
+            let (r, s) = (numbers.mpi()?, numbers.mpi()?);
+            numbers.end()?;
+            let both = padded::<32>(r).zip(padded::<32>(s));
+            let (r, s) = both.ok_or(SignatureRefusal::Shape("a number of it is too large"))?;
+            Ok(TrustKey::verify_ed25519(point, hashed.as_ref(), &[r, s].concat()))
         }
+        (6, ED25519, Material::Ed25519(point)) => {
+            let signature: [u8; 64] = numbers.array()?;
+            numbers.end()?;
+            Ok(TrustKey::verify_ed25519(point, hashed.as_ref(), &signature))
+        }
+        (_, other, _) => Err(SignatureRefusal::Algorithm(format!("number {other}, which is not that of its key"))),
     }
 }

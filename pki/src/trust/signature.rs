@@ -43,6 +43,17 @@ pub enum SignatureRefusal {
     /// A security key signed, and nobody touched it.
     #[error("its security key signed without being touched")]
     NoUserPresence,
+    /// It says to be older than its key.
+    #[error(
+        "its signature says that it is older than its key: set the clock of the machine that signs, and sign again"
+    )]
+    BeforeKey,
+    /// It was made when its key had expired.
+    #[error(
+        "its signature was made after its key had expired: extend the key (gpg --quick-set-expire), bring its block to the \
+         policy, and sign again"
+    )]
+    KeyExpired,
     /// It was not made over these bytes with this key.
     #[error("its signature is bad: it was not made over these bytes")]
     Bad,
@@ -64,6 +75,8 @@ impl SignatureRefusal {
             | Self::Type(_)
             | Self::Hash(_)
             | Self::Algorithm(_)
+            | Self::BeforeKey
+            | Self::KeyExpired
             | Self::Bad => "bad-signature",
         }
     }

@@ -85,9 +85,21 @@ pub(super) struct Gpg {
 }
 
 impl Gpg {
-    pub(super) fn with(algorithm: &str) -> Self {
+    /// A key ring with nothing in it.
+    pub(super) fn empty() -> Self {
         let home = tempfile::Builder::new().prefix("g").tempdir().expect("a directory");
-        let mut this = Self { home, fingerprint: String::new() };
+        Self { home, fingerprint: String::new() }
+    }
+
+    /// Gives it a block, of which it keeps what it likes.
+    pub(super) fn import(&self, block: &str) {
+        let mut command = Command::new("gpg");
+        command.args(["--batch", "--quiet", "--no-tty", "--import"]).env("GNUPGHOME", self.home.path());
+        feed(&mut command, block.as_bytes());
+    }
+
+    pub(super) fn with(algorithm: &str) -> Self {
+        let mut this = Self::empty();
         this.run(&["--quick-generate-key", "Ada <ada@test.example>", algorithm, "sign", "never"], &[]);
         let listed = this.run(&["--list-keys", "--with-colons"], &[]);
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
@@ -271,16 +283,30 @@ pub(crate) type Numbered = (u8, &'static Algorithm);
 pub(crate) struct Pgp {
     pair: Ed25519KeyPair,
     fingerprint: Vec<u8>,
+    /// Its key packet, without a frame.
+    pub(crate) body: Vec<u8>,
     pub(crate) block: String,
 }
 
 impl Pgp {
+    /// When keys are made that nothing else is said of.
+    pub(crate) const MADE: u32 = 0x6600_0000;
+
     pub(crate) fn generate() -> Self {
+        Self::made(Self::MADE)
+    }
+
+    /// One that says to have been made at a time.
+    pub(crate) fn made(at: u32) -> Self {
         let pair = Ed25519KeyPair::generate().expect("random bytes");
-        let body = [&[4, 0x66, 0, 0, 0, 27][..], pair.public_key().as_ref()].concat();
-        let head = [&[0x99][..], &u16::try_from(body.len()).expect("short").to_be_bytes()].concat();
-        let fingerprint = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[head, body.clone()].concat()).as_ref().to_vec();
-        Self { pair, fingerprint, block: pgp_armour("PUBLIC KEY BLOCK", &pgp_packet(6, &body)) }
+        // Of EdDSA, over Ed25519, and the point as a number of 263 bits that begins with 0x40.
+        let curve = [9, 0x2b, 0x06, 0x01, 0x04, 0x01, 0xda, 0x47, 0x0f, 0x01];
+        let body = [&[4][..], &at.to_be_bytes(), &[22], &curve, &[1, 7, 0x40], pair.public_key().as_ref()].concat();
+        let mut this = Self { pair, fingerprint: Vec::new(), body, block: String::new() };
+        this.fingerprint = digest(&SHA1_FOR_LEGACY_USE_ONLY, &this.framed()).as_ref().to_vec();
+        let owner = this.owned(0x13, (8, &SHA256), &[this.by(at), pgp_part(27, &[3])].concat());
+        this.block = pgp_armour("PUBLIC KEY BLOCK", &[pgp_packet(6, &this.body), owner].concat());
+        this
     }
 
     pub(crate) fn fingerprint(&self) -> String {
@@ -291,14 +317,40 @@ impl Pgp {
         TrustKey::from_openpgp(&self.block, &self.fingerprint()).expect("an admitted key")
     }
 
-    /// A signature packet of a type.
-    pub(crate) fn signature(&self, kind: u8, (number, hash): Numbered, document: &[u8]) -> Vec<u8> {
-        let hashed = [&[5, 2, 0x66, 0, 0, 0, 22, 33, 4][..], &self.fingerprint].concat();
-        let covered = [&[4, kind, 27, number, 0, u8::try_from(hashed.len()).expect("short")][..], &hashed].concat();
+    /// What is hashed wherever it is signed.
+    pub(crate) fn framed(&self) -> Vec<u8> {
+        [&[0x99][..], &u16::try_from(self.body.len()).expect("short").to_be_bytes(), &self.body].concat()
+    }
+
+    /// That it signs something, at a time.
+    pub(crate) fn by(&self, at: u32) -> Vec<u8> {
+        let names = [pgp_part(33, &[&[4], &self.fingerprint[..]].concat()), pgp_part(16, &self.fingerprint[12..])];
+        [pgp_part(2, &at.to_be_bytes()), names.concat()].concat()
+    }
+
+    /// A name of its owner, and their signature over it, which says this.
+    pub(crate) fn owned(&self, kind: u8, hash: Numbered, says: &[u8]) -> Vec<u8> {
+        let name = b"Ada <ada@test.example>";
+        let length = u32::try_from(name.len()).expect("short").to_be_bytes();
+        let text = [&self.framed()[..], &[0xb4], &length, name].concat();
+        [pgp_packet(13, name), pgp_packet(2, &self.says(kind, hash, [says, &[]], &text))].concat()
+    }
+
+    /// The body of a signature packet with these two areas, over some bytes.
+    pub(crate) fn says(&self, kind: u8, (number, hash): Numbered, areas: [&[u8]; 2], text: &[u8]) -> Vec<u8> {
+        let [hashed, unhashed] =
+            areas.map(|area| [&u16::try_from(area.len()).expect("short").to_be_bytes()[..], area].concat());
+        let covered = [&[4, kind, 22, number][..], &hashed].concat();
         let length = u32::try_from(covered.len()).expect("short").to_be_bytes();
-        let hash = digest(hash, &[document, &covered, &[4, 0xff], &length].concat());
+        let hash = digest(hash, &[text, &covered, &[4, 0xff], &length].concat());
         let sealed = self.pair.sign(hash.as_ref());
-        pgp_packet(2, &[&covered, &[0, 0][..], &hash.as_ref()[..2], sealed.as_ref()].concat())
+        let (r, s) = sealed.as_ref().split_at(32);
+        [&covered, &unhashed, &hash.as_ref()[..2], &mpi(r), &mpi(s)].concat()
+    }
+
+    /// A signature packet of a type.
+    pub(crate) fn signature(&self, kind: u8, hash: Numbered, document: &[u8]) -> Vec<u8> {
+        pgp_packet(2, &self.says(kind, hash, [&self.by(Self::MADE), &[]], document))
     }
 
     /// What `gpg --armor --detach-sign` makes of a document.
@@ -307,16 +359,29 @@ impl Pgp {
     }
 }
 
-/// A short packet.
+/// A number as OpenPGP writes it.
+fn mpi(digits: &[u8]) -> Vec<u8> {
+    let short: Vec<u8> = digits.iter().copied().skip_while(|byte| *byte == 0).collect();
+    let bits = short.len() * 8 - short[0].leading_zeros() as usize;
+    [&u16::try_from(bits).expect("short").to_be_bytes()[..], &short].concat()
+}
+
+/// A part of a signature packet.
+pub(crate) fn pgp_part(kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 1).expect("short").to_be_bytes();
+    [&[0xff][..], &length, &[kind], body].concat()
+}
+
 pub(crate) fn pgp_packet(tag: u8, body: &[u8]) -> Vec<u8> {
-    assert!(body.len() < 192, "its length is one byte");
-    [&[0xc0 | tag, u8::try_from(body.len()).expect("short")], body].concat()
+    let length = u32::try_from(body.len()).expect("short").to_be_bytes();
+    [&[0xc0 | tag, 0xff][..], &length, body].concat()
 }
 
 pub(crate) fn pgp_armour(title: &str, bytes: &[u8]) -> String {
     let text = STANDARD.encode(bytes);
     let lines: Vec<&str> = (0..text.len()).step_by(64).map(|at| &text[at..text.len().min(at + 64)]).collect();
-    format!("-----BEGIN PGP {title}-----\n\n{}\n-----END PGP {title}-----\n", lines.join("\n"))
+    let sum = STANDARD.encode(armor::crc24(bytes));
+    format!("-----BEGIN PGP {title}-----\n\n{}\n={sum}\n-----END PGP {title}-----\n", lines.join("\n"))
 }
 
 /// Runs a program with an input.

@@ -54,7 +54,7 @@ pub(super) fn blob(bytes: &[u8]) -> Result<TrustKey, KeyRefusal> {
         }
     };
     rest.end()?;
-    Ok(TrustKey { material, wrapping: Wrapping::Ssh })
+    Ok(TrustKey { material, wrapping: Wrapping::Ssh, life: None })
 }
 
 fn point(rest: &mut Reader<'_>) -> Result<[u8; 32], KeyRefusal> {

@@ -5,9 +5,9 @@ use aws_lc_rs::signature::Ed25519KeyPair;
 use super::*;
 use crate::trust::{
     commit::Commit,
-    key::KeyRefusal,
+    key::{Flaw, KeyRefusal, Part},
     object::ObjectFormat,
-    testing::{Git, Gpg, PLAIN, Pgp, has, pgp_armour, pgp_packet, sign_raw, split},
+    testing::{Git, Gpg, PLAIN, Pgp, has, pgp_armour, pgp_packet, pgp_part, sign_raw, split},
 };
 
 fn opened(armour: &str) -> Vec<u8> {
@@ -135,8 +135,78 @@ fn a_signature_is_one_packet_whose_every_part_is_understood() {
     assert!(matches!(signer(&closed(&with(&other)), payload, [&key]), Err(SignatureRefusal::UnknownKey(_))));
 }
 
+/// A signature that says this in its two areas, and what the policy, `git` and `gpg` make of it.
+fn verdicts(pgp: &Pgp, key: &TrustKey, areas: [&[u8]; 2]) -> (Result<(), SignatureRefusal>, bool) {
+    let armour = closed(&pgp_packet(packet::SIGNATURE, &pgp.says(BINARY, (8, &SHA256), areas, PLAIN.as_bytes())));
+    let raw = sign_raw(PLAIN.as_bytes(), "gpgsig", &armour);
+    let (git, gpg) = (Git::new(ObjectFormat::Sha1), Gpg::empty());
+    git.run(&["write-tree"], &[]);
+    gpg.import(&pgp.block);
+    (crate::trust::signature::signer(&split(&raw), [key]).map(|_| ()), git.verifies_with(&git.put(&raw), &gpg))
+}
+
 #[test]
-fn the_key_that_signs_is_pinned_and_nothing_else_of_the_block_counts() {
+fn a_signature_that_is_older_than_its_key_does_not_count() {
+    if !has("gpg") || !has("git") {
+        return;
+    }
+    let pgp = Pgp::generate();
+    let key = pgp.key();
+    for (at, ours, theirs) in [
+        (Pgp::MADE, Ok(()), true),
+        (Pgp::MADE + 1, Ok(()), true),
+        (Pgp::MADE - 1, Err(SignatureRefusal::BeforeKey), false),
+        (0, Err(SignatureRefusal::BeforeKey), false),
+    ] {
+        assert_eq!(verdicts(&pgp, &key, [&pgp.by(at), &[]]), (ours, theirs), "made at {at}");
+    }
+    // A key of the year 2096: what it signs today is older than it.
+    let late = Pgp::made(4_000_000_000);
+    let key = late.key();
+    assert_eq!(verdicts(&late, &key, [&late.by(Pgp::MADE), &[]]), (Err(SignatureRefusal::BeforeKey), false));
+}
+
+#[test]
+fn an_area_of_more_octets_than_gpg_reads_is_refused() {
+    if !has("gpg") || !has("git") {
+        return;
+    }
+    let pgp = Pgp::generate();
+    let (key, usual) = (pgp.key(), pgp.by(Pgp::MADE));
+    let filled = |octets: usize| [&usual[..], &pgp_part(101, &vec![0; octets - usual.len() - 6])].concat();
+    assert_eq!(verdicts(&pgp, &key, [&filled(10_000), &[]]), (Ok(()), true));
+    let refusal = Err(SignatureRefusal::Shape("one of its areas has more than 10000 octets"));
+    assert_eq!(verdicts(&pgp, &key, [&filled(10_001), &[]]), (refusal.clone(), false));
+    assert_eq!(verdicts(&pgp, &key, [&usual, &filled(10_001)]), (refusal, false));
+}
+
+#[test]
+fn armour_whose_end_gpg_does_not_see_is_refused() {
+    if !has("gpg") || !has("git") {
+        return;
+    }
+    let (pgp, git, gpg) = (Pgp::generate(), Git::new(ObjectFormat::Sha1), Gpg::empty());
+    let key = pgp.key();
+    git.run(&["write-tree"], &[]);
+    gpg.import(&pgp.block);
+    for filled in 0..3 {
+        let says = [pgp.by(Pgp::MADE), pgp_part(101, &vec![0; filled])].concat();
+        let armour =
+            closed(&pgp_packet(packet::SIGNATURE, &pgp.says(BINARY, (8, &SHA256), [&says, &[]], PLAIN.as_bytes())));
+        let (body, _) = armour.rsplit_once("\n=").expect("a check sum");
+        let armour = format!("{body}\n-----END PGP SIGNATURE-----\n");
+        let raw = sign_raw(PLAIN.as_bytes(), "gpgsig", &armour);
+        let ours = crate::trust::signature::signer(&split(&raw), [&key]).is_ok();
+        assert_eq!(
+            (ours, git.verifies_with(&git.put(&raw), &gpg)),
+            (body.ends_with('='), body.ends_with('=')),
+            "{armour}"
+        );
+    }
+}
+
+#[test]
+fn the_key_that_signs_is_pinned_and_no_other_of_the_block_counts() {
     if !has("gpg") {
         return;
     }
@@ -191,36 +261,48 @@ fn a_key_of_version_6_has_the_fingerprint_of_the_standard() {
     assert_eq!(key.class(), crate::trust::key::KeyClass::Ed25519);
 }
 
-/// A signature of version 6 over a document, made by the standard's text.
-fn version_6(pair: &Ed25519KeyPair, fingerprint: &[u8], document: &[u8], salt: &[u8]) -> Vec<u8> {
-    let hashed = [&[5, CREATED_CRITICAL, 0x66, 0, 0, 0][..], &[34, 33, 6], fingerprint].concat();
+/// The body of a signature of version 6, made by the standard's text.
+fn version_6(pair: &Ed25519KeyPair, kind: u8, more: &[u8], text: &[u8], salt: &[u8]) -> Vec<u8> {
+    let hashed = [&[5, CREATED_CRITICAL, 0x66, 0, 0, 0][..], more].concat();
     let length = u32::try_from(hashed.len()).expect("short").to_be_bytes();
-    let covered = [&[6, BINARY, ED25519, 10][..], &length, &hashed].concat();
+    let covered = [&[6, kind, ED25519, 10][..], &length, &hashed].concat();
     let total = u32::try_from(covered.len()).expect("short").to_be_bytes();
-    let hash = digest(&SHA512, &[salt, document, &covered, &[6, 0xff], &total].concat());
+    let hash = digest(&SHA512, &[salt, text, &covered, &[6, 0xff], &total].concat());
     let salt_length = u8::try_from(salt.len()).expect("short");
     let sealed = pair.sign(hash.as_ref());
     let body = [&covered[..], &[0; 4], &hash.as_ref()[..2], &[salt_length], salt, sealed.as_ref()].concat();
-    [&[0xc2, u8::try_from(body.len()).expect("short")], &body[..]].concat()
+    pgp_packet(packet::SIGNATURE, &body)
 }
 
 const CREATED_CRITICAL: u8 = 0x80 | packet::CREATED;
 
 #[test]
-fn a_signature_of_version_6_has_a_salt_as_long_as_its_hash_asks_for() {
+fn a_key_of_version_6_vouches_for_itself_and_signs_with_a_salt_as_long_as_its_hash_asks_for() {
     use aws_lc_rs::signature::KeyPair as _;
 
     let pair = Ed25519KeyPair::generate().expect("a key");
     let body = [&[6, 0x63, 0x87, 0x7f, 0xe3, ED25519, 0, 0, 0, 32][..], pair.public_key().as_ref()].concat();
-    let packet = [&[0xc6, u8::try_from(body.len()).expect("short")], &body[..]].concat();
-    let block = closed(&packet).replace("SIGNATURE", "PUBLIC KEY BLOCK");
-    let head = [&[0x9b][..], &u32::try_from(body.len()).expect("short").to_be_bytes(), &body].concat();
-    let fingerprint = digest(&SHA256, &head);
-    let key = TrustKey::from_openpgp(&block, &hex::encode(fingerprint.as_ref())).expect("a key");
+    let framed = [&[0x9b][..], &u32::try_from(body.len()).expect("short").to_be_bytes(), &body].concat();
+    let fingerprint = digest(&SHA256, &framed);
+    let fingerprint = fingerprint.as_ref();
+    let issuer = [&[34, packet::ISSUER_FINGERPRINT, 6][..], fingerprint].concat();
+    let admitted = |flags: Option<u8>| {
+        let says = flags.map_or_else(Vec::new, |flags| vec![2, packet::KEY_FLAGS, flags]);
+        let direct = version_6(&pair, 0x1f, &[&issuer[..], &says].concat(), &framed, &[7; 32]);
+        let block = pgp_armour("PUBLIC KEY BLOCK", &[pgp_packet(packet::PUBLIC_KEY, &body), direct].concat());
+        TrustKey::from_openpgp(&block, &hex::encode(fingerprint))
+    };
+    let key = admitted(Some(3)).expect("a key for signing");
+    assert_eq!(admitted(None).as_ref(), Ok(&key), "one of which nothing is said");
+    assert_eq!(admitted(Some(0x0c)), Err(KeyRefusal::NotForSigning));
+    let alone = pgp_armour("PUBLIC KEY BLOCK", &pgp_packet(packet::PUBLIC_KEY, &body));
+    let refusal = TrustKey::from_openpgp(&alone, &hex::encode(fingerprint));
+    assert_eq!(refusal, Err(KeyRefusal::Unvouched(Part::Primary, Flaw::Missing)));
+
     let document = PLAIN.as_bytes();
-    let good = version_6(&pair, fingerprint.as_ref(), document, &[7; 32]);
+    let good = version_6(&pair, BINARY, &issuer, document, &[7; 32]);
     assert_eq!(signer(&closed(&good), document, [&key]), Ok(&key));
-    let short = version_6(&pair, fingerprint.as_ref(), document, &[7; 16]);
+    let short = version_6(&pair, BINARY, &issuer, document, &[7; 16]);
     assert!(matches!(signer(&closed(&short), document, [&key]), Err(SignatureRefusal::Shape(_))));
     assert_eq!(signer(&closed(&good), b"another document", [&key]), Err(SignatureRefusal::Bad));
 }
@@ -239,8 +321,8 @@ fn the_signature_of_the_standard_is_verified_and_being_over_a_text_is_refused() 
     let key = TrustKey::from_openpgp(CERTIFICATE, FINGERPRINT).expect("a key");
     let text = b"What we need from the grocery store:\r\n\r\n- tofu\r\n- vegetables\r\n- noodles\r\n";
     let bytes = opened(OVER_A_TEXT);
-    let signature = parse(&bytes).expect("a signature");
-    assert_eq!(signature.verify(text, &key.material), Ok(true));
-    assert_eq!(signature.verify(b"What we need is tofu", &key.material), Ok(false));
+    let Signature { fields, hash, .. } = parse(&bytes).expect("a signature");
+    assert_eq!(verifies(&fields, hash, text, &key.material), Ok(true));
+    assert_eq!(verifies(&fields, hash, b"What we need is tofu", &key.material), Ok(false));
     assert_eq!(signer(OVER_A_TEXT, text, [&key]), Err(SignatureRefusal::Type(1)));
 }

@@ -12,7 +12,7 @@ use schema::{
 };
 
 use super::{KeyState, PathRule, Policy, Principal, Rule, Tier, reach::reach};
-use crate::trust::key::{KeyRefusal, RawKey, TrustKey};
+use crate::trust::key::{Flaw, KeyRefusal, Part, RawKey, TrustKey};
 
 /// The longest that any approval holds.
 const LONGEST_HOURS: u64 = 24;
@@ -166,6 +166,26 @@ impl Judge<'_> {
                 "name the fingerprint of the key that signs: gpg --list-keys --with-subkey-fingerprint"
             }
             KeyRefusal::Armor(_) => "paste what `gpg --armor --export FINGERPRINT` prints, from BEGIN to END",
+            KeyRefusal::NotOneCertificate | KeyRefusal::Packet(_) | KeyRefusal::TooMuch => {
+                "paste what `gpg --armor --export --export-options export-minimal FINGERPRINT` prints, for one key"
+            }
+            KeyRefusal::Revoked => "make another key, and retire this one where it was in force already",
+            KeyRefusal::NotForSigning => {
+                "name the fingerprint of the key that signs: gpg --list-keys --with-subkey-fingerprint shows [S] beside it"
+            }
+            KeyRefusal::Unvouched(Part::Back, _) => {
+                "sign back with `gpg --edit-key FINGERPRINT cross-certify save`, and paste what `gpg --armor --export FINGERPRINT` prints"
+            }
+            KeyRefusal::Unvouched(_, Flaw::Hash(_)) => {
+                "sign it anew with a strong hash: gpg --cert-digest-algo SHA512 --quick-set-expire FINGERPRINT DATE (or --edit-key \
+                 for a subkey), and paste what `gpg --armor --export FINGERPRINT` prints"
+            }
+            KeyRefusal::Unvouched(_, Flaw::Revoked) => {
+                "give the key a user id that stays (gpg --quick-add-uid FINGERPRINT NAME), and export it again"
+            }
+            KeyRefusal::Unvouched(..) => {
+                "paste the whole key, with its user id and its own signatures: gpg --armor --export FINGERPRINT"
+            }
             _ => {
                 "make one with: ssh-keygen -t ed25519 (or -t ed25519-sk for a security key), and write its .pub line here"
             }
