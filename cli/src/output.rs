@@ -152,11 +152,11 @@ impl Output {
         format!("{indent}{label}\n{indent}  {}", lines.join(&format!("\n{indent}  ")))
     }
 
-    /// A sentence in lines that fit, all but the first a step further to the right.
+    /// A sentence in lines that fit, all but the first a step further to the right, every word whole.
     #[must_use]
     pub fn hanging(&self, text: &str, indent: &str) -> String {
         let Some(width) = self.width else { return format!("{indent}{text}") };
-        let lines = text::wrap(text, width.saturating_sub(indent.len() + 2));
+        let lines = text::wrap_whole(text, width.saturating_sub(indent.len() + 2));
         format!("{indent}{}", lines.join(&format!("\n{indent}  ")))
     }
 }
@@ -183,7 +183,8 @@ pub fn confirm(output: &Output, question: &str) -> Result<bool, Failure> {
         return Err(Failure::usage("nobody can be asked here").hint("--yes goes without asking"));
     }
     let mut answer = String::new();
-    write!(io::stderr().lock(), "{question} Type yes: ").ok();
+    let ask = output.indented(&format!("{question} Type yes:"), "");
+    write!(io::stderr().lock(), "{ask} ").ok();
     io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::because("cannot read the answer", &error))?;
     Ok(answer.trim() == "yes")
 }

@@ -322,6 +322,6 @@ fn base(repo: &Path) -> Command {
 pub(crate) fn git(repo: &Path, args: &[&str]) -> Result<String, String> {
     let done =
         base(repo).args(args).stdin(Stdio::null()).output().map_err(|error| format!("cannot start git: {error}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
     if done.status.success() { Ok(text(&done.stdout)) } else { Err(text(&done.stderr)) }
 }

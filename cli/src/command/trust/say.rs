@@ -344,7 +344,7 @@ impl Said {
         output: &Output,
     ) -> Result<Exit, Failure> {
         let you = statement::speaker(&looked.dir, policy)?;
-        let question = output.indented(&format!("As {}: {}?", you.principal, printable(what)), "");
+        let question = format!("As {}: {}?", you.principal, printable(what));
         if !self.sure.ask(output, &question, "nothing was signed")? {
             return Ok(Exit::Failed);
         }
