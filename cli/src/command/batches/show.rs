@@ -113,7 +113,7 @@ pub(super) fn page(batch: &Value, output: &Output) -> String {
     )];
     let mut row = |name: &str, text: String| {
         if !text.is_empty() && text != "-" {
-            lines.push(output.hanging(&format!("{name:<11}{text}"), "  "));
+            lines.push(output.labelled(name, 11, &text, "  "));
         }
     };
     row("why", printable(text(batch, "why")));
