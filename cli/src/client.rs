@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{
     data_dir::{self, ClientFile},
     exit::{During as _, Exit, Failure},
-    output::text::printable,
+    output::{note, text::printable},
 };
 
 /// Which control plane is meant.
@@ -148,8 +148,13 @@ impl Client {
         let status = answer.status();
         let body = answer.bytes().await.map_err(|error| self.explain(&error))?;
         if status.is_success() {
-            return serde_json::from_slice(&body)
-                .during(format!("{} answered {method} with something that is not JSON", self.url));
+            let answer: Value = serde_json::from_slice(&body)
+                .during(format!("{} answered {method} with something that is not JSON", self.url))?;
+            // Where the fleet stands says so in its own place.
+            if method != "fleet.status" {
+                unreadable(&answer).iter().for_each(note);
+            }
+            return Ok(answer);
         }
         Err(match serde_json::from_slice::<ErrorBody>(&body) {
             Ok(ErrorBody { error }) => error.into_failure(),
@@ -184,6 +189,17 @@ impl Client {
         };
         Failure::new(Exit::Unreachable, format!("cannot talk to {}: {root}", self.url)).hint(hint)
     }
+}
+
+/// What an answer leaves out because a row of the database cannot be read, one line each.
+#[must_use]
+pub fn unreadable(answer: &Value) -> Vec<String> {
+    let line = |row: &Value| {
+        let text = |key: &str| printable(row[key].as_str().unwrap_or_default());
+        let (table, key, why, code) = (text("table"), text("key"), text("why"), text("code"));
+        format!("left out: the row of {table} with {key} cannot be read: {why}; better-compute why {code}")
+    };
+    answer["unreadable"].as_array().into_iter().flatten().map(line).collect()
 }
 
 impl ApiError {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::wait::short;
 use crate::{
+    client::unreadable,
     command::{batches, holds::Held},
     exit::{During as _, Failure},
     output::{
@@ -36,6 +37,7 @@ pub(super) struct Report {
     batches: Vec<Value>,
     batch_asks: Vec<Value>,
     retained: Retained,
+    unreadable: Vec<Value>,
 }
 
 /// What the fleet is pinned to, and how far it was verified from there.
@@ -215,6 +217,7 @@ impl Report {
     pub(super) fn render(&self, output: &Output) -> String {
         let mut parts = vec![self.headline(output)];
         parts.extend(self.audit(output));
+        parts.extend(self.unreadable(output));
         parts.extend(self.trust.as_ref().map(|trust| trust.render(output)));
         let verified = self.verification.as_deref().is_some_and(|word| word != UNVERIFIED);
         parts.extend(self.sources.iter().map(|source| source.render(verified, output)));
@@ -249,6 +252,14 @@ impl Report {
         let says = output.indented(&printable(stands.message.as_deref().unwrap_or_default()), "  ");
         let next = Style::Dim.paint("  `better-compute why audit` says more.", output.colour);
         Some(format!("{title}\n{says}\n{next}"))
+    }
+
+    /// Rows that nobody reads, and that are left out of everything else.
+    fn unreadable(&self, output: &Output) -> Option<String> {
+        let rows = unreadable(&serde_json::json!({ "unreadable": self.unreadable }));
+        let lines: Vec<String> = rows.iter().map(|row| output.hanging(row, "  ")).collect();
+        let title = Style::Bad.paint("rows of the database that cannot be read", output.colour);
+        (!lines.is_empty()).then(|| format!("{title}\n{}", lines.join("\n")))
     }
 
     fn pool_table(&self, output: &Output) -> String {
