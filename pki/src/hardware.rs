@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 mod placeholder;
 
 const MAX_BYTES: usize = 256 * 1024;
+/// More than a machine has, virtual functions included.
+const MAX_NICS: usize = 1_024;
 
 /// What an identifier identifies. The order is the order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -101,11 +103,11 @@ impl JoinClaims {
     /// When the bytes are no claims.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadClaims> {
         // A NUL is in no identifier, and the database stores none.
-        let has_nul = bytes.windows(6).any(|window| window == b"\\u0000");
-        if bytes.len() > MAX_BYTES || has_nul {
+        if bytes.len() > MAX_BYTES || schema::canonical::has_nul(bytes) {
             return Err(BadClaims);
         }
-        serde_json::from_slice(bytes).map_err(|_| BadClaims)
+        let claims: Self = serde_json::from_slice(bytes).map_err(|_| BadClaims)?;
+        if claims.nics.len() > MAX_NICS { Err(BadClaims) } else { Ok(claims) }
     }
 
     /// Whether both are told of one machine, as far as people compare machines: its firmware tables and its network

@@ -49,6 +49,22 @@ pub fn digest_of(value: &Value) -> Result<Digest, CanonicalError> {
     Ok(Digest::of(bytes))
 }
 
+/// Whether JSON holds an escaped NUL, which no text that is stored can: `\u0000` that is not itself escaped, as it is in a
+/// text about JSON. One walk, whatever the bytes are.
+#[must_use]
+pub fn has_nul(json: &[u8]) -> bool {
+    let mut rest = json;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
+        rest = &rest[at + 1..];
+        if rest.starts_with(b"u0000") {
+            return true;
+        }
+        // What a backslash escapes begins no escape of its own.
+        rest = rest.get(1..).unwrap_or_default();
+    }
+    false
+}
+
 fn write(value: &Value, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
@@ -100,6 +116,23 @@ mod tests {
         let two = json!({"a": {"d": [1, 2]}, "b": 1});
         assert_eq!(to_vec(&one).expect("canonical"), to_vec(&two).expect("canonical"));
         assert_eq!(to_vec(&one).expect("canonical"), br#"{"a":{"d":[1,2]},"b":1}"#);
+    }
+
+    #[test]
+    fn a_nul_is_told_from_its_own_escape() {
+        let json = |text: &str| serde_json::to_vec(text).expect("serialises");
+        assert!(has_nul(&json("a\0b")));
+        assert!(has_nul(&json("\\\0")));
+        assert!(!has_nul(&json(r"a\u0000b")));
+        assert!(!has_nul(&json(r"\\u0000")));
+        assert!(!has_nul(b"\\"));
+    }
+
+    #[test]
+    fn the_longest_run_of_backslashes_is_walked_once() {
+        let run = vec![b'\\'; 4 << 20];
+        assert!(!has_nul(&run));
+        assert!(has_nul(&[&run[..], br"\u0000"].concat()));
     }
 
     #[test]

@@ -31,9 +31,6 @@ const HEARD: usize = 4;
 /// How long a call of a method that does not exist may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// No text that is stored can hold it.
-const NUL: &[u8] = br"\u0000";
-
 /// The routes of the API.
 pub fn router(app: App) -> Router {
     Router::new()
@@ -149,7 +146,8 @@ async fn read(body: Body, max: usize) -> Result<Value, ApiError> {
     }
     let value: Value = serde_json::from_slice(&bytes)
         .map_err(|e| ApiError::new(Code::InvalidInput, "the request is not JSON").why(e.to_string()))?;
-    if bytes.windows(NUL.len()).any(|window| window == NUL) {
+    // No text that is stored can hold it.
+    if schema::canonical::has_nul(&bytes) {
         return Err(ApiError::new(Code::InvalidInput, "a text in the request holds a NUL"));
     }
     if !value.is_object() {
