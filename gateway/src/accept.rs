@@ -1,6 +1,6 @@
 //! From TCP connections to TLS connections: handshakes have a time limit and a number of places.
 //!
-//! When all places are taken, a handshake of the address that has the most of them makes room, once it had its fair time: a
+//! When all places are taken, a handshake of the network that has the most of them makes room, once it had its fair time: a
 //! short one for whoever has not said a word, a longer one for whoever has begun, because that may be waiting for this process.
 //! Whoever opens many and finishes none therefore delays a newcomer by moments, and loses only its own.
 
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     connection::{Activity, Connection, PeerInfo},
     lanes::Lanes,
-    places::{Places, most_crowded},
+    places::{Places, Shares, most_crowded, network},
 };
 
 /// How handshakes are bounded.
@@ -41,10 +41,7 @@ pub(crate) struct AcceptLimits {
     /// Of whoever has not said a word, and of whoever has begun.
     pub(crate) fair_time: (Duration, Duration),
     pub(crate) idle_after: Duration,
-    /// Connections of one address that showed no good certificate.
-    pub(crate) per_address: usize,
-    /// Connections of one node.
-    pub(crate) per_identity: usize,
+    pub(crate) shares: Shares,
 }
 
 /// A connection that came.
@@ -58,7 +55,7 @@ struct Came {
 /// A handshake that is under way.
 struct Guest {
     since: Instant,
-    address: IpAddr,
+    network: IpAddr,
     has_begun: Arc<AtomicBool>,
     task: AbortHandle,
 }
@@ -84,7 +81,7 @@ impl Acceptor {
         let this = Arc::new(self);
         let places = Arc::new(Semaphore::new(this.limits.connections));
         let mut handshakes = JoinSet::new();
-        let shares = Places::new(this.limits.per_address, this.limits.per_identity);
+        let shares = Places::new(this.limits.shares);
         let mut guests: VecDeque<Guest> = VecDeque::new();
         loop {
             let full = handshakes.len() >= this.limits.handshakes;
@@ -116,7 +113,7 @@ impl Acceptor {
                         let came = Came { tcp, address, has_begun: Arc::clone(&has_begun), permit };
                         let handshake = this.handshake(came, shares, lane.serve.clone());
                         let task = handshakes.spawn_on(handshake, &lane.handle);
-                        guests.push_back(Guest { since: Instant::now(), address: address.ip(), has_begun, task });
+                        guests.push_back(Guest { since: Instant::now(), network: network(address.ip()), has_begun, task });
                     }
                     Err(error) => {
                         // Out of file descriptors, mostly: it passes when connections close.
@@ -166,10 +163,10 @@ async fn accept(listener: &TcpListener) -> io::Result<(std::net::TcpStream, Sock
     Ok((tcp.into_std()?, address))
 }
 
-/// Of the address that has the most handshakes, the one whose fair time is over first.
+/// Of the network that has the most handshakes, the one whose fair time is over first.
 fn first_of_the_crowd(guests: &mut VecDeque<Guest>, fair: (Duration, Duration)) -> Option<usize> {
     guests.retain(|guest| !guest.task.is_finished());
-    let crowded = most_crowded(guests.iter().map(|guest| guest.address))?;
-    let crowd = guests.iter().enumerate().filter(|(_, guest)| guest.address == crowded);
+    let crowded = most_crowded(guests.iter().map(|guest| guest.network))?;
+    let crowd = guests.iter().enumerate().filter(|(_, guest)| guest.network == crowded);
     crowd.min_by_key(|(_, guest)| guest.fair_until(fair)).map(|(place, _)| place)
 }

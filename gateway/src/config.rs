@@ -51,7 +51,9 @@ pub struct Limits {
     pub connections: usize,
     /// TLS handshakes in flight.
     pub handshakes: usize,
-    /// Connections of one address without a good certificate: machines that join behind one address are few at a time.
+    /// Connections without a good certificate: `sessions` nodes find a place beside all of them.
+    pub strangers: usize,
+    /// Those of one address, or of one IPv6 network of 64 bits: machines that join behind one address are few at a time.
     pub strangers_per_address: usize,
     /// Connections of one node.
     pub connections_per_node: usize,
@@ -70,6 +72,7 @@ impl Default for Limits {
         Self {
             connections: 30_000,
             handshakes: 1_024,
+            strangers: 4_096,
             strangers_per_address: 512,
             connections_per_node: 6,
             sessions: 20_000,

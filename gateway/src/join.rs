@@ -15,12 +15,13 @@ use crate::{
     connection::PeerInfo,
     gate::{Gate, Width},
     limit::Rate,
+    places::network,
 };
 
 /// The largest request of these calls, in bytes.
 pub(crate) const MAX_REQUEST_BYTES: usize = 512 * 1024;
 
-/// Per address, so that one machine cannot take the whole service; a site behind one address still joins.
+/// Per network, so that one machine cannot take the whole service; a site behind one address still joins.
 const WIDTH: Width = Width {
     each: Rate { burst: 64, per_minute: 600 },
     callers: 10_000,
@@ -44,8 +45,10 @@ impl JoinForwarder {
 
     fn enter<T>(&self, request: &Request<T>) -> Result<(SocketAddr, SemaphorePermit<'_>), Status> {
         let info = request.extensions().get::<PeerInfo>().expect("every connection carries its peer");
+        let permit = self.gate.enter(network(info.address.ip()), self.clock.now())?;
+        // A call that is refused keeps no connection open.
         info.activity.call();
-        Ok((info.address, self.gate.enter(info.address.ip(), self.clock.now())?))
+        Ok((info.address, permit))
     }
 }
 

@@ -41,7 +41,6 @@ impl SecretForwarder {
 impl Secrets for SecretForwarder {
     async fn request(&self, request: Request<pb::SecretRequest>) -> Result<Response<pb::SecretResponse>, Status> {
         let info = request.extensions().get::<PeerInfo>().expect("every connection carries its peer").clone();
-        info.activity.call();
         let now = self.clock.now();
         let Peer::Node(identity) = &info.peer else {
             return Err(Status::unauthenticated("only a node asks for secrets, with its certificate"));
@@ -50,6 +49,7 @@ impl Secrets for SecretForwarder {
             return Err(Status::unauthenticated("the certificate has ended: renew it first"));
         }
         let _permit = self.gate.enter(identity.node_id, now)?;
+        info.activity.call();
         told("secrets", info.address, self.control_plane.request_secrets(request.into_inner(), info.address).await)
     }
 }

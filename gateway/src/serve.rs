@@ -29,6 +29,7 @@ use crate::{
     last_words::LastWords,
     liveness::Liveness,
     opens::Opens,
+    places::Shares,
     pokes::Pokes,
     policies::Policies,
     recorder::Recorder,
@@ -100,8 +101,11 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), Gatewa
             handshake_timeout: timing.handshake.to_std(),
             fair_time: FAIR_TIME,
             idle_after: timing.idle.to_std(),
-            per_address: limits.strangers_per_address,
-            per_identity: limits.connections_per_node,
+            shares: Shares {
+                strangers: limits.strangers,
+                per_address: limits.strangers_per_address,
+                per_identity: limits.connections_per_node,
+            },
         },
     };
     let shared = Arc::new(Shared {

@@ -57,7 +57,9 @@ impl Session for SessionService {
 
     async fn open(&self, request: Request<Streaming<pb::NodeFrame>>) -> Result<Response<Self::OpenStream>, Status> {
         let info = request.extensions().get::<PeerInfo>().expect("every connection carries its peer").clone();
-        info.activity.call();
+        if let Peer::Node(_) = &info.peer {
+            info.activity.call();
+        }
         match self.start(&info, request.into_inner()) {
             Ok(answers) => Ok(Response::new(Box::pin(answers))),
             Err(refusal) => {
