@@ -38,6 +38,8 @@ impl Knocks {
     /// Takes one; `false` when none is left.
     pub(super) fn take(&self, now: Timestamp) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // A clock that was ahead for once: nothing waits until it is there again.
+        state.at = state.at.min(now);
         let more = Duration::between(state.at, now).as_secs().checked_div(self.every).unwrap_or(0);
         if more > 0 {
             state.left = state.left.saturating_add(more).min(self.burst);
@@ -64,6 +66,16 @@ mod tests {
         assert!(!knocks.take(start));
         let much_later = Duration::from_secs(86_400).after(start);
         assert_eq!((0..1000).filter(|_| knocks.take(much_later)).count(), 120);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_for_once_stops_nothing() {
+        let start: Timestamp = "2026-11-29T12:00:00Z".parse().expect("a time");
+        let at = |seconds| Duration::from_secs(seconds).after(start);
+        let knocks = Knocks::new(start);
+        assert_eq!((0..1000).filter(|_| knocks.take(at(86_400))).count(), 120);
+        assert!(!knocks.take(at(1)));
+        assert_eq!((0..10).filter(|_| knocks.take(at(4))).count(), 3);
     }
 
     #[test]
