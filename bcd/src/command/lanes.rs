@@ -16,6 +16,7 @@ use schema::{
     command::{CommandUpdate, Lane, Reason, Refusal, UpdateState},
     id::CommandId,
     inventory::InventorySection,
+    time::Timestamp,
 };
 use tokio::sync::{Notify, mpsc::UnboundedSender};
 
@@ -358,7 +359,9 @@ impl Shared {
             if self.lock().ending {
                 return Err(Unbegun::Stays);
             }
-            if self.clock.now() >= order.body.not_after {
+            // A daemon that begins anew may meet a slow clock first. It was later than that already.
+            let floor = self.gate.guard().floor;
+            if self.clock.now().max(floor.unwrap_or(Timestamp::MIN)) >= order.body.not_after {
                 return Err(refused(Refusal::Expired, TOO_LATE.to_owned()));
             }
             // A policy, a revocation or the end of an approval may have come while it waited.

@@ -17,7 +17,10 @@ impl Core {
         let proven = self.proven_at(now).map(Proven::at_most);
         // The clock that goes on in sleep may know more.
         let proven = proven.map(|own| now.proven.map_or(own, |measured| measured.max(own)));
-        Moment { now: proven, wall: now.wall, mono: now.mono, applied: self.progress.applied }
+        // A daemon that begins anew may meet a slow clock first. It was later than that already.
+        let proven = proven.map(|now| self.floor.map_or(now, |floor| floor.max(now)));
+        let confirmed = proven.is_some() && self.unconfirmed.is_none();
+        Moment { now: proven, confirmed, wall: now.wall, mono: now.mono, applied: self.progress.applied }
     }
 
     pub(super) fn command(&mut self, command: pb::Command, now: Now) -> Vec<Effect> {

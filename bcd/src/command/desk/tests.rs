@@ -49,7 +49,13 @@ impl World {
     fn moment(&self, seconds: u64) -> Moment {
         let passed = Duration::from_secs(seconds);
         let now = at("2026-03-01T12:00:00Z").saturating_add(passed).expect("a time");
-        Moment { now: Some(now), wall: now, mono: self.start + passed, applied: Generation(self.applied) }
+        Moment {
+            now: Some(now),
+            confirmed: true,
+            wall: now,
+            mono: self.start + passed,
+            applied: Generation(self.applied),
+        }
     }
 
     fn body(&mut self, kind: CommandKind) -> CommandBody {
@@ -357,6 +363,8 @@ fn what_is_over_is_forgotten_a_day_after_it_could_last_have_run_and_only_by_prov
     let last = 600 + 1800 + 86_400;
     let unproven = Moment { now: None, ..world.moment(10 * last) };
     assert_eq!(words(&world.desk.tick(unproven)), [""; 0]);
+    let on_one_word = Moment { confirmed: false, ..world.moment(10 * last) };
+    assert_eq!(words(&world.desk.tick(on_one_word)), [""; 0], "a second word may take it back");
     assert_eq!(words(&world.desk.tick(world.moment(last))), [""; 0]);
     let moment = world.moment(last + 3601);
     assert_eq!(words(&world.desk.tick(moment)), ["forget 1"]);
@@ -428,6 +436,8 @@ fn a_crowded_journal_forgets_what_is_over_and_could_not_begin_any_more() {
     world.desk = Desk::new(world.desk.pen.clone(), Gate::default(), entries.collect());
     let over = 600 + 1800;
     assert_eq!(words(&world.desk.tick(world.moment(over))), [""; 0]);
+    let on_one_word = Moment { confirmed: false, ..world.moment(over + 1) };
+    assert_eq!(words(&world.desk.tick(on_one_word)), [format!("forget {ROOM}")], "these may run twice");
     assert_eq!(words(&world.desk.tick(world.moment(over + 1))), [format!("forget {ROOM}")]);
     let moment = world.moment(over + 1);
     assert_eq!(words(&world.desk.handle(Event::Full(entry.id), moment)), [format!("forget {ROOM}")]);

@@ -52,7 +52,8 @@ impl Desk {
         if self.known.len() > CROWDED {
             decided.extend(self.make_room(moment));
         }
-        if self.forget_at.is_none_or(|at| moment.mono >= at) {
+        // What is forgotten could be sent again in time, should the time be taken back.
+        if moment.confirmed && self.forget_at.is_none_or(|at| moment.mono >= at) {
             self.forget_at = Some(moment.mono + FORGET_EVERY);
             let old = |known: &&Known| {
                 matches!(known.standing, Standing::Over | Standing::Left { .. }) && now > known.entry.forgettable_at()
@@ -68,7 +69,9 @@ impl Desk {
     /// A journal that is full forgets what can neither begin nor be waited for any more, the oldest first.
     pub(super) fn make_room(&mut self, moment: Moment) -> Vec<Do> {
         let Some(now) = moment.now else { return Vec::new() };
-        let over = |known: &&Known| matches!(known.standing, Standing::Over) && now > known.entry.over_at();
+        let again = |known: &Known| moment.confirmed || known.entry.row().is_some_and(|row| row.retry_safe);
+        let over =
+            |known: &&Known| matches!(known.standing, Standing::Over) && now > known.entry.over_at() && again(known);
         let mut over: Vec<_> = self.known.values().filter(over).map(|known| (known.entry.at, known.entry.id)).collect();
         over.sort_unstable();
         let ids: Vec<_> = over.into_iter().take(ROOM).map(|(_, id)| id).collect();

@@ -11,6 +11,8 @@ use super::super::{context::Order, journal::Entry};
 pub struct Moment {
     /// The proven time; `None` before it is proven.
     pub now: Option<Timestamp>,
+    /// It does not rest on one word alone, which a second one may take back.
+    pub confirmed: bool,
     /// What the machine's own clock says.
     pub wall: Timestamp,
     /// Time that passes.

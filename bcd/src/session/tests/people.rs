@@ -207,3 +207,14 @@ fn what_is_kept_of_the_time_is_what_two_words_agree_on() {
     assert_eq!(floor(&world.open()), None, "it is not later than what is kept");
     assert_eq!(guarded(&world), Some(wall()));
 }
+
+#[test]
+fn a_slow_clock_that_a_daemon_meets_first_makes_no_deadline_later() {
+    let mut world = World::new();
+    let late = world.now(3_600).wall;
+    world.core = world.core.believing(None, Some(late));
+    world.open();
+    assert_eq!(world.core.moment(world.now(0)).now, Some(late));
+    let on = world.now(7_200);
+    assert!(world.core.moment(on).now.is_some_and(|now| now >= on.wall), "and what is measured since goes on");
+}
