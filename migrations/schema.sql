@@ -289,11 +289,12 @@ table join_tokens
     created_by text not null
     created_at timestamp with time zone not null default compute_now()
     reclaim boolean not null default false
+    kinds text[]
     constraint join_tokens_check CHECK (((uses_left >= 0) AND (uses_left <= uses_max)))
     constraint join_tokens_hash_check CHECK ((octet_length(hash) = 32))
     constraint join_tokens_pkey PRIMARY KEY (id)
-    constraint join_tokens_uses_max_check CHECK ((uses_max > 0))
     constraint join_tokens_times_check CHECK ((isfinite(expires_at) AND isfinite(revoked_at) AND isfinite(created_at))) NOT VALID
+    constraint join_tokens_uses_max_check CHECK ((uses_max > 0))
 table joins
     id uuid not null
     state text not null
@@ -324,8 +325,8 @@ table joins
     constraint joins_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE SET NULL
     constraint joins_pkey PRIMARY KEY (id)
     constraint joins_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'held'::text, 'refused'::text, 'admitted'::text])))
-    CREATE INDEX joins_by_state ON joins USING btree (state, updated_at DESC)
     constraint joins_times_check CHECK ((isfinite(created_at) AND isfinite(updated_at) AND isfinite(approved_at))) NOT VALID
+    CREATE INDEX joins_by_state ON joins USING btree (state, updated_at DESC)
 table key_holders
     name text not null
     is_gateway boolean not null
@@ -335,16 +336,16 @@ table key_holders
     ended_by text
     constraint key_holders_pkey PRIMARY KEY (name)
     constraint key_holders_revision_check CHECK ((revision >= 0))
-table leases fillfactor=50
     constraint key_holders_times_check CHECK ((isfinite(seen_at) AND isfinite(expires_at))) NOT VALID
+table leases fillfactor=50
     name text not null
     epoch bigint not null
     holder uuid
     expires_at timestamp with time zone not null
     constraint leases_name_epoch_key UNIQUE (name, epoch)
     constraint leases_pkey PRIMARY KEY (name)
-    CREATE INDEX leases_by_holder ON leases USING btree (holder)
     constraint leases_times_check CHECK (isfinite(expires_at)) NOT VALID
+    CREATE INDEX leases_by_holder ON leases USING btree (holder)
 table manifest_parts
     digest bytea not null
     body bytea not null
@@ -369,8 +370,8 @@ table manifests
     constraint manifests_key_check CHECK ((octet_length(key) = 32))
     constraint manifests_pkey PRIMARY KEY (revision)
     constraint manifests_revision_fkey FOREIGN KEY (revision) REFERENCES revisions(id)
-    CREATE INDEX manifests_by_key ON manifests USING btree (key)
     constraint manifests_times_check CHECK (isfinite(written_at)) NOT VALID
+    CREATE INDEX manifests_by_key ON manifests USING btree (key)
     CREATE INDEX manifests_with_renames ON manifests USING btree (source) WHERE renames
 table node_boots
     node_id uuid not null
@@ -383,8 +384,8 @@ table node_boots
     said_at timestamp with time zone not null
     constraint node_boots_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint node_boots_pkey PRIMARY KEY (node_id)
-table node_certs
     constraint node_boots_times_check CHECK ((isfinite(boot_said) AND isfinite(boot_seen) AND isfinite(journal_said) AND isfinite(journal_seen) AND isfinite(said_at))) NOT VALID
+table node_certs
     serial bytea not null
     node_id uuid not null
     public_key bytea not null
@@ -396,11 +397,12 @@ table node_certs
     revoked_reason text
     allowed_kinds text[]
     chain bytea[]
+    node_name text
     constraint node_certs_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint node_certs_pkey PRIMARY KEY (serial)
+    constraint node_certs_times_check CHECK ((isfinite(not_before) AND isfinite(not_after) AND isfinite(issued_at) AND isfinite(revoked_at))) NOT VALID
     CREATE INDEX node_certs_by_node ON node_certs USING btree (node_id, not_after DESC)
     CREATE INDEX node_certs_by_revocation ON node_certs USING btree (revoked_at) WHERE (revoked_at IS NOT NULL)
-    constraint node_certs_times_check CHECK ((isfinite(not_before) AND isfinite(not_after) AND isfinite(issued_at) AND isfinite(revoked_at))) NOT VALID
 table node_drift
     node_id uuid not null
     path text not null
@@ -421,9 +423,9 @@ table node_drift
     constraint node_drift_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint node_drift_observed_digest_check CHECK ((octet_length(observed_digest) = 32))
     constraint node_drift_pkey PRIMARY KEY (node_id, path)
+    constraint node_drift_times_check CHECK ((isfinite(first_seen) AND isfinite(last_seen))) NOT VALID
 table node_holds
     id uuid not null
-    constraint node_drift_times_check CHECK ((isfinite(first_seen) AND isfinite(last_seen))) NOT VALID
     node_id uuid not null
     source text not null
     owner text not null
@@ -435,18 +437,18 @@ table node_holds
     constraint node_holds_node_id_source_key UNIQUE (node_id, source)
     constraint node_holds_pkey PRIMARY KEY (id)
     constraint node_holds_source_check CHECK ((source = ANY (ARRAY['git'::text, 'api'::text, 'health'::text])))
+    constraint node_holds_times_check CHECK ((isfinite(until) AND isfinite(created_at))) NOT VALID
     CREATE INDEX node_holds_by_end ON node_holds USING btree (until) WHERE (until IS NOT NULL)
 table node_identities
-    constraint node_holds_times_check CHECK ((isfinite(until) AND isfinite(created_at))) NOT VALID
     node_id uuid not null
     payload bytea not null
     signature bytea not null
     received_at timestamp with time zone not null default compute_now()
     constraint node_identities_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint node_identities_pkey PRIMARY KEY (node_id)
+    constraint node_identities_times_check CHECK (isfinite(received_at)) NOT VALID
 table node_inventory
     node_id uuid not null
-    constraint node_identities_times_check CHECK (isfinite(received_at)) NOT VALID
     section text not null
     digest bytea not null
     doc text not null
@@ -454,9 +456,9 @@ table node_inventory
     constraint node_inventory_digest_check CHECK ((octet_length(digest) = 32))
     constraint node_inventory_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint node_inventory_pkey PRIMARY KEY (node_id, section)
+    constraint node_inventory_times_check CHECK (isfinite(observed_at)) NOT VALID
 table node_report_marks
     node_id uuid not null
-    constraint node_inventory_times_check CHECK (isfinite(observed_at)) NOT VALID
     kind text not null
     journal_id uuid not null
     seq bigint not null
@@ -476,9 +478,9 @@ table node_reports
     constraint node_reports_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint node_reports_node_id_kind_epoch_seq_key UNIQUE (node_id, kind, epoch, seq)
     constraint node_reports_pkey PRIMARY KEY (id)
+    constraint node_reports_times_check CHECK (isfinite(received_at)) NOT VALID
 table node_sections
     node_id uuid not null
-    constraint node_reports_times_check CHECK (isfinite(received_at)) NOT VALID
     section text not null
     digest bytea not null
     state text not null
@@ -489,9 +491,9 @@ table node_sections
     constraint node_sections_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint node_sections_pkey PRIMARY KEY (node_id, section)
     constraint node_sections_state_check CHECK ((state = ANY (ARRAY['converged'::text, 'failed'::text])))
+    constraint node_sections_times_check CHECK (isfinite(since)) NOT VALID
 table nodes fillfactor=70
     id uuid not null
-    constraint node_sections_times_check CHECK (isfinite(since)) NOT VALID
     name text not null
     site text
     pool text
@@ -558,9 +560,9 @@ table nodes fillfactor=70
     constraint nodes_spec_effect_check CHECK ((spec_effect = ANY (ARRAY['none'::text, 'live'::text, 'service-restart'::text, 'drain'::text, 'reboot'::text, 'reimage'::text, 'wipe'::text])))
     constraint nodes_spec_from_digest_fkey FOREIGN KEY (spec_from_digest) REFERENCES targets(digest)
     constraint nodes_target_digest_fkey FOREIGN KEY (target_digest) REFERENCES targets(digest)
+    constraint nodes_times_check CHECK ((isfinite(connectivity_since) AND isfinite(spec_signed_at) AND isfinite(spec_changed_at) AND isfinite(created_at) AND isfinite(updated_at) AND isfinite(adopted_at))) NOT VALID
     constraint nodes_trust_check CHECK ((trust = ANY (ARRAY['platform'::text, 'tenant-owned'::text, 'tenant-controlled'::text])))
     CREATE INDEX nodes_asked ON nodes USING btree (id) WHERE (inventory_wanted <> '{}'::text[])
-    constraint nodes_times_check CHECK ((isfinite(connectivity_since) AND isfinite(spec_signed_at) AND isfinite(spec_changed_at) AND isfinite(created_at) AND isfinite(updated_at) AND isfinite(adopted_at))) NOT VALID
     CREATE INDEX nodes_by_pool ON nodes USING btree (pool, name)
     CREATE INDEX nodes_by_shard ON nodes USING btree (shard)
     CREATE INDEX nodes_by_signature ON nodes USING btree (spec_signed_at) WHERE (spec_signed_at IS NOT NULL)
@@ -586,16 +588,16 @@ table outbox
     at timestamp with time zone not null default compute_now()
     life integer not null default outbox_life()
     constraint outbox_pkey PRIMARY KEY (life, xid, id)
+    constraint outbox_times_check CHECK (isfinite(at)) NOT VALID
     CREATE INDEX outbox_by_age ON outbox USING btree (at)
 table outbox_lives
-    constraint outbox_times_check CHECK (isfinite(at)) NOT VALID
     life integer not null
     server text
     began_at timestamp with time zone not null default compute_now()
     constraint outbox_lives_pkey PRIMARY KEY (life)
+    constraint outbox_lives_times_check CHECK (isfinite(began_at)) NOT VALID
 table outcomes
     kind text not null
-    constraint outbox_lives_times_check CHECK (isfinite(began_at)) NOT VALID
     key text not null
     state text not null
     reason text not null default ''::text
@@ -604,17 +606,17 @@ table outcomes
     since timestamp with time zone not null default compute_now()
     constraint outcomes_pkey PRIMARY KEY (kind, key)
     constraint outcomes_state_check CHECK ((state = ANY (ARRAY['done'::text, 'again'::text, 'wait'::text, 'error'::text])))
+    constraint outcomes_times_check CHECK (isfinite(since)) NOT VALID
     CREATE INDEX outcomes_by_key ON outcomes USING btree (key)
     CREATE INDEX outcomes_open ON outcomes USING btree (state, since) WHERE (state <> 'done'::text)
-    constraint outcomes_times_check CHECK (isfinite(since)) NOT VALID
 table plan_commits
     commit text not null
     raw bytea not null
     kept_at timestamp with time zone not null default compute_now()
     constraint plan_commits_pkey PRIMARY KEY (commit)
+    constraint plan_commits_times_check CHECK (isfinite(kept_at)) NOT VALID
 table plans
     id uuid not null
-    constraint plan_commits_times_check CHECK (isfinite(kept_at)) NOT VALID
     source text not null
     commit text
     base_commit text
@@ -626,9 +628,9 @@ table plans
     constraint plans_digest_check CHECK ((octet_length(digest) = 32))
     constraint plans_pkey PRIMARY KEY (id)
     constraint plans_state_check CHECK ((state = ANY (ARRAY['open'::text, 'applied'::text, 'superseded'::text, 'shown'::text])))
+    constraint plans_times_check CHECK (isfinite(created_at)) NOT VALID
     CREATE INDEX plans_by_commit ON plans USING btree (source, commit)
     CREATE INDEX plans_by_creation ON plans USING btree (created_at DESC)
-    constraint plans_times_check CHECK (isfinite(created_at)) NOT VALID
     CREATE INDEX plans_by_digest ON plans USING btree (digest, created_at DESC)
     CREATE INDEX plans_shown ON plans USING btree (shown_by, created_at DESC) WHERE (state = 'shown'::text)
 table pools
@@ -644,9 +646,9 @@ table pools
     constraint pools_pkey PRIMARY KEY (name)
     constraint pools_revision_fkey FOREIGN KEY (revision) REFERENCES revisions(id)
     constraint pools_target_digest_fkey FOREIGN KEY (target_digest) REFERENCES targets(digest)
+    constraint pools_times_check CHECK (isfinite(updated_at)) NOT VALID
 table proposals
     batch_id uuid not null
-    constraint pools_times_check CHECK (isfinite(updated_at)) NOT VALID
     text text not null
     mark bytea not null
     constraint proposals_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES batches(id) ON DELETE CASCADE
@@ -660,16 +662,16 @@ table quarantined
     created_at timestamp with time zone not null default compute_now()
     constraint quarantined_pkey PRIMARY KEY (source, commit)
     constraint quarantined_source_fkey FOREIGN KEY (source) REFERENCES sources(name)
+    constraint quarantined_times_check CHECK (isfinite(created_at)) NOT VALID
 table renewals
     challenge bytea not null
-    constraint quarantined_times_check CHECK (isfinite(created_at)) NOT VALID
     node_id uuid not null
     created_at timestamp with time zone not null default compute_now()
     constraint renewals_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint renewals_pkey PRIMARY KEY (challenge)
+    constraint renewals_times_check CHECK (isfinite(created_at)) NOT VALID
 table revision_files
     id bigint not null identity
-    constraint renewals_times_check CHECK (isfinite(created_at)) NOT VALID
     source text not null
     path text not null
     from_seq bigint not null
@@ -721,9 +723,9 @@ table revisions
     constraint revisions_pkey PRIMARY KEY (id)
     constraint revisions_seq_key UNIQUE (seq)
     constraint revisions_source_fkey FOREIGN KEY (source) REFERENCES sources(name)
+    constraint revisions_times_check CHECK ((isfinite(committed_at) AND isfinite(applied_at))) NOT VALID
     constraint revisions_tree_digest_check CHECK ((octet_length(tree_digest) = 32))
     CREATE INDEX revisions_by_commit ON revisions USING btree (source, commit, seq DESC)
-    constraint revisions_times_check CHECK ((isfinite(committed_at) AND isfinite(applied_at))) NOT VALID
 table rollbacks
     id uuid not null
     seq bigint not null identity
@@ -746,9 +748,9 @@ table rollbacks
     constraint rollbacks_seq_key UNIQUE (seq)
     constraint rollbacks_source_fkey FOREIGN KEY (source) REFERENCES sources(name)
     constraint rollbacks_state_check CHECK ((state = ANY (ARRAY['requested'::text, 'done'::text, 'refused'::text, 'withdrawn'::text])))
+    constraint rollbacks_times_check CHECK ((isfinite(requested_at) AND isfinite(ended_at))) NOT VALID
     CREATE UNIQUE INDEX rollbacks_one_waits ON rollbacks USING btree (source) WHERE (state = 'requested'::text)
 table secret_uses
-    constraint rollbacks_times_check CHECK ((isfinite(requested_at) AND isfinite(ended_at))) NOT VALID
     node_id uuid not null
     name text not null
     constraint secret_uses_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
@@ -762,9 +764,9 @@ table secret_versions
     created_at timestamp with time zone not null default compute_now()
     constraint secret_versions_name_fkey FOREIGN KEY (name) REFERENCES secrets(name)
     constraint secret_versions_pkey PRIMARY KEY (name, version)
+    constraint secret_versions_times_check CHECK (isfinite(created_at)) NOT VALID
     constraint secret_versions_version_check CHECK ((version > 0))
 table secrets
-    constraint secret_versions_times_check CHECK (isfinite(created_at)) NOT VALID
     name text not null
     counter bigint not null
     constraint secrets_counter_check CHECK ((counter > 0))
@@ -783,12 +785,13 @@ table sessions fillfactor=50
     last_seen timestamp with time zone not null default compute_now()
     commands boolean not null default false
     claims_void bigint not null default 0
+    node_name text
     constraint sessions_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint sessions_pkey PRIMARY KEY (node_id)
+    constraint sessions_times_check CHECK ((isfinite(connected_at) AND isfinite(disconnected_at) AND isfinite(last_seen))) NOT VALID
 table sources
     name text not null
     url text not null
-    constraint sessions_times_check CHECK ((isfinite(connected_at) AND isfinite(disconnected_at) AND isfinite(last_seen))) NOT VALID
     branch text not null
     path text not null default ''::text
     remote_commit text
@@ -807,10 +810,10 @@ table sources
     checked_at timestamp with time zone
     rolled_back_from text
     constraint sources_pkey PRIMARY KEY (name)
+    constraint sources_times_check CHECK ((isfinite(remote_at) AND isfinite(verified_at) AND isfinite(planned_at) AND isfinite(applied_at) AND isfinite(since) AND isfinite(checked_at))) NOT VALID
 table statements
     digest text not null
     kind text not null
-    constraint sources_times_check CHECK ((isfinite(remote_at) AND isfinite(verified_at) AND isfinite(planned_at) AND isfinite(applied_at) AND isfinite(since) AND isfinite(checked_at))) NOT VALID
     subject text not null
     principal text not null
     commit text not null
@@ -819,10 +822,10 @@ table statements
     key text not null default ''::text
     constraint statements_pkey PRIMARY KEY (digest, key)
     constraint statements_raw_check CHECK ((octet_length(raw) <= 16384))
+    constraint statements_times_check CHECK (isfinite(first_seen_at)) NOT VALID
     CREATE INDEX statements_by_commit ON statements USING btree (commit)
     CREATE INDEX statements_by_kind ON statements USING btree (kind, first_seen_at)
     CREATE INDEX statements_by_subject ON statements USING btree (subject, kind)
-    constraint statements_times_check CHECK (isfinite(first_seen_at)) NOT VALID
 table suspensions
     scope text not null
     owner text not null
@@ -831,29 +834,29 @@ table suspensions
     placed_by text not null
     created_at timestamp with time zone not null default compute_now()
     constraint suspensions_pkey PRIMARY KEY (scope)
+    constraint suspensions_times_check CHECK ((isfinite(until) AND isfinite(created_at))) NOT VALID
 table targets
     digest bytea not null
     pool text not null
-    constraint suspensions_times_check CHECK ((isfinite(until) AND isfinite(created_at))) NOT VALID
     profile text not null
     doc text not null
     created_at timestamp with time zone not null default compute_now()
     constraint targets_digest_check CHECK ((octet_length(digest) = 32))
     constraint targets_pkey PRIMARY KEY (digest)
+    constraint targets_times_check CHECK (isfinite(created_at)) NOT VALID
 table token_uses
     csr_hash bytea not null
     token_id uuid
-    constraint targets_times_check CHECK (isfinite(created_at)) NOT VALID
     node_id uuid not null
     answer bytea not null
     created_at timestamp with time zone not null default compute_now()
     constraint token_uses_csr_hash_check CHECK ((octet_length(csr_hash) = 32))
     constraint token_uses_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint token_uses_pkey PRIMARY KEY (csr_hash)
+    constraint token_uses_times_check CHECK (isfinite(created_at)) NOT VALID
     constraint token_uses_token_id_fkey FOREIGN KEY (token_id) REFERENCES join_tokens(id)
 table trust_checkpoints
     source text not null
-    constraint token_uses_times_check CHECK (isfinite(created_at)) NOT VALID
     commit text not null
     epoch bigint not null
     seq bigint not null
@@ -861,20 +864,20 @@ table trust_checkpoints
     signature bytea not null
     at timestamp with time zone not null default compute_now()
     constraint trust_checkpoints_pkey PRIMARY KEY (source)
+    constraint trust_checkpoints_times_check CHECK (isfinite(at)) NOT VALID
 table trust_epochs
     epoch bigint not null
     digest text not null
-    constraint trust_checkpoints_times_check CHECK (isfinite(at)) NOT VALID
     policy bytea not null
     commit text not null
     statements bytea[] not null
     at timestamp with time zone not null default compute_now()
     constraint trust_epochs_epoch_check CHECK ((epoch > 0))
     constraint trust_epochs_pkey PRIMARY KEY (epoch)
+    constraint trust_epochs_times_check CHECK (isfinite(at)) NOT VALID
 table trust_revocations
     seq bigint not null identity
     digest text not null
-    constraint trust_epochs_times_check CHECK (isfinite(at)) NOT VALID
     epoch bigint not null
     raw bytea not null
     constraint trust_revocations_digest_key UNIQUE (digest)
@@ -892,10 +895,10 @@ table work_queue fillfactor=70
     claim_epoch bigint
     constraint work_queue_check CHECK (((claimed_by IS NULL) = (claim_epoch IS NULL)))
     constraint work_queue_pkey PRIMARY KEY (kind, key)
+    constraint work_queue_times_check CHECK (isfinite(due_at)) NOT VALID
     CREATE INDEX work_queue_due ON work_queue USING btree (due_at)
 table workers fillfactor=50
     id uuid not null
-    constraint work_queue_times_check CHECK (isfinite(due_at)) NOT VALID
     role text not null
     host text not null
     pid integer not null
@@ -904,12 +907,12 @@ table workers fillfactor=50
     heartbeat_at timestamp with time zone not null default compute_now()
     expires_at timestamp with time zone not null
     constraint workers_pkey PRIMARY KEY (id)
+    constraint workers_times_check CHECK ((isfinite(started_at) AND isfinite(heartbeat_at) AND isfinite(expires_at))) NOT VALID
 function audit_chain_is_kept()  BEGIN IF TG_OP = 'DELETE' AND current_setting('better_compute.sets_aside', true) = 'on' THEN RETURN NULL; END IF; RAISE EXCEPTION 'the audit log is append only'; END
 function audit_is_append_only()  BEGIN RAISE EXCEPTION 'the audit log is append only'; END
 function audit_joins_tail()  BEGIN INSERT INTO audit_tail (seq) VALUES (NEW.seq); RETURN NULL; END
-    constraint workers_times_check CHECK ((isfinite(started_at) AND isfinite(heartbeat_at) AND isfinite(expires_at))) NOT VALID
 function commands_move()  BEGIN IF NEW.state = 'pending' AND OLD.state <> 'pending' AND OLD.acked_at IS NOT NULL AND NOT OLD.retry_safe THEN RAISE EXCEPTION 'a command that its node has does not wait again'; END IF; IF NEW.state = 'dispatched' AND OLD.state = 'pending' THEN NEW.dispatched_at := compute_now(); END IF; IF NEW.state IN ('acked', 'running') AND NEW.acked_at IS NULL THEN NEW.acked_at := compute_now(); END IF; IF NEW.state = 'running' AND NEW.started_at IS NULL THEN NEW.started_at := compute_now(); END IF; RETURN NEW; END
 function compute_now()  SELECT statement_timestamp() + COALESCE(NULLIF(current_setting('compute.clock_offset', true), ''), '0')::interval
-function node_allowed_kinds(uuid)  SELECT c.allowed_kinds FROM node_certs c JOIN nodes n ON n.id = c.node_id AND n.identity_generation = c.identity_generation WHERE c.node_id = node AND c.revoked_at IS NULL ORDER BY c.issued_at DESC, c.not_after DESC LIMIT 1
+function node_allowed_kinds(uuid)  SELECT CASE WHEN c.counts THEN c.allowed_kinds ELSE '{}' END FROM (SELECT c.allowed_kinds, c.issued_at, c.not_after, c.identity_generation = n.identity_generation AND c.revoked_at IS NULL AS counts FROM node_certs c JOIN nodes n ON n.id = c.node_id WHERE c.node_id = node) AS c ORDER BY c.counts DESC, c.issued_at DESC, c.not_after DESC LIMIT 1
 function node_bucket(nodes)  SELECT CASE WHEN n.role <> 'host' THEN 'excluded' -- IS NOT TRUE: a pool or an owner that is missing makes the comparison null, and null is not ours. WHEN (n.trust = 'platform' OR (n.trust = 'tenant-owned' AND n.owner_tenant = (SELECT p.owner_tenant FROM pools p WHERE p.name = n.pool))) IS NOT TRUE THEN 'excluded' WHEN n.maintenance OR n.cordoned THEN 'maintenance' WHEN n.provision_state NOT IN ('adopted', 'deployed') THEN 'provisioning' WHEN n.observed_generation < 1 THEN 'provisioning' WHEN n.connectivity <> 'connected' THEN 'unreachable' WHEN cardinality(n.no_schedule_reasons) > 0 THEN 'unhealthy' ELSE 'schedulable' END
 function outbox_life() SELECT max(life) FROM outbox_lives

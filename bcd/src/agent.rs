@@ -145,6 +145,8 @@ struct Agent {
     asks: Backoff,
     reading: bool,
     renewing: bool,
+    /// When the last renewal began.
+    renewal_began: Option<Instant>,
     /// Why a renewal was refused last, so that it is said once.
     refused_renewal: String,
     /// What the handshake of the present connection left open for want of the time.
@@ -437,6 +439,7 @@ impl Agent {
             Effect::Apply => self.want_pass(false),
             Effect::RenameJournal => self.hands.rename_journal(),
             Effect::Collect => self.read_hardware(),
+            Effect::Renew => self.renew_soon(),
             Effect::Opened => {
                 self.opened_at = Some(Instant::now());
                 // What could not be had without a gateway is tried again.

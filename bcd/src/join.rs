@@ -334,6 +334,8 @@ pub struct Renewed {
     pub chain: Vec<Vec<u8>>,
     /// What the leaf says.
     pub certificate: NodeIdentity,
+    /// Who this machine is, signed anew; `None` from a control plane that says it in a join only.
+    pub identity: Option<JoinIdentity>,
     /// What is trusted now: every step that was missed is taken.
     pub trust: TrustBundle,
     /// The time, as the control plane signed it.
@@ -400,14 +402,25 @@ impl Renewal {
         let asked =
             RenewalAsked { csr: csr::hash(&csr), serial: &self.current.serial, challenge: &challenge, claims: &claims };
         let possession = self.key.sign_possession(&realm, &asked);
-        let call = RenewRequest { csr, certificate: leaf, possession, challenge, claims };
+        let csr_hash = csr::hash(&csr);
+        let call = RenewRequest { csr, certificate: leaf, possession, challenge, claims, keeps_identity: true };
         let answer = within(client.renew(call)).await?;
         let verifier = NodeVerifier::new(&realm.trust_domain, &trust.roots())?;
         let certificate = verifier.identify(&certificates(&answer.certificate_chain), Validity::At(time))?;
         if certificate.node_id != self.current.node_id || certificate.public_key != self.key.public() {
             return Err(malformed("the certificate is another node's".to_owned()));
         }
-        Ok(Renewed { chain: answer.certificate_chain, certificate, trust, time })
+        let identity = match answer.signature {
+            None => None,
+            Some(signature) => {
+                let signature = wire::signature(Some(signature));
+                Some(trust.verifier().identity(csr_hash, &answer.identity, &signature, Validity::At(time))?)
+            }
+        };
+        if identity.as_ref().is_some_and(|identity| identity.node_id != self.current.node_id) {
+            return Err(malformed("the identity is another node's".to_owned()));
+        }
+        Ok(Renewed { chain: answer.certificate_chain, certificate, identity, trust, time })
     }
 }
 

@@ -180,6 +180,8 @@ pub enum Effect {
     Apply,
     /// Look at the machine again.
     Collect,
+    /// Ask for a new certificate soon.
+    Renew,
     /// The session is open.
     Opened,
     /// The journal is an old copy: go on with another id.

@@ -173,6 +173,7 @@ impl Plane {
             trust_domain: "bc.local".into(),
             fleet_id: "fleet-one".into(),
             identity_generation: IdentityGeneration(1),
+            kinds: None,
             csr: csr.hash(),
         });
         pb::JoinResponse {
@@ -246,7 +247,11 @@ impl Join for Plane {
                 &request.possession,
             )
             .map_err(|error| Status::permission_denied(error.to_string()))?;
-        let answer = pb::RenewResponse { certificate_chain: self.chain(&csr), trust_bundle: Some(self.bundle()) };
+        let answer = pb::RenewResponse {
+            certificate_chain: self.chain(&csr),
+            trust_bundle: Some(self.bundle()),
+            ..pb::RenewResponse::default()
+        };
         Ok(Response::new(answer))
     }
 }

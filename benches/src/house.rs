@@ -95,6 +95,8 @@ impl House {
                     not_before: now,
                     not_after: Duration::from_secs(86_400).after(now),
                     revoked_at: None,
+                    allowed_kinds: None,
+                    node_name: None,
                 };
                 node_certs::insert(&mut txn, &certificate).await?;
                 let identity = key.identity(issued.chain);

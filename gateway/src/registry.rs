@@ -119,6 +119,7 @@ impl Seat {
         facts.epoch > self.epoch
             || facts.identity_generation > self.identity_generation
             || facts.revoked
+            || facts.renamed
             || !facts.inventory_wanted.is_empty()
             || facts.commands_waiting
             || !facts.cancels.is_empty()
@@ -319,6 +320,7 @@ mod tests {
             epoch: Epoch(2),
             identity_generation: IdentityGeneration(1),
             revoked: false,
+            renamed: false,
             generation: Generation(generation),
             inventory_wanted: Vec::new(),
             commands_waiting: false,

@@ -4,6 +4,7 @@
 //! and signs its reports and proofs of possession, each under a purpose of its own.
 
 use aws_lc_rs::{
+    digest::{SHA256, digest},
     hmac,
     rand::SystemRandom,
     signature::{
@@ -147,5 +148,15 @@ impl NodePublicKey {
         UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &self.0)
             .verify(bytes.as_bytes(), signature)
             .map_err(|_| BadNodeSignature)
+    }
+
+    /// Which of these keys made a signature over the bytes, which are hashed once however many keys there are.
+    #[must_use]
+    pub fn signer<'k>(keys: &'k [Self], bytes: &SignedBytes, signature: &[u8]) -> Option<&'k Self> {
+        let hash = digest(&SHA256, bytes.as_bytes());
+        let made = |key: &&Self| {
+            UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &key.0).verify_digest(&hash, signature).is_ok()
+        };
+        keys.iter().find(made)
     }
 }

@@ -25,6 +25,19 @@ fn report(realm: &Realm, kind: ReportKind, node: NodeId, payload: &[u8]) -> Sign
     SignedBytes::new(purpose(kind), realm).field(node.to_string()).field(payload)
 }
 
+/// Which of these keys signed a report: this kind, this node, these bytes.
+#[must_use]
+pub fn signer<'k>(
+    keys: &'k [NodePublicKey],
+    realm: &Realm,
+    kind: ReportKind,
+    node: NodeId,
+    payload: &[u8],
+    signature: &[u8],
+) -> Option<&'k NodePublicKey> {
+    NodePublicKey::signer(keys, &report(realm, kind, node, payload), signature)
+}
+
 /// A renewal, as the node key signs it.
 #[derive(Debug, Clone, Copy)]
 pub struct RenewalAsked<'r> {

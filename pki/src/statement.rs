@@ -32,7 +32,7 @@ fn first_policy(realm: &Realm, trust: &AnchorTrust) -> SignedBytes {
     SignedBytes::new(Purpose::FirstPolicy, realm).field(trust.fleet.as_bytes()).field(trust.digest.as_bytes())
 }
 
-/// Who a machine is, in the answer to its join.
+/// Who a machine is, in the answer to its join and to each renewal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JoinIdentity {
@@ -49,6 +49,9 @@ pub struct JoinIdentity {
     pub fleet_id: String,
     /// Counts the identities that this node has had.
     pub identity_generation: IdentityGeneration,
+    /// The kinds of commands that it accepts; `None` for every kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<Vec<String>>,
     /// Digest of the request that is answered.
     pub csr: Digest,
 }

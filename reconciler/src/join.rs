@@ -89,7 +89,7 @@ pub struct JoinService {
     signer: Arc<Signer>,
     keyring: RwLock<Arc<Keyring>>,
     knocks: Knocks,
-    rules: attest::Rules,
+    documents: documents::InForce,
     secrets: SecretStore,
     asked: secrets::Asked,
     said: gateways::Said,
@@ -161,8 +161,8 @@ impl JoinService {
         let knocks = Knocks::new(clock.now());
         let (secrets, asked) = (keys.secret_store(&realm.fleet_id), secrets::Asked::default());
         let said = gateways::Said::default();
-        let rules = attest::Rules::default();
-        Self { db, realm, dev, clock, signer, keyring, knocks, rules, secrets, asked, said }
+        let documents = documents::InForce::default();
+        Self { db, realm, dev, clock, signer, keyring, knocks, documents, secrets, asked, said }
     }
 
     /// Works with these keys from now on: the next step of a rotation.

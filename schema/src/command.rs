@@ -33,6 +33,8 @@ pub use update::{CommandUpdate, UpdateError, UpdateState};
 
 /// The word of Hello and Welcome by which each side says that it speaks commands.
 pub const COMMANDS_CAPABILITY: &str = "commands";
+/// The word of Hello by which a node says that it takes another name with a renewal, and renews when it is asked to.
+pub const RENAMES_CAPABILITY: &str = "renames";
 /// The word of Hello by which a node says that it asks for people's approval of destructive commands.
 pub const APPROVALS_CAPABILITY: &str = "approvals";
 

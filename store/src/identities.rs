@@ -156,6 +156,8 @@ async fn forget_what_it_said(txn: &mut Txn, id: NodeId) -> Result<(), DbError> {
     sqlx::query!("DELETE FROM node_sections WHERE node_id = $1", id).execute(txn.conn()).await?;
     sqlx::query!("DELETE FROM node_inventory WHERE node_id = $1", id).execute(txn.conn()).await?;
     sqlx::query!("DELETE FROM node_drift WHERE node_id = $1", id).execute(txn.conn()).await?;
+    sqlx::query!("DELETE FROM node_boots WHERE node_id = $1", id).execute(txn.conn()).await?;
+    sqlx::query!("DELETE FROM node_identities WHERE node_id = $1", id).execute(txn.conn()).await?;
     Ok(())
 }
 

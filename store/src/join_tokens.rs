@@ -30,6 +30,8 @@ pub struct NewJoinToken {
     pub expect: serde_json::Value,
     /// A machine that is known by its hardware takes its old node back.
     pub reclaim: bool,
+    /// The kinds of commands that machines accept which come in by it; `None` for every kind.
+    pub kinds: Option<Vec<String>>,
     /// Who made it.
     pub created_by: String,
 }
@@ -86,7 +88,7 @@ macro_rules! select {
     ($tail:literal $(, $arg:expr)* $(,)?) => {
         sqlx::query_as!(
             Row,
-            r#"SELECT id, hash, pool, uses_max, uses_left, expires_at, revoked_at, expect, reclaim, created_by, created_at
+            r#"SELECT id, hash, pool, uses_max, uses_left, expires_at, revoked_at, expect, reclaim, kinds, created_by, created_at
                FROM join_tokens "# + $tail
             $(, $arg)*
         )
@@ -99,8 +101,8 @@ macro_rules! select {
 /// When the statement fails.
 pub async fn create(txn: &mut Txn, token: &NewJoinToken) -> Result<(), DbError> {
     sqlx::query!(
-        r#"INSERT INTO join_tokens (id, hash, pool, uses_max, uses_left, expires_at, expect, reclaim, created_by)
-           VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8)"#,
+        r#"INSERT INTO join_tokens (id, hash, pool, uses_max, uses_left, expires_at, expect, reclaim, kinds, created_by)
+           VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8, $9)"#,
         token.id.as_uuid(),
         convert::digest_column(&token.hash),
         token.pool.as_str(),
@@ -108,6 +110,7 @@ pub async fn create(txn: &mut Txn, token: &NewJoinToken) -> Result<(), DbError> 
         token.expires_at.to_sqlx() as _,
         token.expect,
         token.reclaim,
+        token.kinds.as_deref(),
         token.created_by,
     )
     .execute(txn.conn())
@@ -229,10 +232,10 @@ pub async fn answer(txn: &mut Txn, csr_hash: &Digest, node: NodeId, answer: &[u8
     Ok(done.rows_affected() == 1)
 }
 
+#[derive(sqlx::FromRow)]
 struct Row {
     id: uuid::Uuid,
     hash: Vec<u8>,
-#[derive(sqlx::FromRow)]
     pool: String,
     uses_max: i32,
     uses_left: i32,
@@ -240,6 +243,7 @@ struct Row {
     revoked_at: Option<jiff_sqlx::Timestamp>,
     expect: serde_json::Value,
     reclaim: bool,
+    kinds: Option<Vec<String>>,
     created_by: String,
     created_at: jiff_sqlx::Timestamp,
 }
@@ -259,6 +263,7 @@ impl Stored for Row {
                 expires_at: self.expires_at.to_jiff(),
                 expect: self.expect,
                 reclaim: self.reclaim,
+                kinds: self.kinds,
                 created_by: self.created_by,
             },
             uses_left: convert::count(self.uses_left),

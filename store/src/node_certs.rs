@@ -22,6 +22,10 @@ pub struct NodeCert {
     pub not_after: Timestamp,
     /// When it was revoked; `None` while it is not.
     pub revoked_at: Option<Timestamp>,
+    /// The kinds of commands that its holder accepts; `None` for every kind.
+    pub allowed_kinds: Option<Vec<String>>,
+    /// The name that its holder was told with it; `None` where that is not known.
+    pub node_name: Option<String>,
 }
 
 /// Stores a certificate.
@@ -30,14 +34,16 @@ pub struct NodeCert {
 /// When the statement fails.
 pub async fn insert(txn: &mut Txn, cert: &NodeCert) -> Result<(), DbError> {
     sqlx::query!(
-        r#"INSERT INTO node_certs (serial, node_id, public_key, identity_generation, not_before, not_after)
-           VALUES ($1, $2, $3, $4, $5, $6)"#,
+        r#"INSERT INTO node_certs (serial, node_id, public_key, identity_generation, not_before, not_after, allowed_kinds, node_name)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"#,
         cert.serial,
         cert.node_id.as_uuid(),
         cert.public_key,
         cert.identity_generation.to_i64(),
         cert.not_before.to_sqlx() as _,
         cert.not_after.to_sqlx() as _,
+        cert.allowed_kinds.as_deref(),
+        cert.node_name,
     )
     .execute(txn.conn())
     .await?;
@@ -76,7 +82,8 @@ pub async fn chain_of(db: &Db, node: NodeId, key: &[u8]) -> Result<Vec<Vec<u8>>,
 pub async fn find(db: &Db, serial: &[u8]) -> Result<Option<NodeCert>, DbError> {
     let row = sqlx::query_as!(
         Row,
-        "SELECT serial, node_id, public_key, identity_generation, not_before, not_after, revoked_at FROM node_certs WHERE serial = $1",
+        r#"SELECT serial, node_id, public_key, identity_generation, not_before, not_after, revoked_at, allowed_kinds, node_name
+           FROM node_certs WHERE serial = $1"#,
         serial,
     )
     .fetch_optional(db.pool())
@@ -84,7 +91,10 @@ pub async fn find(db: &Db, serial: &[u8]) -> Result<Option<NodeCert>, DbError> {
     Ok(row.map(NodeCert::from))
 }
 
-/// The public keys that a node's reports may be signed with, newest first: those of certificates of its present identity
+/// More keys than an identity comes to: a renewal keeps its key.
+const MOST_KEYS: i64 = 8;
+
+/// The public keys that a node's reports may be signed with, newest first and few: those of certificates of its present identity
 /// that are not revoked. One that expired within the last 31 days still counts, because a report may have waited.
 ///
 /// # Errors
@@ -95,18 +105,36 @@ pub async fn keys(db: &Db, id: NodeId) -> Result<Vec<Vec<u8>>, DbError> {
            FROM node_certs c
            JOIN nodes n ON n.id = c.node_id AND n.identity_generation = c.identity_generation
            WHERE c.node_id = $1 AND c.revoked_at IS NULL AND c.not_after > compute_now() - interval '31 days'
-           ORDER BY c.not_after DESC"#,
+           GROUP BY c.public_key
+           ORDER BY max(c.not_after) DESC
+           LIMIT $2"#,
         id.as_uuid(),
-    )
-    .fetch_all(db.pool())
-    .await?;
-    let mut distinct: Vec<Vec<u8>> = Vec::new();
-    for key in keys {
-        if !distinct.contains(&key) {
-            distinct.push(key);
-        }
-    }
-    Ok(distinct)
+        MOST_KEYS,
+    );
+    Ok(keys.fetch_all(db.pool()).await?)
+}
+
+/// The kinds of commands that a node's present identity accepts; `None` for every kind.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn allowed_kinds(db: &Db, id: NodeId) -> Result<Option<Vec<String>>, DbError> {
+    let allowed = sqlx::query_scalar!("SELECT node_allowed_kinds($1)", id.as_uuid());
+    Ok(allowed.fetch_one(db.pool()).await?)
+}
+
+/// How many certificates a node was issued within the last hour.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn issued_lately(txn: &mut Txn, id: NodeId) -> Result<u64, DbError> {
+    let issued = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "issued!" FROM node_certs
+           WHERE node_id = $1 AND issued_at > compute_now() - interval '1 hour'"#,
+        id.as_uuid(),
+    );
+    let issued = issued.fetch_one(txn.conn()).await?;
+    Ok(u64::try_from(issued).unwrap_or_default())
 }
 
 /// Whether a key is one that the node's present identity was certified with, however long ago.
@@ -218,6 +246,8 @@ struct Row {
     not_before: jiff_sqlx::Timestamp,
     not_after: jiff_sqlx::Timestamp,
     revoked_at: Option<jiff_sqlx::Timestamp>,
+    allowed_kinds: Option<Vec<String>>,
+    node_name: Option<String>,
 }
 
 impl From<Row> for NodeCert {
@@ -230,6 +260,8 @@ impl From<Row> for NodeCert {
             not_before: row.not_before.to_jiff(),
             not_after: row.not_after.to_jiff(),
             revoked_at: convert::time(row.revoked_at),
+            allowed_kinds: row.allowed_kinds,
+            node_name: row.node_name,
         }
     }
 }

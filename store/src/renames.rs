@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use schema::object::{Kind, ObjectRef};
+use schema::{
+    id::NodeId,
+    object::{Kind, ObjectRef},
+};
 
-use crate::{DbError, Txn};
+use crate::{DbError, Txn, poke::Poke};
 
 /// Why nothing was renamed.
 #[derive(Debug, thiserror::Error)]
@@ -270,7 +273,7 @@ async fn tenants(txn: &mut Txn, old: &[String], new: &[String]) -> Result<(), Db
 /// A certificate names a machine by its id, so that it stays good. What a machine is told keeps its old name until it is
 /// assigned anew.
 async fn machines(txn: &mut Txn, old: &[String], new: &[String]) -> Result<(), DbError> {
-    sqlx::query!(
+    let renamed = sqlx::query_scalar!(
         r#"WITH m AS (
                SELECT n.id, m.new
                FROM UNNEST($1::text[], $2::text[]) AS m (old, new)
@@ -283,11 +286,14 @@ async fn machines(txn: &mut Txn, old: &[String], new: &[String]) -> Result<(), D
                assigned_name = CASE WHEN n.assigned_digest IS NULL THEN NULL
                                     ELSE NULLIF(COALESCE(n.assigned_name, n.name), m.new) END,
                version = n.version + 1, updated_at = compute_now()
-           FROM m WHERE n.id = m.id"#,
+           FROM m WHERE n.id = m.id
+           RETURNING n.id"#,
         old,
         new,
     )
-    .execute(txn.conn())
+    .fetch_all(txn.conn())
     .await?;
+    // The machine is told the name that it has.
+    renamed.into_iter().for_each(|id| txn.poke(Poke::Node(NodeId::from_uuid(id))));
     Ok(())
 }

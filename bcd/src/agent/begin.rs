@@ -69,7 +69,7 @@ impl Agent {
             Err(error) => return Err(error.into()),
         };
         let clock = Arc::clone(&hands.clerk.clock);
-        let desk = hands.desk();
+        let desk = hands.desk().accepting(identity.identity.kinds.as_deref());
         // What the loop before this one took is believed also where a full disk did not keep it.
         let known = desk.gate().guard();
         let policies = known.policies.as_deref().cloned().or(state.policies_of(&identity)?);
@@ -104,6 +104,7 @@ impl Agent {
             asks: Backoff::default(),
             reading: false,
             renewing: false,
+            renewal_began: None,
             refused_renewal: String::new(),
             left_open: None,
             link: None,

@@ -11,7 +11,7 @@ use pki::{
 };
 use schema::{clock::SharedClock, time::Timestamp};
 
-use super::{Agent, AgentError, Side, chance, link::Link};
+use super::{Agent, AgentError, SAID_WITHIN, Side, chance, link::Link};
 use crate::{
     join::{Renewal, Renewed},
     session::{Again, Event},
@@ -97,10 +97,18 @@ impl Agent {
         self.renew_at = now + at.duration_since(proven).max(jiff::SignedDuration::ZERO).unsigned_abs();
     }
 
+    /// The control plane has something new for this machine. A gateway that says so again and again causes few renewals.
+    pub(super) fn renew_soon(&mut self) {
+        let now = Instant::now();
+        let soon = self.renewal_began.map_or(now, |at| now.max(at + RENEW_AGAIN));
+        self.renew_at = self.renew_at.min(soon);
+    }
+
     pub(super) fn renew(&mut self) {
         if std::mem::replace(&mut self.renewing, true) {
             return;
         }
+        self.renewal_began = Some(Instant::now());
         self.renew_at = Instant::now() + RENEW_AGAIN.mul_f64(chance(0.8, 1.2));
         let endpoint = self.endpoints[self.attempts % self.endpoints.len()].clone();
         let renewal = Renewal {
@@ -123,14 +131,19 @@ impl Agent {
         self.renewing = false;
         match result {
             Ok(renewed) => {
-                let identity = Identity { chain: Identity::encode(&renewed.chain), ..self.identity.clone() };
+                let before = self.identity.clone();
+                let identity = Identity {
+                    chain: Identity::encode(&renewed.chain),
+                    identity: renewed.identity.unwrap_or(before.identity),
+                    ..before
+                };
                 // The trust first: with the certificate kept, whoever issued it is believed.
                 if renewed.trust.version > self.core.trust().version {
                     self.state.keep_trust(&renewed.trust)?;
                     self.core.stepped(renewed.trust);
                 }
                 self.state.keep_identity(&identity)?;
-                self.identity = identity;
+                let before = std::mem::replace(&mut self.identity, identity).identity.node_name;
                 self.certificate = renewed.certificate;
                 self.refused_renewal.clear();
                 self.clock.prove(renewed.time);
@@ -139,6 +152,16 @@ impl Agent {
                 self.renew_at = self.renew_at.max(Instant::now() + RENEW_AGAIN);
                 if self.link.is_none() {
                     self.connect_at = Some(Instant::now());
+                }
+                let name = self.identity.identity.node_name.clone();
+                if name != before {
+                    tracing::info!("this was {before}, and is {name} from now on");
+                    self.core.go_by(&name);
+                    // The control plane knows by the certificate of a session which name its machine goes by.
+                    if self.link.is_some() {
+                        self.close(Again::Within(SAID_WITHIN));
+                        return self.handle(Event::Closed);
+                    }
                 }
             }
             Err(reason) if reason == self.refused_renewal => {

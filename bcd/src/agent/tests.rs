@@ -221,3 +221,43 @@ async fn what_a_full_disk_did_not_keep_is_believed_by_the_next_loop() {
     assert_eq!(guard.policies.as_ref().map(|policies| policies.epoch()), Some(1));
     assert_eq!((guard.floor, guard.hardware_key.is_some(), guard.facts.is_empty()), (Some(now()), true, false));
 }
+
+#[tokio::test]
+async fn a_renewal_that_brings_another_name_is_kept_and_gone_by() {
+    let (endpoint, plane, _said) = Plane::start().await;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("var/lib/bcd");
+    join::join(&plane.request(&endpoint, &path)).await.expect("admitted");
+    let mut agent = begin(dir.path(), &mut None);
+    let named = pki::statement::JoinIdentity {
+        node_name: "node-two".to_owned(),
+        kinds: Some(vec!["inventory.refresh".to_owned()]),
+        ..agent.identity.identity.clone()
+    };
+    let renewed = Renewed {
+        chain: agent.identity.certificates().iter().map(|der| der.to_vec()).collect(),
+        certificate: agent.certificate.clone(),
+        identity: Some(named.clone()),
+        trust: agent.core.trust().clone(),
+        time: now(),
+    };
+    agent.renewed(Ok(renewed)).expect("kept");
+    let kept = StateDir::open(&path).expect("there").identity().expect("read").expect("joined");
+    assert_eq!(kept.identity, named);
+    assert_eq!(agent.core.into_desk().gate().guard().name, "node-two");
+}
+
+#[tokio::test]
+async fn a_gateway_that_asks_for_one_renewal_after_another_causes_few() {
+    let (endpoint, plane, _said) = Plane::start().await;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    join::join(&plane.request(&endpoint, &dir.path().join("var/lib/bcd"))).await.expect("admitted");
+    let mut agent = begin(dir.path(), &mut None);
+    agent.renew_at = Instant::now() + Duration::from_secs(36_000);
+    agent.renew_soon();
+    assert!(agent.renew_at <= Instant::now());
+    agent.renewal_began = Some(Instant::now());
+    agent.renew_at = Instant::now() + Duration::from_secs(36_000);
+    agent.renew_soon();
+    assert!(agent.renew_at >= Instant::now() + Duration::from_secs(30));
+}

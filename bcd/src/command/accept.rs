@@ -8,7 +8,6 @@ use schema::{
     command::{BodyError, CommandBody, CommandHead, CommandKind, Refusal},
     generation::Generation,
     id::{JournalId, NodeId},
-    node::Role,
     time::Timestamp,
 };
 
@@ -30,8 +29,6 @@ pub struct Offer<'a> {
 pub struct Facts<'a> {
     /// This node.
     pub node: NodeId,
-    /// Its role; `None` when nobody told it.
-    pub role: Option<Role>,
     /// The only kinds that a restricted identity accepts.
     pub allowed: Option<&'a [CommandKind]>,
     /// The spec that was attempted last.
@@ -131,12 +128,7 @@ fn supported<'a>(
     if facts.allowed.is_some_and(|allowed| !allowed.contains(&kind)) {
         return Err(format!("this node's identity does not accept {kind}"));
     }
-    match facts.role {
-        Some(role) if !kind.row().roles.contains(&role) => {
-            Err(format!("a node in the role {role} does not run {kind}"))
-        }
-        _ => Ok(body),
-    }
+    Ok(body)
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ use schema::{
     command::{BodyError, CommandBody, CommandHead, CommandKind, CommandUpdate, Lane, Reason, Refusal, UpdateState},
     digest::Digest,
     id::CommandId,
-    node::Role,
     time::Timestamp,
 };
 
@@ -106,7 +105,6 @@ impl Known {
 pub struct Desk {
     pen: Pen,
     gate: Gate,
-    role: Option<Role>,
     allowed: Option<Vec<CommandKind>>,
     known: BTreeMap<CommandId, Known>,
     forget_at: Option<Instant>,
@@ -122,7 +120,15 @@ impl Desk {
             let standing = if entry.ended.is_some() { Standing::Over } else { Standing::Left { ask: None } };
             (entry.id, Known { entry, standing })
         });
-        Self { pen, gate, role: None, allowed: None, known: known.collect(), forget_at: None, refused: None }
+        Self { pen, gate, allowed: None, known: known.collect(), forget_at: None, refused: None }
+    }
+
+    /// Accepts these kinds only, as the node's identity says; every kind when it says none.
+    #[must_use]
+    pub fn accepting(mut self, kinds: Option<&[String]>) -> Self {
+        // A word that this version does not know is of a kind that it does not run.
+        self.allowed = kinds.map(|kinds| kinds.iter().filter_map(|word| word.parse().ok()).collect());
+        self
     }
 
     /// What this node holds against destructive commands.
@@ -314,7 +320,6 @@ impl Desk {
         let (guard, spent) = (self.gate.guard(), self.gate.spent());
         let facts = Facts {
             node: self.pen.node,
-            role: self.role,
             allowed: self.allowed.as_deref(),
             applied: moment.applied,
             now: moment.now,

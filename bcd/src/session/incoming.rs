@@ -15,6 +15,8 @@ use crate::{command::Do, state::Desired, wire};
 
 const DEFAULT_BEAT: u32 = 30;
 const BEATS: std::ops::RangeInclusive<u32> = 5..=300;
+/// The longest that a gateway which goes away keeps this machine from others.
+const LONGEST_AWAY: Duration = Duration::from_secs(300);
 
 fn say(level: Level, text: impl Into<String>) -> Effect {
     Effect::Say(level, text.into())
@@ -31,7 +33,7 @@ impl Core {
             (_, Frame::Refused(refused)) => self.refused(&refused),
             (_, Frame::Goodbye(goodbye)) => {
                 self.phase = Phase::Closed;
-                let within = Duration::from_secs(goodbye.reconnect_within_seconds.into());
+                let within = Duration::from_secs(goodbye.reconnect_within_seconds.into()).min(LONGEST_AWAY);
                 let text = "the gateway goes away; connecting again soon";
                 vec![say(Level::Info, text), Effect::Close(Again::Within(within))]
             }
@@ -46,6 +48,7 @@ impl Core {
             (Phase::Open { .. }, Frame::CancelCommand(cancel)) => self.cancel_command(&cancel),
             (Phase::Open { .. }, Frame::Trust(steps)) => self.trust_steps(steps, now),
             (Phase::Open { .. }, Frame::Policies(policies)) => self.policies(policies, now),
+            (Phase::Open { .. }, Frame::RenewalWanted(_)) => vec![Effect::Renew],
             (Phase::Open { .. }, Frame::HeartbeatAck(_)) => Vec::new(),
             (Phase::Open { .. }, Frame::Welcome(_)) => vec![say(Level::Warn, "a second welcome was ignored")],
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proto::agent::v1::{self as pb, node_frame};
 use schema::{
-    command::{APPROVALS_CAPABILITY, COMMANDS_CAPABILITY, Lane},
+    command::{APPROVALS_CAPABILITY, COMMANDS_CAPABILITY, Lane, RENAMES_CAPABILITY},
     inventory::InventorySection,
     report::{InventoryReport, ReportKind, StatusReport},
 };
@@ -24,7 +24,9 @@ impl Core {
             journal_id: self.progress.journal_id.to_string(),
             nonce: nonce.to_vec(),
             agent_version: self.me.version.clone(),
-            capabilities: ["host", "access", COMMANDS_CAPABILITY, APPROVALS_CAPABILITY].map(str::to_owned).to_vec(),
+            capabilities: ["host", "access", COMMANDS_CAPABILITY, APPROVALS_CAPABILITY, RENAMES_CAPABILITY]
+                .map(str::to_owned)
+                .to_vec(),
             applied_generation: self.progress.applied.0,
             observed_generation: self.progress.observed.0,
             trust_version: self.trust.version,

@@ -36,6 +36,11 @@ impl Core {
         });
     }
 
+    /// Goes by another name from now on: what is approved for that one is for this node.
+    pub fn go_by(&self, name: &str) {
+        self.desk.gate().change(|guard| name.clone_into(&mut guard.name));
+    }
+
     /// What this machine is recognised by, as it reads it itself; `None` before it was looked at.
     fn hardware_key(&self) -> Option<String> {
         if self.inventory.sections.is_empty() {

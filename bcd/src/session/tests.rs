@@ -456,6 +456,10 @@ fn refusals_and_goodbyes_say_when_to_come_back() {
     }
     let effects = world.frame(gateway_frame::Frame::Goodbye(pb::Goodbye { reconnect_within_seconds: 3 }));
     assert!(effects.contains(&Effect::Close(Again::Within(Duration::from_secs(3)))));
+    world.open();
+    let forever = pb::Goodbye { reconnect_within_seconds: u32::MAX };
+    let effects = world.frame(gateway_frame::Frame::Goodbye(forever));
+    assert!(effects.contains(&Effect::Close(Again::Within(Duration::from_secs(300)))), "{effects:?}");
 }
 
 #[test]

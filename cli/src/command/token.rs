@@ -3,7 +3,7 @@
 mod ci;
 
 use clap::{Args, Subcommand};
-use schema::{attested::Attested, clock::SharedClock, id::RequestId, name::Name, time::Duration};
+use schema::{attested::Attested, clock::SharedClock, command::CommandKind, id::RequestId, name::Name, time::Duration};
 use serde_json::{Value, json};
 
 use super::get::{self, Kind};
@@ -20,6 +20,7 @@ Examples:
   better-compute token create --pool h100 --uses 40 --expires 2h
   better-compute token create --pool h100 --expect-serial PF3K0X91
   better-compute token create --pool h100 --reclaim       for a machine whose disk was replaced
+  better-compute token create --pool h100 --kinds inventory.refresh,diag.nvml
   better-compute token list
   better-compute token revoke jt_01k9m2v7t3c4w8d5e6f7g8h9ja
   better-compute token api create --scope nodes:read --expires 90d
@@ -98,7 +99,7 @@ pub enum ApiVerb {
 /// Makes a join token.
 #[derive(Debug, Args)]
 pub struct Create {
-    /// The pool that machines join when no `node` document names them
+    /// The pool that machines join; one that a `node` document puts elsewhere needs a token that expects it
     #[arg(long, value_name = "POOL")]
     pub pool: Name,
     /// How many machines may use it
@@ -125,6 +126,9 @@ pub struct Create {
     /// A machine that is known by its hardware or its document takes its old node back
     #[arg(long)]
     pub reclaim: bool,
+    /// Only these kinds of commands run on a machine that joins by it, such as inventory.refresh,diag.nvml [default: all]
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub kinds: Vec<CommandKind>,
     /// Print the token alone, for scripts
     #[arg(long, short)]
     pub quiet: bool,
@@ -174,7 +178,8 @@ impl Create {
         let client = self.common.client()?;
         let input = json!({
             "pool": self.pool, "uses": self.uses, "expires": self.expires, "expect": self.expect(),
-            "reclaim": self.reclaim, "idempotencyKey": once(),
+            "reclaim": self.reclaim, "kinds": self.kinds.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "idempotencyKey": once(),
         });
         let made = client.call("tokens.create", &input).await?;
         if output.is_json() {

@@ -91,6 +91,9 @@ struct Open {
     // The inventory sections that were last asked for, and when the same may be asked for again.
     asked: Vec<String>,
     ask_again: Timestamp,
+    // The node renews when it is asked to, and when it may be asked again.
+    renames: bool,
+    renew_again: Timestamp,
     heartbeats: Bucket,
     statuses: Bucket,
     inventories: Bucket,
@@ -296,6 +299,8 @@ impl SessionCore {
             specs_wanted: Bucket::new(SPECS_WANTED, now),
             asked: Vec::new(),
             ask_again: now,
+            renames: hello.renames,
+            renew_again: now,
             heartbeats: Bucket::new(HEARTBEATS, now),
             statuses: Bucket::new(STATUSES, now),
             inventories: Bucket::new(INVENTORIES, now),
@@ -325,6 +330,10 @@ impl SessionCore {
         }
         if facts.generation > open.sent {
             effects.push(Effect::FetchSpec);
+        }
+        if facts.renamed && open.renames && now >= open.renew_again {
+            open.renew_again = ASK_AGAIN.after(now);
+            effects.push(send(Down::RenewalWanted(pb::RenewalWanted {})));
         }
         let wanted: Vec<String> = facts.inventory_wanted.iter().map(ToString::to_string).collect();
         if !wanted.is_empty() && (wanted != open.asked || now >= open.ask_again) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use proto::agent::v1 as pb;
 use schema::{
-    command::{APPROVALS_CAPABILITY, COMMANDS_CAPABILITY, Lane},
+    command::{APPROVALS_CAPABILITY, COMMANDS_CAPABILITY, Lane, RENAMES_CAPABILITY},
     digest::Digest,
     generation::Generation,
     inventory::InventorySection,
@@ -24,6 +24,8 @@ const MAX_WORDS: usize = 300;
 pub(super) struct CheckedHello {
     pub(super) open: OpenRequest,
     pub(super) applied: Generation,
+    /// It takes another name with a renewal, and renews when it is asked to.
+    pub(super) renames: bool,
     pub(super) inventory: BTreeMap<InventorySection, Digest>,
     /// Why the node cannot keep anything, when it cannot.
     pub(super) cannot_keep: Option<String>,
@@ -59,6 +61,7 @@ pub(super) fn check(hello: pb::Hello, rules: &Rules) -> Result<CheckedHello, Ref
             inventory.insert(section, digest);
         }
     }
+    let says = |capability: &str| hello.capabilities.iter().any(|word| word == capability);
     Ok(CheckedHello {
         open: OpenRequest {
             node_id: rules.node_id,
@@ -69,14 +72,11 @@ pub(super) fn check(hello: pb::Hello, rules: &Rules) -> Result<CheckedHello, Ref
             described: hello.described,
             trust_version: hello.trust_version,
             marks: marks(&hello.journal_marks)?,
-            commands: hello.capabilities.iter().any(|word| word == COMMANDS_CAPABILITY),
-            policy_epoch: hello
-                .capabilities
-                .iter()
-                .any(|word| word == APPROVALS_CAPABILITY)
-                .then_some(hello.policy_epoch),
+            commands: says(COMMANDS_CAPABILITY),
+            policy_epoch: says(APPROVALS_CAPABILITY).then_some(hello.policy_epoch),
         },
         applied: Generation(hello.applied_generation),
+        renames: says(RENAMES_CAPABILITY),
         inventory,
         cannot_keep: words(&hello.cannot_keep),
     })

@@ -100,6 +100,7 @@ fn facts(generation: u64) -> Facts {
         epoch: Epoch(9),
         identity_generation: IdentityGeneration(1),
         revoked: false,
+        renamed: false,
         generation: Generation(generation),
         inventory_wanted: Vec::new(),
         commands_waiting: false,
@@ -298,6 +299,21 @@ fn floods_of_heartbeats_and_inventories_end_the_session() {
         }
         assert!(core.is_closed());
     }
+}
+
+#[test]
+fn a_renamed_machine_is_asked_to_renew_now_and_then_if_it_says_that_it_takes_names() {
+    let renamed = || Input::Facts(Facts { renamed: true, ..facts(3) });
+    let asked = |effects: &[Effect]| {
+        effects.iter().any(|effect| matches!(effect, Effect::Send(frame) if matches!(**frame, Down::RenewalWanted(_))))
+    };
+    assert!(!asked(&open_session(rules()).handle(renamed(), at(1))), "an older daemon knows no such frame");
+    let mut core = SessionCore::new(rules(), at(0));
+    let capabilities = vec!["renames".to_owned()];
+    core.handle(up(Up::Hello(pb::Hello { capabilities, ..hello() })), at(0));
+    core.handle(Input::Opened(Box::new(opened(3))), at(0));
+    assert!(!asked(&core.handle(Input::Facts(facts(3)), at(1))));
+    assert_eq!([1, 2, 60, 61].map(|second| asked(&core.handle(renamed(), at(second)))), [true, false, false, true]);
 }
 
 #[test]

@@ -182,6 +182,8 @@ impl World {
             not_before: self.clock.now(),
             not_after: Duration::from_secs(86_400).after(self.clock.now()),
             revoked_at: None,
+            allowed_kinds: None,
+            node_name: None,
         };
         node_certs::insert(&mut txn, &certificate).await.unwrap();
         txn.commit().await.unwrap();
@@ -363,7 +365,7 @@ impl Authority for TestAuthority {
     }
 
     async fn renew(&self, _: Request<pb::RenewRequest>) -> Result<Response<pb::RenewResponse>, Status> {
-        Ok(Response::new(pb::RenewResponse { certificate_chain: vec![vec![1]], trust_bundle: None }))
+        Ok(Response::new(pb::RenewResponse { certificate_chain: vec![vec![1]], ..pb::RenewResponse::default() }))
     }
 
     async fn request_secrets(

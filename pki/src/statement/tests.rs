@@ -131,6 +131,7 @@ fn an_identity_answers_one_request_in_one_fleet() {
         trust_domain: "bc.local".to_owned(),
         fleet_id: "fleet-one".to_owned(),
         identity_generation: IdentityGeneration(1),
+        kinds: None,
         csr,
     };
     let (bytes, signature) = worker.sign_identity(&identity);

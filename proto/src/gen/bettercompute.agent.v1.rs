@@ -181,7 +181,8 @@ pub struct SealedToken {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct JoinResponse {
-    /// Canonical JSON: node id, node name, pool, trust domain, fleet id, identity generation, SHA-256 of the CSR.
+    /// Canonical JSON: node id, node name, pool, trust domain, fleet id, identity generation, the kinds of commands that it accepts unless all, SHA-256 of
+    /// the CSR.
     #[prost(bytes = "vec", tag = "1")]
     pub identity: ::prost::alloc::vec::Vec<u8>,
     /// Over `identity`, purpose `join-response`.
@@ -231,6 +232,9 @@ pub struct RenewRequest {
     /// What the machine is made of, as in a join, once the certificate has ended: whoever lets a late renewal through sees it.
     #[prost(bytes = "vec", tag = "5")]
     pub claims: ::prost::alloc::vec::Vec<u8>,
+    /// The machine goes by the identity in the answer from then on.
+    #[prost(bool, tag = "6")]
+    pub keeps_identity: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RenewResponse {
@@ -238,6 +242,11 @@ pub struct RenewResponse {
     pub certificate_chain: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
     #[prost(message, optional, tag = "2")]
     pub trust_bundle: ::core::option::Option<SignedTrustBundle>,
+    /// As in JoinResponse: the node's name may be another one by now.
+    #[prost(bytes = "vec", tag = "3")]
+    pub identity: ::prost::alloc::vec::Vec<u8>,
+    #[prost(message, optional, tag = "4")]
+    pub signature: ::core::option::Option<Signature>,
 }
 /// Generated client implementations.
 pub mod join_client {
@@ -1301,7 +1310,7 @@ pub mod node_frame {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GatewayFrame {
-    #[prost(oneof = "gateway_frame::Frame", tags = "1, 2, 3, 4, 5, 6, 7, 8, 12, 13")]
+    #[prost(oneof = "gateway_frame::Frame", tags = "1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 14")]
     pub frame: ::core::option::Option<gateway_frame::Frame>,
 }
 /// Nested message and enum types in `GatewayFrame`.
@@ -1335,6 +1344,10 @@ pub mod gateway_frame {
         /// any command.
         #[prost(message, tag = "13")]
         Policies(super::Policies),
+        /// The node goes by another name than the control plane's: it renews its certificate, and learns it. Only to nodes that
+        /// said `renames`.
+        #[prost(message, tag = "14")]
+        RenewalWanted(super::RenewalWanted),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1502,6 +1515,8 @@ pub struct InventoryWanted {
     #[prost(string, repeated, tag = "1")]
     pub sections: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RenewalWanted {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Goodbye {
     #[prost(uint32, tag = "1")]

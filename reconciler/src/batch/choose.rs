@@ -17,6 +17,8 @@ pub enum WaitsFor {
     Session,
     /// Its cordon to be lifted.
     Uncordon,
+    /// The machine to hear the name that it was given: it knows itself by the one before.
+    Name,
     /// Others of its pool to be back.
     Budget,
     /// Machines of another failure domain to be done.
@@ -32,6 +34,7 @@ impl WaitsFor {
         match self {
             Self::Session => "unreachable",
             Self::Uncordon => "cordoned",
+            Self::Name => "renamed",
             Self::Budget => "disruption-budget",
             Self::Domain => "spread",
             Self::Turn => "max-in-flight",
@@ -100,6 +103,8 @@ pub fn choose(leaves: &[Leaf], pools: &[InPool], max_in_flight: u32, spread: Opt
             Some(WaitsFor::Session)
         } else if machine.cordoned {
             Some(WaitsFor::Uncordon)
+        } else if machine.renamed {
+            Some(WaitsFor::Name)
         } else if free == 0 {
             Some(WaitsFor::Turn)
         } else if own.is_some() && domain.is_some() && own != domain {

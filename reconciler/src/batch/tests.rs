@@ -40,6 +40,7 @@ fn machine(number: u32, rack: &str) -> Machine {
         connectivity: Connectivity::Connected,
         cordoned: false,
         staged: false,
+        renamed: false,
         provision: ProvisionState::Adopted,
     }
 }
@@ -118,17 +119,20 @@ fn a_pool_is_disturbed_no_more_than_it_allows_whoever_disturbs_it() {
 }
 
 #[test]
-fn who_is_away_or_cordoned_is_waited_for_and_holds_nobody_up() {
-    let mut leaves = waiting(&["a", "a", "a"]);
+fn who_is_away_or_cordoned_or_was_renamed_is_waited_for_and_holds_nobody_up() {
+    let mut leaves = waiting(&["a", "a", "a", "a"]);
     if let Some(machine) = &mut leaves[0].machine {
         machine.connectivity = Connectivity::Lost;
     }
     if let Some(machine) = &mut leaves[1].machine {
         machine.cordoned = true;
     }
+    if let Some(machine) = &mut leaves[2].machine {
+        machine.renamed = true;
+    }
     let choice = choose(&leaves, &pool(None, 3, 0), 1, None);
-    assert_eq!(choice.go, [2]);
-    assert_eq!(waits(&choice), [(0, WaitsFor::Session), (1, WaitsFor::Uncordon)]);
+    assert_eq!(choice.go, [3]);
+    assert_eq!(waits(&choice), [(0, WaitsFor::Session), (1, WaitsFor::Uncordon), (2, WaitsFor::Name)]);
 }
 
 #[test]

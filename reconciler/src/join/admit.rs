@@ -14,9 +14,7 @@ use proto::agent::v1 as pb;
 use schema::{
     attested::Attested,
     digest::Digest,
-    fleet::Node as NodeDocument,
     id::{JoinTokenId, NodeId},
-    object::Kind,
 };
 use store::{
     DbError, attestations, identities, join_tokens,
@@ -152,8 +150,8 @@ impl JoinService {
         trace.claims = Some(claims.clone());
         trace.key = Some(key.clone());
         trace.revision = revisions::latest(&self.db).await?.map_or(0, |revision| revision.seq);
-        let rules = self.rules.of(&self.db, trace.revision).await?;
-        let voucher = self.vouch(&keyring, request, &csr, &rules, trace).await?;
+        let said = self.documents.of(&self.db, trace.revision).await?;
+        let voucher = self.vouch(&keyring, request, &csr, &said.rules, trace).await?;
         let attested = voucher.attested();
         trace.attested.clone_from(&attested);
         let before = joins::find_by_csr(&self.db, &csr.hash()).await?;
@@ -162,9 +160,6 @@ impl JoinService {
         let seen = before.as_ref().filter(|join| serde_json::from_value(join.join.claims.clone()).is_ok_and(is_seen));
         let approval = seen.and_then(|join| join.approval.clone());
 
-        let documents = documents::in_force::<NodeDocument>(&self.db, Kind::Node).await?;
-        let admission = documents::admission(&self.db).await?;
-        let plain: Vec<NodeDocument> = documents.iter().map(|(document, _)| document.clone()).collect();
         let knock = Knock {
             claims: &claims,
             key: &key,
@@ -175,7 +170,7 @@ impl JoinService {
             request: csr.hash(),
             approved: approval.is_some(),
         };
-        let place = decide(&knock, &House { dev: self.dev, admission, documents: &plain })?;
+        let place = decide(&knock, &House { dev: self.dev, admission: said.admission, documents: &said.nodes })?;
         trace.pool = Some(place.pool.to_string());
         let unmet = voucher.expect.unmet(&claims, &key, &place.name, &attested);
         if !unmet.is_empty() {
@@ -188,7 +183,7 @@ impl JoinService {
             .map(|named| named.value.clone())
             .collect();
         voucher.believed(&named, &place.pool)?;
-        let missing = rules.iter().filter(|rule| rule.is_required() && rule.pool == place.pool);
+        let missing = said.rules.iter().filter(|rule| rule.is_required() && rule.pool == place.pool);
         let missing: Vec<_> = missing.filter(|rule| !voucher.satisfies(rule, &named)).map(|rule| rule.kind).collect();
         if !missing.is_empty() {
             return Err(JoinRefusal::AttestationRequired { pool: place.pool.clone(), kinds: missing }.into());
@@ -198,7 +193,7 @@ impl JoinService {
         let claim = claim(&place, &key, voucher.reclaim, &residents)?;
         let pool =
             pools::find(&self.db, &place.pool).await?.ok_or_else(|| JoinRefusal::UnknownPool(place.pool.clone()))?;
-        let hold = documents::git_hold(&place, &documents, self.db.now().await?);
+        let hold = documents::git_hold(&place, &said, self.db.now().await?);
 
         let entry = Entry { csr: &csr, key: &key, place: &place, pool: &pool, voucher: &voucher, claim, hold };
         match self.enter(&keyring, entry, trace).await {

@@ -29,9 +29,7 @@ mod x509;
 mod tests;
 
 pub(super) use evidence::{Evidence, keys_of};
-#[cfg(test)]
-use rule::rules;
-pub(super) use rule::{Rule, Rules};
+pub(super) use rule::{Rule, rules};
 pub(super) use token::Shown;
 
 /// What is known of a machine's request before anybody vouches for it.
@@ -62,6 +60,8 @@ pub(super) enum Testimony {
         expect: Expect,
         /// It may take back a node that has its hardware.
         reclaim: bool,
+        /// The kinds of commands that the machine accepts; `None` for every kind.
+        kinds: Option<Vec<String>>,
         /// Who made it.
         by: String,
     },

@@ -1,6 +1,6 @@
 //! Who a machine becomes, or why not: a pure function of what it claims and what the documents say.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use pki::hardware::{HardwareKey, IdentifierKind, JoinClaims, plain_serial};
 use schema::{
@@ -36,8 +36,13 @@ pub struct Knock<'a> {
 /// What lets a machine in whatever documents say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vouched<'a> {
-    /// A token.
-    Token,
+    /// A token, which may say which machines it expects. One that does not lets in nobody whom a document puts elsewhere.
+    Token {
+        /// The pool that it is for.
+        pool: &'a Name,
+        /// It says what the machine must show.
+        expects: bool,
+    },
     /// The rules of these pools, by what it proved. When there are none, a document has to name that.
     Pools(&'a BTreeSet<Name>),
 }
@@ -75,7 +80,8 @@ pub fn decide<'a>(knock: &Knock<'_>, house: &House<'a>) -> Result<Place<'a>, Joi
     if !knock.key.trusted && !knock.claims.unreadable.is_empty() {
         return Err(JoinRefusal::Unreadable(knock.claims.unreadable.clone()));
     }
-    let mut matching = house.documents.iter().filter(|document| describes(document, knock));
+    let macs = knock.claims.nics.iter().filter_map(|nic| nic.mac.as_deref()).map(str::to_ascii_lowercase).collect();
+    let mut matching = house.documents.iter().filter(|document| describes(document, knock, &macs));
     let document = matching.next();
     if let (Some(first), Some(second)) = (document, matching.next()) {
         let all = [first, second].into_iter().chain(matching);
@@ -84,6 +90,9 @@ pub fn decide<'a>(knock: &Knock<'_>, house: &House<'a>) -> Result<Place<'a>, Joi
     if let Some(document) = document {
         let pool = document.pool.as_ref().map_or_else(|| knock.pool.clone(), |pool| Ok(pool.value.clone()))?;
         return match knock.vouched {
+            Vouched::Token { pool: token, expects: false } if document.attested.is_empty() && *token != pool => {
+                Err(JoinRefusal::TokenOtherPool { token: token.clone(), node: document.name.clone(), pool })
+            }
             Vouched::Pools(pools) if document.attested.is_empty() && !pools.contains(&pool) => {
                 Err(JoinRefusal::Disagree { token: None, document: Some(pool), pools: pools.iter().cloned().collect() })
             }
@@ -109,7 +118,7 @@ pub fn decide<'a>(knock: &Knock<'_>, house: &House<'a>) -> Result<Place<'a>, Joi
 /// Whether a document means this machine. The strongest that the document names decides alone: what the machine proves, else
 /// the strongest of what it only says. So one with the right serial and a new network card is the same machine, and one with
 /// only the right network card is not.
-fn describes(document: &NodeDocument, knock: &Knock<'_>) -> bool {
+fn describes(document: &NodeDocument, knock: &Knock<'_>, macs: &HashSet<String>) -> bool {
     let Knock { claims, key, attested, .. } = knock;
     if !document.attested.is_empty() {
         return document.attested.iter().any(|wanted| attested.contains(&wanted.value));
@@ -130,8 +139,7 @@ fn describes(document: &NodeDocument, knock: &Knock<'_>) -> bool {
     if let Some(serial) = &document.board_serial {
         return is(serial, &claims.dmi.board_serial);
     }
-    let found = claims.nics.iter().filter_map(|nic| nic.mac.as_deref()).map(str::to_ascii_lowercase);
-    found.into_iter().any(|mac| document.mac.iter().any(|wanted| wanted.value.eq_ignore_ascii_case(&mac)))
+    document.mac.iter().any(|wanted| macs.contains(&wanted.value.to_ascii_lowercase()))
 }
 
 fn short_of(request: &Digest) -> String {

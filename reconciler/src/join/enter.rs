@@ -104,7 +104,8 @@ impl JoinService {
             }
         };
         use_voucher(&mut txn, entry.voucher, trace, &signed).await?;
-        node_certs::insert(&mut txn, &certificate_row(id, &signed.issued, generation)).await?;
+        let certified = Certified { name: Some(name.as_str()), kinds: entry.voucher.kinds.as_deref() };
+        node_certs::insert(&mut txn, &certified.row(id, &signed.issued, generation)).await?;
         node_certs::keep_chain(&mut txn, &signed.issued.serial.to_bytes(), &chain(&signed.issued)).await?;
         if let (Claim::New, Some(hold)) = (&entry.claim, &entry.hold) {
             node_holds::place(&mut txn, id, hold).await?;
@@ -142,6 +143,7 @@ impl JoinService {
             trust_domain: self.realm.trust_domain.clone(),
             fleet_id: self.realm.fleet_id.clone(),
             identity_generation: generation,
+            kinds: entry.voucher.kinds.clone(),
             csr: entry.csr.hash(),
         };
         let (bytes, signature) = self.signer.worker(now).sign_identity(&identity);
@@ -235,14 +237,27 @@ pub(super) fn chain(issued: &IssuedCertificate) -> Vec<Vec<u8>> {
     issued.chain.iter().map(|certificate| certificate.to_vec()).collect()
 }
 
-pub(super) fn certificate_row(node: NodeId, issued: &IssuedCertificate, generation: IdentityGeneration) -> NodeCert {
-    NodeCert {
-        serial: issued.serial.to_bytes(),
-        node_id: node,
-        public_key: issued.public_key.as_bytes().to_vec(),
-        identity_generation: generation,
-        not_before: issued.not_before,
-        not_after: issued.not_after,
-        revoked_at: None,
+/// What goes with the certificates of an identity.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Certified<'a> {
+    /// What the machine is told that it is called; `None` where it is not told.
+    pub(super) name: Option<&'a str>,
+    /// The kinds of commands that it accepts.
+    pub(super) kinds: Option<&'a [String]>,
+}
+
+impl Certified<'_> {
+    pub(super) fn row(self, node: NodeId, issued: &IssuedCertificate, generation: IdentityGeneration) -> NodeCert {
+        NodeCert {
+            serial: issued.serial.to_bytes(),
+            node_id: node,
+            public_key: issued.public_key.as_bytes().to_vec(),
+            identity_generation: generation,
+            not_before: issued.not_before,
+            not_after: issued.not_after,
+            revoked_at: None,
+            allowed_kinds: self.kinds.map(<[String]>::to_vec),
+            node_name: self.name.map(str::to_owned),
+        }
     }
 }

@@ -114,6 +114,19 @@ pub enum JoinRefusal {
          `node rebind {0} --join JOIN`; if it is gone, `node delete {0}`, and this join goes on"
     )]
     AttestedElsewhere(Name),
+    /// The machine is one that a document describes, and the token is for another pool.
+    #[error(
+        "the join token is for pool {token}, and this machine is node {node} of pool {pool}; a token for that pool lets it in, and so \
+         does one that expects it (token create --expect-name {node})"
+    )]
+    TokenOtherPool {
+        /// The pool of the token.
+        token: Name,
+        /// The name in the document.
+        node: Name,
+        /// The pool in the document.
+        pool: Name,
+    },
     /// The machine may take its node back, but not with this token.
     #[error(
         "this machine is node {node}, which is not in pool {pool}; a reclaiming token of its own pool takes it back"
@@ -235,6 +248,7 @@ impl JoinRefusal {
         "token-expects-another",
         "token-expired",
         "token-for-another-key",
+        "token-for-another-pool",
         "token-malformed",
         "token-revoked",
         "token-unknown",
@@ -272,6 +286,7 @@ impl JoinRefusal {
             Self::Disagree { .. } => "attestation-disagrees",
             Self::AttestationRequired { .. } => "attestation-required",
             Self::AttestedElsewhere(_) => "attested-elsewhere",
+            Self::TokenOtherPool { .. } => "token-for-another-pool",
             Self::ReclaimOtherPool { .. } => "reclaim-other-pool",
             Self::ReclaimConnected(_) => "reclaim-connected",
             Self::ReclaimNotLost(_) => "reclaim-not-lost",
@@ -296,6 +311,7 @@ impl JoinRefusal {
             | Self::AmbiguousDocument(_)
             | Self::NameTaken(_)
             | Self::AttestedElsewhere(_)
+            | Self::TokenOtherPool { .. }
             | Self::ReclaimOtherPool { .. }
             | Self::ReclaimConnected(_)
             | Self::ReclaimNotLost(_)
@@ -335,6 +351,12 @@ pub enum RenewRefusal {
     /// The identity was revoked or replaced.
     #[error("the identity of this machine was revoked; it has to join again")]
     Revoked,
+    /// The request is for another key than the certificate's.
+    #[error("a renewal is for the key that the certificate has; with another key the machine joins again")]
+    OtherKey,
+    /// It was issued too many certificates lately.
+    #[error("this machine was issued more certificates within an hour than any needs; it asks again later")]
+    TooOften,
     /// The request was not signed by the old key.
     #[error("the renewal does not prove possession of the node's key")]
     Possession,
@@ -354,7 +376,9 @@ impl RenewRefusal {
         "no-possession",
         "not-a-node",
         "not-yet-valid",
+        "other-key",
         "renewal-too-late",
+        "renewal-too-often",
         "unknown-certificate",
         "wrong-trust-domain",
     ];
@@ -371,6 +395,8 @@ impl RenewRefusal {
             Self::Challenge(ChallengeRefusal::Late) => "challenge-too-old",
             Self::ChallengeUsed => "challenge-used",
             Self::Revoked => "identity-revoked",
+            Self::OtherKey => "other-key",
+            Self::TooOften => "renewal-too-often",
             Self::Possession => "no-possession",
         }
     }

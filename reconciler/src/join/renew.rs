@@ -1,4 +1,5 @@
-//! Renewal: the next certificate for a node that proves possession of the key in its present one, over a challenge.
+//! Renewal: the next certificate for a node that proves possession of the key in its present one, over a challenge. The key
+//! stays; a machine with another key joins.
 //!
 //! An expired certificate is no dead end: for 30 days it still renews by itself, and later once somebody let it, as long as
 //! the identity was not revoked. Nor is one whose authority is over, or one that a restored database does not know yet.
@@ -7,6 +8,7 @@ use pki::{
     csr::Csr,
     hardware::JoinClaims,
     report::RenewalAsked,
+    statement::JoinIdentity,
     verify::{NodeIdentity, Validity},
 };
 use proto::agent::v1 as pb;
@@ -20,12 +22,15 @@ use store::{
 
 use super::{
     JoinService, Keyring, RenewRefusal,
-    enter::{certificate_row, chain},
+    enter::{Certified, chain},
     wire,
 };
 
 /// How long after its end a certificate renews without anybody looking.
 const UNATTENDED: Duration = Duration::from_secs(30 * 86_400);
+
+/// How many certificates a node is issued within an hour: each is kept for months.
+const MOST_AN_HOUR: u64 = 60;
 
 /// How a renewal ended without an answer.
 #[derive(Debug, thiserror::Error)]
@@ -79,8 +84,11 @@ impl JoinService {
         old.public_key
             .verify_possession(&self.realm, &asked, &request.possession)
             .map_err(|_| RenewRefusal::Possession)?;
+        if *csr.public_key() != old.public_key {
+            return Err(RenewRefusal::OtherKey.into());
+        }
         let late = Late { old: &old, claims: JoinClaims::from_bytes(&request.claims).unwrap_or_default(), peer };
-        let identity = self.identity(&old).await?;
+        let known = self.known(&old).await?;
         let is_late = UNATTENDED.after(old.not_after) < now;
         if is_late && !late.is_let_through(joins::let_through(&self.db, &late.key()).await?.as_ref()) {
             return Err(self.wait(&late).await?.into());
@@ -92,17 +100,23 @@ impl JoinService {
             .expect("a checked request and an own authority make a certificate");
         let mut txn = self.db.begin().await?;
         let node = nodes::lock(&mut txn, old.node_id).await?.ok_or(RenewRefusal::Revoked)?;
-        if node.identity_generation != identity || node.provision == ProvisionState::Retired {
+        if node.identity_generation != known.generation || node.provision == ProvisionState::Retired {
             return Err(RenewRefusal::Revoked.into());
         }
         if is_late && !late.is_let_through(joins::still_let_through(&mut txn, &late.key()).await?.as_ref()) {
             drop(txn);
             return Err(self.wait(&late).await?.into());
         }
+        if node_certs::issued_lately(&mut txn, node.id).await? >= MOST_AN_HOUR {
+            return Err(RenewRefusal::TooOften.into());
+        }
         if !identities::use_challenge(&mut txn, &request.challenge, node.id).await? {
             return Err(RenewRefusal::ChallengeUsed.into());
         }
-        node_certs::insert(&mut txn, &certificate_row(node.id, &issued, node.identity_generation)).await?;
+        // The name may be another one since, and is told to whoever keeps it.
+        let told = request.keeps_identity.then(|| node.name.to_string()).or(known.name);
+        let certified = Certified { name: told.as_deref(), kinds: known.kinds.as_deref() };
+        node_certs::insert(&mut txn, &certified.row(node.id, &issued, node.identity_generation)).await?;
         node_certs::keep_chain(&mut txn, &issued.serial.to_bytes(), &chain(&issued)).await?;
         if is_late {
             let row = late.row(&node);
@@ -111,9 +125,22 @@ impl JoinService {
         }
         txn.commit().await?;
         tracing::info!(node = %old.node_id, serial = %issued.serial, until = %issued.not_after, late = is_late, "renewed a node certificate");
+        let identity = JoinIdentity {
+            node_id: node.id,
+            node_name: node.name.to_string(),
+            pool: node.pool.as_ref().map(ToString::to_string),
+            trust_domain: self.realm.trust_domain.clone(),
+            fleet_id: self.realm.fleet_id.clone(),
+            identity_generation: node.identity_generation,
+            kinds: known.kinds,
+            csr: csr.hash(),
+        };
+        let (identity, signature) = self.signer.worker(now).sign_identity(&identity);
         Ok(pb::RenewResponse {
             certificate_chain: wire::chain(&issued.chain),
             trust_bundle: Some(wire::bundle(keyring.newest())),
+            identity,
+            signature: Some(wire::signature(signature)),
         })
     }
 
@@ -131,20 +158,32 @@ impl JoinService {
 
     /// The identity that a certificate is of. One that is not recorded was issued after the backup that this database was
     /// restored from: it still counts when its key is one that the node's present identity has, however old its certificate is.
-    async fn identity(&self, old: &NodeIdentity) -> Result<IdentityGeneration, RenewError> {
+    async fn known(&self, old: &NodeIdentity) -> Result<Known, RenewError> {
         if let Some(known) = node_certs::find(&self.db, &old.serial.to_bytes()).await? {
             return match known.revoked_at {
                 _ if known.node_id != old.node_id => Err(RenewRefusal::UnknownCertificate.into()),
                 Some(_) => Err(RenewRefusal::Revoked.into()),
-                None => Ok(known.identity_generation),
+                None => Ok(Known {
+                    generation: known.identity_generation,
+                    kinds: known.allowed_kinds,
+                    name: known.node_name,
+                }),
             };
         }
         let node = nodes::find(&self.db, old.node_id).await?.ok_or(RenewRefusal::UnknownCertificate)?;
         if !node_certs::is_key_of(&self.db, node.id, old.public_key.as_bytes()).await? {
             return Err(RenewRefusal::UnknownCertificate.into());
         }
-        Ok(node.identity_generation)
+        let kinds = node_certs::allowed_kinds(&self.db, node.id).await?;
+        Ok(Known { generation: node.identity_generation, kinds, name: None })
     }
+}
+
+/// What is known of the certificate that is renewed; all of it stays.
+struct Known {
+    generation: IdentityGeneration,
+    kinds: Option<Vec<String>>,
+    name: Option<String>,
 }
 
 fn certificate(keyring: &Keyring, der: &[u8]) -> Result<NodeIdentity, RenewRefusal> {

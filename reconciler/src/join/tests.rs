@@ -132,21 +132,31 @@ impl House {
     }
 
     pub(super) async fn token_with(&self, pool: &str, uses: u32, expect: &serde_json::Value, reclaim: bool) -> Token {
+        self.mint(|row| NewJoinToken { pool: name(pool), uses, expect: expect.clone(), reclaim, ..row }).await
+    }
+
+    /// A token for one machine, which accepts these kinds of commands.
+    pub(super) async fn token_of_kinds(&self, kinds: Option<Vec<String>>) -> Token {
+        self.mint(|row| NewJoinToken { kinds, ..row }).await
+    }
+
+    async fn mint(&self, change: impl FnOnce(NewJoinToken) -> NewJoinToken) -> Token {
         let id = JoinTokenId::generate();
         let text = id.to_string();
         let token = Token::mint(TokenKind::Join, text.strip_prefix(JoinTokenId::PREFIX).expect("a prefix"));
         let row = NewJoinToken {
             id,
             hash: token.hash(),
-            pool: name(pool),
-            uses,
+            pool: name("h100"),
+            uses: 1,
             expires_at: DAY.after(self.db.now().await.expect("time")),
-            expect: expect.clone(),
-            reclaim,
+            expect: json!({}),
+            reclaim: false,
+            kinds: None,
             created_by: "test".to_owned(),
         };
         let mut txn = self.db.begin().await.expect("begin");
-        join_tokens::create(&mut txn, &row).await.expect("token");
+        join_tokens::create(&mut txn, &change(row)).await.expect("token");
         txn.commit().await.expect("commit");
         token
     }

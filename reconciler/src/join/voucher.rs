@@ -27,6 +27,8 @@ pub(super) struct Voucher {
     pub(super) expect: Expect,
     /// It may take back a node that has its hardware.
     pub(super) reclaim: bool,
+    /// The kinds of commands that it accepts; `None` for every kind.
+    pub(super) kinds: Option<Vec<String>>,
     /// Who vouches, for the audit.
     pub(super) by: String,
     /// What it proved, and how that stands to the pools.
@@ -52,6 +54,7 @@ impl Voucher {
             token: None,
             expect: Expect::default(),
             reclaim: false,
+            kinds: None,
             by: String::new(),
             identities: Vec::new(),
             about: Vec::new(),
@@ -61,8 +64,8 @@ impl Voucher {
         let mut by = Vec::new();
         for testimony in heard {
             match testimony {
-                Testimony::Token { id, pool, expect, reclaim, by: whose } => {
-                    voucher = Self { token: Some(id), token_pool: Some(pool), expect, reclaim, ..voucher };
+                Testimony::Token { id, pool, expect, reclaim, kinds, by: whose } => {
+                    voucher = Self { token: Some(id), token_pool: Some(pool), expect, reclaim, kinds, ..voucher };
                     by.push(whose);
                 }
                 Testimony::Identity { attested, about, stands } => {
@@ -97,8 +100,11 @@ impl Voucher {
     }
 
     /// What lets it in whatever documents say.
-    pub(super) const fn vouched(&self) -> Vouched<'_> {
-        if self.token.is_some() { Vouched::Token } else { Vouched::Pools(&self.pools) }
+    pub(super) fn vouched(&self) -> Vouched<'_> {
+        match &self.token_pool {
+            Some(pool) => Vouched::Token { pool, expects: !self.expect.is_empty() },
+            None => Vouched::Pools(&self.pools),
+        }
     }
 
     /// The pool that it joins when no document says otherwise.

@@ -207,6 +207,8 @@ impl House {
             not_before: now,
             not_after: Duration::from_secs(86_400).after(now),
             revoked_at: None,
+            allowed_kinds: None,
+            node_name: None,
         };
         let mut txn = self.db.begin().await.expect("begin");
         nodes::insert(&mut txn, &node).await.expect("node");

@@ -8,6 +8,7 @@ use schema::{
     command::{CommandBody, CommandKind, CommandState, PayloadError, SecretRef},
     generation::Generation,
     id::{BatchId, CommandId, NodeId},
+    node::Role,
     time::Timestamp,
 };
 use serde_json::{Value, json};
@@ -77,6 +78,14 @@ pub enum EnqueueError {
         /// What the certificate allows.
         allowed: Vec<String>,
     },
+    /// Machines of the node's role run no such command.
+    #[error("a machine of the role {role} does not run {kind}; machines of these roles do: {}", roles(*kind))]
+    Role {
+        /// The kind that was wanted.
+        kind: CommandKind,
+        /// The node's role.
+        role: Role,
+    },
     /// The deadline is further away than a signature is good for.
     #[error("a command waits 12 hours at most")]
     TooLate,
@@ -90,6 +99,10 @@ pub enum EnqueueError {
 
 fn because(reason: &Option<String>) -> String {
     reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"))
+}
+
+fn roles(kind: CommandKind) -> String {
+    kind.row().roles.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 fn list(words: &[String]) -> String {
@@ -126,7 +139,7 @@ async fn put(txn: &mut Txn, new: &NewCommand, signed_within: Duration) -> Result
         r#"UPDATE nodes
            SET next_cmd_seq = next_cmd_seq + 1
            WHERE id = $1 AND NOT EXISTS (SELECT FROM commands WHERE node_id = $1 AND idempotency_key = $2)
-           RETURNING next_cmd_seq - 1 AS "seq!", name, provision_state, node_allowed_kinds(id) AS allowed, compute_now() AS "now!",
+           RETURNING next_cmd_seq - 1 AS "seq!", name, role, provision_state, node_allowed_kinds(id) AS allowed, compute_now() AS "now!",
                      (SELECT COALESCE((array_agg(c.revoked_reason ORDER BY c.revoked_at DESC NULLS LAST))[1], '') FROM node_certs c
                       WHERE c.node_id = nodes.id
                       HAVING count(*) > 0
@@ -144,7 +157,7 @@ async fn put(txn: &mut Txn, new: &NewCommand, signed_within: Duration) -> Result
     if new.not_after > LONGEST.after(node.now.to_jiff()) {
         return Err(EnqueueError::TooLate);
     }
-    acceptable(new.kind, &node.provision_state, node.revoked, node.allowed)?;
+    acceptable(new.kind, (&node.provision_state, &node.role), node.revoked, node.allowed)?;
     let body = CommandBody {
         id: CommandId::generate(),
         node_id: new.node_id,
@@ -239,7 +252,7 @@ async fn put(txn: &mut Txn, new: &NewCommand, signed_within: Duration) -> Result
 /// [`EnqueueError`] says why not.
 pub async fn may_enqueue(db: &Db, id: NodeId, kind: CommandKind) -> Result<(), EnqueueError> {
     let node = sqlx::query!(
-        r#"SELECT provision_state, node_allowed_kinds(id) AS allowed FROM nodes WHERE id = $1"#,
+        r#"SELECT role, provision_state, node_allowed_kinds(id) AS allowed FROM nodes WHERE id = $1"#,
         id.as_uuid(),
     )
     .fetch_optional(db.pool())
@@ -247,12 +260,12 @@ pub async fn may_enqueue(db: &Db, id: NodeId, kind: CommandKind) -> Result<(), E
     .map_err(DbError::from)?;
     let node = node.ok_or(EnqueueError::UnknownNode(id))?;
     let revoked = node_certs::revocation(db, id).await?.map(|revocation| revocation.reason);
-    acceptable(kind, &node.provision_state, revoked, node.allowed)
+    acceptable(kind, (&node.provision_state, &node.role), revoked, node.allowed)
 }
 
 fn acceptable(
     kind: CommandKind,
-    provision: &str,
+    (provision, role): (&str, &str),
     revoked: Option<String>,
     allowed: Option<Vec<String>>,
 ) -> Result<(), EnqueueError> {
@@ -262,10 +275,11 @@ fn acceptable(
     if let Some(reason) = revoked {
         return Err(EnqueueError::Revoked(Some(reason).filter(|reason| !reason.is_empty())));
     }
-    match allowed.filter(|allowed| !allowed.iter().any(|word| word == kind.as_str())) {
-        Some(allowed) => Err(EnqueueError::Restricted { kind, allowed }),
-        None => Ok(()),
+    if let Some(allowed) = allowed.filter(|allowed| !allowed.iter().any(|word| word == kind.as_str())) {
+        return Err(EnqueueError::Restricted { kind, allowed });
     }
+    let role: Role = convert::word("role", role)?;
+    if kind.row().roles.contains(&role) { Ok(()) } else { Err(EnqueueError::Role { kind, role }) }
 }
 
 /// The command that has the key already.

@@ -192,7 +192,8 @@ pub async fn proved(db: &Db, node: NodeId) -> Result<Vec<Proved>, DbError> {
 }
 
 /// Remembers the boot and the journal of a verified status report, and wakes the `command` reconciler when they are new. A
-/// report that was said before the one that is remembered changes nothing.
+/// report that was said before the one that is remembered changes nothing. The time is the node's own word, which may be wrong
+/// for once: it is believed no further than the time here, so that the right one comes after it.
 ///
 /// # Errors
 /// When a statement fails.
@@ -205,7 +206,7 @@ pub async fn witness(
 ) -> Result<(), DbError> {
     let done = sqlx::query!(
         r#"INSERT INTO node_boots AS b (node_id, boot_id, journal_id, said_at)
-           VALUES ($1, $2, $3, $4)
+           VALUES ($1, $2, $3, LEAST($4, compute_now() + interval '5 minutes'))
            ON CONFLICT (node_id) DO UPDATE
            SET boot_said = CASE WHEN b.boot_id <> EXCLUDED.boot_id THEN EXCLUDED.said_at ELSE b.boot_said END,
                boot_seen = CASE WHEN b.boot_id <> EXCLUDED.boot_id THEN compute_now() ELSE b.boot_seen END,

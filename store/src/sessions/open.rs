@@ -123,7 +123,7 @@ pub async fn open_all(txn: &mut Txn, sessions: &[SessionOpen]) -> Result<Vec<Res
                ORDER BY id
                FOR NO KEY UPDATE
            ), judged AS MATERIALIZED (
-               SELECT a.*, n.generation, n.identity_generation AS current, c.identity_generation AS presented, c.allowed_kinds,
+               SELECT a.*, n.generation, n.identity_generation AS current, c.identity_generation AS presented, c.allowed_kinds, c.node_name,
                       p.gateway_id <> a.gateway_id AND p.disconnected_at IS NULL AS taken_over,
                       CASE WHEN n.provision_state = 'retired' THEN 'retired'
                            WHEN c.serial IS NULL THEN 'uncertified'
@@ -138,15 +138,16 @@ pub async fn open_all(txn: &mut Txn, sessions: &[SessionOpen]) -> Result<Vec<Res
                FROM node n
                JOIN asked a ON a.node_id = n.id
                LEFT JOIN LATERAL (
-                   SELECT serial, identity_generation, allowed_kinds, revoked_at
+                   SELECT serial, identity_generation, allowed_kinds, node_name, revoked_at
                    FROM node_certs
                    WHERE serial = a.serial AND node_id = n.id
                    OFFSET 0
                ) AS c ON true
                LEFT JOIN LATERAL (SELECT gateway_id, disconnected_at FROM sessions WHERE node_id = n.id OFFSET 0) AS p ON true
            ), opened AS (
-               INSERT INTO sessions AS s (node_id, epoch, gateway_id, boot_id, journal_id, identity_generation, version, described, commands)
-               SELECT node_id, 1, gateway_id, boot_id, journal_id, current, version, described, commands
+               INSERT INTO sessions AS s (node_id, epoch, gateway_id, boot_id, journal_id, identity_generation, version, described, commands,
+                                         node_name)
+               SELECT node_id, 1, gateway_id, boot_id, journal_id, current, version, described, commands, node_name
                FROM judged
                WHERE verdict = 'open'
                ORDER BY node_id
@@ -159,6 +160,7 @@ pub async fn open_all(txn: &mut Txn, sessions: &[SessionOpen]) -> Result<Vec<Res
                    version = EXCLUDED.version,
                    described = EXCLUDED.described,
                    commands = EXCLUDED.commands,
+                   node_name = EXCLUDED.node_name,
                    connected_at = compute_now(),
                    disconnected_at = NULL,
                    claims_void = 0,

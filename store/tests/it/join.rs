@@ -62,6 +62,7 @@ async fn token(db: &Db, uses: u32) -> JoinTokenId {
         expires_at: Duration::from_secs(3_600).after(db.now().await.expect("now")),
         expect: json!({}),
         reclaim: false,
+        kinds: None,
         created_by: "ada".to_owned(),
     };
     commit!(db, |txn| join_tokens::create(&mut txn, &new).await.expect("create"));
@@ -180,6 +181,8 @@ async fn only_keys_of_the_present_identity_count() {
         not_before: now,
         not_after: Duration::from_secs(days * 86_400).after(now),
         revoked_at: None,
+        allowed_kinds: None,
+        node_name: None,
     };
     // The identity that the machine came with is over.
     commit!(test.db(), |txn| nodes::bump_identity(&mut txn, id).await.expect("bump"));

@@ -44,7 +44,6 @@ impl Broken {
         };
         let facts = Facts {
             node,
-            role: None,
             allowed: None,
             applied: Generation(3),
             now: Some(now()),
@@ -147,7 +146,6 @@ fn guarded() -> &'static Guard {
 fn facts(node: NodeId) -> Facts<'static> {
     Facts {
         node,
-        role: None,
         allowed: None,
         applied: Generation(3),
         now: Some(now()),
@@ -189,7 +187,7 @@ fn while_the_time_is_not_proven_everything_comes_again_later() {
 }
 
 #[test]
-fn a_restricted_identity_and_a_role_take_what_is_theirs() {
+fn a_restricted_identity_takes_what_is_its_own() {
     let body = Ok(plain(CommandKind::NodeReboot));
     let node = body.as_ref().expect("a body").node_id;
     let offer = Offer { body: &body, approval: &[], signature: SIGNED };
@@ -198,11 +196,6 @@ fn a_restricted_identity_and_a_role_take_what_is_theirs() {
     assert_eq!(refusal(&accept(&offer, &restricted)), Some(Refusal::Unsupported));
     let both = [CommandKind::InventoryRefresh, CommandKind::NodeReboot];
     assert_eq!(accept(&offer, &Facts { allowed: Some(&both), ..facts(node) }), Verdict::Accept(Toll::Free));
-    for role in Role::ALL {
-        let runs = CommandKind::NodeReboot.row().roles.contains(role);
-        let verdict = accept(&offer, &Facts { role: Some(*role), ..facts(node) });
-        assert_eq!(verdict == Verdict::Accept(Toll::Free), runs, "{role}");
-    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use pki::token::{Token, TokenKind};
 use schema::{
+    command::CommandKind,
     id::{ApiTokenId, JoinTokenId},
     time::Duration,
 };
@@ -35,6 +36,10 @@ pub(in crate::api) struct NewJoin {
     /// A machine that is known by its hardware, or by its document, takes its old node back in place.
     #[serde(default)]
     reclaim: bool,
+    /// The kinds of commands that the machines accept for as long as they have the identity that they get by it, such as
+    /// `inventory.refresh`; every kind when it is absent.
+    #[serde(default)]
+    kinds: Vec<String>,
 }
 
 /// A new join token.
@@ -79,6 +84,9 @@ pub(in crate::api) struct JoinTokenView {
     /// A known machine takes its old node back.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     reclaim: bool,
+    /// The kinds of commands that machines accept which join by it; absent for every kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kinds: Option<Vec<String>>,
     /// When it was revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     revoked_at: Option<At>,
@@ -166,6 +174,9 @@ pub(in crate::api) async fn create(mutation: Mutation<'_>, input: NewJoin) -> Re
     if let Some((field, why)) = input.expect.mistake() {
         return Err(ApiError::field(format!("expect.{field}"), why));
     }
+    for (index, word) in input.kinds.iter().enumerate() {
+        super::parse::<CommandKind>(&format!("kinds[{index}]"), word)?;
+    }
     let known = pools::list(&app.db).await?.items;
     let Some(pool) = known.iter().find(|pool| pool.name.as_str() == input.pool) else {
         let error = ApiError::not_found(format!("pool {}", input.pool));
@@ -186,6 +197,7 @@ pub(in crate::api) async fn create(mutation: Mutation<'_>, input: NewJoin) -> Re
         expires_at,
         expect: serde_json::to_value(&input.expect).map_err(ApiError::internal)?,
         reclaim: input.reclaim,
+        kinds: Some(input.kinds).filter(|kinds| !kinds.is_empty()),
         created_by: caller.identity.clone(),
     };
     join_tokens::create(txn, &new).await?;
@@ -212,6 +224,7 @@ pub(in crate::api) async fn list(app: &App, _: Nothing) -> Result<PageOf<JoinTok
         expires_at: At(stored.token.expires_at),
         expect: Some(stored.token.expect).filter(|expect| *expect != serde_json::json!({})),
         reclaim: stored.token.reclaim,
+        kinds: stored.token.kinds,
         revoked_at: stored.revoked_at.map(At),
         created_by: stored.token.created_by,
         created_at: At(stored.created_at),

@@ -1,18 +1,14 @@
 //! What the pools in force say about machines that prove something.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use pki::attest::{Proof, Refusal, Roots, gcp::KeySet};
 use schema::{
     attested::AttestKind,
     fleet::{Pool as PoolDocument, kind::AttestRule},
     name::Name,
-    object::Kind,
     time::Timestamp,
 };
-use store::{Db, DbError, revisions};
 
-use super::{super::documents, Stand, Testimony};
+use super::{Stand, Testimony};
 
 /// One kind of evidence in one pool.
 #[derive(Debug)]
@@ -24,34 +20,6 @@ pub(in crate::join) struct Rule {
     pub(super) roots: Option<Roots>,
     /// Keys that are believed, alike.
     pub(super) keys: Option<KeySet>,
-}
-
-/// The rules of the pools in force, read once for each revision: they hold certificates, and anybody may knock.
-#[derive(Debug, Default)]
-pub(in crate::join) struct Rules(Mutex<Option<(u64, Arc<[Rule]>)>>);
-
-impl Rules {
-    /// Those of a revision that was read just now.
-    ///
-    /// # Errors
-    /// When the statement fails.
-    pub(in crate::join) async fn of(&self, db: &Db, revision: u64) -> Result<Arc<[Rule]>, DbError> {
-        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, rules)) = kept().as_ref()
-            && *of == revision
-        {
-            return Ok(Arc::clone(rules));
-        }
-        let pools: Vec<PoolDocument> =
-            documents::in_force(db, Kind::Pool).await?.into_iter().map(|(pool, _)| pool).collect();
-        // What came into force while they were read belongs to a revision that is read with the next join.
-        let still = revisions::latest(db).await?.map_or(0, |latest| latest.seq) == revision;
-        let read: Arc<[Rule]> = rules(&pools).into();
-        if still {
-            *kept() = Some((revision, Arc::clone(&read)));
-        }
-        Ok(read)
-    }
 }
 
 /// The rules of the pools in force. What cannot be read believes nobody.

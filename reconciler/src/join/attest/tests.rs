@@ -22,7 +22,8 @@ fn identity(kind: AttestKind, stands: Vec<Stand>) -> Testimony {
 
 fn token(pool: &str) -> Testimony {
     let by = "token of ada".to_owned();
-    Testimony::Token { id: JoinTokenId::generate(), pool: name(pool), expect: Expect::default(), reclaim: false, by }
+    let id = JoinTokenId::generate();
+    Testimony::Token { id, pool: name(pool), expect: Expect::default(), reclaim: false, kinds: None, by }
 }
 
 fn pool(heard: Vec<Testimony>) -> Result<Name, &'static str> {

@@ -50,6 +50,7 @@ impl Attestor for Token {
             pool: token.pool.clone(),
             expect,
             reclaim: token.reclaim,
+            kinds: token.kinds.clone(),
             by: format!("token of {}", token.created_by),
         }))
     }

@@ -1,5 +1,7 @@
 //! Facts about who a machine becomes.
 
+use std::sync::LazyLock;
+
 use pki::hardware::IdentifierKind;
 use schema::inventory::{Dmi, Nic};
 
@@ -42,12 +44,14 @@ fn knock<'a>(claims: &'a JoinClaims, key: &'a HardwareKey) -> Knock<'a> {
         key,
         described: false,
         pool: Ok(name("h100")),
-        vouched: Vouched::Token,
+        vouched: Vouched::Token { pool: &H100, expects: false },
         attested: &[],
         request: Digest::of("request"),
         approved: false,
     }
 }
+
+static H100: LazyLock<Name> = LazyLock::new(|| name("h100"));
 
 const NOBODY: Vouched<'_> = Vouched::Pools(&BTreeSet::new());
 
@@ -63,12 +67,31 @@ fn an_undeclared_machine_is_named_after_pool_and_hardware() {
 
 #[test]
 fn a_document_gives_name_and_pool() {
-    let by_serial = [document(r#"{"name":"fra1-r12","pool":"a100","serial":" a5m2dg769504"}"#)];
-    assert_eq!(ask(&machine(), false, &house(&by_serial)), Ok(("fra1-r12".into(), "a100".into(), true)));
+    let by_serial = [document(r#"{"name":"fra1-r12","pool":"h100","serial":" a5m2dg769504"}"#)];
+    assert_eq!(ask(&machine(), false, &house(&by_serial)), Ok(("fra1-r12".into(), "h100".into(), true)));
     let by_board = [document(r#"{"name":"fra1-r12","board-serial":"279397357009883"}"#)];
     assert_eq!(ask(&machine(), false, &house(&by_board)), Ok(("fra1-r12".into(), "h100".into(), true)));
     let by_mac = [document(r#"{"name":"fra1-r12","mac":["0c:42:a1:00:00:09","0c:42:a1:00:00:01"]}"#)];
     assert_eq!(ask(&machine(), false, &house(&by_mac)), Ok(("fra1-r12".into(), "h100".into(), true)));
+}
+
+/// A serial number is on a sticker: a token for one pool takes no machine that is meant for another.
+#[test]
+fn a_token_is_good_for_its_pool_unless_it_says_which_machines_it_is_for_or_the_machine_proves_who_it_is() {
+    let (claims, key) = (machine(), machine().hardware_key());
+    let documents = [document(r#"{"name":"fra1-r12","pool":"a100","serial":"A5M2DG769504"}"#)];
+    let refusal = decide(&knock(&claims, &key), &house(&documents)).expect_err("another pool");
+    let other = JoinRefusal::TokenOtherPool { token: name("h100"), node: name("fra1-r12"), pool: name("a100") };
+    assert_eq!(refusal, other);
+    let named = Knock { vouched: Vouched::Token { pool: &H100, expects: true }, ..knock(&claims, &key) };
+    assert_eq!(decide(&named, &house(&documents)).map(|place| place.pool), Ok(name("a100")));
+
+    let tpm: Attested =
+        "tpm:sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".parse().expect("one");
+    let documents = [document(&format!(r#"{{"name":"fra1-r12","pool":"a100","attested":["{tpm}"]}}"#))];
+    let attested = [tpm];
+    let proven = Knock { attested: &attested, ..knock(&claims, &key) };
+    assert_eq!(decide(&proven, &house(&documents)).map(|place| place.pool), Ok(name("a100")));
 }
 
 #[test]

@@ -78,8 +78,7 @@ async fn a_document_names_labels_and_cordons_its_machine() {
         "cordon": {"reason": "burn-in", "owner": "ada"},
     });
     house.apply(&[(Kind::Node, document)]).await;
-    let token = house.token_for("other", 1).await;
-    let request = Machine::new("SERIAL0001").request(&house, &token);
+    let request = Machine::new("SERIAL0001").request(&house, &house.token(1).await);
     let answer = house.join(&request).await.expect("joins");
     let node = nodes::get(&house.db, house.identity(&request, &answer).node_id).await.expect("a row");
     assert_eq!((node.name, node.pool, node.declared), (name("fra1-r12"), Some(name("h100")), true));
@@ -88,6 +87,43 @@ async fn a_document_names_labels_and_cordons_its_machine() {
     let holds = node_holds::list(&house.db, node.id).await.expect("holds").items;
     assert_eq!(holds[0].hold.source, HoldSource::Git);
     assert_eq!(holds[0].hold.place.as_deref(), Some("nodes/fra1.kdl:7"));
+}
+
+/// Serial numbers are on stickers: who has a token for one pool is no machine of another for that.
+#[tokio::test]
+async fn a_token_takes_no_machine_of_another_pool_unless_it_expects_it() {
+    let house = House::new().await;
+    let document = json!({"kind": "node", "name": "fra1-r12", "pool": "h100", "serial": "serial0001"});
+    house.apply(&[(Kind::Node, document)]).await;
+    let machine = Machine::new("SERIAL0001");
+    let foreign = house.token_for("lab", 1).await;
+    let status = house.join(&machine.request(&house, &foreign)).await.expect_err("held");
+    assert_eq!(code(&status), (Code::FailedPrecondition, "token-for-another-pool".to_owned()));
+    let expecting = house.token_with("lab", 1, &json!({"name": ["fra1-r12"]}), false).await;
+    let request = machine.request(&house, &expecting);
+    let answer = house.join(&request).await.expect("joins");
+    assert_eq!(house.identity(&request, &answer).pool.as_deref(), Some("h100"));
+}
+
+/// Anybody may knock: what every machine is compared with is read once for each revision, and not once for each call.
+#[tokio::test]
+async fn the_documents_of_a_revision_are_read_once() {
+    let house = House::new().await;
+    let document = |number: u8| {
+        let (name, serial) = (format!("fra1-r{number}"), format!("SERIAL000{number}"));
+        (Kind::Node, json!({"kind": "node", "name": name, "pool": "h100", "serial": serial}))
+    };
+    house.apply(&[document(1), document(2), document(3)]).await;
+    let name_of = async |number: u8| {
+        let request = Machine::new(&format!("SERIAL000{number}")).request(&house, &house.token(1).await);
+        let answer = house.join(&request).await.expect("joins");
+        house.identity(&request, &answer).node_name
+    };
+    assert_eq!(name_of(1).await, "fra1-r1");
+    store::testing::steal(&house.db, "UPDATE documents SET doc = '{}'").await.expect("written");
+    assert_eq!(name_of(2).await, "fra1-r2");
+    house.apply(&[]).await;
+    assert_ne!(name_of(3).await, "fra1-r3", "another revision is read anew");
 }
 
 #[tokio::test]

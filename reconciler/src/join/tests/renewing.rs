@@ -1,7 +1,7 @@
 //! Renewals.
 
 use pki::{issue::Serial, report::RenewalAsked};
-use schema::clock::Clock as _;
+use schema::{clock::Clock as _, command::CommandKind};
 use store::{node_certs, nodes};
 
 use super::*;
@@ -45,7 +45,8 @@ impl Joined {
         let (serial, claims) = (self.serial(house), claims.to_bytes());
         let asked = RenewalAsked { csr: csr::hash(&csr), serial: &serial, challenge: &challenge, claims: &claims };
         let possession = self.machine.key.sign_possession(&realm, &asked);
-        pb::RenewRequest { csr, certificate: self.certificate.clone(), possession, challenge, claims }
+        let certificate = self.certificate.clone();
+        pb::RenewRequest { csr, certificate, possession, challenge, claims, keeps_identity: true }
     }
 }
 
@@ -215,6 +216,92 @@ async fn a_renewal_needs_the_key_of_its_certificate() {
     let foreign = House::new().await;
     assert_eq!(refusal(&foreign, node.renewal(&house).await).await, "foreign-ca");
     assert_eq!(code(&node.challenge(&foreign).await.expect_err("refused")).1, "foreign-ca");
+}
+
+#[tokio::test]
+async fn a_renewal_keeps_its_key_and_comes_no_oftener_than_a_machine_needs() {
+    let house = House::new().await;
+    let node = Joined::new(&house, "SERIAL0001").await;
+    let challenge = node.challenge(&house).await.expect("a challenge").challenge;
+    let csr = NodeKey::generate().request();
+    let (realm, serial) = (Realm::new("bc.local", "fleet_test"), node.serial(&house));
+    let asked = RenewalAsked { csr: csr::hash(&csr), serial: &serial, challenge: &challenge, claims: &[] };
+    let possession = node.machine.key.sign_possession(&realm, &asked);
+    let certificate = node.certificate.clone();
+    let other = pb::RenewRequest { csr, certificate, possession, challenge, ..pb::RenewRequest::default() };
+    assert_eq!(refusal(&house, other).await, "other-key");
+
+    // The certificate of the join counts.
+    for _ in 1..60 {
+        renew(&house, node.renewal(&house).await).await.expect("renews");
+    }
+    assert_eq!(refusal(&house, node.renewal(&house).await).await, "renewal-too-often");
+    house.test.advance(std::time::Duration::from_secs(3_601)).await;
+    renew(&house, node.renewal(&house).await).await.expect("renews");
+    assert_eq!(node_certs::keys(&house.db, node.id).await.expect("read").len(), 1);
+}
+
+#[tokio::test]
+async fn a_renewal_tells_a_renamed_machine_its_name_and_says_so_of_its_certificate() {
+    let house = House::new().await;
+    let mut node = Joined::new(&house, "SERIAL0001").await;
+    let before = nodes::get(&house.db, node.id).await.expect("a row").name;
+    let mut txn = house.db.begin().await.expect("begin");
+    let object = |name: &Name| ObjectRef::new(Kind::Node, name.clone());
+    store::renames::apply(&mut txn, &[(object(&before), object(&name("fra1-r12")))]).await.expect("renamed");
+    txn.commit().await.expect("commit");
+
+    let of = async |certificate: &[u8]| {
+        let chain = [certificate.into()];
+        let serial = house.keys.node_verifier().identify(&chain, Validity::Open).expect("ours").serial;
+        node_certs::find(&house.db, &serial.to_bytes()).await.expect("read").expect("a row").node_name
+    };
+    assert_eq!(of(&node.certificate).await, Some(before.to_string()));
+    // A daemon that does not keep the answer goes by its old name still.
+    let older = pb::RenewRequest { keeps_identity: false, ..node.renewal(&house).await };
+    node.certificate = renew(&house, older).await.expect("renews").certificate_chain[0].clone();
+    assert_eq!(of(&node.certificate).await, Some(before.to_string()));
+
+    let request = node.renewal(&house).await;
+    let answer = renew(&house, request.clone()).await.expect("renews");
+    assert_eq!(of(&answer.certificate_chain[0]).await.as_deref(), Some("fra1-r12"));
+    let signature = answer.signature.expect("signed");
+    let signature = pki::worker::Signature {
+        worker: signature.worker,
+        root_signature: signature.root_signature,
+        signature: signature.signature,
+    };
+    let verifier = house.keys.anchor("fleet_test").verifier();
+    let identity = verifier.identity(csr::hash(&request.csr), &answer.identity, &signature, Validity::Open);
+    let identity = identity.expect("for this request");
+    assert_eq!((identity.node_id, identity.node_name.as_str()), (node.id, "fra1-r12"));
+}
+
+#[tokio::test]
+async fn what_an_identity_accepts_is_said_by_its_token_and_stays_with_every_renewal() {
+    let house = House::new().await;
+    let kinds = vec!["inventory.refresh".to_owned()];
+    let machine = Machine::new("SERIAL0001");
+    let request = machine.request(&house, &house.token_of_kinds(Some(kinds.clone())).await);
+    let answer = house.join(&request).await.expect("joins");
+    let identity = house.identity(&request, &answer);
+    assert_eq!(identity.kinds, Some(kinds.clone()));
+    let mut node = Joined { id: identity.node_id, machine, certificate: answer.certificate_chain[0].clone() };
+    for _ in 0..2 {
+        let answer = renew(&house, node.renewal(&house).await).await.expect("renews");
+        node.certificate = answer.certificate_chain[0].clone();
+    }
+    assert_eq!(node_certs::allowed_kinds(&house.db, node.id).await.expect("read"), Some(kinds));
+    let may = async |kind| store::commands::may_enqueue(&house.db, node.id, kind).await.is_ok();
+    assert!(may(CommandKind::InventoryRefresh).await && !may(CommandKind::NodeReboot).await);
+
+    // An identity that is over accepts nothing, and one that a token without kinds brings accepts all.
+    let mut txn = house.db.begin().await.expect("begin");
+    node_certs::revoke_all(&mut txn, node.id, "stolen").await.expect("revoked");
+    txn.commit().await.expect("commit");
+    assert_eq!(node_certs::allowed_kinds(&house.db, node.id).await.expect("read"), Some(Vec::new()));
+    let whole = Joined::new(&house, "SERIAL0002").await;
+    assert_eq!(node_certs::allowed_kinds(&house.db, whole.id).await.expect("read"), None);
 }
 
 #[tokio::test]

@@ -329,7 +329,14 @@ async fn a_machine_that_was_away_over_two_rotations_renews_by_itself() {
         &trust.realm(),
         &RenewalAsked { csr: csr::hash(&csr), serial: &serial, challenge: &challenge.challenge, claims: &[] },
     );
-    let call = pb::RenewRequest { csr, certificate, possession, challenge: challenge.challenge, claims: Vec::new() };
+    let call = pb::RenewRequest {
+        csr,
+        certificate,
+        possession,
+        challenge: challenge.challenge,
+        claims: Vec::new(),
+        ..Default::default()
+    };
     let renewed = Authority::renew(&*house.service, Request::new(call)).await.expect("renews").into_inner();
     let chain: Vec<_> = renewed.certificate_chain.iter().map(|der| der.as_slice().into()).collect();
     let node = keys.node_verifier().identify(&chain, Validity::At(time)).expect("of the present authority");

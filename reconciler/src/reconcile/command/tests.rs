@@ -267,6 +267,8 @@ async fn a_word_under_an_older_identity_changes_nothing_and_the_next_good_one_cl
         not_before: now,
         not_after: time::Duration::from_secs(86_400).after(now),
         revoked_at: None,
+        allowed_kinds: None,
+        node_name: None,
     };
     let mut txn = bench.house.db.begin().await.expect("begin");
     node_certs::insert(&mut txn, &cert).await.expect("certificate");

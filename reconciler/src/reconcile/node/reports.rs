@@ -4,12 +4,18 @@
 //! bytes name the node, and nothing newer of the same journal was taken over before. What does not count is dropped with a
 //! word in the log and a condition on the node.
 
-use pki::{Realm, node_key::NodePublicKey, report::ReportKind as Purpose};
+use pki::{
+    Realm,
+    node_key::NodePublicKey,
+    report::{ReportKind as Purpose, signer},
+};
 use schema::{
+    canonical,
     generation::Generation,
     id::NodeId,
     inventory::InventorySection,
     report::{DriftEntry, InventoryReport, MAX_DRIFT, MAX_DRIFT_VALUE, ReportKind, StatusReport},
+    time::Timestamp,
 };
 use store::{
     node_certs,
@@ -62,7 +68,7 @@ pub(super) enum ReportRefusal {
     OtherNode,
     #[error("it was stored under another sequence number than the signed one")]
     OtherSequence,
-    #[error("it names a generation, or more conditions or drift, than a node can have")]
+    #[error("it names a generation, a time, or more conditions or drift, than a node can have")]
     Absurd,
     #[error("it was taken over before")]
     Repeated,
@@ -142,20 +148,20 @@ fn read(
         ReportKind::Status => Purpose::Status,
         ReportKind::Inventory => Purpose::Inventory,
     };
-    let signed =
-        |key: &NodePublicKey| key.verify_report(realm, purpose, node, &report.payload, &report.signature).is_ok();
-    if !keys.iter().any(signed) {
+    if signer(keys, realm, purpose, node, &report.payload, &report.signature).is_none() {
         return Err(ReportRefusal::Signature);
     }
     // A text with a NUL cannot be stored.
-    if has_nul(&report.payload) {
+    if canonical::has_nul(&report.payload) {
         return Err(ReportRefusal::Unreadable);
     }
     let (read, who, journal, seq) = match report.kind {
         ReportKind::Status => {
             let status: StatusReport =
                 serde_json::from_slice(&report.payload).map_err(|_| ReportRefusal::Unreadable)?;
-            let absurd = status.applied.max(status.observed) > HIGHEST || status.conditions.len() > MOST_CONDITIONS;
+            let absurd = status.applied.max(status.observed) > HIGHEST
+                || status.conditions.len() > MOST_CONDITIONS
+                || status.at < Timestamp::UNIX_EPOCH;
             if absurd || !is_drift(&status.drift) {
                 return Err(ReportRefusal::Absurd);
             }
@@ -182,31 +188,8 @@ fn read(
     }
 }
 
-/// Whether JSON holds an escaped NUL: `\u0000` that is not itself escaped, as it is in the text of a file about JSON.
-fn has_nul(json: &[u8]) -> bool {
-    const NUL: &[u8] = br"\u0000";
-    json.windows(NUL.len()).enumerate().any(|(at, window)| {
-        let before = json[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
-        window == NUL && before % 2 == 0
-    })
-}
-
 /// Within its bounds, and one entry a path.
 fn is_drift(drift: &[DriftEntry]) -> bool {
     let value = |entry: &DriftEntry| entry.observed.as_ref().is_none_or(|value| value.len() <= MAX_DRIFT_VALUE);
     drift.len() <= MAX_DRIFT && drift.iter().all(value) && drift.windows(2).all(|pair| pair[0].path < pair[1].path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_nul_is_told_from_its_own_escape() {
-        let json = |text: &str| serde_json::to_vec(text).expect("serialises");
-        assert!(has_nul(&json("a\0b")));
-        assert!(has_nul(&json("\\\0")));
-        assert!(!has_nul(&json(r"a\u0000b")));
-        assert!(!has_nul(&json(r"\\u0000")));
-    }
 }

@@ -32,6 +32,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Join,
+        "token-for-another-pool",
+        "A document puts this machine into another pool than the token's, and the token does not say that it expects this machine.",
+        Operator,
+        "better-compute token create --pool POOL, with the pool of the document, or with --expect-name NODE",
+    ),
+    entry(
+        Join,
         "token-does-not-open",
         "The sealed token does not open: it was made for another request.",
         Machine,
@@ -339,6 +346,20 @@ pub(super) const ENTRIES: &[Entry] = &[
         "The identity was revoked or replaced.",
         Operator,
         "if the machine may come back, join it anew with a new token",
+    ),
+    entry(
+        Renewal,
+        "other-key",
+        "The renewal is for another key than the certificate has.",
+        Machine,
+        "run `bcd join` on the machine: another key is another identity",
+    ),
+    entry(
+        Renewal,
+        "renewal-too-often",
+        "The machine was issued more certificates within an hour than any needs.",
+        Itself,
+        "it is let through an hour later; if it goes on, see who has the machine",
     ),
     entry(
         Renewal,

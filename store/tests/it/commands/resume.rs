@@ -201,6 +201,26 @@ async fn a_report_from_an_earlier_boot_that_a_gateway_repeats_proves_nothing() {
 }
 
 #[tokio::test]
+async fn a_report_of_a_time_to_come_blinds_nobody_to_the_boot_after_it() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let (early, hello) = (session(id), session(id));
+    let epoch = open(test.db(), &early).await;
+    let ahead = test.db().now().await.expect("now") + std::time::Duration::from_secs(365 * 86_400);
+    commit!(test.db(), |txn| {
+        commands::witness(&mut txn, id, early.boot_id, early.journal_id, ahead).await.expect("witness");
+    });
+    let command = ready(test.db(), id, CommandKind::NodeReboot, "k").await;
+    assert_eq!(ids(&claim(test.db(), id, epoch).await), [command]);
+    test.advance(std::time::Duration::from_secs(301)).await;
+    let rebooted = SessionOpen { journal_id: early.journal_id, ..hello };
+    reconnect(test.db(), &rebooted).await;
+    witness(test.db(), &rebooted).await;
+    let proved = commands::proved(test.db(), id).await.expect("proved");
+    assert_eq!(proved.iter().map(|proved| proved.id).collect::<Vec<_>>(), [command]);
+}
+
+#[tokio::test]
 async fn a_boot_that_began_before_the_command_was_signed_is_not_its_doing() {
     let test = TestDb::create().await;
     let id = node(test.db(), "a").await.id;
