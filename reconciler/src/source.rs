@@ -18,6 +18,7 @@ mod fetch;
 mod git;
 mod history;
 mod kept;
+mod name;
 mod pass;
 mod propose;
 mod read;
@@ -39,11 +40,12 @@ pub use fetch::peek;
 pub use git::{GitError, Repo};
 pub use history::{CommitInfo, Verdict};
 pub use kept::Kept;
+pub use name::resolve;
 pub(crate) use pass::rolled_back;
 pub use pass::{Pass, PassError, Passed, Step};
 pub use run::{SourcePoke, SourceRole, Timing, run};
 pub use state::{SourceState, Trouble};
-pub use tree::{Blobs, read_tree, read_tree_after, resolve};
+pub use tree::{Blobs, read_tree, read_tree_after};
 pub use trust::TrustHistory;
 
 /// The name of the fleet repository among the sources.

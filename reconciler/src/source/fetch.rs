@@ -80,8 +80,8 @@ fn look_local(dir: &Path, path: &str, wanted: Option<&str>) -> Result<Look, GitE
         },
     };
     let name = format!("refs/heads/{branch}");
-    let tip = match repo.inner.try_find_reference(name.as_str()).map_err(broken)? {
-        Some(mut reference) => reference.peel_to_id().map_err(broken)?.to_string(),
+    let tip = match repo.reference(&name)? {
+        Some(id) => repo.commit_at(id)?.to_string(),
         None if is_empty(&repo) => return Err(GitError::Empty),
         None => return Err(GitError::BranchMissing(format!("the repository has no branch {branch:?}"))),
     };
@@ -123,14 +123,7 @@ fn look_remote(
         return Err(missing(&repo, url, &branch, access));
     };
     // Even without a fetch the answer is complete when the commit is here already.
-    if !repo.inner.has_object(tip)
-        || repo
-            .inner
-            .try_find_reference(tracking.as_str())
-            .ok()
-            .flatten()
-            .is_none_or(|mut known| known.peel_to_id().is_ok_and(|id| id != tip))
-    {
+    if !repo.inner.has_object(tip) || repo.reference(&tracking).is_ok_and(|known| known != Some(tip)) {
         prepared
             .receive(Discard, stop)
             .map_err(|error| if error.is_cancelled() { GitError::Interrupted } else { failed(&error, access) })?;

@@ -17,6 +17,10 @@ use super::{SourceState, Trouble, config::GitAccess};
 pub(super) const MAX_COMMIT_BYTES: u64 = 1 << 20;
 /// How a remote is reached over ssh when nothing else is said: nobody is there to answer a question.
 pub(super) const SSH: &str = "ssh -oBatchMode=yes -oConnectTimeout=15 -oServerAliveInterval=15 -oServerAliveCountMax=4";
+/// What one object may take in memory, and what each one does that it is packed as a difference from.
+const ALLOC_LIMIT: &str = "gitoxide.objects.allocLimit=64m";
+/// The largest configuration of a repository that is read.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// The largest tree object that is read.
 pub(super) const MAX_TREE_BYTES: u64 = 16 << 20;
 
@@ -99,6 +103,7 @@ pub(super) fn options_with(access: &GitAccess, more: &[&str]) -> gix::open::Opti
         "core.useReplaceRefs=false",
         "core.commitGraph=false",
         "core.deltaBaseCacheLimit=16m",
+        ALLOC_LIMIT,
         "gc.auto=0",
         ssh.as_str(),
     ];
@@ -125,6 +130,23 @@ pub(super) fn locate(dir: &Path) -> Result<(PathBuf, String), GitError> {
     }
     let reason = "no .git is there or above; commit the fleet first (git init && git add . && git commit)".to_owned();
     Err(GitError::Open { place: dir.display().to_string(), reason })
+}
+
+/// Refuses what would be waited for without an end, or read without a bound, when a repository is opened.
+fn plain_files(dir: &Path) -> Result<(), GitError> {
+    let named = ["HEAD", "config", "packed-refs", "shallow", "objects/info/alternates", "info/grafts"];
+    for path in [dir.to_owned(), dir.join(".git")].iter().flat_map(|root| named.map(|name| root.join(name))) {
+        let Ok(found) = std::fs::metadata(&path) else { continue };
+        // A folder of a work tree may have such a name, and is never opened.
+        if !found.is_file() && !found.is_dir() {
+            return Err(GitError::Refused(format!("{} is not a plain file", path.display())));
+        }
+        if path.ends_with("config") && found.len() > MAX_CONFIG_BYTES {
+            let refused = format!("{} is larger than {MAX_CONFIG_BYTES} bytes", path.display());
+            return Err(GitError::Refused(refused));
+        }
+    }
+    Ok(())
 }
 
 impl Repo {
@@ -165,8 +187,13 @@ impl Repo {
     }
 
     pub(super) fn open_with(dir: &Path, access: &GitAccess) -> Result<Self, GitError> {
+        plain_files(dir)?;
         let inner = gix::open_opts(dir, options(access))
             .map_err(|error| GitError::Open { place: dir.display().to_string(), reason: chain(&error) })?;
+        if let Some(storage) = inner.config_snapshot().string("extensions.refStorage").filter(|kind| *kind != "files") {
+            let refused = format!("{} keeps its references as {storage:?}, and only files are read", dir.display());
+            return Err(GitError::Refused(refused));
+        }
         let common = inner.common_dir();
         for (file, what) in [
             ("objects/info/alternates", "borrows objects from another repository (alternates)"),
@@ -182,15 +209,9 @@ impl Repo {
     /// Reads an object of a known kind, at most `max` bytes of it, and proves that it is what its name says.
     pub(super) fn object(&self, id: ObjectId, kind: Kind, max: u64) -> Result<Object, GitError> {
         let broken = |what: String| GitError::Broken { id: id.to_string(), what };
-        let header = self.inner.find_header(id).map_err(|error| {
-            broken(if error.is_not_found() {
-                "is missing".to_owned()
-            } else {
-                format!("cannot be read: {}", chain(&error))
-            })
-        })?;
+        let header = self.header(id)?;
         if header.kind() != kind {
-            return Err(broken(format!("is a {}, not a {kind}", header.kind())));
+            return Err(GitError::Unfit(format!("the object {id} is a {}, not a {kind}", header.kind())));
         }
         if header.size() > max {
             return Ok(Object::TooLarge(header.size()));
@@ -203,6 +224,23 @@ impl Repo {
             return Err(broken(format!("has the content of {hash}")));
         }
         Ok(Object::Data(object.data))
+    }
+
+    /// What an object says of itself before it is read.
+    fn header(&self, id: ObjectId) -> Result<gix::odb::find::Header, GitError> {
+        self.inner.find_header(id).map_err(|error| GitError::Broken {
+            id: id.to_string(),
+            what: if error.is_not_found() {
+                "is missing".to_owned()
+            } else {
+                format!("cannot be read: {}", chain(&error))
+            },
+        })
+    }
+
+    /// What kind of object it is.
+    pub(super) fn kind(&self, id: ObjectId) -> Result<Kind, GitError> {
+        Ok(self.header(id)?.kind())
     }
 
     /// Reads a commit: its tree, parents and the lines for people.
@@ -232,13 +270,16 @@ impl Repo {
     }
 
     /// Reads a tree's entries.
+    ///
+    /// # Errors
+    /// [`GitError::Unfit`] when it is there whole and everybody would read something else in it.
     pub(super) fn tree(&self, id: ObjectId) -> Result<Vec<TreeEntry>, GitError> {
-        let broken = |what: String| GitError::Broken { id: id.to_string(), what };
+        let unfit = |what: String| GitError::Unfit(format!("the object {id} {what}"));
         let Object::Data(data) = self.object(id, Kind::Tree, MAX_TREE_BYTES)? else {
             return Err(GitError::Refused(format!("the tree {id} is larger than {MAX_TREE_BYTES} bytes")));
         };
         let tree =
-            TreeRef::from_bytes(&data, id.kind()).map_err(|error| broken(format!("is no tree: {}", chain(&error))))?;
+            TreeRef::from_bytes(&data, id.kind()).map_err(|error| unfit(format!("is no tree: {}", chain(&error))))?;
         let mut entries: Vec<TreeEntry> = Vec::with_capacity(tree.entries.len());
         for entry in &tree.entries {
             let name = entry.filename.to_vec();
@@ -247,14 +288,14 @@ impl Repo {
                 || matches!(name.as_slice(), b"." | b"..")
                 || name.eq_ignore_ascii_case(b".git")
             {
-                return Err(broken(format!("has an entry named {:?}", entry.filename)));
+                return Err(unfit(format!("has an entry named {:?}", entry.filename)));
             }
             entries.push(TreeEntry { name, mode: entry.mode, id: entry.oid.to_owned() });
         }
         let mut names: Vec<&[u8]> = entries.iter().map(|entry| entry.name.as_slice()).collect();
         names.sort_unstable();
         if names.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err(broken("names an entry twice".to_owned()));
+            return Err(unfit("names an entry twice".to_owned()));
         }
         Ok(entries)
     }

@@ -40,8 +40,8 @@ impl Repo {
 
     /// The commit at a place.
     pub(super) fn at_place(&self, name: &str) -> Option<String> {
-        let mut found = self.inner.try_find_reference(name).ok().flatten()?;
-        found.peel_to_id().ok().map(|id| id.to_string())
+        let id = self.reference(name).ok().flatten()?;
+        self.commit_at(id).ok().map(|commit| commit.to_string())
     }
 
     /// A tree with one file more, written here. What is there already is not replaced.

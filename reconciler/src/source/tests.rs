@@ -6,7 +6,7 @@ mod remote;
 mod running;
 mod verified;
 
-use std::{path::Path, sync::atomic::AtomicBool};
+use std::{io::Write as _, path::Path, sync::atomic::AtomicBool};
 
 use schema::fleet::{SourceBlob, Sources};
 
@@ -99,6 +99,30 @@ fn alternates_and_grafts_are_refused() {
 }
 
 #[test]
+fn a_repository_that_is_kept_otherwise_than_in_plain_files_is_refused() {
+    let git = Git::fleet();
+    let at = |name: &str| git.path().join(".git").join(name);
+    let place = git.path().display().to_string();
+    for name in ["packed-refs", "config", "HEAD"] {
+        let aside = std::fs::read(at(name)).ok();
+        let _ = std::fs::remove_file(at(name));
+        assert!(std::process::Command::new("mkfifo").arg(at(name)).status().expect("mkfifo runs").success());
+        assert!(Repo::open(git.path()).is_err(), "{name}");
+        std::fs::remove_file(at(name)).expect("the pipe");
+        aside.into_iter().for_each(|bytes| std::fs::write(at(name), bytes).expect("a file"));
+    }
+    assert!(look_at(&place).is_ok());
+    let config = std::fs::read_to_string(at("config")).expect("a configuration");
+    for more in ["[extensions]\n\trefStorage = reftable\n".to_owned(), format!("# {}\n", "x".repeat(1 << 20))] {
+        let version = config.replace("repositoryformatversion = 0", "repositoryformatversion = 1");
+        std::fs::write(at("config"), format!("{version}{more}")).expect("a file");
+        assert!(Repo::open(git.path()).is_err(), "{}", &more[..20]);
+    }
+    std::fs::write(at("config"), config).expect("a file");
+    assert!(look_at(&place).is_ok());
+}
+
+#[test]
 fn replace_refs_change_nothing() {
     let git = Git::fleet();
     let blob = git.blob("fleet.kdl");
@@ -168,7 +192,7 @@ fn what_names_objects_sees_an_attack_on_sha1() {
 }
 
 #[test]
-fn hostile_trees_are_broken_objects() {
+fn hostile_trees_are_refused_as_such() {
     let git = Git::fleet();
     let blob = hex::decode(git.blob("fleet.kdl")).expect("hex");
     let broken = |names: &[&str]| {
@@ -177,7 +201,7 @@ fn hostile_trees_are_broken_objects() {
         let tree = git.git(&["hash-object", "-t", "tree", "-w", "--literally", "raw"]);
         let commit = git.git(&["commit-tree", &tree, "-m", "hostile"]);
         let repo = Repo::open(git.path()).expect("opens");
-        matches!(read_tree(&repo, &commit, ""), Err(GitError::Broken { id, .. }) if id == tree)
+        matches!(read_tree(&repo, &commit, ""), Err(GitError::Unfit(what)) if what.contains(&tree))
     };
     for name in ["..", ".git", ".GIT", ".", "", "sites/fra1.kdl", "/fleet.kdl"] {
         assert!(broken(&[name]), "{name:?}");
@@ -210,6 +234,88 @@ fn names_of_commits_resolve() {
     }
     assert!(resolve(&repo, "gone").is_err());
     assert!(resolve(&repo, "HEAD:fleet.kdl").is_err());
+}
+
+#[test]
+fn a_name_that_leads_to_no_commit_is_said_to_be_one_whatever_lies_there() {
+    let git = Git::fleet();
+    let head = git.head();
+    let place = || format!("{}#main", git.path().display());
+    for (what, tag) in [
+        ("no tag", "object zzz\n".to_owned()),
+        ("nothing", String::new()),
+        ("a tag of a file", format!("object {}\ntype blob\ntag x\n\n", git.blob("fleet.kdl"))),
+        ("a tag of nothing", format!("object {}\ntype commit\ntag x\n\n", "1".repeat(40))),
+    ] {
+        git.write(".git/tag", &tag);
+        let id = git.git(&["hash-object", "-t", "tag", "-w", "--literally", ".git/tag"]);
+        std::fs::write(git.path().join(".git/refs/heads/main"), format!("{id}\n")).expect("a branch");
+        assert!(look_at(&place()).is_err(), "{what}");
+        let repo = Repo::open(git.path()).expect("opens");
+        for name in ["main", "main~1", "HEAD", &id, &id[..12]] {
+            assert!(resolve(&repo, name).is_err(), "{what}: {name}");
+        }
+    }
+    std::fs::write(git.path().join(".git/refs/heads/main"), format!("{head}\n")).expect("a branch");
+    assert!(look_at(&place()).is_ok());
+    let repo = Repo::open(git.path()).expect("opens");
+    for name in ["", "~", "main~999999999999", "main^2", "main^{tree}", "main@{1}", ":fleet.kdl", "main~x"] {
+        assert!(resolve(&repo, name).is_err(), "{name}");
+    }
+    assert_eq!(resolve(&repo, "main~0"), Ok(head));
+}
+
+/// A pack of two objects: many zeros, and a text as what it differs in from them.
+fn bomb(text: &str) -> Vec<u8> {
+    const ZEROS: usize = 160 << 20;
+    let entry = |kind: u8, size: usize, base: &[u8], data: &[u8]| {
+        let mut entry = numbered(size >> 4);
+        let first = (kind << 4) | (size & 15) as u8;
+        if size < 16 {
+            entry = vec![first];
+        } else {
+            entry.insert(0, 0x80 | first);
+        }
+        let mut packed = gix::zlib::stream::deflate::Write::new(Vec::new(), gix::zlib::Compression::default());
+        packed.write_all(data).and_then(|()| packed.flush()).expect("memory");
+        [entry, base.to_vec(), packed.into_inner()].concat()
+    };
+    let base = entry(3, ZEROS, &[], &vec![0; ZEROS]);
+    let insert = [&[text.len() as u8], text.as_bytes()].concat();
+    let delta = [numbered(ZEROS), numbered(text.len()), insert].concat();
+    let back = base.len();
+    assert!((16_512..2_113_664).contains(&back), "{back} is a distance of three bytes");
+    let far = back - 16_512;
+    let back = [0x80 | (far >> 14) as u8, 0x80 | ((far >> 7) & 127) as u8, (far & 127) as u8];
+    let mut pack = [b"PACK\0\0\0\x02\0\0\0\x02".to_vec(), base, entry(6, delta.len(), &back, &delta)].concat();
+    let mut hasher = gix::hash::hasher(gix::hash::Kind::Sha1);
+    hasher.update(&pack);
+    pack.extend_from_slice(hasher.try_finalize().expect("no collision").as_slice());
+    pack
+}
+
+/// A number in groups of seven bits, the lowest first.
+fn numbered(mut number: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number > 127 {
+        bytes.push(0x80 | (number & 127) as u8);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+#[test]
+fn what_an_object_is_packed_as_a_difference_from_is_no_way_to_use_memory_up() {
+    let git = Git::fleet();
+    let head = git.head();
+    let small = git.blob("fleet.kdl");
+    std::fs::write(git.path().join(".git/objects/pack/pack-1.pack"), bomb(super::fixture::FLEET)).expect("a pack");
+    git.git(&["index-pack", ".git/objects/pack/pack-1.pack"]);
+    std::fs::remove_file(git.loose(&small)).expect("the file is in the pack alone");
+    let repo = Repo::open(git.path()).expect("opens");
+    let error = read_tree(&repo, &head, "").expect_err("its base is larger than anything of a fleet");
+    assert!(matches!(error, GitError::Broken { .. }), "{error}");
 }
 
 #[test]

@@ -64,17 +64,6 @@ impl Brake<'_> {
     }
 }
 
-/// The commit that a branch, a tag, `HEAD~3` or an abbreviated id names.
-///
-/// # Errors
-/// When nothing, or something else than a commit, is named so.
-pub fn resolve(repo: &Repo, name: &str) -> Result<String, GitError> {
-    let missing = || GitError::BranchMissing(format!("{name:?} names no commit in the repository"));
-    let id = repo.inner.rev_parse_single(name).map_err(|_| missing())?;
-    let commit = id.object().map_err(|_| missing())?.peel_to_kind(Kind::Commit).map_err(|_| missing())?;
-    Ok(commit.id.to_string())
-}
-
 /// Every file of the fleet in the folder `path` of a commit. Symbolic links and submodules are reported, never followed.
 /// A folder that is not there gives an empty tree.
 ///

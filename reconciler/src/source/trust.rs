@@ -121,6 +121,12 @@ impl<'r> TrustHistory<'r> {
         self
     }
 
+    /// Whether an object is there, and is something else than a commit.
+    pub(super) fn is_other_than_commit(&self, id: object::ObjectId) -> bool {
+        let header = theirs(id).ok().and_then(|id| self.repo.inner.find_header(id).ok());
+        header.is_some_and(|header| header.kind() != Kind::Commit)
+    }
+
     fn going(&self) -> Result<(), GitError> {
         let over = |(stop, deadline): (&AtomicBool, Instant)| {
             stop.load(atomic::Ordering::Relaxed) || Instant::now() >= deadline
@@ -254,10 +260,11 @@ fn pairs<'e>(olds: &'e [TreeEntry], news: &'e [TreeEntry]) -> Vec<(Option<&'e Tr
 fn plain(entry: &TreeEntry, above: &str) -> Result<(), GitError> {
     let shown = entry.name.escape_ascii().to_string();
     let unfit = |what: &str| Err(GitError::Unfit(format!("{shown:?} {what}")));
-    match entry.mode.kind() {
-        EntryKind::Blob | EntryKind::BlobExecutable | EntryKind::Tree => {}
-        EntryKind::Link => return unfit("is a symbolic link"),
-        EntryKind::Commit => return unfit("is a submodule"),
+    match entry.mode.value() {
+        0o100_644 | 0o100_755 | 0o040_000 => {}
+        0o120_000 => return unfit("is a symbolic link"),
+        0o160_000 => return unfit("is a submodule"),
+        odd => return unfit(&format!("has the mode {odd:o}, which git writes for nothing")),
     }
     let Ok(name) = std::str::from_utf8(&entry.name) else { return unfit("is not UTF-8") };
     if name.chars().any(|letter| {
@@ -269,18 +276,35 @@ fn plain(entry: &TreeEntry, above: &str) -> Result<(), GitError> {
     }) {
         return unfit("has a character that is not seen, or means something elsewhere");
     }
-    let folded = name.trim_end_matches(['.', ' ']).to_ascii_lowercase();
+    if name.ends_with(['.', ' ']) {
+        return unfit("ends in a dot or a space, which some machines leave out");
+    }
+    // Upper and then lower case: what has no small letter of its own folds as well.
+    let folded = name.to_uppercase().to_lowercase();
     let device = folded.split('.').next().unwrap_or_default();
-    if folded.starts_with(".git") && folded.len() == 4
-        || folded.starts_with("git~")
-        || ["con", "prn", "aux", "nul"].contains(&device)
-    {
+    if [".git", "conin$", "conout$"].contains(&&*folded) || short(&folded, ".git") || is_device(device) {
         return unfit("is another name on some machines");
     }
-    if above.is_empty() && folded == trust::FOLDER && name != trust::FOLDER {
+    if above.is_empty() && name != trust::FOLDER && (folded == trust::FOLDER || short(&folded, trust::FOLDER)) {
         return unfit("is the folder of trust on some machines");
     }
     Ok(())
+}
+
+/// Whether a name is what Windows may call a longer one in short.
+fn short(folded: &str, long: &str) -> bool {
+    let long = long.trim_start_matches('.');
+    folded.split_once('~').is_some_and(|(stem, number)| {
+        !stem.is_empty() && long.starts_with(stem) && number.starts_with(|digit: char| digit.is_ascii_digit())
+    })
+}
+
+/// Whether Windows takes a name for a device.
+fn is_device(name: &str) -> bool {
+    let numbered = ["com", "lpt"].iter().filter_map(|kind| name.strip_prefix(kind)).next();
+    ["con", "prn", "aux", "nul"].contains(&name)
+        || numbered
+            .is_some_and(|number| number.len() == 1 && number.starts_with(|digit: char| ('1'..='9').contains(&digit)))
 }
 
 /// The content of an entry that is a file.

@@ -36,9 +36,13 @@ pub(super) fn from_first_policy<H: History>(history: &H, mut chain: Chain) -> Re
     let mut begin = chain.len();
     for (index, (_, raw)) in chain.iter().enumerate() {
         let Some(tree) = tree_of(history.format(), raw) else { continue };
-        if history.trust(tree)?.policy.is_some() {
-            begin = index;
-            break;
+        match history.trust(tree) {
+            Ok(folder) if folder.policy.is_some() => {
+                begin = index;
+                break;
+            }
+            Err(error) if H::unfit(&error).is_none() => return Err(error),
+            Ok(_) | Err(_) => {}
         }
     }
     chain.drain(..begin);

@@ -329,7 +329,12 @@ impl<'a, H: History> Walker<'a, H> {
         let signed = self.signed_by(&case.commit, policy);
         case.signer = signed.as_ref().ok().cloned();
         if before != case.commit.tree() {
-            self.absent = self.history.trust(case.commit.tree())?.policy.is_none();
+            self.absent = match (self.history.trust(case.commit.tree()), &signed) {
+                (Ok(folder), _) => folder.policy.is_none(),
+                // Who signed nothing keeps nobody from an answer by files that cannot be read.
+                (Err(_), Err(refusal)) => return Ok(Err(refusal.clone())),
+                (Err(error), Ok(_)) => return Err(error),
+            };
         }
         // Whatever else is wrong: without a policy nothing moves, and that is what people have to see.
         if self.absent {

@@ -97,7 +97,8 @@ impl World {
     async fn revisions(&self) -> Vec<String> {
         revisions::list(self.db.db(), None, 100)
             .await
-            .expect("reads").items
+            .expect("reads")
+            .items
             .into_iter()
             .map(|revision| revision.revision.commit)
             .collect()

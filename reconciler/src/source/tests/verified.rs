@@ -269,6 +269,27 @@ async fn only_what_counts_comes_into_force() {
 }
 
 #[tokio::test]
+async fn a_tree_that_cannot_be_read_blinds_nobody() {
+    let Some(people) = People::pinned("").await else { return };
+    people.git().write("sites/fra2.kdl", "site \"fra2\" {\n    region \"eu\"\n}\n");
+    let good = people.sign("ada", "sites: fra2");
+    people.goes().await;
+    let blob = people.git().blob("fleet.kdl");
+    let missing = "1".repeat(40);
+    let raw = |tree: &str| {
+        let who = "Eve <eve@test.example> 1767225600 +0000";
+        let commit = format!("tree {tree}\nparent {good}\nauthor {who}\ncommitter {who}\n\nin the way\n");
+        people.git().write(".git/raw", &commit);
+        people.git().git(&["hash-object", "-t", "commit", "-w", "--literally", ".git/raw"])
+    };
+    for tree in [&missing, &blob] {
+        people.git().git(&["update-ref", "refs/heads/main", &raw(tree)]);
+        let trouble = people.stays(SourceState::UnverifiedCommit, &good).await;
+        assert!(trouble.reason.contains("unsigned"), "{trouble}");
+    }
+}
+
+#[tokio::test]
 async fn without_a_policy_nothing_moves() {
     let Some(people) = People::pinned("").await else { return };
     let good = people.head();
@@ -485,6 +506,11 @@ fn trees_are_read_as_everybody_reads_them() {
         (".g\u{200c}it", "100644", "blob"),
         ("x\u{202e}y", "100644", "blob"),
         ("Trust", "040000", "tree"),
+        ("tru\u{17f}t", "040000", "tree"),
+        ("TRUST~1", "040000", "tree"),
+        ("com1.kdl", "100644", "blob"),
+        ("CONIN$", "100644", "blob"),
+        ("a.", "100644", "blob"),
         ("link", "120000", "blob"),
         ("sub", "160000", "commit"),
     ] {
@@ -504,6 +530,19 @@ fn trees_are_read_as_everybody_reads_them() {
     std::fs::write(git.path().join(".git/raw"), [raw("z.kdl"), raw("a.kdl")].concat()).expect("a file");
     let unsorted = id(&git.git(&["hash-object", "-t", "tree", "-w", "--literally", ".git/raw"]));
     let refused = history.changes(base, unsorted).expect_err("not git's order");
+    assert!(<crate::source::TrustHistory<'_> as pki::trust::walk::History>::unfit(&refused).is_some(), "{refused}");
+    // Of a form that nobody writes.
+    for (mode, name) in [("100644", ".."), ("100644", "fleet.kdl"), ("100664", "b.kdl"), ("0", "b.kdl")] {
+        let odd = [format!("{mode} {name}\0").as_bytes(), &hex::decode(&blob).expect("hex")].concat();
+        std::fs::write(git.path().join(".git/raw"), [odd, raw("fleet.kdl")].concat()).expect("a file");
+        let odd = id(&git.git(&["hash-object", "-t", "tree", "-w", "--literally", ".git/raw"]));
+        let refused = history.changes(base, odd).expect_err("nobody reads it alike");
+        assert!(
+            <crate::source::TrustHistory<'_> as pki::trust::walk::History>::unfit(&refused).is_some(),
+            "{mode} {name}: {refused}"
+        );
+    }
+    let refused = history.changes(base, id(&blob)).expect_err("a file is no tree");
     assert!(<crate::source::TrustHistory<'_> as pki::trust::walk::History>::unfit(&refused).is_some(), "{refused}");
     // A folder without files is a change, and somebody answers for it.
     let found = changes("trust", "040000", "tree", &empty).expect("a change");

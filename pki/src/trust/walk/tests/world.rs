@@ -7,16 +7,11 @@ use std::{
     sync::OnceLock,
 };
 
-use aws_lc_rs::{
-    digest::{SHA512, digest},
-    signature::{Ed25519KeyPair, KeyPair as _},
-};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use schema::fleet::trust::{FILE, FOLDER};
 
 use super::super::{FileChange, History, Known, Stuck, TrustFolder, Verified, Walk, Walked, walk};
 use crate::{
-    signed::push_field,
+    batch::testing::{self, unsigned},
     trust::{
         key::TrustKey,
         object::{ObjectFormat, ObjectId},
@@ -51,41 +46,26 @@ impl Person {
         }
     }
 
-    fn pair(self) -> &'static Ed25519KeyPair {
-        static PAIRS: OnceLock<Vec<Ed25519KeyPair>> = OnceLock::new();
-        let made = || Self::ALL.iter().map(|_| Ed25519KeyPair::generate().expect("a key")).collect();
-        &PAIRS.get_or_init(made)[self as usize]
-    }
-
-    fn blob(self) -> Vec<u8> {
-        [field(b"ssh-ed25519"), field(self.pair().public_key().as_ref())].concat()
+    fn signer(self) -> &'static testing::Person {
+        static PEOPLE: OnceLock<Vec<testing::Person>> = OnceLock::new();
+        let made = || Self::ALL.iter().map(|who| testing::Person::new(who.name())).collect();
+        &PEOPLE.get_or_init(made)[self as usize]
     }
 
     pub(super) fn line(self) -> String {
-        format!("ssh-ed25519 {} {}", STANDARD.encode(self.blob()), self.name())
+        self.signer().line()
     }
 
     pub(super) fn key(self) -> TrustKey {
         TrustKey::from_ssh(&self.line()).expect("a key")
     }
-
-    fn sign(self, payload: &str) -> Vec<u8> {
-        let hashed = digest(&SHA512, payload.as_bytes());
-        let fields = [field(b"git"), field(b""), field(b"sha512")].concat();
-        let signed = [&b"SSHSIG"[..], &fields, &field(hashed.as_ref())].concat();
-        let own = [field(b"ssh-ed25519"), field(self.pair().sign(&signed).as_ref())].concat();
-        let whole = [&b"SSHSIG\0\0\0\x01"[..], &field(&self.blob()), &fields, &field(&own)].concat();
-        let text = STANDARD.encode(whole);
-        let lines: Vec<&str> = (0..text.len()).step_by(70).map(|at| &text[at..text.len().min(at + 70)]).collect();
-        let armour = format!("-----BEGIN SSH SIGNATURE-----\n{}\n-----END SSH SIGNATURE-----", lines.join("\n"));
-        crate::trust::testing::sign_raw(payload.as_bytes(), "gpgsig", &armour)
-    }
 }
 
-fn field(bytes: &[u8]) -> Vec<u8> {
-    let mut field = Vec::new();
-    push_field(&mut field, bytes);
-    field
+fn written(who: Option<Person>, tree: ObjectId, parents: &[ObjectId], message: &str) -> Vec<u8> {
+    match who {
+        Some(who) => who.signer().commit(tree, parents, message),
+        None => unsigned(tree, parents, message),
+    }
 }
 
 /// A policy with these nodes; `@name` stands for the key of a person.
@@ -178,15 +158,9 @@ impl World {
         tree
     }
 
-    fn payload(tree: ObjectId, parents: &[ObjectId], message: &str) -> String {
-        let parents: String = parents.iter().map(|parent| format!("parent {parent}\n")).collect();
-        let who = "A <a@b> 1767225600 +0000";
-        format!("tree {tree}\n{parents}author {who}\ncommitter {who}\n\n{message}")
-    }
-
     /// A signed commit with the tree of the tip, which is not put anywhere.
     pub(super) fn raw(&self, who: Person, parents: &[ObjectId], message: &str) -> Vec<u8> {
-        who.sign(&Self::payload(named(&format!("{:?}", self.head)), parents, message))
+        who.signer().commit(self.tree_of_tip(), parents, message)
     }
 
     /// Puts a commit on the tip.
@@ -213,8 +187,7 @@ impl World {
         let head = self.head.clone();
         let tree = self.tree(&head);
         let parents: Vec<ObjectId> = self.tip.iter().chain(others).copied().collect();
-        let payload = Self::payload(tree, &parents, message);
-        self.put(who.map_or_else(|| payload.clone().into_bytes(), |who| who.sign(&payload)))
+        self.put(written(who, tree, &parents, message))
     }
 
     fn write(&mut self, files: &[(&str, &str)]) {
@@ -246,8 +219,7 @@ impl World {
         let mut head = self.head.clone();
         head.extend(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())));
         let tree = self.tree(&head);
-        let payload = Self::payload(tree, parents, "side\n");
-        let raw = who.map_or_else(|| payload.clone().into_bytes(), |who| who.sign(&payload));
+        let raw = written(who, tree, parents, "side\n");
         let id = ObjectId::of_commit(ObjectFormat::Sha1, &raw).expect("no collision");
         self.commits.insert(id, raw);
         id
@@ -264,8 +236,7 @@ impl World {
     }
 
     fn say(&mut self, who: Person, message: &str) {
-        let empty = "4b825dc642cb6eb9a060e54bf8d69288fbee4904".parse().expect("a tree");
-        let raw = who.sign(&Self::payload(empty, &[self.tip()], message));
+        let raw = who.signer().commit(ObjectFormat::Sha1.empty_tree(), &[self.tip()], message);
         self.statements.push(raw.into());
     }
 

@@ -230,6 +230,9 @@ fn proposal(
     let history = repo.trust_history(path);
     let malformed = |why: &str| Unfit::Malformed(why.to_owned());
     let id = object(tip).ok_or_else(|| malformed("its name is none"))?;
+    if history.is_other_than_commit(id) {
+        return Err(malformed("it is no commit"));
+    }
     let raw = history.commit(id)?.ok_or_else(|| malformed("it is no commit"))?;
     let commit = Commit::split(history.format(), &raw).map_err(|error| Unfit::Malformed(error.to_string()))?;
     let &[parent] = commit.parents() else { return Err(malformed("it has another number of parents than one")) };
