@@ -3,6 +3,9 @@
 //! Per lane at most [`Lane::credits`] are out; a last word or `busy` gives a credit back. What a session before this one
 //! had out is sent first, by number. The database hands out commands of a lane by number, so they leave by number.
 //!
+//! What the node was busy for waits in the database again, and may be handed out once more. When the answer to that is lost, nobody
+//! here knows which of the two the database speaks of: the session ends, and the next one begins with what is in flight.
+//!
 //! An update on a command that this session did not send is of no use unless it is a last word: that one is passed on,
 //! because only the control plane knows what it is worth.
 
@@ -44,8 +47,10 @@ pub(super) struct Commands {
     out: BTreeMap<CommandId, Out>,
     /// What has no room yet, by number. Commands that were claimed have room, so these are replays.
     waiting: VecDeque<Dispatch>,
-    /// What left this session again, newest last: a last word that is said twice is stored once.
+    /// What ended in this session, newest last: a last word that is said twice is stored once.
     over: VecDeque<CommandId>,
+    /// What the node was busy for and was not handed out since, newest last.
+    busy: VecDeque<CommandId>,
     /// Lanes in which the database may have more.
     may_wait: [bool; Lane::ALL.len()],
     /// The claim that is under way.
@@ -72,6 +77,7 @@ impl Commands {
             out: BTreeMap::new(),
             waiting: VecDeque::new(),
             over: VecDeque::new(),
+            busy: VecDeque::new(),
             // What waited before the session opened.
             may_wait: [capable; Lane::ALL.len()],
             claiming: None,
@@ -97,13 +103,18 @@ impl Commands {
         self.claim().into_iter().collect()
     }
 
-    /// The answer to a claim.
-    pub(super) fn claimed(&mut self, claimed: Claimed, now: Timestamp) -> Vec<Effect> {
+    /// The answer to a claim. The session ends when it leaves in doubt what is out.
+    pub(super) fn claimed(&mut self, claimed: Claimed, now: Timestamp) -> Result<Vec<Effect>, Refusal> {
         let asked = self.claiming.take();
         let is_newest = !std::mem::take(&mut self.heard_since) && !claimed.recalled;
         if !self.sends {
             let unsent = claimed.commands.iter().map(|command| command.id);
-            return release(unsent.filter(|id| !claimed.recalled || !self.knows(*id)).collect());
+            return Ok(release(unsent.filter(|id| !claimed.recalled || !self.knows(*id)).collect()));
+        }
+        if claimed.recalled && claimed.commands.iter().any(|command| self.busy.contains(&command.id)) {
+            return Err(Refusal::Unavailable(
+                "an answer of the database was lost, and with it whether a busy command is out",
+            ));
         }
         for lane in Lane::ALL {
             let place = lane.index();
@@ -119,7 +130,7 @@ impl Commands {
             .into_iter()
             .filter(|command| !(self.out.contains_key(&command.id) || claimed.recalled && self.knows(command.id)));
         let new = new.collect();
-        self.take(new, now)
+        Ok(self.take(new, now))
     }
 
     /// Commands that are to be cancelled, as the database says.
@@ -158,14 +169,15 @@ impl Commands {
                 return Err(Refusal::RateLimited("last words on commands that were not sent"));
             }
             if asked || unasked {
-                self.remember(id);
+                self.busy.retain(|other| *other != id);
+                remember(&mut self.over, id);
                 effects.push(Effect::Settle(LastWord { id, payload: frame.update, signature: frame.signature }));
             }
         } else if let Some(out) = self.out.get_mut(&id) {
             match (out.said, state) {
                 (None, UpdateState::Busy) => {
                     self.out.remove(&id);
-                    self.remember(id);
+                    remember(&mut self.busy, id);
                     effects.push(waits(id));
                 }
                 (None, UpdateState::Acked) | (None | Some(UpdateState::Acked), UpdateState::Running) => {
@@ -189,24 +201,18 @@ impl Commands {
         self.out.contains_key(&id) || self.over.contains(&id) || self.waiting.iter().any(|command| command.id == id)
     }
 
-    fn remember(&mut self, id: CommandId) {
-        if self.over.len() == REMEMBERED {
-            self.over.pop_front();
-        }
-        self.over.push_back(id);
-    }
-
     fn take(&mut self, mut commands: Vec<Dispatch>, now: Timestamp) -> Vec<Effect> {
         commands.sort_by_key(|command| command.seq);
         let mut effects = Vec::new();
         for command in commands {
             let allowed =
                 self.allowed.as_ref().is_none_or(|kinds| kinds.iter().any(|kind| kind == command.kind.as_str()));
+            self.busy.retain(|id| *id != command.id);
             if allowed {
                 self.waiting.push_back(command);
             } else {
                 // It is not this session's to send: it waits again, and its deadline ends it.
-                self.remember(command.id);
+                remember(&mut self.busy, command.id);
                 effects.push(Effect::Progress(command.id, UpdateState::Busy));
             }
         }
@@ -288,6 +294,13 @@ struct Head<'a> {
     state: UpdateState,
     #[serde(borrow, default)]
     reason: Option<Cow<'a, str>>,
+}
+
+fn remember(some: &mut VecDeque<CommandId>, id: CommandId) {
+    if some.len() == REMEMBERED {
+        some.pop_front();
+    }
+    some.push_back(id);
 }
 
 fn cancel(id: CommandId) -> Effect {

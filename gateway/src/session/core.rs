@@ -177,7 +177,13 @@ impl SessionCore {
             Input::Facts(facts) => self.facts(&facts, now),
             Input::Spec(spec) => self.spec(*spec),
             Input::CommandsMayWait => self.commands(Commands::may_wait),
-            Input::Claimed(claimed) => self.commands(|commands| commands.claimed(claimed, now)),
+            Input::Claimed(claimed) => match &mut self.state {
+                State::Open(open) => match open.commands.claimed(claimed, now) {
+                    Ok(effects) => effects,
+                    Err(refusal) => self.refuse(refusal),
+                },
+                _ => Vec::new(),
+            },
             Input::Trust(trust_steps) => self.trust(trust_steps),
             Input::Policies(policies) => self.policies(policies),
             Input::Drain => self.drain(now),

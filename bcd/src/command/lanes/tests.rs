@@ -49,7 +49,7 @@ impl Default for Watched {
 }
 
 impl schema::clock::Clock for Watched {
-    fn now(&self) -> schema::time::Timestamp {
+    fn now(&self) -> Timestamp {
         self.looks.fetch_add(1, Ordering::SeqCst);
         self.time.now()
     }

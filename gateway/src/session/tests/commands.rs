@@ -105,8 +105,28 @@ fn a_busy_command_waits_in_the_database_and_may_come_again() {
     core.handle(claimed(&bulk), at(1));
     let effects = core.handle(update(bulk[0].id, UpdateState::Busy), at(1));
     assert_eq!(effects, [Effect::Beat, Effect::Progress(bulk[0].id, UpdateState::Busy)]);
-    assert_eq!(core.handle(Input::Claimed(Claimed { commands: bulk.clone(), recalled: true }), at(1)), []);
     assert_eq!(sent(&core.handle(claimed(&bulk), at(2))), ids(&bulk));
+}
+
+/// The database may speak of the first time or of another claim whose answer was lost; that one nobody would send.
+#[test]
+fn a_lost_answer_that_may_hold_a_busy_command_ends_the_session() {
+    let mut core = open_session(rules());
+    let bulk = some(2, Lane::Bulk);
+    core.handle(claimed(&bulk), at(1));
+    core.handle(update(bulk[0].id, UpdateState::Busy), at(1));
+    core.handle(update(bulk[1].id, UpdateState::Succeeded), at(1));
+    let recalled = |commands: &[Dispatch]| Input::Claimed(Claimed { commands: commands.to_vec(), recalled: true });
+    assert_eq!(sent(&core.handle(recalled(&bulk[1..]), at(2))), [], "what ended is not sent again");
+    let effects = core.handle(recalled(&bulk), at(3));
+    assert!(sent(&effects).is_empty() && core.is_closed(), "{effects:?}");
+
+    let mut core = open_session(rules());
+    core.handle(claimed(&bulk), at(1));
+    core.handle(update(bulk[0].id, UpdateState::Busy), at(1));
+    core.handle(claimed(&bulk[..1]), at(2));
+    core.handle(recalled(&bulk), at(3));
+    assert!(!core.is_closed(), "it is out again, and that is known");
 }
 
 #[test]
