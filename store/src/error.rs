@@ -28,7 +28,7 @@ pub struct DbError {
     kind: DbErrorKind,
     constraint: Option<String>,
     text: String,
-    row: Option<Unreadable>,
+    row: Option<Box<Unreadable>>,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -65,8 +65,8 @@ impl DbError {
 
     /// The row that cannot be read, when it is known which.
     #[must_use]
-    pub const fn unreadable(&self) -> Option<&Unreadable> {
-        self.row.as_ref()
+    pub fn unreadable(&self) -> Option<&Unreadable> {
+        self.row.as_deref()
     }
 
     /// A failure in words, without a cause from the driver.
@@ -92,7 +92,13 @@ impl From<sqlx::Error> for DbError {
 
 impl From<Unreadable> for DbError {
     fn from(row: Unreadable) -> Self {
-        Self { kind: DbErrorKind::Corrupt, constraint: None, text: row.to_string(), row: Some(row), source: None }
+        Self {
+            kind: DbErrorKind::Corrupt,
+            constraint: None,
+            text: row.to_string(),
+            row: Some(Box::new(row)),
+            source: None,
+        }
     }
 }
 

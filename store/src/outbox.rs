@@ -160,7 +160,7 @@ pub async fn list(db: &Db, after: Cursor, kinds: &[String], limit: u32) -> Resul
     let found = db.pool().fetch_all(statement).await?;
     let place = |row: &PgRow| {
         let xid: String = row.try_get("xid!")?;
-        Ok::<_, DbError>(cursor(row.try_get("life")?, &xid, row.try_get("id")?)?)
+        cursor(row.try_get("life")?, &xid, row.try_get("id")?)
     };
     let last = found.last().map(place).transpose()?;
     let is_full = found.len() >= limit as usize;

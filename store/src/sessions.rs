@@ -165,7 +165,8 @@ pub async fn judge(
         r#"WITH facts AS (
                SELECT n.id, n.connectivity, n.connectivity_since, s.last_seen,
                       s.node_id IS NOT NULL AND s.disconnected_at IS NULL AS open,
-                      EXTRACT(EPOCH FROM compute_now() - COALESCE(s.last_seen, n.connectivity_since))::float8 AS silent,
+                      EXTRACT(EPOCH FROM compute_now())::float8
+                          - EXTRACT(EPOCH FROM COALESCE(s.last_seen, n.connectivity_since))::float8 AS silent,
                       COALESCE(g.grace, $3) AS grace
                FROM nodes n
                LEFT JOIN sessions s ON s.node_id = n.id

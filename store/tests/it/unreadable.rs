@@ -75,8 +75,11 @@ const JSON: [&str; 2] = ["'garbage'", "NULL"];
 const JSONB: [&str; 2] = ["'[1e400]'", "NULL"];
 const TEXTS: [&str; 1] = ["NULL"];
 
+/// Columns, and what is written into each that nobody can read.
+type Damages = &'static [(&'static str, &'static [&'static str])];
+
 /// A list, its table, how its second row is found, and in which columns what is written that nobody can read.
-const LISTS: &[(&str, &str, &str, &[(&str, &[&str])])] = &[
+const LISTS: &[(&str, &str, &str, Damages)] = &[
     (
         "nodes",
         "nodes",
@@ -259,7 +262,7 @@ async fn look(db: &Db, list: &str, ids: &[schema::id::CommandId]) -> Result<(usi
         "revisions" => told!(revisions::list(db, None, 9).await?),
         "objects" => told!(revisions::objects_of(db, kind).await?),
         "events" => told!(outbox::list(db, outbox::Cursor::default(), &[], 9).await?.events),
-        other => panic!("no list {other}"),
+        other => unreachable!("no list {other}"),
     })
 }
 
@@ -274,7 +277,7 @@ async fn house() -> (TestDb, Vec<schema::id::CommandId>) {
     for statement in ROWS.split_inclusive(";\n").chain([NO_RULES]) {
         steal(db, statement)
             .await
-            .unwrap_or_else(|error| panic!("{statement}: {:?}", std::error::Error::source(&error)));
+            .unwrap_or_else(|error| unreachable!("{statement}: {:?}", std::error::Error::source(&error)));
     }
     let ids = commands::list(db, &commands::Filter::default(), None, 9).await.expect("commands").items;
     (test, ids.into_iter().map(|command| command.id).collect())
@@ -286,9 +289,7 @@ async fn a_row_that_cannot_be_read_is_named_and_the_others_are_there() {
     let db = test.db();
     for (list, table, row, columns) in LISTS {
         assert_eq!(look(db, list, &ids).await.expect("a sound list"), (3, Vec::new()), "{list}");
-        steal(db, &format!("CREATE TABLE kept AS SELECT * FROM {table} WHERE {row}"))
-            .await
-            .expect("kept");
+        steal(db, &format!("CREATE TABLE kept AS SELECT * FROM {table} WHERE {row}")).await.expect("kept");
         for (column, values) in *columns {
             for value in *values {
                 let damage = format!("{column} = {value} of {list}");
@@ -352,6 +353,16 @@ async fn what_others_are_served_by_goes_on_without_a_damaged_row() {
     ] {
         steal(db, damage).await.expect("damaged");
     }
+    steal(db, "UPDATE nodes SET connectivity_since = 'infinity' WHERE name = 'c'").await.expect("damaged");
+    test.advance(std::time::Duration::from_secs(3_600)).await;
+    let judged = async |db: &Db| {
+        let mut txn = db.begin().await.expect("begin");
+        let day = schema::time::Duration::from_secs(86_400);
+        let moved = store::sessions::judge(&mut txn, &std::collections::BTreeMap::new(), day).await.expect("judged");
+        txn.commit().await.expect("commit");
+        moved.len()
+    };
+    assert_eq!(judged(db).await, 2, "whoever has been silent is told so, whatever another row says");
     assert_eq!(nodes::names(db, &ids).await.expect("names").values().map(Name::as_str).collect::<Vec<_>>().len(), 2);
     assert_eq!(trust::statements_of(db, &["approve/v1"], None).await.expect("statements").len(), 2);
     assert_eq!(batches::in_force(db).await.expect("batches").unreadable.len(), 1);

@@ -423,7 +423,15 @@ impl<'a, H: History> Walker<'a, H> {
             *name != signer.principal && (!forge || changes.iter().all(|change| policy.grants(principal, &change.path)))
         };
         let Some(rule) = policy.change() else {
-            return Err(Refusal::NotVouched { needed, by: Vec::new(), may: Vec::new(), path, forge, base, tree });
+            return Err(Refusal::NotVouched {
+                needed,
+                by: [].into(),
+                may: [].into(),
+                path: path.into(),
+                forge,
+                base,
+                tree,
+            });
         };
         let said = self.people(policy, rule, |body| match body {
             Body::Change { branch, base: follows, tree: same, under, .. } => {
@@ -445,8 +453,8 @@ impl<'a, H: History> Walker<'a, H> {
                 && principal.keys.iter().any(|key| self.is_good(key, policy))
                 && !by.contains(name)
         });
-        let may = others.map(|(name, _)| name.clone()).collect();
-        Err(Refusal::NotVouched { needed, by, may, path, forge, base, tree })
+        let may: Box<[Name]> = others.map(|(name, _)| name.clone()).collect();
+        Err(Refusal::NotVouched { needed, by: by.into(), may, path: path.into(), forge, base, tree })
     }
 
     /// Whether a key says what counts, at this place.

@@ -61,11 +61,11 @@ pub enum Refusal {
         /// How many.
         needed: u32,
         /// Who vouches.
-        by: Vec<Name>,
+        by: Box<[Name]>,
         /// Who else may.
-        may: Vec<Name>,
+        may: Box<[Name]>,
         /// The file that asks for it.
-        path: String,
+        path: Box<str>,
         /// Whether a forge signed it.
         forge: bool,
         /// What a statement has to name.

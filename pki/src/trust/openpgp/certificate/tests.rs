@@ -323,7 +323,7 @@ fn a_subkey_that_gpg_does_not_verify_with_is_refused() {
                 [primary(&pgp), good.clone()].concat(),
                 unvouched(Part::Primary, Flaw::Missing),
             ),
-            ("alone", unbound.clone(), Key(KeyRefusal::NotOneCertificate)),
+            ("alone", unbound, Key(KeyRefusal::NotOneCertificate)),
             ("as another primary key", with(primary(&subkey)), Key(KeyRefusal::NotOneCertificate)),
             (
                 "expired",
