@@ -110,8 +110,9 @@ fn every_trouble_of_a_remote_has_a_name() {
     assert_eq!(Remote::serving(Git::empty()).state(None), SourceState::RepositoryEmpty);
     assert_eq!(Remote::serving(Git::empty()).state(Some("main")), SourceState::RepositoryEmpty);
     assert_eq!(Remote::of(Git::fleet(), "exit 1").state(None), SourceState::Unreachable);
+    // What ssh says is read beside what it carries: it lives on a little, so that its words come first.
     assert_eq!(
-        Remote::of(Git::fleet(), "echo 'Permission denied (publickey).' >&2; exit 255").state(None),
+        Remote::of(Git::fleet(), "echo 'Permission denied (publickey).' >&2; sleep 1; exit 255").state(None),
         SourceState::AuthFailed
     );
 }
