@@ -3,18 +3,13 @@
 /// A text on one line without characters that could steer a terminal. What a node or a commit says ends up here.
 #[must_use]
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if steers(c) || c == '\n' || c == '\t' { ' ' } else { c }).collect()
+    text.chars().map(|c| if schema::letter::hidden(c) || c == '\n' || c == '\t' { ' ' } else { c }).collect()
 }
 
 /// The same, keeping the line breaks.
 #[must_use]
 pub fn printable_lines(text: &str) -> String {
-    text.chars().map(|c| if steers(c) { ' ' } else { c }).collect()
-}
-
-fn steers(c: char) -> bool {
-    let direction = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    direction || (c.is_control() && c != '\n' && c != '\t')
+    text.chars().map(|c| if schema::letter::hidden(c) { ' ' } else { c }).collect()
 }
 
 /// A sentence in lines of at most `width` characters. A word that is longer is broken.

@@ -325,9 +325,9 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
     clean(&schema::cause::chain(error), 400)
 }
 
-/// A text for a terminal: one line, no control characters, no bidirectional overrides, bounded.
+/// A text for a terminal: one line, no control characters, nothing that is not seen, bounded.
 pub(super) fn clean(text: &str, max: usize) -> String {
-    let hidden = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
+    let hidden = |c: char| schema::letter::hidden(c) && !c.is_control();
     let line: String =
         text.chars().filter(|c| !hidden(*c)).map(|c| if c.is_control() { ' ' } else { c }).take(max).collect();
     line.split_whitespace().collect::<Vec<_>>().join(" ")
