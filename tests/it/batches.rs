@@ -68,6 +68,7 @@ impl Fleet {
         let keys = self.up.data().join("keys").display().to_string();
         let _ = self.up.cli().ok(&["trust", "pin", &self.repo.head(), "--repo", &dir, "--keys", &keys, "--yes"]);
         until("the pin is known", || self.up.status()["verification"] != "unverified");
+        until("the policy of the anchor is in force", || self.up.sql("SELECT count(*) FROM trust_epochs") != "0");
     }
 
     /// Commits a batch that boots the machine, signed by somebody.

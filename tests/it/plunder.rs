@@ -5,6 +5,14 @@ use tests::{Node, until};
 
 use super::batches::Fleet;
 
+/// What puts tables back as they were kept.
+fn kept(tables: &[&str]) -> String {
+    let back = |table: &&str| {
+        format!("DELETE FROM {table}; INSERT INTO {table} OVERRIDING SYSTEM VALUE SELECT * FROM kept_{table};")
+    };
+    tables.iter().map(back).collect()
+}
+
 impl Fleet {
     fn steal(&self, statement: &str) {
         self.up.sql(&format!("SET session_replication_role = replica; {statement}"));
@@ -21,11 +29,16 @@ impl Fleet {
 
     /// Puts back what was kept.
     fn give_back(&self, tables: &[&str]) {
-        for table in tables {
-            self.steal(&format!(
-                "DELETE FROM {table}; INSERT INTO {table} OVERRIDING SYSTEM VALUE SELECT * FROM kept_{table}"
-            ));
-        }
+        self.steal(&kept(tables));
+    }
+
+    /// Puts back what was kept, as if the batch had never ended, and takes something else out of it: at once, so that nobody looks at
+    /// the rows in between, and each theft is judged by itself.
+    fn steal_again(&self, tables: &[&str], batch: &str, theft: &str) {
+        let unsaid = format!(
+            "DELETE FROM audit WHERE subject = 'batch/{batch}' AND action IN ('batches.void', 'batches.expired')"
+        );
+        self.steal(&format!("{} {unsaid}; {theft}", kept(tables)));
     }
 
     /// Makes whoever looks after a batch look at it, as whoever may write the queue can, and waits until it was looked at.
@@ -103,19 +116,15 @@ fn no_row_of_a_batch_or_of_a_policy_boots_a_machine() {
     ])
     .collect();
     for (number, theft) in thefts.iter().enumerate() {
-        fleet.steal(theft);
+        fleet.steal_again(&ROWS, "kernel", theft);
         fleet.look_at("kernel");
         assert_eq!(fleet.node.boots(), 1, "{theft}");
         if number % 4 == 0 || number + 1 == thefts.len() {
             fleet.does_something_else(number);
             assert_eq!(fleet.node.boots(), 1, "after {theft}");
         }
-        fleet.give_back(&ROWS);
-        // The line of its end goes as well, so that the next theft is judged by itself.
-        fleet.steal(
-            "DELETE FROM audit WHERE subject = 'batch/kernel' AND action IN ('batches.void', 'batches.expired')",
-        );
     }
+    fleet.steal_again(&ROWS, "kernel", "");
     let (_, words) = fleet.node.said(&["commands"]);
     assert!(!words.contains("approved in"), "{words}");
 
@@ -187,13 +196,12 @@ fn what_people_approved_happens_in_its_window_and_on_its_machine_whatever_rows_s
         "UPDATE nodes SET hardware_key = sha256(convert_to(name, 'UTF8'))".to_owned(),
         "UPDATE nodes SET identity_generation = identity_generation + 1".to_owned(),
     ] {
-        fleet.steal(&theft);
-        fleet.steal("UPDATE batches SET not_before = compute_now() - interval '1 hour', state = 'approved'");
+        let open = "UPDATE batches SET not_before = compute_now() - interval '1 hour', state = 'approved'";
+        fleet.steal_again(&["batches", "batch_leaves"], "later", &format!("{nodes}; {theft}; {open}"));
         fleet.look_at("later");
         assert_eq!((fleet.node.boots(), two.boots()), (1, 1), "{theft}");
-        fleet.give_back(&["batches", "batch_leaves"]);
-        fleet.steal(nodes);
     }
+    fleet.steal_again(&["batches", "batch_leaves"], "later", nodes);
     fleet.does_something_else(0);
     assert_eq!((fleet.node.boots(), two.boots()), (1, 1));
 }

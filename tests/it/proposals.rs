@@ -87,7 +87,8 @@ fn a_caller_asks_two_people_agree_and_the_machine_boots_once() {
 
     let made = until_some("the key is known", || fleet.create("kernel", "one").ok());
     assert_eq!((&made["state"], &made["origin"]), (&json!("proposed"), &json!("proposal")), "{made}");
-    assert_eq!(fleet.create("kernel", "one").expect("the same"), made, "a repeat is the same batch");
+    let again = fleet.create("kernel", "one").expect("the same");
+    assert_eq!(again["batchId"], made["batchId"], "a repeat is the same batch");
     assert!(fleet.create("kernel", "two").expect_err("used").contains("batch-name-used"));
     let batch =
         until_some("its commit is there", || fleet.batch("kernel").filter(|batch| batch["planCommit"].is_string()));
