@@ -163,32 +163,25 @@ pub fn judge(question: &Question<'_>) -> Tally {
             return tally;
         }
     };
-    let mut yes: BTreeMap<Name, Yes> = BTreeMap::new();
+    let mut yes: BTreeMap<Name, Vec<Yes>> = BTreeMap::new();
     for (place, raw) in question.statements.iter().enumerate() {
         match vote(question, &tiers, place, raw) {
             Err(refused) => tally.refused.push(refused),
             Ok((who, Vote::No)) => drop(tally.no.insert(who)),
             Ok((who, Vote::Withdrawn)) => drop(tally.withdrawn.insert(who)),
-            Ok((who, Vote::Yes(vote))) => {
-                let longer = |known: &Yes| (vote.from, known.until) < (known.from, vote.until);
-                if yes.get(&who).is_none_or(longer) {
-                    yes.insert(who, vote);
-                }
-            }
+            Ok((who, Vote::Yes(vote))) => yes.entry(who).or_default().push(vote),
         }
     }
     yes.retain(|who, _| !tally.no.contains(who) && !tally.withdrawn.contains(who));
     let policies = [(question.named, tiers[0]), (question.present, tiers[1])];
-    let until = |from: Timestamp| -> BTreeSet<Name> {
-        yes.iter().filter(|(_, vote)| vote.from <= from).map(|(who, _)| who.clone()).collect()
-    };
+    let moments: BTreeSet<Timestamp> = yes.values().flatten().map(|vote| vote.from.max(header.not_before)).collect();
     // The first moment at which those who count then are enough.
-    let mut moments: Vec<Timestamp> = yes.values().map(|vote| vote.from.max(header.not_before)).collect();
-    moments.sort_unstable();
-    let opens = moments.into_iter().find(|moment| missing(&until(*moment), &policies).is_empty());
+    let opens = moments.into_iter().find(|moment| {
+        let there: BTreeSet<Name> = counting(&yes, Some(*moment)).into_keys().cloned().collect();
+        missing(&there, &policies).is_empty()
+    });
     tally.opens = opens.unwrap_or(header.not_before);
-    let mut carry: BTreeMap<&Name, &Yes> =
-        yes.iter().filter(|(_, vote)| opens.is_none_or(|opens| vote.from <= opens)).collect();
+    let mut carry = counting(&yes, opens);
     if opens.is_some() {
         spare(&mut carry, question.statements, &policies);
     }
@@ -198,9 +191,23 @@ pub fn judge(question: &Question<'_>) -> Tally {
     }
     tally.yes = yes.into_keys().collect();
     tally.missing = missing(&tally.yes, &policies);
+    if tally.missing.is_empty() && opens.is_none() {
+        tally.missing.push("approvals that count at the same time".to_owned());
+    }
     tally.flaw = if question.now > header.expires { Some(Flaw::Expired(header.expires)) } else { None };
     tally.approved = tally.flaw.is_none() && tally.no.is_empty() && tally.missing.is_empty();
     tally
+}
+
+/// Of everybody the approval that counts at a moment, or at all, and of several the one that counts for longest.
+fn counting(yes: &BTreeMap<Name, Vec<Yes>>, at: Option<Timestamp>) -> BTreeMap<&Name, &Yes> {
+    let counts = |vote: &Yes| at.is_none_or(|at| vote.from <= at && at <= vote.until);
+    let mut carry = BTreeMap::new();
+    for (who, votes) in yes {
+        let there = votes.iter().filter(|vote| counts(vote));
+        carry.extend(there.min_by_key(|vote| std::cmp::Reverse(vote.until)).map(|vote| (who, vote)));
+    }
+    carry
 }
 
 /// Whether what somebody is about to say about a batch would count.
@@ -325,6 +332,9 @@ fn about(question: &Question<'_>, tiers: &[&Tier; 2], place: usize, said: &Said<
         Word::Withdraw => Ok(Vote::Withdrawn),
         Word::Approve if !window_fits(*not_before, *expires, tiers) => Err(NoVote::Window),
         Word::Approve if question.now > *expires => Err(NoVote::Expired(*expires)),
+        Word::Approve if *expires < header.not_before || header.expires < *not_before => {
+            Err(NoVote::Apart { from: *not_before, until: *expires, begins: header.not_before, ends: header.expires })
+        }
         Word::Approve => Ok(Vote::Yes(Yes { place, from: *not_before, until: *expires })),
     }
 }

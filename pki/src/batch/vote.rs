@@ -75,6 +75,18 @@ pub enum NoVote {
     /// Its time is over.
     #[error("it counted until {0}")]
     Expired(Timestamp),
+    /// It counts at no time at which the batch may begin.
+    #[error("it counts from {from} until {until}, and the batch begins from {begins} until {ends} or not at all")]
+    Apart {
+        /// It counts from then on.
+        from: Timestamp,
+        /// It counts until then.
+        until: Timestamp,
+        /// The batch begins from then on.
+        begins: Timestamp,
+        /// The batch begins until then.
+        ends: Timestamp,
+    },
     /// It begins after it ends, or counts for longer than the tier allows.
     #[error("it counts for longer than the tier allows, or for no time at all")]
     Window,
@@ -117,6 +129,7 @@ impl NoVote {
             Self::Excluded(_) => "excluded",
             Self::KeyClass(_) => "key-class",
             Self::Expired(_) => "expired",
+            Self::Apart { .. } => "window-apart",
             Self::Window => "window",
             Self::Flaw(flaw) => flaw.code(),
             Self::Rejected(_) => "rejected",

@@ -283,3 +283,17 @@ fn conditions_hold_or_it_is_refused_and_unknown_ones_do_not_hold() {
     node.facts.insert("boot".to_owned(), "boot_1".to_owned());
     node.permit(&approval).expect("as it should be");
 }
+
+#[test]
+fn approvals_that_count_at_another_time_permit_nothing_at_any() {
+    let world = World::new();
+    let mut given = batch(approval(&world, 0));
+    for (from, until) in [(-7200, -60), (3601, 7200)] {
+        given.statements[1] = world.approve_within("bob", from, until);
+        let given = Approval::Batch(Box::new(given.clone()));
+        for seconds in [0, 1800, 3600] {
+            let denied = Node::of(&world, 0).permit_at(&given, after(seconds)).expect_err("one is not enough");
+            assert!(matches!(&denied, Denied::Quorum { .. }) && !denied.may_pass(), "{denied}");
+        }
+    }
+}

@@ -197,16 +197,21 @@ fn a_window_opens_and_closes_to_the_second() {
     assert_eq!(at(3601), (false, false));
 }
 
-#[test]
-fn an_approval_has_a_window_of_its_own() {
-    let world = World::new();
-    let window = |from: i64, until: i64| {
-        world.say("approve", "bob", |text| {
-            let own = (world.header.not_before.to_string(), world.header.expires.to_string());
+impl World {
+    /// An approval with a window of its own.
+    pub(super) fn approve_within(&self, who: &str, from: i64, until: i64) -> Vec<u8> {
+        self.say("approve", who, |text| {
+            let own = (self.header.not_before.to_string(), self.header.expires.to_string());
             let text = text.replace(&format!("not-before: {}", own.0), &format!("not-before: {}", after(from)));
             text.replace(&format!("expires: {}", own.1), &format!("expires: {}", after(until)))
         })
-    };
+    }
+}
+
+#[test]
+fn an_approval_has_a_window_of_its_own() {
+    let world = World::new();
+    let window = |from: i64, until: i64| world.approve_within("bob", from, until);
     let tally =
         |from, until, at| world.tally_at(&[world.approve("ada"), window(from, until)], &world.policy, after(at));
     assert!(tally(0, 600, 600).permits(after(600)));
@@ -221,6 +226,43 @@ fn an_approval_has_a_window_of_its_own() {
     let three = [world.approve("ada"), world.approve("cleo"), window(300, 900)];
     let early = world.tally(&three);
     assert!(early.permits(now()) && early.evidence == [0, 1]);
+}
+
+#[test]
+fn an_approval_whose_window_is_beside_that_of_the_batch_is_none() {
+    let mut world = World::new();
+    world.header.not_before = after(360);
+    let tally = |from, until| world.tally(&[world.approve("ada"), world.approve_within("bob", from, until)]);
+    for (from, until) in [(0, 359), (3601, 7200)] {
+        let beside = tally(from, until);
+        assert!(!beside.approved && words(&beside.yes) == ["ada"], "{beside:?}");
+        assert_eq!(beside.missing, ["one more person with the role operator"]);
+        assert_eq!(beside.refused[0].why.code(), "window-apart");
+        let why = beside.refused[0].why.to_string();
+        assert!([after(from), after(until), after(360), after(3600)].iter().all(|at| why.contains(&at.to_string())));
+    }
+    for (from, until, moment) in [(0, 360, 360), (3600, 7200, 3600)] {
+        let touching = tally(from, until);
+        assert!(touching.approved && touching.permits(after(moment)), "{touching:?}");
+        assert_eq!((touching.opens, touching.closes), (after(moment), after(moment)));
+    }
+}
+
+#[test]
+fn approvals_that_count_at_no_time_together_are_not_enough() {
+    let world = World::new();
+    let mut said = vec![world.approve_within("ada", 0, 600), world.approve_within("bob", 700, 900)];
+    let apart = world.tally(&said);
+    assert!(!apart.approved && words(&apart.yes) == ["ada", "bob"], "{apart:?}");
+    assert_eq!(apart.missing, ["approvals that count at the same time"]);
+    // Whoever says it again has both, and each at its time.
+    said.push(world.approve_within("ada", 650, 800));
+    let again = world.tally(&said);
+    assert!(again.approved && !again.permits(after(699)) && again.permits(after(700)), "{again:?}");
+    assert_eq!((again.closes, again.evidence), (after(800), vec![2, 1]));
+    said.push(world.approve_within("cleo", 500, 600));
+    let early = world.tally(&said);
+    assert_eq!((early.opens, early.closes, early.evidence), (after(500), after(600), vec![0, 3]));
 }
 
 #[test]

@@ -137,6 +137,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Statement,
+        "window-apart",
+        "It counts before the batch may begin, or after that, and at no time in between.",
+        People,
+        "approve it with the batch's own window: better-compute approve batch/NAME",
+    ),
+    entry(
+        Statement,
         "window",
         "It holds for longer than the tier allows, or for no time at all.",
         Author,
