@@ -41,12 +41,12 @@ pub use git::{GitError, Repo};
 pub use history::{CommitInfo, Verdict};
 pub use kept::Kept;
 pub use name::resolve;
-pub(crate) use pass::rolled_back;
 pub use pass::{Pass, PassError, Passed, Step};
+pub(crate) use pass::{STATEMENTS, overlooked_key, rolled_back};
 pub use run::{SourcePoke, SourceRole, Timing, run};
 pub use state::{SourceState, Trouble};
 pub use tree::{Blobs, read_tree, read_tree_after};
-pub use trust::TrustHistory;
+pub use trust::{Deaf, Overlooked, Said, TrustHistory};
 
 /// The name of the fleet repository among the sources.
 pub const FLEET: &str = "fleet";

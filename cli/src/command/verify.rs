@@ -9,7 +9,7 @@ use pki::trust::{
     spoken::{Heard, Spoken, Unheard},
     walk::{self, Stuck, Walk, Walked},
 };
-use reconciler::source::Repo;
+use reconciler::source::{Overlooked, Repo, Said};
 
 pub(super) use self::show::remedy;
 use crate::{
@@ -62,8 +62,19 @@ struct Report {
     pinned: bool,
     tip: ObjectId,
     outcome: Result<Walked, Stuck>,
-    /// What looks like a statement and is none that anybody hears: where it lies, and why.
-    unheard: Vec<(String, String)>,
+    /// What looks like a statement and is none that anybody hears.
+    unheard: Vec<Deaf>,
+}
+
+/// What nobody hears for one reason.
+#[derive(Debug)]
+struct Deaf {
+    /// Where one of it lies.
+    example: String,
+    /// How many there are.
+    count: usize,
+    /// Why.
+    why: String,
 }
 
 impl Verify {
@@ -101,7 +112,7 @@ impl Report {
     fn of(repo: &Repo, folder: &str, branch: String, tip: ObjectId, anchor: Option<ObjectId>) -> Result<Self, Failure> {
         let history = repo.trust_history(folder);
         let said = history.said().map_err(git("cannot read the statements"))?;
-        let statements: Vec<Heard> = said.iter().map(|(_, raw)| raw.clone().into()).collect();
+        let statements: Vec<Heard> = said.words.iter().map(|(_, raw)| raw.clone().into()).collect();
         let walk = Walk {
             branch: &branch,
             tip,
@@ -124,14 +135,19 @@ impl Report {
 }
 
 /// What was said in a way that nobody hears. Who signed it is another question, which the verdicts answer.
-fn unheard(said: &[(String, Vec<u8>)], walked: &Walked) -> Vec<(String, String)> {
+fn unheard(said: &Said, walked: &Walked) -> Vec<Deaf> {
     let policies = || walked.reached.iter().flat_map(|reached| reached.policies.values());
     let why = |raw: &[u8]| match Spoken::hear(raw, &walked.trust_domain, walked.fleet, policies()) {
         Err(Unheard::Signature(SignatureRefusal::UnknownKey(_))) => None,
         Err(refusal) => Some(refusal.to_string()),
         Ok(spoken) => (!spoken.is_on_purpose()).then(|| "its commit has files, and a statement has none".to_owned()),
     };
-    said.iter().filter_map(|(name, raw)| Some((name.clone(), why(raw)?))).collect()
+    let one = |(name, raw): &(String, Vec<u8>)| Some(Deaf { example: name.clone(), count: 1, why: why(raw)? });
+    let many = |these: &Overlooked| {
+        let Overlooked { why, count, example } = these.clone();
+        Deaf { example, count, why: why.to_string() }
+    };
+    said.words.iter().filter_map(one).chain(said.overlooked.iter().map(many)).collect()
 }
 
 #[cfg(test)]

@@ -99,6 +99,10 @@ pub trait History {
     /// What is wrong with a commit's files, when an error says that of them and not that something is missing or damaged: such a
     /// commit is refused, and what came before it stands.
     fn unfit(error: &Self::Error) -> Option<String>;
+
+    /// What is missing or damaged of a commit's files, when an error says that: such a commit does not count before it is there, and
+    /// what came before it stands.
+    fn lacking(error: &Self::Error) -> Option<String>;
 }
 
 /// A file that differs between two trees.
@@ -160,7 +164,8 @@ pub struct Known {
 /// Walks a history.
 ///
 /// # Errors
-/// When an object that is needed is damaged. What the history itself is refused for is in the answer.
+/// When a commit on the way to the tip is missing or damaged, or what says where the history begins. What the history itself is refused
+/// for is in the answer, and so is what a commit lacks.
 pub fn walk<H: History>(history: &H, walk: &Walk<'_>) -> Result<Result<Walked, Stuck>, H::Error> {
     let Some(after) = walk.after else {
         return whole(history, walk, walk.known.and_then(|known| known.memory.clone()));
@@ -194,7 +199,14 @@ pub fn walk<H: History>(history: &H, walk: &Walk<'_>) -> Result<Result<Walked, S
     }
     // A policy reaches back: what was verified is judged again, knowing what it says.
     memory.declared.extend(declared);
-    whole(history, walk, Some(memory))
+    let again = whole(history, walk, Some(memory))?;
+    // What counted once is not taken back because it cannot be read.
+    if let Some((judged, Refusal::Lacking(what))) = again.as_ref().ok().and_then(Walked::refused)
+        && !walked.commits.iter().any(|new| new.id == judged.id)
+    {
+        return Ok(Err(Stuck::Lacking { commit: judged.id, what: what.clone() }));
+    }
+    Ok(again)
 }
 
 /// Walks from the anchor, or from the last commit that begins a history which people accepted in place of another one.

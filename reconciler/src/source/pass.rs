@@ -10,6 +10,7 @@ mod bring;
 mod checkpoint;
 mod hear;
 mod marks;
+mod overlooked;
 mod plans;
 mod propose;
 mod reading;
@@ -49,6 +50,7 @@ use stored::InForce;
 
 use verify::{Tip, Trusted};
 
+pub(crate) use overlooked::{STATEMENTS, key as overlooked_key};
 pub(crate) use stored::rolled_back;
 
 /// How often a pass begins again because somebody stopped what it was about to do.

@@ -2,7 +2,12 @@
 //! Conclusions are not made here. What people said is found by [`words`].
 
 mod coming;
+mod names;
+mod overlooked;
 pub(super) mod words;
+
+pub use overlooked::{Deaf, Overlooked};
+pub use words::Said;
 
 use std::{
     cell::RefCell,
@@ -194,10 +199,14 @@ impl<'r> TrustHistory<'r> {
             }
         }
         let [olds, news] = [&old, &new].map(|tree| tree.as_ref().map_or(&[][..], |tree| &tree.entries));
-        for (old, new) in pairs(olds, news) {
+        let pairs = pairs(olds, news);
+        if pairs.iter().any(|(old, _)| old.is_none()) {
+            names::apart(olds, news, above)?;
+        }
+        for (old, new) in pairs {
             let entry = new.or(old);
             if let Some(new) = new {
-                plain(new, above)?;
+                names::plain(new, above)?;
             }
             let name = entry.map_or_else(String::new, |entry| match std::str::from_utf8(&entry.name) {
                 Ok(name) => name.to_owned(),
@@ -256,57 +265,6 @@ fn pairs<'e>(olds: &'e [TreeEntry], news: &'e [TreeEntry]) -> Vec<(Option<&'e Tr
     }
 }
 
-/// A file or a folder under a name that is the same one on everybody's machine. Only what is new has to be.
-fn plain(entry: &TreeEntry, above: &str) -> Result<(), GitError> {
-    let shown = entry.name.escape_ascii().to_string();
-    let unfit = |what: &str| Err(GitError::Unfit(format!("{shown:?} {what}")));
-    match entry.mode.value() {
-        0o100_644 | 0o100_755 | 0o040_000 => {}
-        0o120_000 => return unfit("is a symbolic link"),
-        0o160_000 => return unfit("is a submodule"),
-        odd => return unfit(&format!("has the mode {odd:o}, which git writes for nothing")),
-    }
-    let Ok(name) = std::str::from_utf8(&entry.name) else { return unfit("is not UTF-8") };
-    if name.chars().any(|letter| {
-        letter == '\\'
-            || letter == ':'
-            || matches!(letter, '\u{200c}' | '\u{200d}')
-            || pki::trust::commit::hidden(letter)
-            || letter.is_control()
-    }) {
-        return unfit("has a character that is not seen, or means something elsewhere");
-    }
-    if name.ends_with(['.', ' ']) {
-        return unfit("ends in a dot or a space, which some machines leave out");
-    }
-    // Upper and then lower case: what has no small letter of its own folds as well.
-    let folded = name.to_uppercase().to_lowercase();
-    let device = folded.split('.').next().unwrap_or_default();
-    if [".git", "conin$", "conout$"].contains(&&*folded) || short(&folded, ".git") || is_device(device) {
-        return unfit("is another name on some machines");
-    }
-    if above.is_empty() && name != trust::FOLDER && (folded == trust::FOLDER || short(&folded, trust::FOLDER)) {
-        return unfit("is the folder of trust on some machines");
-    }
-    Ok(())
-}
-
-/// Whether a name is what Windows may call a longer one in short.
-fn short(folded: &str, long: &str) -> bool {
-    let long = long.trim_start_matches('.');
-    folded.split_once('~').is_some_and(|(stem, number)| {
-        !stem.is_empty() && long.starts_with(stem) && number.starts_with(|digit: char| digit.is_ascii_digit())
-    })
-}
-
-/// Whether Windows takes a name for a device.
-fn is_device(name: &str) -> bool {
-    let numbered = ["com", "lpt"].iter().filter_map(|kind| name.strip_prefix(kind)).next();
-    ["con", "prn", "aux", "nul"].contains(&name)
-        || numbered
-            .is_some_and(|number| number.len() == 1 && number.starts_with(|digit: char| ('1'..='9').contains(&digit)))
-}
-
 /// The content of an entry that is a file.
 fn file(entry: Option<&TreeEntry>) -> Option<object::ObjectId> {
     let entry = entry.filter(|entry| matches!(entry.mode.kind(), EntryKind::Blob | EntryKind::BlobExecutable))?;
@@ -329,6 +287,10 @@ impl History for TrustHistory<'_> {
             GitError::Unfit(what) => Some(what.clone()),
             _ => None,
         }
+    }
+
+    fn lacking(error: &GitError) -> Option<String> {
+        matches!(error, GitError::Broken { .. }).then(|| error.to_string())
     }
 
     fn commit(&self, id: object::ObjectId) -> Result<Option<Vec<u8>>, GitError> {

@@ -7,7 +7,7 @@ use pki::trust::{
 use schema::{diagnostic::Diagnostic, fleet::trust::PrincipalKind, name::Name};
 use serde_json::{Value, json};
 
-use super::Report;
+use super::{Deaf, Report};
 use crate::{
     command::trust::{facts, in_force},
     output::{
@@ -36,9 +36,14 @@ impl Report {
                 text.push_str(&self.explain(judged, refusal, walked, output));
             }
         }
-        for (name, why) in &self.unheard {
+        for Deaf { example, count: number, why } in &self.unheard {
+            let (example, why) = (printable(example), printable(why));
             text.push_str("\n\n");
-            text.push_str(&output.hanging(&format!("{} is not heard: {}", printable(name), printable(why)), ""));
+            let names = match number.saturating_sub(1) {
+                0 => format!("{example} is"),
+                others => format!("{example} and {} are", count(others as u64, "other")),
+            };
+            text.push_str(&output.hanging(&format!("{names} not heard: {why}"), ""));
         }
         text.push_str("\n\n");
         text.push_str(&conclusion(walked, output));
@@ -168,7 +173,7 @@ impl Report {
             "anchor": { "commit": walked.commits.first().map(|anchor| anchor.id), "pinned": self.pinned },
             "policy": policy,
             "counts": self.counts(),
-            "unheard": self.unheard.iter().map(|(name, why)| json!({ "reference": name, "why": why })).collect::<Vec<_>>(),
+            "unheard": self.unheard.iter().map(|deaf| json!({ "reference": deaf.example, "count": deaf.count, "why": deaf.why })).collect::<Vec<_>>(),
             "verified": verified.checked_sub(1).map(|last| walked.commits[last].id),
             "commits": commits,
         })
@@ -207,6 +212,7 @@ pub(in crate::command) const fn remedy(refusal: &Refusal) -> Option<&'static str
         Refusal::KeyRetired(_) | Refusal::KeyCompromised { .. } => "let its owner sign it again with another key",
         Refusal::KeyRevoked { .. } => "let somebody else sign it again: the key was revoked before",
         Refusal::Unfit(_) => "make it again without that file",
+        Refusal::Lacking(_) => "fetch what is missing (git fsck names it), and look again",
         Refusal::PolicyInvalid(_) => {
             "`better-compute check` says all that is wrong; commit it anew (git commit --amend -S)"
         }

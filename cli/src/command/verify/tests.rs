@@ -222,6 +222,41 @@ fn a_change_of_the_policy_is_told_what_it_lacks_and_goes_when_it_has_it() {
 }
 
 #[test]
+fn what_lies_where_nobody_listens_or_is_too_large_is_named() {
+    let Some(world) = World::fleet() else { return };
+    let repo = Path::new("repo");
+    world.state("ada", &format!("{}\n", "so much to say ".repeat(2_000)));
+    let head = world.git(&["rev-parse", "HEAD"], repo);
+    for name in ["approve/kernel/ada", "approve/kernel/bob", "party/kernel/ada/1"] {
+        world.git(&["branch", &format!("bc/statements/{name}"), &head], repo);
+    }
+    let report = world.verify().report().expect("a report");
+    let shown = world.shown(&report);
+    let misplaced =
+        "refs/heads/bc/statements/approve/kernel/ada and 2 others are not heard: a statement lies at bc/statements/";
+    let large = "refs/heads/bc/statements/trust/2/ada/0 is not heard: a statement has at most 16 KiB";
+    assert!(shown.contains(misplaced) && shown.contains(large), "{shown}");
+    let unheard = report.json()["unheard"].clone();
+    let counts: Vec<_> = unheard.as_array().expect("a list").iter().map(|deaf| deaf["count"].as_u64()).collect();
+    assert_eq!(counts, [Some(3), Some(1)]);
+}
+
+#[test]
+fn a_commit_whose_files_are_missing_is_named_and_what_came_before_it_is_shown() {
+    let Some(world) = World::fleet() else { return };
+    world.commit(Some("bob"), "before");
+    world.write("sites/fra1.kdl", "site \"fra1\"\n");
+    world.commit(Some("bob"), "sites: fra1");
+    let blob = world.git(&["rev-parse", "HEAD:sites/fra1.kdl"], Path::new("repo"));
+    std::fs::remove_file(world.repo().join(".git/objects").join(&blob[..2]).join(&blob[2..])).expect("it was there");
+    let report = world.verify().report().expect("a report");
+    let json = report.json();
+    assert_eq!((&json["counts"], &json["commits"][2]["verdict"]), (&false.into(), &"object-broken".into()));
+    assert_eq!(json["verified"], world.git(&["rev-parse", "HEAD~1"], Path::new("repo")));
+    assert!(world.shown(&report).contains(&blob), "{}", world.shown(&report));
+}
+
+#[test]
 fn an_anchor_that_is_named_has_to_be_where_the_history_begins() {
     let Some(world) = World::fleet() else { return };
     let anchor = world.git(&["rev-parse", "HEAD"], Path::new("repo"));

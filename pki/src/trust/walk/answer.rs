@@ -95,6 +95,14 @@ pub enum Stuck {
         /// What it has to name.
         expected: String,
     },
+    /// What was verified has to be judged again, and is not all there.
+    #[error("{commit} counted before and cannot be judged again: its files are not all here: {what}", commit = .commit.short())]
+    Lacking {
+        /// The first commit that cannot be judged.
+        commit: ObjectId,
+        /// What is missing or damaged.
+        what: String,
+    },
     /// It is too long.
     #[error("the branch has more than {MOST_COMMITS} commits since the anchor, or too large ones")]
     TooLong,
@@ -110,6 +118,7 @@ impl Stuck {
             Self::HistoryDiverged { .. } => "history-diverged",
             Self::HistoryIncomplete(_) => "history-incomplete",
             Self::OtherTrustDomain { .. } => "other-trust-domain",
+            Self::Lacking { .. } => "object-broken",
             Self::TooLong => "history-too-long",
         }
     }

@@ -42,6 +42,15 @@ fn unjudged(format: ObjectFormat, id: ObjectId, raw: &[u8]) -> Judged {
     Judged { id, subject, signer: None, epoch: 0, verdict: Err(Refusal::NoPolicyInForce) }
 }
 
+/// What an error says of a commit's files, when it is about them.
+fn about_files<H: History>(error: H::Error) -> Result<Refusal, H::Error> {
+    match (H::unfit(&error), H::lacking(&error)) {
+        (Some(why), _) => Ok(Refusal::Unfit(why)),
+        (None, Some(what)) => Ok(Refusal::Lacking(what)),
+        (None, None) => Err(error),
+    }
+}
+
 pub(super) struct Walker<'a, H> {
     history: &'a H,
     branch: &'a str,
@@ -193,23 +202,31 @@ impl<'a, H: History> Walker<'a, H> {
             Err(refusal) => Err(refusal),
             Ok(commit) => {
                 judged.signer = self.signed_by(&commit, policy).ok();
-                let folder = self.history.trust(commit.tree())?;
-                let held = folder.policy.as_deref().and_then(|bytes| policy::check(bytes).policy);
-                let domain = self.history.trust_domain(commit.tree())?;
-                match (held, folder.others.into_iter().next()) {
-                    (_, Some(path)) => Err(Refusal::StrayTrustFile(path)),
-                    (None, None) => Err(Refusal::TrustRemoved),
-                    (Some(held), None) if held.digest() != policy.digest() => {
-                        Err(Refusal::ResealsTrust { in_force: policy.digest(), found: held.digest() })
-                    }
-                    (Some(_), None) if domain.as_deref() != Some(self.domain) => {
-                        Err(Refusal::OtherTrustDomain { expected: self.domain.to_owned(), found: domain })
-                    }
-                    (Some(_), None) => Ok(Accepted::Resealed(by.to_vec())),
+                match self.holds_policy(&commit, policy) {
+                    Err(error) => Err(about_files::<H>(error)?),
+                    Ok(held) => held.map(|()| Accepted::Resealed(by.to_vec())),
                 }
             }
         };
         Ok(judged)
+    }
+
+    /// Whether a commit holds the policy in force, and is of the same fleet.
+    fn holds_policy(&self, commit: &Commit<'_>, policy: &Policy) -> Result<Result<(), Refusal>, H::Error> {
+        let folder = self.history.trust(commit.tree())?;
+        let held = folder.policy.as_deref().and_then(|bytes| policy::check(bytes).policy);
+        let domain = self.history.trust_domain(commit.tree())?;
+        Ok(match (held, folder.others.into_iter().next()) {
+            (_, Some(path)) => Err(Refusal::StrayTrustFile(path)),
+            (None, None) => Err(Refusal::TrustRemoved),
+            (Some(held), None) if held.digest() != policy.digest() => {
+                Err(Refusal::ResealsTrust { in_force: policy.digest(), found: held.digest() })
+            }
+            (Some(_), None) if domain.as_deref() != Some(self.domain) => {
+                Err(Refusal::OtherTrustDomain { expected: self.domain.to_owned(), found: domain })
+            }
+            (Some(_), None) => Ok(()),
+        })
     }
 
     /// The different people who say something about a change, by a key that still counts.
@@ -249,9 +266,10 @@ impl<'a, H: History> Walker<'a, H> {
         let mut judged = unjudged(self.history.format(), id, raw);
         judged.verdict = match self.split(id, raw) {
             Err(refusal) => Err(refusal),
-            Ok(commit) => match self.bring(&commit, None)? {
-                Err(refusal) => Err(refusal),
-                Ok(policy) => {
+            Ok(commit) => match self.bring(&commit, None) {
+                Err(error) => Err(about_files::<H>(error)?),
+                Ok(Err(refusal)) => Err(refusal),
+                Ok(Ok(policy)) => {
                     judged.epoch = policy.epoch();
                     let verdict = self.begin(&commit, &policy, &mut judged.signer);
                     if verdict.is_ok() {
@@ -303,10 +321,7 @@ impl<'a, H: History> Walker<'a, H> {
         let before = before.unwrap_or_else(|| commit.tree());
         let mut case = Case { commit, signer: None };
         judged.verdict = match self.judge(&mut case, before, policy) {
-            Err(error) => match H::unfit(&error) {
-                Some(why) => Err(Refusal::Unfit(why)),
-                None => return Err(error),
-            },
+            Err(error) => Err(about_files::<H>(error)?),
             Ok(verdict) => verdict,
         };
         judged.signer = case.signer;

@@ -44,6 +44,9 @@ pub enum Refusal {
     /// Its files are not of a form that everybody reads alike.
     #[error("its files are not read: {0}")]
     Unfit(String),
+    /// An object of its files is missing here, or damaged: whether it counts is not known before that is there.
+    #[error("its files are not all here: {0}")]
+    Lacking(String),
     /// Too many parents.
     #[error("it merges {} histories at once", .0 - 1)]
     Octopus(usize),
@@ -190,6 +193,7 @@ impl Refusal {
             Self::KeyCompromised { .. } => "key-compromised",
             Self::KeyRevoked { .. } => "key-revoked",
             Self::Unfit(_) => "unfit-tree",
+            Self::Lacking(_) => "object-broken",
             Self::Octopus(_) => "octopus",
             Self::PathNotGranted { .. } => "path-not-granted",
             Self::NotVouched { .. } => "not-vouched",

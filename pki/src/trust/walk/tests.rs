@@ -2,6 +2,7 @@
 
 mod ahead;
 mod goes_on;
+mod lacking;
 mod world;
 
 use schema::{digest::Digest, fleet::trust::FILE};
@@ -120,8 +121,7 @@ fn a_rewritten_history_diverges() {
 }
 
 fn walk_all(world: &World, of: &Walk<'_>) -> Result<Walked, Stuck> {
-    let Ok(walked) = walk(world, of);
-    walked
+    walk(world, of).expect("it can be read")
 }
 
 #[test]

@@ -28,7 +28,10 @@ use super::{
     super::{
         config::{GitAccess, Place, SourceConfig},
         git::{GitError, Repo, chain, options, options_with},
-        trust::words::{BESIDE, PROPOSALS, Place as Word, STATEMENTS},
+        trust::{
+            Deaf,
+            words::{BESIDE, PROPOSALS, Place as Word, STATEMENTS},
+        },
     },
     connect, failed, list,
 };
@@ -130,7 +133,7 @@ impl Bringing<'_> {
         repo: &Repo,
         words: Vec<Word>,
         aside: &mut Aside,
-        mut each: impl FnMut(Word, Result<Option<Vec<u8>>, GitError>) -> bool,
+        mut each: impl FnMut(Word, Result<Result<Vec<u8>, Deaf>, GitError>) -> bool,
     ) -> Result<(), GitError> {
         let mut hand_over = |repo: &Repo, words: Vec<Word>| {
             words.into_iter().all(|word| {

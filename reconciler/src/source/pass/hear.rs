@@ -26,7 +26,7 @@ use store::{
     trust::{self, NewStatement},
 };
 
-use super::{Pass, PassError, verify::Tip};
+use super::{Pass, PassError, overlooked::Deafness, verify::Tip};
 use crate::{
     audit::people,
     source::{
@@ -35,7 +35,10 @@ use crate::{
         fetch::{Aside, Beside, Bringing},
         git::chain,
         history::parse,
-        trust::words::{Place, Wanted},
+        trust::{
+            Deaf,
+            words::{Place, Wanted},
+        },
     },
 };
 
@@ -61,6 +64,8 @@ pub(super) struct Ears {
     strangers: BTreeSet<ObjectId>,
     /// Commits that could not be fetched.
     aside: Aside,
+    /// What nobody hears, whoever signed it.
+    pub(super) deaf: Deafness,
     /// The policies on the way from the last commit that counts to the tip.
     coming: Coming,
 }
@@ -103,6 +108,7 @@ impl Ears {
         self.kept.retain(|id| there.contains(id));
         self.strangers.retain(|id| there.contains(id));
         self.aside.retain(there);
+        self.deaf.retain(there);
     }
 }
 
@@ -122,6 +128,7 @@ impl Pass {
                     let kept = self.kept(&heard).await?;
                     self.trusted.ears.seen.extend(heard.into_iter().filter(|id| !kept.contains(id)));
                     self.trusted.ears.kept.extend(kept);
+                    self.tell_overlooked(lease).await?;
                 }
                 Err(error) => return Ok(Err(error)),
             },
@@ -158,6 +165,7 @@ impl Pass {
                 Err(error) => return Err(error),
             };
             ears.retain(&beside.ids());
+            ears.deaf.misplaced(&beside.words);
             let wanted = wanted(known.iter().chain(&ears.coming.policies), open);
             let now = Instant::now();
             beside.words = wanted.of(beside.words, |id| ears.leave_out(id, now));
@@ -206,11 +214,17 @@ impl Pass {
                 Bringing { config: &config, access: &access, stop, until }
             };
             let (mut said, mut heard) = (Vec::new(), Vec::new());
-            let Ears { seen, strangers, aside, coming, .. } = &mut ears;
-            let each = |place: Place, raw: Result<Option<Vec<u8>>, GitError>| {
-                // What is missing may come.
-                let Ok(raw) = raw else { return true };
-                let word = raw.map_or(Found::Nothing, |raw| find(raw, &domain, fleet, &known, &coming.policies));
+            let Ears { seen, strangers, aside, coming, deaf, .. } = &mut ears;
+            let each = |place: Place, raw: Result<Result<Vec<u8>, Deaf>, GitError>| {
+                let word = match raw {
+                    Ok(Ok(raw)) => find(raw, &domain, fleet, &known, &coming.policies),
+                    Ok(Err(why)) => {
+                        deaf.put(&place, why);
+                        Found::Nothing
+                    }
+                    // What is missing may come.
+                    Err(_) => return true,
+                };
                 match word {
                     Found::Statement(statement) => {
                         said.push(statement);

@@ -144,17 +144,22 @@ impl Pass {
         let state = match refusal {
             Refusal::TrustRemoved => SourceState::TrustRemoved,
             Refusal::OtherTrustDomain { .. } | Refusal::NotPinned { .. } => SourceState::OtherHistory,
+            Refusal::Lacking(_) => SourceState::ObjectBroken,
             _ => SourceState::UnverifiedCommit,
         };
-        let reason = format!(
-            "commit {} does not count: {refusal} ({}); `better-compute verify --dry-run` shows it and what is missing",
-            judged.id.short(),
-            refusal.code()
-        );
+        let (commit, code) = (judged.id.short(), refusal.code());
+        let reason = match refusal {
+            Refusal::Lacking(_) => format!(
+                "commit {commit} cannot be judged: {refusal} ({code}). What was verified before it stands, and every look tries it again; `git fsck` in the repository says what else is missing"
+            ),
+            _ => format!(
+                "commit {commit} does not count: {refusal} ({code}); `better-compute verify --dry-run` shows it and what is missing"
+            ),
+        };
         let detail = json!({
             "commit": judged.id,
             "subject": judged.subject,
-            "code": refusal.code(),
+            "code": code,
             "why": refusal.to_string(),
             "signedBy": judged.signer.as_ref().map(|signer| signer.principal.as_str()),
             "epoch": judged.epoch,
@@ -343,6 +348,7 @@ fn stuck_words(stuck: &Stuck, stale: bool, seen: &Tip) -> Trouble {
         Stuck::OtherTrustDomain { .. } | Stuck::NoPolicy | Stuck::NoTrustDomain(_) => {
             Trouble::new(SourceState::OtherHistory, stuck.to_string())
         }
+        Stuck::Lacking { .. } => Trouble::new(SourceState::ObjectBroken, stuck.to_string()),
         Stuck::TooLong => Trouble::new(SourceState::Refused, stuck.to_string()),
     }
 }

@@ -5,6 +5,7 @@ mod kept;
 mod looks;
 mod proposing;
 mod replicas;
+mod twins;
 mod words;
 
 use std::{path::PathBuf, sync::Arc};
@@ -287,6 +288,32 @@ async fn a_tree_that_cannot_be_read_blinds_nobody() {
         let trouble = people.stays(SourceState::UnverifiedCommit, &good).await;
         assert!(trouble.reason.contains("unsigned"), "{trouble}");
     }
+}
+
+#[tokio::test]
+async fn a_commit_whose_files_are_missing_is_named_and_what_came_before_it_counts() {
+    let Some(people) = People::pinned("").await else { return };
+    let (good, before) = (people.head(), people.in_tree());
+    people.git().write(FILE, &people.policy(2, Some(&before), "reseal { roles \"admin\"; threshold 1; }\n"));
+    let second = people.sign("ada", "trust: who accepts a rewritten history");
+    let after = people.in_tree();
+    people
+        .say("ada", Body::Trust(pki::trust::statement::Step { prev: before.digest(), next: after.digest(), epoch: 2 }));
+    people.git().write("sites/fra2.kdl", "site \"fra2\" {\n    region \"eu\"\n}\n");
+    let tip = people.sign("ada", "sites: fra2");
+    for object in ["HEAD:sites/fra2.kdl", "HEAD:sites"] {
+        let object = people.git().git(&["rev-parse", object]);
+        let bytes = std::fs::read(people.git().loose(&object)).expect("an object");
+        std::fs::remove_file(people.git().loose(&object)).expect("it was there");
+        let trouble = people.stays(SourceState::ObjectBroken, &good).await;
+        assert!(trouble.reason.contains(&tip[..10]) && trouble.reason.contains(&object), "{trouble}");
+        let detail = trouble.detail.expect("the commit");
+        assert_eq!((detail["code"].as_str(), detail["commit"].as_str()), (Some("object-broken"), Some(tip.as_str())));
+        assert_eq!(people.world.source().await.verified.map(|at| at.commit), Some(second.clone()));
+        assert_eq!(people.policies().await.len(), 2, "what came before it is in force");
+        std::fs::write(people.git().loose(&object), bytes).expect("it is there again");
+    }
+    people.goes().await;
 }
 
 #[tokio::test]

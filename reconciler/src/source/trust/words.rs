@@ -13,7 +13,7 @@ use std::{
 use gix::{ObjectId, objs::Kind};
 use pki::trust::{spoken::Heard, statement::MAX_STATEMENT_BYTES};
 
-use super::TrustHistory;
+use super::{Deaf, Overlooked, TrustHistory};
 use crate::source::git::{GitError, Object, Repo, chain};
 
 /// Where people and services put what is beside the branch.
@@ -45,6 +45,15 @@ pub(in crate::source) struct Wanted {
     pub(in crate::source) about_batches: bool,
 }
 
+/// What lies where people say things, in a repository.
+#[derive(Debug, Default)]
+pub struct Said {
+    /// Commits that may be statements about the history, each behind the name of its place.
+    pub words: Vec<(String, Vec<u8>)>,
+    /// What is none, whoever signed it.
+    pub overlooked: Vec<Overlooked>,
+}
+
 /// What the name of a place says is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Label<'a> {
@@ -58,6 +67,12 @@ impl<'a> Label<'a> {
         let mut parts = below(name)?.split('/');
         let (kind, subject, principal) = (parts.next()?, parts.next()?, parts.next()?);
         (parts.next().is_some() && parts.next().is_none()).then_some(Self { principal, kind, subject })
+    }
+
+    /// Whether it is a kind of statement that there is.
+    fn is_of_a_kind(self) -> bool {
+        let about_batches = matches!(self.kind, "approve" | "reject" | "withdraw" | "breakglass");
+        about_batches || matches!(self.kind, "change" | "trust" | "possess" | "revoke" | "reseal")
     }
 
     /// Whether it takes away: such a word that comes late may come too late.
@@ -119,6 +134,13 @@ fn below(name: &str) -> Option<&str> {
     branch.or_else(fetched)?.strip_prefix("bc/statements/")
 }
 
+impl Place {
+    /// Whether it is where people say things, and no place of a statement.
+    pub(in crate::source) fn is_misplaced(&self) -> bool {
+        below(&self.name).is_some() && !Label::of(&self.name).is_some_and(Label::is_of_a_kind)
+    }
+}
+
 impl Repo {
     /// The references below a prefix.
     pub(in crate::source) fn places(&self, prefix: &str) -> Result<Vec<Place>, GitError> {
@@ -133,27 +155,38 @@ impl Repo {
         Ok(references.flatten().filter_map(place).collect())
     }
 
-    /// The commit at a place; `None` when it is too large to say something.
-    pub(in crate::source) fn word(&self, id: ObjectId) -> Result<Option<Vec<u8>>, GitError> {
-        Ok(match self.object(id, Kind::Commit, MAX_STATEMENT_BYTES as u64)? {
-            Object::Data(raw) => Some(raw),
-            Object::TooLarge(_) => None,
-        })
+    /// The commit at a place, or why it says nothing.
+    pub(in crate::source) fn word(&self, id: ObjectId) -> Result<Result<Vec<u8>, Deaf>, GitError> {
+        match self.object(id, Kind::Commit, MAX_STATEMENT_BYTES as u64) {
+            Ok(Object::Data(raw)) => Ok(Ok(raw)),
+            Ok(Object::TooLarge(_)) => Ok(Err(Deaf::Size)),
+            Err(GitError::Unfit(_)) => Ok(Err(Deaf::Kind)),
+            Err(error) => Err(error),
+        }
     }
 }
 
 impl TrustHistory<'_> {
-    /// Commits that may be statements about the history, and where they lie: at branches below `bc/statements/`, and at what was fetched
-    /// of them.
+    /// What people say, and where it lies: at branches below `bc/statements/`, and at what was fetched of them.
     ///
     /// # Errors
     /// When the references cannot be listed.
-    pub fn said(&self) -> Result<Vec<(String, Vec<u8>)>, GitError> {
+    pub fn said(&self) -> Result<Said, GitError> {
         let mut places = self.repo.places(STATEMENTS)?;
         places.extend(self.repo.places("refs/remotes/")?);
-        let wanted = Wanted { about_batches: true, ..Wanted::default() }.of(places, |_| false);
-        let read = |place: Place| Some((place.name, self.repo.word(place.id).ok()??));
-        Ok(wanted.into_iter().filter_map(read).collect())
+        let misplaced = places.iter().filter(|place| place.is_misplaced());
+        let mut deaf: Vec<(String, Deaf)> = misplaced.map(|place| (place.name.clone(), Deaf::Place)).collect();
+        let mut words = Vec::new();
+        for place in (Wanted { about_batches: true, ..Wanted::default() }).of(places, |_| false) {
+            match self.repo.word(place.id) {
+                Ok(Ok(raw)) => words.push((place.name, raw)),
+                Ok(Err(why)) => deaf.push((place.name, why)),
+                // What is missing may come.
+                Err(_) => {}
+            }
+        }
+        let overlooked = Overlooked::of(deaf.iter().map(|(name, why)| (name.as_str(), *why)));
+        Ok(Said { words, overlooked })
     }
 
     /// The same without their places.
@@ -161,7 +194,7 @@ impl TrustHistory<'_> {
     /// # Errors
     /// When the references cannot be listed.
     pub fn statements(&self) -> Result<Vec<Heard>, GitError> {
-        Ok(self.said()?.into_iter().map(|(_, raw)| raw.into()).collect())
+        Ok(self.said()?.words.into_iter().map(|(_, raw)| raw.into()).collect())
     }
 }
 
@@ -215,6 +248,27 @@ mod tests {
         let set = |picked: &[usize]| picked.iter().map(|at| all[*at].to_owned()).collect::<BTreeSet<_>>();
         assert_eq!(names(&wanted, &all), set(&[0, 3, 7, 9]), "what is no person proves its keys, and says nothing");
         assert_eq!(names(&Wanted::default(), &all), set(&[3, 7, 9]), "the history asks for no approvals");
+    }
+
+    #[test]
+    fn what_lies_at_no_place_of_a_statement_is_told_by_one_of_them() {
+        let all = [
+            "refs/heads/bc/statements/approve/kernel/ada",
+            "refs/heads/bc/statements/approve/kernel/ada/1/2",
+            "refs/remotes/origin/bc/statements/party/kernel/ada/1",
+            "refs/heads/bc/statements/approve/kernel/ada/1",
+            "refs/remotes/origin/bc/statements/reseal/abc/ada/1",
+            "refs/heads/bc/proposals/kernel",
+            "refs/heads/main",
+        ];
+        let places = places(all);
+        let misplaced: Vec<_> = places.iter().filter(|place| place.is_misplaced()).map(|place| &*place.name).collect();
+        assert_eq!(misplaced, &all[..3]);
+        let told =
+            Overlooked::of(misplaced.into_iter().rev().map(|name| (name, Deaf::Place)).chain([("x", Deaf::Size)]));
+        let told: Vec<String> = told.iter().map(ToString::to_string).collect();
+        assert!(told[0].starts_with(&format!("{} and 2 others are not heard: ", all[0])), "{told:?}");
+        assert_eq!(told[1], "x is not heard: a statement has at most 16 KiB");
     }
 
     #[test]

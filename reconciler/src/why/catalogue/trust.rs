@@ -107,9 +107,16 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         Trust,
         "unfit-tree",
-        "The commit adds a link, a submodule, or a name that is another one on some machines.",
+        "The commit adds a link, a submodule, or a name that is another one on some machines, such as that of a file beside it.",
         Author,
         "make the commit again without that file",
+    ),
+    entry(
+        Trust,
+        "object-broken",
+        "An object of the commit's files is missing or damaged where it is looked for. It does not count before that is there, and what came before it stands.",
+        Operator,
+        "run `git fsck` on the repository and fetch or push what is missing; it is looked at again by itself",
     ),
     entry(Trust, "octopus", "The commit merges more than one other history.", Author, "merge one history at a time"),
     entry(

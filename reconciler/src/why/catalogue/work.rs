@@ -3,7 +3,7 @@
 use super::{
     Area::{Source, Work},
     Entry,
-    Lifter::{Author, Developer, Itself, Machine, Operator},
+    Lifter::{Author, Developer, Itself, Machine, Operator, People},
     entry,
 };
 
@@ -64,6 +64,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         "A line or a checkpoint behind the last one that the control plane signed is not what was chained: somebody changed it in the database. No line is chained or signed behind it.",
         Operator,
         "look who can write to the database; then better-compute audit mend --reason … sets aside what was written there, names it in the log, and goes on from the last checkpoint that verifies",
+    ),
+    entry(
+        Work,
+        "statements-overlooked",
+        "Something lies where people say things and is heard by nobody, whoever signed it: its place is none of a statement, or it is larger than any.",
+        People,
+        "say it again with better-compute trust or approve, which puts it where it is heard, and delete the branch that is named",
     ),
     entry(
         Work,

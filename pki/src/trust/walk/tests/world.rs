@@ -3,7 +3,6 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
-    convert::Infallible,
     sync::OnceLock,
 };
 
@@ -93,6 +92,10 @@ pub(super) fn policy(epoch: u64, prev: Option<schema::digest::Digest>, nodes: &s
 
 type Files = BTreeMap<String, String>;
 
+/// An object that is not there.
+#[derive(Debug)]
+pub(super) struct Lost(ObjectId);
+
 /// A repository.
 #[derive(Debug, Default)]
 pub(super) struct World {
@@ -103,6 +106,8 @@ pub(super) struct World {
     head: Files,
     tip: Option<ObjectId>,
     anchor: Option<ObjectId>,
+    /// Objects that are not there.
+    lost: BTreeSet<ObjectId>,
     /// The trees that were announced.
     pub(super) ahead: RefCell<Vec<ObjectId>>,
 }
@@ -225,6 +230,26 @@ impl World {
         id
     }
 
+    /// Loses the files of the tip, or one of them.
+    pub(super) fn lose(&mut self, path: Option<&str>) -> ObjectId {
+        let id = path.map_or_else(|| self.tree_of_tip(), |path| named(&self.head[path]));
+        self.lost.insert(id);
+        id
+    }
+
+    pub(super) fn lose_again(&mut self, id: ObjectId) {
+        self.lost.insert(id);
+    }
+
+    /// Finds what was lost.
+    pub(super) fn find(&mut self) {
+        self.lost.clear();
+    }
+
+    fn has(&self, id: ObjectId) -> Result<ObjectId, Lost> {
+        if self.lost.contains(&id) { Err(Lost(id)) } else { Ok(id) }
+    }
+
     // --- statements ---
 
     fn block(&self, kind: &str, who: &str, fields: &str, last: &str, domain: &str) -> String {
@@ -342,8 +367,7 @@ impl World {
         now: Option<schema::time::Timestamp>,
     ) -> Result<Walked, Stuck> {
         let (anchor, statements) = (self.anchor, self.statements.as_slice());
-        let Ok(walked) = walk(self, &Walk { anchor, after, known, statements, now, ..self.walk_of() });
-        walked
+        walk(self, &Walk { anchor, after, known, statements, now, ..self.walk_of() }).expect("it can be read")
     }
 
     // --- the walk ---
@@ -362,8 +386,7 @@ impl World {
     }
 
     pub(super) fn try_walk(&self) -> Result<Walked, Stuck> {
-        let Ok(walked) = walk(self, &Walk { statements: &self.statements, ..self.walk_of() });
-        walked
+        walk(self, &Walk { statements: &self.statements, ..self.walk_of() }).expect("it can be read")
     }
 
     pub(super) fn walk(&self) -> Walked {
@@ -372,22 +395,22 @@ impl World {
 }
 
 impl History for World {
-    type Error = Infallible;
+    type Error = Lost;
 
     fn format(&self) -> ObjectFormat {
         ObjectFormat::Sha1
     }
 
-    fn commit(&self, id: ObjectId) -> Result<Option<Vec<u8>>, Infallible> {
+    fn commit(&self, id: ObjectId) -> Result<Option<Vec<u8>>, Lost> {
         Ok(self.commits.get(&id).cloned())
     }
 
-    fn trust_domain(&self, _: ObjectId) -> Result<Option<String>, Infallible> {
+    fn trust_domain(&self, _: ObjectId) -> Result<Option<String>, Lost> {
         Ok(Some(DOMAIN.to_owned()))
     }
 
-    fn changes(&self, before: ObjectId, after: ObjectId) -> Result<Vec<FileChange>, Infallible> {
-        let (before, after) = (&self.trees[&before], &self.trees[&after]);
+    fn changes(&self, before: ObjectId, after: ObjectId) -> Result<Vec<FileChange>, Lost> {
+        let (before, after) = (&self.trees[&self.has(before)?], &self.trees[&self.has(after)?]);
         let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         let differ = paths.into_iter().filter(|path| before.get(*path) != after.get(*path));
         let change = |path: &String| FileChange {
@@ -398,8 +421,8 @@ impl History for World {
         Ok(differ.map(change).collect())
     }
 
-    fn trust(&self, tree: ObjectId) -> Result<TrustFolder, Infallible> {
-        let files = &self.trees[&tree];
+    fn trust(&self, tree: ObjectId) -> Result<TrustFolder, Lost> {
+        let files = &self.trees[&self.has(tree)?];
         let inside = |path: &&String| path.starts_with(&format!("{FOLDER}/")) && *path != FILE;
         Ok(TrustFolder {
             policy: files.get(FILE).map(|text| text.clone().into_bytes()),
@@ -407,15 +430,19 @@ impl History for World {
         })
     }
 
-    fn file(&self, id: ObjectId) -> Result<Option<Vec<u8>>, Infallible> {
-        Ok(Some(self.files[&id].clone().into_bytes()))
+    fn file(&self, id: ObjectId) -> Result<Option<Vec<u8>>, Lost> {
+        Ok(Some(self.files[&self.has(id)?].clone().into_bytes()))
     }
 
     fn ahead(&self, trees: &[ObjectId]) {
         self.ahead.borrow_mut().extend(trees);
     }
 
-    fn unfit(error: &Infallible) -> Option<String> {
-        match *error {}
+    fn unfit(_: &Lost) -> Option<String> {
+        None
+    }
+
+    fn lacking(Lost(id): &Lost) -> Option<String> {
+        Some(format!("the object {id} is missing"))
     }
 }

@@ -253,3 +253,44 @@ async fn many_branches_keep_no_proposal_out() {
     assert_eq!(kernel, []);
     assert!(store::batches::find(db, "kernel").await.expect("reads").is_some());
 }
+
+impl People {
+    /// What people are told of what nobody hears; nothing when all is heard.
+    async fn overlooked(&self) -> Option<String> {
+        let key = crate::source::overlooked_key(FLEET);
+        let told = store::outcomes::find(self.world.db.db(), crate::source::STATEMENTS, &key).await.expect("reads");
+        told.filter(|told| told.state == "wait").map(|told| told.message)
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_hears_is_told_until_it_is_gone() {
+    let Some(people) = People::pinned(RULES).await else { return };
+    assert_eq!(people.overlooked().await, None);
+    let places = "refs/heads/bc/statements";
+    let revoking = people.revoking("bob");
+    // At places of another shape, too large, and no commit.
+    people.carry("ada", &revoking, &[], &format!("{places}/revoke/ada"));
+    people.carry("ada", &revoking, &[], &format!("{places}/party/bob/ada/1"));
+    let file = people.secrets.path().join("long");
+    let empty = people.git().git(&["hash-object", "-t", "tree", "-w", "/dev/null"]);
+    std::fs::write(&file, "so much to say\n".repeat(2_000)).expect("a file");
+    let long = people.git().git(&["commit-tree", "-F", &file.display().to_string(), &empty]);
+    people.git().git(&["update-ref", &format!("{places}/revoke/bob/ada/1"), &long]);
+    let blob = people.git().blob("fleet.kdl");
+    let no_commit = people.git().path().join(format!(".git/{places}/revoke/bob/ada/2"));
+    std::fs::write(&no_commit, format!("{blob}\n")).expect("a reference");
+    people.goes().await;
+    assert_eq!(people.revocations().await, 0);
+    let told = people.overlooked().await.expect("something is told");
+    let parts: Vec<&str> = told.split("; ").collect();
+    assert!(parts[0].starts_with(&format!("{places}/party/bob/ada/1 and 1 other are not heard: ")), "{told}");
+    assert_eq!(parts[1], format!("{places}/revoke/bob/ada/1 is not heard: a statement has at most 16 KiB"));
+    assert_eq!(parts[2], format!("{places}/revoke/bob/ada/2 is not heard: a statement is a commit"));
+    std::fs::remove_file(&no_commit).expect("it was there");
+    for name in ["revoke/ada", "party/bob/ada/1", "revoke/bob/ada/1"] {
+        people.git().git(&["update-ref", "-d", &format!("{places}/{name}")]);
+    }
+    people.goes().await;
+    assert_eq!(people.overlooked().await, None);
+}
