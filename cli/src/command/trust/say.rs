@@ -297,6 +297,12 @@ impl Reseal {
         let new = commit(&repo, &self.new)?;
         // What was verified may be on no branch here any more: its id is enough.
         let old = commit(&repo, &self.old).or_else(|failure| self.old.parse::<ObjectId>().map_err(|_| failure))?;
+        if old == new {
+            let why = format!("OLD and NEW are the same commit, {new}: nothing takes the place of itself");
+            return Err(Failure::usage(why).hint(
+                "OLD was verified last, NEW is the tip of the rewritten branch: better-compute status names both",
+            ));
+        }
         // The policy in force is that of the history that was verified.
         let on = Place { branch: Some(old.to_string()), path: Some(folder), ..self.place.clone() };
         let looked = Verified::open(&on, None).or_else(|_| Verified::open(&self.place, None))?;

@@ -241,6 +241,18 @@ fn people_vouch_agree_and_revoke_by_a_word_each() {
 }
 
 #[test]
+fn a_commit_does_not_take_its_own_place() {
+    let Some(world) = World::new() else { return };
+    world.trust(&["init", "--yes", "--no-pin"]).expect("a policy");
+    let head = world.git("repo", &["rev-parse", "HEAD"]);
+    for (old, new) in [(head.as_str(), head.as_str()), (head.as_str(), "HEAD"), ("main", &head[..12])] {
+        let refused = world.trust(&["reseal", old, new, "--yes", "--no-push"]).expect_err("the same commit twice");
+        assert!(refused.message.contains("are the same commit"), "{old} {new}: {refused}");
+    }
+    assert_eq!(world.git("repo", &["for-each-ref", "refs/heads/bc"]), "", "nothing was said");
+}
+
+#[test]
 fn a_policy_that_was_taken_away_is_missed_by_check() {
     let Some(world) = World::new() else { return };
     let repo = world.repo();
