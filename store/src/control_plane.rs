@@ -2,7 +2,10 @@
 
 use schema::{id::FleetId, time::Timestamp};
 
-use crate::{Db, DbError, Txn};
+use crate::{
+    Db, DbError, Txn,
+    rows::{self, Stored},
+};
 
 /// The identity of the control plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,21 +52,18 @@ pub async fn ensure(txn: &mut Txn, dev: bool, trust_domain: Option<&str>) -> Res
     )
     .execute(txn.conn())
     .await?;
-    let row = sqlx::query_as!(Row, "SELECT fleet_id, trust_domain, dev, created_at FROM control_plane")
-        .fetch_one(txn.conn())
-        .await?;
-    Ok(row.into())
+    let row = sqlx::query_as!(Row, "SELECT fleet_id, trust_domain, dev, created_at FROM control_plane");
+    let row = rows::find(txn.conn(), row).await?;
+    row.ok_or_else(|| DbError::other("the row of the control plane was taken away while it was put down".to_owned()))
 }
 
 /// What is stored; `None` before [`ensure`].
 ///
 /// # Errors
-/// When the statement fails.
+/// When the statement fails, or the row cannot be read.
 pub async fn find(db: &Db) -> Result<Option<ControlPlane>, DbError> {
-    let row = sqlx::query_as!(Row, "SELECT fleet_id, trust_domain, dev, created_at FROM control_plane")
-        .fetch_optional(db.pool())
-        .await?;
-    Ok(row.map(ControlPlane::from))
+    let row = sqlx::query_as!(Row, "SELECT fleet_id, trust_domain, dev, created_at FROM control_plane");
+    rows::find(db.pool(), row).await
 }
 
 /// Sets the trust domain once; the same one again is no error.
@@ -98,6 +98,7 @@ pub async fn rename(txn: &mut Txn, wanted: &str) -> Result<bool, DbError> {
     Ok(done.rows_affected() == 1)
 }
 
+#[derive(sqlx::FromRow)]
 struct Row {
     fleet_id: uuid::Uuid,
     trust_domain: Option<String>,
@@ -105,13 +106,14 @@ struct Row {
     created_at: jiff_sqlx::Timestamp,
 }
 
-impl From<Row> for ControlPlane {
-    fn from(row: Row) -> Self {
-        Self {
-            fleet_id: FleetId::from_uuid(row.fleet_id),
-            trust_domain: row.trust_domain,
-            dev: row.dev,
-            created_at: row.created_at.to_jiff(),
-        }
+impl Stored for Row {
+    type Item = ControlPlane;
+    const TABLE: &'static str = "control_plane";
+    const KEY: &'static [&'static str] = &["fleet_id"];
+
+    fn read(self) -> Result<ControlPlane, DbError> {
+        let Self { fleet_id, trust_domain, dev, created_at } = self;
+        let (fleet_id, created_at) = (FleetId::from_uuid(fleet_id), created_at.to_jiff());
+        Ok(ControlPlane { fleet_id, trust_domain, dev, created_at })
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     args::FormatArg,
     client::{Client, Target},
     exit::{Exit, Failure},
-    output::Output,
+    output::{Output, note, text::printable},
 };
 
 const EXAMPLES: &str = "\
@@ -102,7 +102,7 @@ impl Batches {
 
     async fn list(&self, client: &Client, output: &Output) -> Result<Exit, Failure> {
         let (mut found, mut asks): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
-        let mut input = Map::new();
+        let (mut input, mut overlooked) = (Map::new(), None);
         input.extend(self.state.iter().map(|state| ("state".to_owned(), state.as_str().into())));
         while (found.len() as u32) < self.limit {
             input.insert("limit".to_owned(), (self.limit - found.len() as u32).min(PAGE).into());
@@ -113,15 +113,19 @@ impl Batches {
             if let Some(Value::Array(more)) = page.get_mut("asks").map(Value::take) {
                 asks.extend(more);
             }
+            overlooked = overlooked.or_else(|| page.get_mut("overlooked").map(Value::take));
             match page.get("next").filter(|next| next.is_string()) {
                 Some(next) => _ = input.insert("before".to_owned(), next.clone()),
                 None => break,
             }
         }
         if output.is_json() {
-            output.json(&json!({ "batches": found, "asks": asks }))?;
+            output.json(&json!({ "batches": found, "asks": asks, "overlooked": overlooked }))?;
         } else {
             output.table(&show::table(&found, &asks, output), "no batch was asked for")?;
+            if let Some(overlooked) = overlooked.as_ref().and_then(Value::as_str) {
+                note(printable(overlooked));
+            }
         }
         Ok(Exit::Ok)
     }

@@ -120,6 +120,46 @@ async fn without_a_token_that_works_nobody_is_known() {
 }
 
 #[tokio::test]
+async fn a_damaged_row_of_the_control_plane_is_named_and_left_out() {
+    let desk = Desk::new().await;
+    assert_eq!(desk.ok("fleet.status", json!({})).await["trustDomain"], "bc.local");
+    for damage in [
+        "ALTER TABLE control_plane DROP CONSTRAINT control_plane_times_check",
+        "UPDATE control_plane SET created_at = 'infinity'",
+    ] {
+        store::testing::steal(&desk.house.db, damage).await.expect("whoever has the database may do all of it");
+    }
+    let status = desk.ok("fleet.status", json!({})).await;
+    assert_eq!((&status["fleetId"], &status["dev"]), (&Value::Null, &Value::Null));
+    for answer in [status, desk.ok("commandBatches.list", json!({})).await] {
+        let row = &answer["unreadable"][0];
+        assert_eq!((&row["code"], &row["table"]), (&json!("row-unreadable"), &json!("control_plane")), "{answer}");
+        assert!(row["why"].as_str().is_some_and(|why| why.contains("created_at")), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn what_people_said_in_a_way_that_nobody_hears_stands_beside_the_batches() {
+    use store::outcomes::{Record, Verdict, record};
+
+    let desk = Desk::new().await;
+    assert_eq!(desk.ok("commandBatches.list", json!({})).await.get("overlooked"), None);
+    let reason = "statements-overlooked".to_owned();
+    let verdict = Verdict::Wait { reason, message: "x is not heard: it is too large".to_owned(), again: None };
+    let key = crate::source::overlooked_key(crate::source::FLEET);
+    let record_of = Record { kind: crate::source::STATEMENTS, key: &key, verdict: &verdict, place: "a test" };
+    let mut txn = desk.house.db.begin().await.expect("begin");
+    record(&mut txn, &[record_of]).await.expect("recorded");
+    txn.commit().await.expect("commit");
+    assert_eq!(desk.ok("commandBatches.list", json!({})).await["overlooked"], "x is not heard: it is too large");
+    let problems = desk.ok("fleet.status", json!({})).await["problems"].clone();
+    assert_eq!(
+        (&problems[0]["key"], &problems[0]["reason"]),
+        (&json!("fleet/statements"), &json!("statements-overlooked"))
+    );
+}
+
+#[tokio::test]
 async fn a_revoked_token_stops_working_and_a_token_gives_no_more_than_it_has() {
     let desk = Desk::new().await;
     let made = desk

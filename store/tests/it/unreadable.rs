@@ -2,7 +2,7 @@
 
 use schema::{id::NodeId, name::Name, secret::SecretName};
 use store::{
-    Db, DbError, Unreadable, api_tokens, batches, commands,
+    Db, DbError, Unreadable, api_tokens, batches, commands, control_plane,
     error::DbErrorKind,
     fleet_holds, join_tokens, joins, node_drift, node_holds, nodes, outbox, outcomes, plans, pools, quarantine,
     revisions, secrets, sources, suspensions,
@@ -338,6 +338,31 @@ async fn what_is_looked_for_and_cannot_be_read_says_which_row_it_is() {
     let row = error.unreadable().expect("a row");
     assert!(row.table == "batches" && row.key.contains("\"b\"") && row.why.contains("expires"), "{row:?}");
     assert!(batches::find(db, "a").await.expect("sound").is_some());
+}
+
+#[tokio::test]
+async fn the_row_of_the_control_plane_is_named_when_it_cannot_be_read() {
+    let (test, _) = house().await;
+    let db = test.db();
+    let mut txn = db.begin().await.expect("begin");
+    let made = control_plane::ensure(&mut txn, true, Some("bc.local")).await.expect("a row");
+    txn.commit().await.expect("commit");
+    for damage in ["created_at = 'infinity'", "dev = NULL", "created_at = NULL", "fleet_id = NULL"] {
+        steal(db, &format!("UPDATE control_plane SET {damage}")).await.expect("damaged");
+        let error = control_plane::find(db).await.expect_err(damage);
+        let row = error.unreadable().expect("a row");
+        assert!(
+            row.table == "control_plane" && row.why.contains(damage.split(' ').next().expect("a column")),
+            "{row:?}"
+        );
+        let back = format!(
+            "UPDATE control_plane SET created_at = '{}', dev = true, fleet_id = '{}'",
+            made.created_at,
+            made.fleet_id.as_uuid()
+        );
+        steal(db, &back).await.expect("as it was");
+        assert_eq!(control_plane::find(db).await.expect("sound"), Some(made.clone()));
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,11 @@ mod view;
 use schema::{id::BatchId, name::Name};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::batches::{self, Batch, BatchState};
+use store::{
+    batches::{self, Batch, BatchState},
+    control_plane::{self, ControlPlane},
+    outcomes,
+};
 
 use super::UnreadableView;
 use crate::{
@@ -15,6 +19,7 @@ use crate::{
         resolve::Trust,
         standing::{self, Standing},
     },
+    source,
 };
 
 pub(in crate::api) use create::create;
@@ -99,6 +104,10 @@ pub(in crate::api) struct Listed {
     next: Option<String>,
     /// What asks for a batch and is none, or none yet, with the reason. On the first page of all batches only.
     asks: Vec<AskView>,
+    /// What lies where people say things and is heard by nobody, whoever signed it; absent when there is nothing. On the first page of all
+    /// batches only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overlooked: Option<String>,
     /// Rows that belong here and cannot be read; absent when there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unreadable: Vec<UnreadableView>,
@@ -132,7 +141,11 @@ pub(in crate::api) async fn find(app: &App, said: &str) -> Result<Batch, ApiErro
 }
 
 pub(in crate::api) async fn trust(app: &App) -> Result<Option<Trust>, ApiError> {
-    let domain = store::control_plane::find(&app.db).await?.and_then(|row| row.trust_domain).unwrap_or_default();
+    trust_of(app, control_plane::find(&app.db).await?).await
+}
+
+async fn trust_of(app: &App, row: Option<ControlPlane>) -> Result<Option<Trust>, ApiError> {
+    let domain = row.and_then(|row| row.trust_domain).unwrap_or_default();
     Ok(standing::trust(&app.db, &app.pinned, &domain).await?)
 }
 
@@ -153,7 +166,10 @@ pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<Listed, Api
     let before = input.before.as_deref().map(|text| super::parse("before", text)).transpose()?;
     let state: Option<BatchState> = input.state.as_deref().map(|text| super::parse("state", text)).transpose()?;
     let page = batches::list(&app.db, &batches::Filter { state, open: input.open }, before, limit).await?;
-    let trust = trust(app).await?;
+    let mut unreadable = Vec::new();
+    let row = super::one(control_plane::find(&app.db).await, &mut unreadable)?;
+    // Who this control plane is says what people's words are about.
+    let trust = if unreadable.is_empty() { trust_of(app, row).await? } else { None };
     let now = app.db.now().await?;
     let mut items = Vec::with_capacity(page.items.len());
     for batch in &page.items {
@@ -163,9 +179,18 @@ pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<Listed, Api
         };
         items.push(BatchView::of(app, batch, standing.as_ref()).await?);
     }
-    let mut unreadable = UnreadableView::all(page.unreadable);
-    let asks = if before.is_none() && state.is_none() { asks(app, &mut unreadable).await? } else { Vec::new() };
-    Ok(Listed { items, next: page.next, asks, unreadable })
+    unreadable.extend(UnreadableView::all(page.unreadable));
+    let whole = before.is_none() && state.is_none();
+    let asks = if whole { asks(app, &mut unreadable).await? } else { Vec::new() };
+    let overlooked = if whole { overlooked(app, &mut unreadable).await? } else { None };
+    Ok(Listed { items, next: page.next, asks, overlooked, unreadable })
+}
+
+/// What people said in a way that nobody hears.
+async fn overlooked(app: &App, unreadable: &mut Vec<UnreadableView>) -> Result<Option<String>, ApiError> {
+    let key = source::overlooked_key(source::FLEET);
+    let said = super::one(outcomes::find(&app.db, source::STATEMENTS, &key).await, unreadable)?;
+    Ok(said.filter(|said| said.state != "done").map(|said| said.message))
 }
 
 /// What asks for a batch and is none.

@@ -263,12 +263,12 @@ struct Joins {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::api) struct Status {
-    /// The fleet.
-    fleet_id: String,
-    /// Its trust domain; null until a fleet was loaded.
+    /// The fleet; null while the row that says so cannot be read.
+    fleet_id: Option<String>,
+    /// Its trust domain; null until a fleet was loaded, and while the row cannot be read.
     trust_domain: Option<String>,
-    /// The control plane admits described hardware.
-    dev: bool,
+    /// The control plane admits described hardware; null while the row cannot be read.
+    dev: Option<bool>,
     /// How commits are verified: `unverified` until somebody pins an anchor, `pinned` while nothing is verified from it yet, and
     /// `verified` when only what people signed comes into force.
     verification: String,
@@ -321,16 +321,18 @@ struct Retained {
 
 pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Status, ApiError> {
     let db = &app.db;
-    let plane =
-        control_plane::find(db).await?.ok_or_else(|| ApiError::internal("the database has no control plane row"))?;
+    let mut unreadable = Vec::new();
+    let plane = super::one(control_plane::find(db).await, &mut unreadable)?;
+    if plane.is_none() && unreadable.is_empty() {
+        return Err(ApiError::internal("the database has no control plane row"));
+    }
     let trust = trust(app).await?;
     let depth = queue::depth(db).await?;
     let (retained, first) = revisions::retained(db, RETAINED).await?;
-    let mut unreadable = Vec::new();
     let status = Status {
-        fleet_id: plane.fleet_id.to_string(),
-        trust_domain: plane.trust_domain,
-        dev: plane.dev,
+        fleet_id: plane.as_ref().map(|plane| plane.fleet_id.to_string()),
+        dev: plane.as_ref().map(|plane| plane.dev),
+        trust_domain: plane.and_then(|plane| plane.trust_domain),
         verification: trust.as_ref().map_or("unverified", TrustView::word).to_owned(),
         trust,
         version: env!("CARGO_PKG_VERSION").to_owned(),
