@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::exit::Failure;
 pub use table::Table;
+use text::Style;
 
 /// How results are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -150,6 +151,24 @@ impl Output {
         }
         let lines = text::wrap_whole(text, width.saturating_sub(indent.len() + 2));
         format!("{indent}{label}\n{indent}  {}", lines.join(&format!("\n{indent}  ")))
+    }
+
+    /// Short facts beside each other, `one · another`, each whole; what does not fit goes on in the next line.
+    #[must_use]
+    pub fn beside(&self, facts: impl IntoIterator<Item = (Style, String)>) -> String {
+        const BETWEEN: &str = " · ";
+        let (mut text, mut used) = (String::new(), 0);
+        for (style, fact) in facts {
+            let long = fact.chars().count();
+            let fits = self.width.is_none_or(|width| used + BETWEEN.chars().count() + long <= width);
+            if used > 0 {
+                text.push_str(if fits { BETWEEN } else { "\n" });
+                used = if fits { used + BETWEEN.chars().count() } else { 0 };
+            }
+            text.push_str(&style.paint(&fact, self.colour));
+            used += long;
+        }
+        text
     }
 
     /// A sentence in lines that fit, all but the first a step further to the right, every word whole.

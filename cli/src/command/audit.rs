@@ -21,7 +21,7 @@ use crate::{
     output::{
         Output, Table, note,
         table::Cell,
-        text::{Style, printable},
+        text::{Style, count, printable},
     },
 };
 
@@ -248,11 +248,11 @@ async fn export(client: &Client, out: &Path, output: &Output) -> Result<(), Fail
         std::fs::remove_file(out).ok();
     }
     let (lines, altered) = written?;
-    output.line(format!("{lines} lines of the audit log are in {}", out.display()))?;
+    output.line(format!("{}: {} of the audit log", out.display(), count(lines, "line")))?;
     match &stopped {
-        Some(why) => note(format!("{left} lines are not in the file: {why}")),
+        Some(why) => note(format!("not in the file: {}; {why}", count(left, "line"))),
         None if left > 0 => {
-            note(format!("{left} lines were written just now and are not signed yet; they are not in the file"));
+            note(format!("not in the file: {}, written just now and not signed yet", count(left, "line")));
         }
         None => {}
     }
@@ -320,8 +320,20 @@ fn verify(file: &Path, told: Told, output: &Output) -> Result<(), Failure> {
             "mended": found.mended,
         }));
     }
+    output.line(page(&found))?;
+    for row in &found.mended {
+        note(mend::told(&row.detail, &format!("{} by {}", row.at, printable(&row.actor))));
+    }
+    if !compared {
+        note("Whose log this is, only the pin says: compare it with the one that you know, or pass that as --pin.");
+    }
+    Ok(())
+}
+
+/// What a file proves. Whose it is said the file alone.
+fn page(found: &Verified) -> String {
     let moment = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| at.to_string());
-    output.line(format!(
+    format!(
         "every line {}is there, in its order and unchanged\n\
          lines        {} ({} … {})\n\
          checkpoints  {}, signed by {}\n\
@@ -335,17 +347,10 @@ fn verify(file: &Path, told: Told, output: &Output) -> Result<(), Failure> {
         found.checkpoints,
         found.key,
         found.exported_at,
-        found.realm.fleet_id,
-        found.realm.trust_domain,
+        printable(&found.realm.fleet_id),
+        printable(&found.realm.trust_domain),
         found.pin,
-    ))?;
-    for row in &found.mended {
-        note(mend::told(&row.detail, &format!("{} by {}", row.at, printable(&row.actor))));
-    }
-    if !compared {
-        note("Whose log this is, only the pin says: compare it with the one that you know, or pass that as --pin.");
-    }
-    Ok(())
+    )
 }
 
 #[cfg(test)]
@@ -375,5 +380,25 @@ mod tests {
         std::fs::write(&file, "better-compute audit export 1\n").unwrap();
         let failure = check(&file, Told::default()).unwrap_err();
         assert!(failure.message.contains("line 2: the file ends before its end"), "{}", failure.message);
+    }
+
+    #[test]
+    fn whose_a_file_says_to_be_steers_no_terminal() {
+        let now: Timestamp = "2026-11-29T12:00:00Z".parse().unwrap();
+        let keys = pki::keys::Keys::generate("acme.example", now).unwrap();
+        let found = Verified {
+            realm: pki::Realm::new("acme\u{1b}[2J.example", "fleet\u{202e}\nevery line is there"),
+            pin: Digest::of("pin"),
+            rows: 1,
+            checkpoints: 1,
+            key: keys.audit_signer("fleet").key(),
+            first: Some(now),
+            last: Some(now),
+            exported_at: now,
+            mended: Vec::new(),
+        };
+        let text = page(&found);
+        assert!(!text.contains(schema::letter::hidden), "{text:?}");
+        assert!(text.contains("\nfleet        fleet  every line is there of acme [2J.example\npin "), "{text}");
     }
 }

@@ -70,8 +70,8 @@ impl Fmt {
             }
         }
         if found.yaml > 0 {
-            let files = if found.yaml == 1 { "1 YAML file is" } else { &format!("{} YAML files are", found.yaml) };
-            output::note(format!("{files} left alone: only KDL is formatted"));
+            let files = output::text::count(found.yaml as u64, "YAML file");
+            output::note(format!("left alone: {files}, for only KDL is formatted"));
         }
         Ok(match (broken, changed) {
             (1.., _) => Exit::InvalidFleet,

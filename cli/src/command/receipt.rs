@@ -15,7 +15,10 @@ use crate::{
     args::FormatArg,
     client::{Client, Target},
     exit::{During as _, Exit, Failure},
-    output::{Output, Table, note, plain, text::printable},
+    output::{
+        Output, Table, note, plain,
+        text::{count, printable},
+    },
 };
 
 const EXAMPLES: &str = "\
@@ -75,12 +78,14 @@ impl Receipt {
         let text = answer["text"].as_str().unwrap_or_default();
         if let Some(unsigned) = answer["unsigned"].as_u64().filter(|unsigned| *unsigned > 0) {
             note(format!(
-                "{unsigned} lines of the audit log about it are not signed yet and not in it; ask again in some seconds"
+                "not signed yet, and not in it: {} of the audit log about it; ask again in some seconds",
+                count(unsigned, "line")
             ));
         }
         if let Some(altered) = answer["altered"].as_u64().filter(|altered| *altered > 0) {
             note(format!(
-                "{altered} lines of the audit log about it are not what was signed: somebody changed them in the database. They are not in it; better-compute audit export names the first"
+                "changed in the database since it was signed, and not in it: {} of the audit log about it; better-compute audit export names the first",
+                count(altered, "line")
             ));
         }
         match &self.out {
@@ -133,8 +138,10 @@ fn as_json(proven: &Proven, told: bool) -> Value {
     })
 }
 
-fn show(proven: &Proven, output: &Output) -> Result<(), Failure> {
-    let mut head = format!("everything in it is signed and fits together\nbatch     batch/{}\n", proven.batch);
+/// Whose it is, what was to be done, and who agreed. All of it the file alone says.
+fn head(proven: &Proven) -> String {
+    let batch = printable(&proven.batch);
+    let mut head = format!("everything in it is signed and fits together\nbatch     batch/{batch}\n");
     let list = |names: &std::collections::BTreeSet<Name>| {
         let names: Vec<&str> = names.iter().map(Name::as_str).collect();
         if names.is_empty() { "nobody".to_owned() } else { names.join(", ") }
@@ -161,13 +168,15 @@ fn show(proven: &Proven, output: &Output) -> Result<(), Failure> {
     }
     for gone in &proven.revoked {
         let when = if gone.before { "before it was decided: it did not count" } else { "after it was decided" };
-        head.push_str(&format!("revoked   {} of {} by {}, {when}\n", gone.key, gone.holder, gone.by));
+        head.push_str(&format!("revoked   {} of {} by {}, {when}\n", printable(&gone.key), gone.holder, gone.by));
     }
-    head.push_str(&format!(
-        "fleet     {} of {}\npin       {}",
-        proven.realm.fleet_id, proven.realm.trust_domain, proven.pin
-    ));
-    output.line(head)?;
+    let (fleet, domain) = (printable(&proven.realm.fleet_id), printable(&proven.realm.trust_domain));
+    head.push_str(&format!("fleet     {fleet} of {domain}\npin       {}", proven.pin));
+    head
+}
+
+fn show(proven: &Proven, output: &Output) -> Result<(), Failure> {
+    output.line(head(proven))?;
     let mut machines = Table::new(&["machine", "command", "sent", "it signed"]).whole(&["machine"]);
     for done in &proven.done {
         let said = done.said.clone().unwrap_or_else(|| format!("nothing ({} says the database)", done.state));
@@ -191,4 +200,28 @@ fn show(proven: &Proven, output: &Output) -> Result<(), Failure> {
     }
     output.line("")?;
     output.table(&lines, "the audit log says nothing about it yet")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_a_receipt_says_to_be_steers_no_terminal() {
+        let proven = Proven {
+            realm: pki::Realm::new("acme\u{1b}[2J.example", "fleet\u{202e}\npin       sha256:00"),
+            pin: Digest::of("pin"),
+            batch: "b\u{9b}1m".to_owned(),
+            header: None,
+            asked_by: None,
+            approved_by: std::collections::BTreeSet::new(),
+            emergency: None,
+            revoked: Vec::new(),
+            done: Vec::new(),
+            lines: Vec::new(),
+        };
+        let text = head(&proven);
+        assert!(!text.contains(schema::letter::hidden), "{text:?}");
+        assert_eq!(text.lines().filter(|line| line.starts_with("pin ")).count(), 1, "{text}");
+    }
 }

@@ -8,7 +8,10 @@ use crate::{
     args::{FormatArg, Sure},
     client::{Client, Target},
     exit::{Exit, Failure},
-    output::{Output, note, text::printable},
+    output::{
+        Output, note,
+        text::{count, printable},
+    },
 };
 
 const EXAMPLES: &str = "\
@@ -149,7 +152,8 @@ fn before(newest_first: &[Value], steps: usize) -> Result<String, Failure> {
         }
         passed.push(commit);
     }
-    Err(Failure::failed(format!("no {steps} other commits were in force before this one"))
+    let before = count(passed.len().saturating_sub(1) as u64, "other commit");
+    Err(Failure::failed(format!("in force before this one: {before}, so that nothing lies {steps} back"))
         .hint("`better-compute history` lists what was in force"))
 }
 

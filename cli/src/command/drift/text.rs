@@ -11,7 +11,7 @@ use crate::{
     exit::{During as _, Failure},
     output::{
         Output,
-        text::{Style, printable},
+        text::{Style, count, printable},
     },
 };
 
@@ -115,8 +115,8 @@ impl Whole {
         }));
         if all.len() > LINES {
             lines.push(format!(
-                "  and {} more lines; --path {path} --format json has the whole texts",
-                all.len() - LINES
+                "  and {}; --path {path} --format json has the whole texts",
+                count((all.len() - LINES) as u64, "more line")
             ));
         }
         Some(lines.join("\n"))

@@ -24,7 +24,7 @@ const UNVERIFIED: &str = "unverified";
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Report {
     trust_domain: Option<String>,
-    dev: bool,
+    dev: Option<bool>,
     verification: Option<String>,
     trust: Option<Trust>,
     pub(super) sources: Vec<Source>,
@@ -233,7 +233,7 @@ impl Report {
 
     fn headline(&self, output: &Output) -> String {
         let mut words = vec![format!("trust domain {}", printable(self.trust_domain.as_deref().unwrap_or("-")))];
-        words.extend(self.dev.then(|| "dev (admits described hardware)".to_owned()));
+        words.extend((self.dev == Some(true)).then(|| "dev (admits described hardware)".to_owned()));
         words.push(match self.verification.as_deref() {
             None | Some(UNVERIFIED) => format!("{UNVERIFIED} (better-compute trust init)"),
             Some(word) => printable(word),
@@ -241,7 +241,7 @@ impl Report {
         words.push(count(self.nodes.connected, "session"));
         words.extend((self.nodes.unreachable > 0).then(|| format!("{} unreachable", self.nodes.unreachable)));
         words.extend((self.nodes.lost > 0).then(|| format!("{} lost", self.nodes.lost)));
-        Style::Dim.paint(&words.join(" · "), output.colour)
+        output.beside(words.into_iter().map(|word| (Style::Dim, word)))
     }
 
     /// What keeps the audit log from being signed: somebody wrote into it.
@@ -379,11 +379,11 @@ impl Drift {
         let mut words = Vec::new();
         if self.drifted > 0 {
             let verb = if self.drifted == 1 { "has" } else { "have" };
-            words.push(Style::Attention.paint(&format!("{} {verb} drifted", machines(self.drifted)), output.colour));
+            words.push((Style::Attention, format!("{} {verb} drifted", machines(self.drifted))));
         }
         if self.corrected > 0 {
             let text = format!("drift was put right on {} within the last hour", machines(self.corrected));
-            words.push(Style::Dim.paint(&text, output.colour));
+            words.push((Style::Dim, text));
         }
         if self.reboot_required > 0 {
             let verb = if self.reboot_required == 1 { "waits" } else { "wait" };
@@ -391,12 +391,12 @@ impl Drift {
                 "{} {verb} for a boot: what is staged is in effect from then on",
                 machines(self.reboot_required)
             );
-            words.push(Style::Attention.paint(&text, output.colour));
+            words.push((Style::Attention, text));
         }
         if self.drifted + self.corrected > 0 {
-            words.push(Style::Dim.paint("`better-compute drift` says more", output.colour));
+            words.push((Style::Dim, "`better-compute drift` says more".to_owned()));
         }
-        (!words.is_empty()).then(|| words.join(" · "))
+        (!words.is_empty()).then(|| output.beside(words))
     }
 }
 
@@ -471,6 +471,20 @@ mod tests {
             "joins": { "waiting": [], "refused": [] },
         });
         insta::assert_snapshot!(Report::read(&document).unwrap().render(&output()));
+    }
+
+    #[test]
+    fn the_first_line_fits_eighty_columns_and_no_word_of_it_is_lost() {
+        for (dev, nodes) in
+            [(false, json!({ "connected": 3 })), (true, json!({ "connected": 12_000, "lost": 1, "unreachable": 30 }))]
+        {
+            let document = json!({ "trustDomain": "gpu.north.example.org", "dev": dev, "verification": "unverified", "nodes": nodes });
+            let report = Report::read(&document).unwrap();
+            let narrow = report.headline(&Output { width: Some(80), ..output() });
+            assert!(narrow.lines().count() > 1 && narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+            let whole = report.headline(&Output { width: None, ..output() });
+            assert_eq!(narrow.replace('\n', " · "), whole);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt;
 use clap::ValueEnum;
 
 use super::report::Report;
+use crate::output::text::count;
 
 /// A state of the fleet that can be waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -84,7 +85,7 @@ fn too_few(what: &str, have: u64, want: u64) -> Option<String> {
     if want == 0 {
         return Some("there are no machines".to_owned());
     }
-    (have < want).then(|| format!("{have} of {want} machines {what}"))
+    (have < want).then(|| format!("{have} of {} {what}", count(want, "machine")))
 }
 
 /// A commit id as people read it.
@@ -114,6 +115,7 @@ mod tests {
         );
         assert_eq!(aim.missing(&report("ok", "bbb222", "bbb222", 2)).as_deref(), Some("2 of 3 machines converged"));
         assert_eq!(aim.missing(&report("ok", "bbb222", "bbb222", 3)), None);
+        assert_eq!(too_few("connected", 0, 1).as_deref(), Some("0 of 1 machine connected"));
     }
 
     #[test]
