@@ -334,6 +334,7 @@ table key_holders
     seen_at timestamp with time zone not null default compute_now()
     expires_at timestamp with time zone not null
     ended_by text
+    clock_off bigint not null default 0
     constraint key_holders_pkey PRIMARY KEY (name)
     constraint key_holders_revision_check CHECK ((revision >= 0))
     constraint key_holders_times_check CHECK ((isfinite(seen_at) AND isfinite(expires_at))) NOT VALID

@@ -11,6 +11,7 @@ pub mod access;
 pub mod authority;
 pub mod banner;
 mod certificates;
+pub mod clock;
 mod following;
 pub mod gateway_keys;
 pub mod identity;

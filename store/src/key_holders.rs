@@ -18,28 +18,43 @@ pub struct Holder {
     pub revision: u64,
     /// When it last said so.
     pub seen_at: Timestamp,
+    /// How far the clock of a process's host is from the one here, in milliseconds; positive when it is ahead.
+    pub clock_off: i64,
     /// When a gateway's certificates end.
     pub expires_at: Timestamp,
     /// Who said that this gateway gets no more certificates.
     pub ended_by: Option<String>,
 }
 
-/// Notes that a process works with a revision, for `ttl`, and forgets those that are gone.
+/// What a process says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Said<'a> {
+    /// Host and process.
+    pub name: &'a str,
+    /// The revision of the keys that it works with.
+    pub revision: u64,
+    /// How far the clock of its host is from the one here, in milliseconds; positive when it is ahead.
+    pub clock_off: i64,
+}
+
+/// Notes what a process says of itself, for `ttl`, and forgets those that are gone.
 ///
 /// # Errors
 /// When a statement fails.
-pub async fn process(db: &Db, name: &str, revision: u64, ttl: Duration) -> Result<(), DbError> {
+pub async fn process(db: &Db, said: Said<'_>, ttl: Duration) -> Result<(), DbError> {
     sqlx::query!("DELETE FROM key_holders WHERE expires_at <= compute_now() AND ended_by IS NULL")
         .execute(db.pool())
         .await?;
     sqlx::query!(
-        r#"INSERT INTO key_holders (name, is_gateway, revision, expires_at)
-           VALUES ($1, false, $2, compute_now() + $3 * interval '1 millisecond')
+        r#"INSERT INTO key_holders (name, is_gateway, revision, expires_at, clock_off)
+           VALUES ($1, false, $2, compute_now() + $3 * interval '1 millisecond', $4)
            ON CONFLICT (name) DO UPDATE
-           SET revision = EXCLUDED.revision, seen_at = compute_now(), expires_at = EXCLUDED.expires_at"#,
-        name,
-        i64::try_from(revision).unwrap_or(i64::MAX),
+           SET revision = EXCLUDED.revision, seen_at = compute_now(), expires_at = EXCLUDED.expires_at,
+               clock_off = EXCLUDED.clock_off"#,
+        said.name,
+        i64::try_from(said.revision).unwrap_or(i64::MAX),
         convert::millis(ttl),
+        said.clock_off,
     )
     .execute(db.pool())
     .await?;
@@ -95,7 +110,7 @@ pub async fn end_gateway(txn: &mut Txn, name: &str, by: &str) -> Result<bool, Db
 /// When the statement fails.
 pub async fn list(db: &Db) -> Result<Vec<Holder>, DbError> {
     let rows = sqlx::query!(
-        r#"SELECT name, is_gateway, revision, seen_at, expires_at, ended_by
+        r#"SELECT name, is_gateway, revision, seen_at, expires_at, ended_by, clock_off
            FROM key_holders
            WHERE expires_at > compute_now() OR ended_by IS NOT NULL
            ORDER BY is_gateway, name"#,
@@ -109,6 +124,7 @@ pub async fn list(db: &Db) -> Result<Vec<Holder>, DbError> {
                 is_gateway: row.is_gateway,
                 revision: u64::try_from(row.revision).map_err(|e| DbError::corrupt("revision", e))?,
                 seen_at: row.seen_at.to_jiff(),
+                clock_off: row.clock_off,
                 expires_at: row.expires_at.to_jiff(),
                 ended_by: row.ended_by,
             })

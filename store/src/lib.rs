@@ -14,6 +14,7 @@ pub mod api_tokens;
 pub mod attestations;
 pub mod audit;
 pub mod batches;
+pub mod clock;
 pub mod commands;
 pub mod control_plane;
 pub mod db;

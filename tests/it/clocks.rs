@@ -160,6 +160,42 @@ fn whatever_a_machines_clock_says_it_joins_converges_and_does_nothing_late() {
 }
 
 #[test]
+fn a_control_plane_goes_by_postgresqls_clock_and_says_that_its_hosts_is_another() {
+    let world = World::new();
+    let Some(time) = Time::new(&world, "up") else { return };
+    let repo = Repo::of_examples(&world, "fleet");
+    // The host is twenty minutes ahead, and PostgreSQL is not.
+    time.be_off(20 * MINUTES);
+    let up = Up::start_under(&world, "up", repo.dir(), &time).seen_from_afar();
+    up.wait_applied(&repo.head());
+    let mut node = Node::new(&world, "node");
+    let (code, words) = node.join(&up.gateway_url(), &up.pin(), &up.token("h100", 1));
+    assert_eq!(code, 0, "{words}");
+    node.run(&[]);
+    up.wait_converged(&repo.head(), 1);
+    let name = node.name_in_fleet();
+    let reboots = || {
+        let boots = node.boots();
+        assert_eq!(ended(&up, &ask(&up, &name, "node.reboot", 600)), "succeeded");
+        assert_eq!(node.boots(), boots + 1);
+    };
+    let apart = |how: &str| {
+        let problems = up.status()["problems"].as_array().cloned().unwrap_or_default();
+        let clock = problems.iter().find(|problem| problem["reason"] == "clock-apart");
+        clock.is_some_and(|problem| problem["message"].as_str().is_some_and(|text| text.contains(how)))
+    };
+    assert!(apart("ahead of PostgreSQL's") && up.process.log().contains("clock-apart"), "{}", up.process.log());
+    assert!(up.cli().ok(&["status"]).contains("clocks differ"));
+    reboots();
+    // It is set back under everything that runs, and is as far off as before.
+    time.be_off(-20 * MINUTES);
+    until("it says so", || apart("behind PostgreSQL's"));
+    reboots();
+    time.be_off(0);
+    until("both are the same", || !apart(""));
+}
+
+#[test]
 fn a_control_plane_whose_clock_is_wrong_and_jumps_makes_nothing_late_and_bricks_nobody() {
     let world = World::new();
     let Some(time) = Time::new(&world, "up") else { return };

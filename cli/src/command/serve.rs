@@ -25,6 +25,7 @@ use crate::{
     up::{
         Parts, access,
         authority::{Authority, Part},
+        clock,
         gateway_keys::GatewayHolder,
         identity::{self, Identity},
         keys::KeyDir,
@@ -123,6 +124,7 @@ impl Serve {
         self.log.start()?;
         let database = DbConfig::from_url(&self.database).map_err(|error| Failure::usage(error.to_string()))?;
         let (db, row) = identity::patiently(async || self.connect(&database).await).await?;
+        let clock = identity::patiently(async || clock::of(&db, Arc::clone(&clock)).await).await?;
         let parts = Parts::new(db.clone(), clock).with_logs(self.bundles.open()?);
         self.fits(&db, row.dev).await?;
         if !self.is_gateway_apart() {

@@ -6,9 +6,13 @@ use clap::Args;
 use gateway::InProcess;
 use pki::keys::Keys;
 use reconciler::{api, logs::LogStore, source::SourceConfig};
-use schema::{clock::SharedClock, time::Timestamp};
+use schema::{
+    clock::{Clock as _, SharedClock},
+    time::Timestamp,
+};
 use store::{
     Db, DbConfig, Role,
+    clock::DatabaseClock,
     embedded::{self, Embedded},
     migrate::{self, MigrateError},
 };
@@ -22,6 +26,7 @@ use crate::{
         Parts, access,
         authority::{Authority, Part},
         banner::Banner,
+        clock,
         identity::{self, Identity},
         keys::KeyDir,
         logging::LogArgs,
@@ -112,11 +117,12 @@ impl Up {
             sockets,
             listen: [self.listen_api, self.listen_gateway],
             logs,
+            clock: Arc::clone(&clock),
         };
         let done = loop {
             match self.serve(Arc::clone(&clock), &mut round).await {
                 Ok(Ended::Stopped) => break Ok(Exit::Ok),
-                Ok(Ended::Outgrown) => match round.name_anew(clock.now()).await {
+                Ok(Ended::Outgrown) => match round.name_anew().await {
                     Ok(()) => {}
                     Err(failure) => break Err(failure),
                 },
@@ -131,7 +137,8 @@ impl Up {
 
     /// One life of all parts: from sockets to the end of all of them.
     async fn serve(&self, clock: SharedClock, round: &mut Round) -> Result<Ended, Failure> {
-        let (db, identity, token) = self.prepare(round, &clock).await?;
+        let Prepared { db, clock, identity, token } = self.prepare(round, &clock).await?;
+        round.clock = Arc::clone(&clock) as _;
         let sockets = match round.sockets.take() {
             Some(sockets) => sockets,
             None => bound(round.listen, [None; 2]).await?,
@@ -182,11 +189,11 @@ impl Up {
 
     /// Migrations, identity and token. A server that was killed in the middle is started again by its supervisor, so what
     /// may pass is tried again for a while.
-    async fn prepare(&self, round: &Round, clock: &SharedClock) -> Result<(Db, Identity, String), Failure> {
-        identity::patiently(async || self.prepare_once(round, clock).await).await
+    async fn prepare(&self, round: &Round, host: &SharedClock) -> Result<Prepared, Failure> {
+        identity::patiently(async || self.prepare_once(round, host).await).await
     }
 
-    async fn prepare_once(&self, round: &Round, clock: &SharedClock) -> Result<(Db, Identity, String), Failure> {
+    async fn prepare_once(&self, round: &Round, host: &SharedClock) -> Result<Prepared, Failure> {
         let what = "cannot bring the database up to date";
         migrate::run(&round.database).await.map_err(|error| match error {
             MigrateError::Db(error) => identity::database(what)(error),
@@ -197,9 +204,10 @@ impl Up {
         let config = round.database.clone().with_warm_connections(parts::WARM_CONNECTIONS);
         let db = Db::connect(&config).await.map_err(identity::database("cannot connect to the database"))?;
         identity::begin_life(&db).await?;
+        let clock = clock::of(&db, Arc::clone(host)).await?;
         let identity = self.identity(&db, round, clock.now()).await?;
         let token = access::api_token(&db, &round.data.client_file(), "up").await?;
-        Ok((db, identity, token))
+        Ok(Prepared { db, clock, identity, token })
     }
 
     async fn identity(&self, db: &Db, round: &Round, now: Timestamp) -> Result<Identity, Failure> {
@@ -236,6 +244,15 @@ impl Up {
     }
 }
 
+/// What the parts stand on.
+#[derive(Debug)]
+struct Prepared {
+    db: Db,
+    clock: Arc<DatabaseClock>,
+    identity: Identity,
+    token: String,
+}
+
 /// What one life of all parts takes over from the one before.
 #[derive(Debug)]
 struct Round {
@@ -249,14 +266,17 @@ struct Round {
     /// Their sockets, until a life takes them.
     sockets: Option<Sockets>,
     logs: Option<Arc<LogStore>>,
+    /// The host's, until a database was asked.
+    clock: SharedClock,
 }
 
 impl Round {
     /// Makes the keys anew for the trust domain that the fleet names.
-    async fn name_anew(&mut self, now: Timestamp) -> Result<(), Failure> {
+    async fn name_anew(&mut self) -> Result<(), Failure> {
         self.trust_domain = trust::from_fleet(&self.fleet).await?;
         tracing::info!(trust_domain = self.trust_domain, "the fleet names its trust domain; the keys are made anew");
-        let keys = Keys::generate(&self.trust_domain, now).map_err(|error| Failure::failed(error.to_string()))?;
+        let keys =
+            Keys::generate(&self.trust_domain, self.clock.now()).map_err(|error| Failure::failed(error.to_string()))?;
         let keys = match self.keys.control_plane()? {
             Some(before) => keys.keeping_secrets_of(&before),
             None => keys,

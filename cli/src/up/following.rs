@@ -1,10 +1,18 @@
-//! A process and the key directory: what changes there is taken over, and noted where everybody sees who is behind.
+//! A process and the key directory: what changes there is taken over, and noted where everybody sees who is behind, beside how
+//! far the clock of its host is off.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use reconciler::{join, source::SourcePoke};
 use schema::cause::chain;
-use store::{Db, key_holders};
+use store::{
+    Db,
+    clock::DatabaseClock,
+    key_holders::{self, Said},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::keys::{KeyDir, Stamp};
@@ -52,6 +60,8 @@ pub(super) struct Following<F> {
     pub(super) db: Db,
     /// What this process is called.
     pub(super) holder: String,
+    /// The clock that it goes by.
+    pub(super) clock: Arc<DatabaseClock>,
     pub(super) watched: Watched<F>,
 }
 
@@ -84,7 +94,9 @@ where
     }
 
     async fn say(&self) -> Option<Instant> {
-        match key_holders::process(&self.db, &self.holder, self.watched.revision, GONE_AFTER).await {
+        let Self { holder, watched, clock, .. } = self;
+        let said = Said { name: holder, revision: watched.revision, clock_off: clock.host_is_off() };
+        match key_holders::process(&self.db, said, GONE_AFTER).await {
             Ok(()) => Some(Instant::now()),
             Err(error) => {
                 tracing::warn!(error = chain(&error), "which keys this process works with is said later");

@@ -17,8 +17,13 @@ use reconciler::{
     reconcile::{Registry, Shared, command::FastSigner, worker},
     source::{self, SourceRole},
 };
-use schema::{cause::chain, clock::SharedClock, id::GatewayId, time::Timestamp};
-use store::{Db, Role};
+use schema::{
+    cause::chain,
+    clock::{Clock as _, SharedClock},
+    id::GatewayId,
+    time::Timestamp,
+};
+use store::{Db, Role, clock::DatabaseClock};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -29,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     authority::{Authority, Part},
-    certificates,
+    certificates, clock,
     following::{Following, Watched},
     gateway_keys::GatewayHolder,
     identity::Identity,
@@ -50,7 +55,7 @@ const DRAIN: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Parts {
     db: Db,
-    clock: SharedClock,
+    clock: Arc<DatabaseClock>,
     host: String,
     cancel: CancellationToken,
     tasks: JoinSet<(&'static str, Result<(), String>)>,
@@ -73,11 +78,11 @@ pub enum Ended {
 }
 
 impl Parts {
-    /// No parts yet.
+    /// No parts yet but the clock that all of them go by.
     #[must_use]
-    pub fn new(db: Db, clock: SharedClock) -> Self {
+    pub fn new(db: Db, clock: Arc<DatabaseClock>) -> Self {
         let host = super::names::host_name().unwrap_or_else(|| "localhost".to_owned());
-        Self {
+        let mut parts = Self {
             db,
             clock,
             host,
@@ -85,7 +90,10 @@ impl Parts {
             tasks: JoinSet::new(),
             logs: None,
             keys: watch::Sender::new(None),
-        }
+        };
+        let following = clock::follow(Arc::clone(&parts.clock), parts.db.clone(), parts.cancel.clone());
+        parts.keep("clock", following);
+        parts
     }
 
     /// Uploads bundles of logs to a store.
@@ -95,10 +103,10 @@ impl Parts {
         self
     }
 
-    /// The clock of this process.
+    /// The clock that this process goes by.
     #[must_use]
     pub fn clock(&self) -> SharedClock {
-        Arc::clone(&self.clock)
+        Arc::clone(&self.clock) as _
     }
 
     /// Takes over the steps of rotations that are made in the key directory, while everything runs.
@@ -119,7 +127,7 @@ impl Parts {
 
     /// The same for a process that only signs.
     pub fn follow_part(&mut self, place: KeyDir, revision: u64, part: &Part) {
-        let (part, clock) = (part.clone(), Arc::clone(&self.clock));
+        let (part, clock) = (part.clone(), self.clock());
         self.follow(place, revision, move |place| {
             let mut revision = None;
             if let Some((signer, custody)) = &part.signing {
@@ -145,7 +153,7 @@ impl Parts {
     ) {
         let holder = format!("{}/{}", self.host, std::process::id());
         let watched = Watched::new(place, revision, take_over);
-        let following = Following { db: self.db.clone(), holder, watched };
+        let following = Following { db: self.db.clone(), holder, clock: Arc::clone(&self.clock), watched };
         let cancel = self.cancel.clone();
         self.keep("keys", async move { following.run(cancel).await });
     }
@@ -192,7 +200,7 @@ impl Parts {
 
     /// Answers the API.
     pub fn api(&mut self, listener: TcpListener, serving: Arc<ServingCertificate>, app: api::App) {
-        let tls = Arc::new(pki::tls::api_server(serving, Arc::clone(&self.clock)));
+        let tls = Arc::new(pki::tls::api_server(serving, self.clock()));
         let cancel = self.cancel.clone();
         self.spawn("api", async move { api::run(api::Config { listener, tls, app }, cancel).await });
     }
@@ -210,8 +218,8 @@ impl Parts {
         let what = "cannot use the internal certificate";
         let first = certificates::internal(&identity.keys, self.clock.now())?;
         let authorities = identity.keys.internal_authorities();
-        let tls = InternalServer::new(&first, &authorities, Arc::clone(&self.clock)).during(what)?;
-        let (shown, clock) = (Arc::clone(&tls), Arc::clone(&self.clock));
+        let tls = InternalServer::new(&first, &authorities, self.clock()).during(what)?;
+        let (shown, clock) = (Arc::clone(&tls), self.clock());
         self.renew("internal certificates", &identity.keys, first, move |keys, now| {
             let next = certificates::internal(keys, now)?;
             shown.replace(&next, &keys.internal_authorities(), Arc::clone(&clock)).during(what)?;
@@ -242,7 +250,7 @@ impl Parts {
             dev,
             db: self.db.clone(),
             control_plane,
-            clock: Arc::clone(&self.clock),
+            clock: self.clock(),
             limits: gateway::Limits::default(),
             timing: gateway::Timing::default(),
         };
@@ -275,7 +283,7 @@ impl Parts {
         first: TlsIdentity,
         replace: impl Fn(&Keys, Timestamp) -> Result<TlsIdentity, Failure> + Send + 'static,
     ) {
-        let (keys, changed, clock) = (Arc::new(keys.clone()), self.keys.subscribe(), Arc::clone(&self.clock));
+        let (keys, changed, clock) = (Arc::new(keys.clone()), self.keys.subscribe(), self.clock());
         let renewing = certificates::renew(keys, changed, clock, first, replace, self.cancel.clone());
         self.keep(name, renewing);
     }

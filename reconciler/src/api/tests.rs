@@ -21,7 +21,7 @@ use schema::{
 };
 use serde_json::{Value, json};
 use store::{
-    audit, node_holds,
+    audit, key_holders, node_holds,
     poke::{Heard, Listener, Poke},
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -400,4 +400,19 @@ async fn it_is_served_over_tls_and_stops_clean() {
     cancel.cancel();
     server.await.expect("no panic").expect("a clean end");
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_host_whose_clock_is_another_than_the_databases_is_a_problem_and_a_few_seconds_are_none() {
+    let desk = Desk::new().await;
+    for (name, clock_off) in [("vm/1", 1_200_000), ("vm/2", -5_000)] {
+        let said = key_holders::Said { name, revision: 0, clock_off };
+        key_holders::process(&desk.house.db, said, std::time::Duration::from_secs(60)).await.expect("noted");
+    }
+    let status = desk.ok("fleet.status", json!({})).await;
+    let problems = status["problems"].as_array().expect("problems");
+    let clocks: Vec<&Value> = problems.iter().filter(|problem| problem["reason"] == "clock-apart").collect();
+    assert_eq!(clocks.len(), 1, "{problems:?}");
+    assert_eq!(clocks[0]["key"], "vm/1");
+    assert!(clocks[0]["message"].as_str().is_some_and(|text| text.contains("20m ahead of PostgreSQL's")));
 }

@@ -1,8 +1,9 @@
 //! The one clock of the database.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use store::testing::TestDb;
+use schema::clock::{Clock as _, ManualClock};
+use store::{clock::DatabaseClock, testing::TestDb};
 
 #[tokio::test]
 async fn the_clock_moves_for_every_connection_and_for_no_other_database() {
@@ -13,6 +14,23 @@ async fn the_clock_moves_for_every_connection_and_for_no_other_database() {
     let after = test.db().now().await.expect("now");
     assert!(after.duration_since(before).as_secs() >= 7_200);
     assert!(other.db().now().await.expect("now").duration_since(before).as_secs() < 3_600);
+}
+
+#[tokio::test]
+async fn a_process_goes_by_the_databases_clock_whatever_its_hosts_says_and_wherever_the_databases_is_set() {
+    let test = TestDb::create().await;
+    let host = ManualClock::new("2011-03-01T00:00:00Z".parse().expect("a time"));
+    let clock = DatabaseClock::ask(test.db(), Arc::new(host.clone())).await.expect("asked");
+    let is_the_databases = async || {
+        let apart = clock.now().duration_since(test.db().now().await.expect("now"));
+        apart.abs().as_secs() < 1_800
+    };
+    assert!(is_the_databases().await && clock.host_is_off() < 0);
+    host.set("2040-03-01T00:00:00Z".parse().expect("a time"));
+    assert!(is_the_databases().await && clock.host_is_off() > 0);
+    test.advance(Duration::from_secs(7_200)).await;
+    clock.follow(test.db()).await.expect("asked again");
+    assert!(is_the_databases().await);
 }
 
 #[test]

@@ -217,6 +217,7 @@ impl Report {
     pub(super) fn render(&self, output: &Output) -> String {
         let mut parts = vec![self.headline(output)];
         parts.extend(self.audit(output));
+        parts.extend(self.clocks(output));
         parts.extend(self.unreadable(output));
         parts.extend(self.trust.as_ref().map(|trust| trust.render(output)));
         let verified = self.verification.as_deref().is_some_and(|word| word != UNVERIFIED);
@@ -252,6 +253,18 @@ impl Report {
         let says = output.indented(&printable(stands.message.as_deref().unwrap_or_default()), "  ");
         let next = Style::Dim.paint("  `better-compute why audit` says more.", output.colour);
         Some(format!("{title}\n{says}\n{next}"))
+    }
+
+    /// Hosts of the control plane whose clock is not PostgreSQL's.
+    fn clocks(&self, output: &Output) -> Option<String> {
+        let line = |problem: &Problem| {
+            let text = format!("{}: {}", problem.key, problem.message.as_deref().unwrap_or_default());
+            output.hanging(&printable(&text), "  ")
+        };
+        let lines: Vec<String> = self.problems.iter().filter(|problem| problem.is_clock()).map(line).collect();
+        let title = Style::Bad.paint("clocks differ", output.colour);
+        let next = Style::Dim.paint("  `better-compute why clock-apart` says more.", output.colour);
+        (!lines.is_empty()).then(|| format!("{title}\n{}\n{next}", lines.join("\n")))
     }
 
     /// Rows that nobody reads, and that are left out of everything else.
@@ -315,7 +328,7 @@ impl Report {
 
     fn problem_table(&self, output: &Output) -> Option<String> {
         let mut table = Table::new(&["waits", "since", "for"]).whole(&["waits"]).words();
-        for problem in self.problems.iter().filter(|problem| !problem.is_audit()) {
+        for problem in self.problems.iter().filter(|problem| !problem.is_audit() && !problem.is_clock()) {
             let why = problem.message.as_deref().or(problem.reason.as_deref()).unwrap_or("-");
             table.row([
                 problem.node.as_deref().unwrap_or(&problem.key).into(),
@@ -331,6 +344,11 @@ impl Problem {
     /// Whether it is told of at the top: nothing that happens is proven as long as it is there.
     fn is_audit(&self) -> bool {
         self.reconciler == "audit" && self.reason.as_deref() == Some("audit-altered")
+    }
+
+    /// Whether it is told of at the top: one of two clocks is wrong, and everything goes by one of them.
+    fn is_clock(&self) -> bool {
+        self.reason.as_deref() == Some("clock-apart")
     }
 }
 
@@ -503,6 +521,18 @@ mod tests {
                 "message": "line 12 of the audit log is not what was chained: somebody changed it in the database; nothing is signed behind it.", "since": "2026-11-29T12:05:00Z" }],
         });
         insta::assert_snapshot!(Report::read(&document).unwrap().render(&output()));
+    }
+
+    #[test]
+    fn a_host_whose_clock_is_another_than_postgresqls_is_told_of_at_the_top_and_once() {
+        let document = json!({
+            "problems": [{ "reconciler": "clock", "key": "vm/27471", "state": "wait", "reason": "clock-apart",
+                "message": "the clock of its host is 20m behind PostgreSQL's", "since": "2026-11-29T12:09:50Z" }],
+        });
+        let text = Report::read(&document).unwrap().render(&output());
+        let told = "clocks differ\n  vm/27471: the clock of its host is 20m behind PostgreSQL's\n  \
+                    `better-compute why clock-apart` says more.";
+        assert_eq!((text.matches(told).count(), text.matches("vm/27471").count()), (1, 1), "{text}");
     }
 
     #[test]

@@ -7,8 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::{
+    clock::Apart,
     control_plane,
     joins::JoinState,
+    key_holders,
     node_certs::{self, Revocation},
     node_drift, nodes, outcomes, queue, revisions,
     rollbacks::{self, Rollback, RollbackState},
@@ -237,6 +239,21 @@ impl Problem {
         }
     }
 
+    /// The clock of a process's host, when it is another than the database's.
+    fn of_clock(holder: &key_holders::Holder) -> Option<Self> {
+        let apart = Apart::of(holder.clock_off).filter(|_| !holder.is_gateway)?;
+        Some(Self {
+            reconciler: "clock".to_owned(),
+            key: holder.name.clone(),
+            node: None,
+            state: "wait".to_owned(),
+            reason: Apart::CODE.to_owned(),
+            message: apart.to_string(),
+            since: At(holder.seen_at),
+            place: file!().to_owned(),
+        })
+    }
+
     /// What is refused of a machine whose identity was revoked is refused for that.
     pub(super) fn of_node(outcome: &outcomes::Outcome, revoked: Option<&Revocation>) -> Self {
         let problem = Self::of(outcome);
@@ -435,6 +452,7 @@ async fn problems(app: &App, unreadable: &mut Vec<UnreadableView>) -> Result<Vec
         let revoked = super::one(node_certs::revocation(&app.db, id).await, unreadable)?;
         problems.push(Problem { node, ..Problem::of_node(outcome, revoked.as_ref()) });
     }
+    problems.extend(key_holders::list(&app.db).await?.iter().filter_map(Problem::of_clock));
     Ok(problems)
 }
 

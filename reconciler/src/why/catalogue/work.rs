@@ -179,6 +179,20 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Work,
+        "clock-apart",
+        "The clock of a host of the control plane and PostgreSQL's differ by a minute or more. What is signed, dated and decided goes by PostgreSQL's, so nothing waits for this; but one of the two is wrong, and where it is PostgreSQL's, everything goes by a wrong clock.",
+        Operator,
+        "set the clock that is wrong; the host and PostgreSQL's should both follow a time server. Where several hosts say so, look at PostgreSQL's first",
+    ),
+    entry(
+        Work,
+        "signed-before",
+        "Commands that the command root before the present one signed have not ended, and machines would refuse them once that root is over.",
+        Itself,
+        "run better-compute keys rotate command-root again when they have ended, or cancel them; --force finishes without them, and they are lost",
+    ),
+    entry(
+        Work,
         "lease-lost",
         "Another process took the work over in the middle, and does it now.",
         Itself,
