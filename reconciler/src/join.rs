@@ -32,6 +32,7 @@ use pki::{
     sealed::{JoinKey, SealedTokenRefusal},
     secret::SecretStore,
     verify::NodeVerifier,
+    worker::Signature,
 };
 use rustls_pki_types::CertificateDer;
 use schema::{clock::SharedClock, id::NodeId, shard};
@@ -60,6 +61,7 @@ pub use authority::{ServeError, serve};
 pub use refusal::{JoinRefusal, RenewRefusal};
 pub use signer::Signer;
 
+use crate::reconcile::SpecSigner as _;
 use knocks::Knocks;
 
 /// What the join service is made of.
@@ -183,6 +185,12 @@ impl JoinService {
         Arc::clone(&self.keyring.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Whether the command root that signs now stands behind a signature.
+    #[must_use]
+    pub fn signs_like(&self, signature: &Signature) -> bool {
+        self.signer.is_current(signature)
+    }
+
     /// What machines recognise this control plane by.
     #[must_use]
     pub fn anchor(&self) -> Anchor {
@@ -197,7 +205,7 @@ impl JoinService {
 
     /// The time, signed for the node that chose the nonce.
     #[must_use]
-    pub fn server_time(&self, node: NodeId, nonce: &[u8]) -> (schema::time::Timestamp, pki::worker::Signature) {
+    pub fn server_time(&self, node: NodeId, nonce: &[u8]) -> (schema::time::Timestamp, Signature) {
         let now = self.clock.now();
         (now, self.signer.worker(now).sign_server_time(node, nonce, now))
     }

@@ -49,7 +49,10 @@ pub use settle::{
     Ending, Evidence, Settled, Swept, cancel, cancel_pending_of, end_open_of, is_sweep_due, lock, prune, record_late,
     settle, sweep,
 };
-pub use sign::{Marked, Queued, Signed, Unsigned, mark_anew, marked, sent, sign, unsigned, withheld, withhold};
+pub use sign::{
+    Marked, OpenSigned, Queued, Signed, Unsigned, mark_anew, marked, sent, sign, signed_open, unsigned, withheld,
+    withhold,
+};
 pub use updates::{RawUpdate, StoredUpdate, UPDATES_AT_ONCE, remove_updates, store_updates, updates};
 
 /// One command.

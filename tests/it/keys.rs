@@ -3,6 +3,7 @@
 
 use std::process::{Command, Stdio};
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use tests::{
     Apart, Cli, Node, Repo, Up, World,
@@ -203,6 +204,45 @@ fn the_checkpoint_key_is_replaced_to_its_end_while_people_and_machines_work() {
     fleet.up.wait_converged(&tip, 1);
     let unproven = "SELECT count(*) FROM outcomes WHERE reason LIKE '%unproven' OR reason LIKE '%altered'";
     assert_eq!(fleet.up.sql(unproven), "0");
+}
+
+#[test]
+fn a_command_root_is_not_finished_before_what_it_signed_has_ended() {
+    let world = World::new();
+    let repo = Repo::of_examples(&world, "fleet");
+    let up = Up::start(&world, "up", repo.dir());
+    let one = Node::running(&world, "one", &up, "h100");
+    up.wait_converged(&repo.head(), 1);
+    let (cli, name) = (up.cli(), one.name_in_fleet());
+    let keys = up.data().join("keys").display().to_string();
+    let signal = |signal| one.daemon.as_ref().expect("a daemon").signal(signal);
+    let state = |id: &str| cli.json(&["api", "commands.get", &format!("command={id}")])["state"].clone();
+    let finish = || cli.run(&["keys", "rotate", "command-root", "--keys", &keys, "--wait", "0s"]);
+
+    assert!(step(&cli, &keys, "command-root", &[]).contains("begun"));
+    until("the machine believes the next one", || up.node(&name)["identity"]["trustVersion"] == 2);
+    signal(Signal::SIGSTOP);
+    let words = ["api", "commands.run", &format!("node={name}"), "kind=inventory.refresh", "idempotencyKey=before"];
+    let id = cli.json(&words)["id"].as_str().expect("an id").to_owned();
+    until("it is signed and sent", || state(&id) == "dispatched");
+    assert!(step(&cli, &keys, "command-root", &[]).contains("switched"));
+    until("the control plane follows", || {
+        let status = status(&cli, &keys);
+        status["holders"].as_array().expect("holders").iter().all(|holder| holder["revision"] == status["revision"])
+    });
+    let early = finish();
+    assert!(
+        early.code == 4 && early.err.contains("1 command that the root before signed has not ended"),
+        "{}",
+        early.err
+    );
+    assert!(early.err.contains("(signed-before)"), "{}", early.err);
+
+    signal(Signal::SIGCONT);
+    until("it ends as it was promised", || state(&id) == "succeeded");
+    let later = finish();
+    assert!(!later.err.contains("signed-before"), "{}", later.err);
+    assert!(step(&cli, &keys, "command-root", &["--force"]).contains("finished"));
 }
 
 /// A database on the PostgreSQL of a control plane, with a login for each kind of process.

@@ -3,7 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use schema::id::{CommandId, NodeId};
+use schema::{
+    id::{CommandId, NodeId},
+    time::Timestamp,
+};
 
 use crate::{Db, DbError, Txn, poke::Poke};
 
@@ -129,6 +132,47 @@ pub async fn sent(db: &Db, id: CommandId) -> Result<Option<(Vec<u8>, Vec<u8>)>, 
     .fetch_optional(db.pool())
     .await?;
     Ok(row.map(|row| (row.body, row.signature)))
+}
+
+/// A command that is signed and has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenSigned {
+    /// Which.
+    pub id: CommandId,
+    /// The word of its kind.
+    pub kind: String,
+    /// It waits; no machine has it.
+    pub waits: bool,
+    /// Never begun from here on.
+    pub not_after: Timestamp,
+    /// The encoded wire message.
+    pub signature: Vec<u8>,
+}
+
+/// The commands of all nodes that are signed and have not ended, by id; at most `limit`.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn signed_open(db: &Db, after: Option<CommandId>, limit: u32) -> Result<Vec<OpenSigned>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT id, kind, state = 'pending' AS "waits!", not_after, signature AS "signature!" FROM commands
+           WHERE settled_at IS NULL AND signature IS NOT NULL AND ($1::uuid IS NULL OR id > $1)
+           ORDER BY id LIMIT $2"#,
+        after.map(|after| after.as_uuid()),
+        i64::from(limit),
+    )
+    .fetch_all(db.pool())
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| OpenSigned {
+            id: CommandId::from_uuid(row.id),
+            kind: row.kind,
+            waits: row.waits,
+            not_after: row.not_after.to_jiff(),
+            signature: row.signature,
+        })
+        .collect())
 }
 
 /// Writes down why commands are not signed. Whoever calls this holds them ([`lock`](super::lock)).

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use pki::keys::{Keys, RotationKind};
-use schema::time::Timestamp;
+use schema::time::{Moment, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
     client::Client,
     exit::{During as _, Exit, Failure},
+    output::text::count,
     up::keys::KeyDir,
 };
 
@@ -109,6 +110,26 @@ pub(super) struct Holders {
     pub(super) pin: String,
     pub(super) holders: Vec<Holder>,
     pub(super) sealed_before: u64,
+    #[serde(default)]
+    pub(super) commands_before: CommandsBefore,
+}
+
+/// Commands that the command root before the present one signed, and that have not ended.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct CommandsBefore {
+    pub(super) count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) until: Option<Timestamp>,
+}
+
+impl CommandsBefore {
+    /// How many, and until when.
+    pub(super) fn in_words(&self) -> String {
+        let have = if self.count == 1 { "has" } else { "have" };
+        let until = self.until.map_or_else(String::new, |until| format!(", which they do by {}", Moment(until)));
+        format!("{} that the root before signed {have} not ended{until}", count(self.count, "command"))
+    }
 }
 
 impl Holders {
@@ -161,7 +182,12 @@ mod tests {
             certificate_ends_at: None,
             ended_by: None,
         };
-        Holders { pin: pin.to_owned(), holders: holders.iter().map(holder).collect(), sealed_before: 0 }
+        Holders {
+            pin: pin.to_owned(),
+            holders: holders.iter().map(holder).collect(),
+            sealed_before: 0,
+            commands_before: CommandsBefore::default(),
+        }
     }
 
     #[test]

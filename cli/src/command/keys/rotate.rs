@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::{
     super::token::once,
     control_plane,
-    followers::{Behind, Holders, followers},
+    followers::{Behind, CommandsBefore, Holders, followers},
     open, status,
 };
 use crate::{
@@ -41,13 +41,15 @@ follow the one before, and is refused when they do not. Machines that are switch
 catch up when they come back, even when it was finished without them (--force). A gateway that was
 away then needs new keys (`keys gateway`).";
 
+/// The stable word for commands that would be lost.
+const SIGNED_BEFORE: &str = "signed-before";
 /// How soon whoever was behind is asked about again.
 const LOOK_AGAIN: StdDuration = StdDuration::from_secs(1);
 
 /// What of the old key may be on its way when the new one is used, and for how long.
 const fn on_their_way(kind: RotationKind) -> Option<(Duration, &'static str)> {
     match kind {
-        RotationKind::CommandRoot => Some((Duration::from_secs(3_600), "commands that the old root signed")),
+        RotationKind::CommandRoot => Some((Duration::from_secs(60), "commands that were being signed at the switch")),
         RotationKind::Checkpoint => Some((Duration::from_secs(300), "challenges that the old key made")),
         RotationKind::SecretStore => Some((Duration::from_secs(60), "values that were put before the switch")),
         RotationKind::NodeCa | RotationKind::JoinKey | RotationKind::InternalAuthority => None,
@@ -145,13 +147,9 @@ impl Rotate {
             match self.try_step(place, kind, client, &output).await? {
                 Tried::Taken => return Ok(()),
                 Tried::Behind(missing) if !missing.passes() || Instant::now() >= until => return Err(missing.refusal()),
-                Tried::Behind(missing) => {
-                    let text = missing.progress();
-                    if text != said && !output.is_json() {
-                        note(&text);
-                    }
-                    said = text;
-                }
+                Tried::Behind(missing) => tell(missing.progress(), &mut said, &output),
+                Tried::Waits(commands) if Instant::now() >= until => return Err(lost(&commands)),
+                Tried::Waits(commands) => tell(format!("waiting: {}", commands.in_words()), &mut said, &output),
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
@@ -170,6 +168,8 @@ impl Rotate {
         let status = client.call("fleet.status", &json!({})).await?;
         let fleet = status.get("fleetId").and_then(Value::as_str);
         let fleet = fleet.ok_or_else(|| Failure::failed("the control plane does not say which fleet it is"))?;
+        // Keys are dated by the clock that everything goes by, whatever this host's says.
+        let now = status.get("now").and_then(Value::as_str).and_then(|now| now.parse().ok()).unwrap_or(output.now);
         holders.check(place, &keys, &keys.anchor(fleet).pin().to_string())?;
         let rotation = keys.rotation(kind);
         let behind = Behind::ask(kind, &keys, &holders, client).await?;
@@ -177,9 +177,12 @@ impl Rotate {
             return Ok(Tried::Behind(Missing { kind, rotation, behind }));
         }
         if let Some(at) = rotation.and_then(|rotation| rotation.switched_at) {
+            if kind == RotationKind::CommandRoot && holders.commands_before.count > 0 && !self.force {
+                return Ok(Tried::Waits(holders.commands_before));
+            }
             if let Some((life, what)) = on_their_way(kind).filter(|_| !self.force) {
                 let settled = life.after(at);
-                if output.now < settled {
+                if now < settled {
                     let message = format!("{what} may be on their way until {settled}");
                     return Err(
                         Failure::new(Exit::Refused, message).hint("finish it then; --force does not wait for them")
@@ -190,7 +193,7 @@ impl Rotate {
                 seal_anew(client, &keys.secret_store(fleet).key_name()).await?;
             }
         }
-        let done = keys.advance(kind, fleet, output.now);
+        let done = keys.advance(kind, fleet, now);
         place.store_control_plane(&keys)?;
         if output.is_json() {
             output.json(&json!({ "kind": kind, "step": word(done), "trustVersion": keys.trust_version() }))?;
@@ -206,6 +209,24 @@ impl Rotate {
 enum Tried {
     Taken,
     Behind(Missing),
+    /// Machines would refuse these.
+    Waits(CommandsBefore),
+}
+
+/// Says what is waited for, once.
+fn tell(text: String, said: &mut String, output: &Output) {
+    if text != *said && !output.is_json() {
+        note(&text);
+    }
+    *said = text;
+}
+
+fn lost(commands: &CommandsBefore) -> Failure {
+    let message = format!("command-root cannot be finished yet: {}", commands.in_words());
+    Failure::refused(SIGNED_BEFORE, message).hint(
+        "machines would refuse them. Run it again then, or take them back with `better-compute commands cancel`; \
+         with --force they are lost",
+    )
 }
 
 /// Who is behind, and what that keeps from happening.

@@ -73,6 +73,7 @@ pub(super) async fn show(place: &KeyDir, keys: &Keys, client: &Client, output: &
             "revision": keys.revision(),
             "trustVersion": keys.trust_version(),
             "sealedBefore": known.sealed_before,
+            "commandsBefore": known.commands_before,
             "keys": rows.iter().map(row).collect::<Vec<_>>(),
             "service": keys.service().iter().map(|key| key.public().name()).collect::<Vec<_>>(),
             "holders": known.holders,
@@ -117,6 +118,9 @@ pub(super) async fn show(place: &KeyDir, keys: &Keys, client: &Client, output: &
         if behind.count() > 0 {
             output.line(format!("{}: not followed yet: {}", status.kind, behind.names()))?;
         }
+    }
+    if known.commands_before.count > 0 {
+        output.line(known.commands_before.in_words())?;
     }
     if known.sealed_before > 0 {
         output.line(format!("{} sealed with another key than the present one", count(known.sealed_before, "value")))?;

@@ -1,23 +1,34 @@
 //! `keys`: how far the fleet followed a rotation of keys, and what of a rotation is the database's. Rotating is for whoever
 //! holds the key directory.
 
+use std::collections::BTreeMap;
+
 use pki::secret::Address;
-use schema::time::Timestamp;
+use schema::{
+    command::{CommandKind, kind::UNKNOWN_KIND_TIMEOUT},
+    time::Timestamp,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::{
+    commands,
     identities::{self, Stragglers},
     key_holders, secrets,
 };
 
 use super::{At, Nothing};
-use crate::api::{ApiError, App, Code, table::Mutation};
+use crate::{
+    api::{ApiError, App, Code, table::Mutation},
+    reconcile::nodespec::decode_signature,
+};
 
 /// Who follows a new checkpoint key last: the source signs what is in force anew within seconds.
 const SIGNED_BEFORE: &str = "signatures of revisions";
 /// Envelopes that one call seals anew.
 const RESEALED_AT_ONCE: u32 = 100;
+/// Commands that are looked at in one statement.
+const COMMANDS_AT_ONCE: u32 = 1_000;
 
 /// What is asked.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -88,6 +99,19 @@ pub(in crate::api) struct Holders {
     holders: Vec<HolderView>,
     /// Values of secrets that another key sealed than the one that this process seals with.
     sealed_before: u64,
+    /// Commands that another root signed than the one that this process signs under, and that have not ended.
+    commands_before: CommandsBefore,
+}
+
+/// Commands that a command root of before signed.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct CommandsBefore {
+    /// How many have not ended.
+    count: u64,
+    /// When the last of them has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<At>,
 }
 
 pub(in crate::api) async fn holders(app: &App, _: Nothing) -> Result<Holders, ApiError> {
@@ -114,7 +138,32 @@ pub(in crate::api) async fn holders(app: &App, _: Nothing) -> Result<Holders, Ap
         });
     }
     let sealed_before = secrets::count_other_heads(&app.db, &app.secrets.head()).await?;
-    Ok(Holders { pin: app.pin.to_string(), holders, sealed_before })
+    let commands_before = commands_before(app).await?;
+    Ok(Holders { pin: app.pin.to_string(), holders, sealed_before, commands_before })
+}
+
+async fn commands_before(app: &App) -> Result<CommandsBefore, ApiError> {
+    let Some(auditor) = &app.auditor else { return Ok(CommandsBefore::default()) };
+    // A worker signs many of them.
+    let mut workers: BTreeMap<Vec<u8>, bool> = BTreeMap::new();
+    let (mut count, mut until, mut after) = (0, None, None);
+    loop {
+        let some = commands::signed_open(&app.db, after, COMMANDS_AT_ONCE).await?;
+        let Some(last) = some.last() else { return Ok(CommandsBefore { count, until: until.map(At) }) };
+        after = Some(last.id);
+        for command in &some {
+            let Some(signature) = decode_signature(&command.signature) else { continue };
+            let worker = [&signature.worker[..], &signature.root_signature].concat();
+            if *workers.entry(worker).or_insert_with(|| auditor.joins.signs_like(&signature)) {
+                continue;
+            }
+            let kind = command.kind.parse::<CommandKind>().ok();
+            let timeout = kind.map_or(UNKNOWN_KIND_TIMEOUT, |kind| kind.row().timeout);
+            let ends = if command.waits { command.not_after } else { timeout.after(command.not_after) };
+            count += 1;
+            until = until.max(Some(ends));
+        }
+    }
 }
 
 /// With which key.
