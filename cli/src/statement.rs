@@ -205,9 +205,23 @@ pub fn write_and_push(
     policy: &Policy,
     push: bool,
 ) -> Result<Written, Failure> {
+    let (made, raw) = make(repo, (parent, tree), line, statement)?;
+    keep_and_push(repo, (parent, tree), (&made, &raw), statement, policy, push)
+}
+
+/// Makes a statement as [`write_and_push`] does, and neither keeps nor pushes it: the name of the commit, and its bytes.
+///
+/// # Errors
+/// When git does not sign.
+pub fn make(
+    repo: &Path,
+    (parent, tree): (ObjectId, ObjectId),
+    line: &str,
+    statement: &Statement,
+) -> Result<(String, Vec<u8>), Failure> {
     let made = sign(repo, parent, tree, &statement.write(line))?;
     let raw = raw(repo, &made)?;
-    keep_and_push(repo, (parent, tree), (&made, &raw), statement, policy, push)
+    Ok((made, raw))
 }
 
 /// Takes a commit that somebody signed, as [`write_and_push`] does with what git made.

@@ -33,7 +33,7 @@ mod vote;
 mod tests;
 
 pub use approval::{Approval, ApprovalRefusal, BatchApproval, BreakglassApproval};
-pub use emergency::{Emergency, emergencies, may_call};
+pub use emergency::{Call, Emergency, call, called, emergencies, may_call};
 pub use header::BatchHeader;
 pub use judge::{Flaw, Question, Tally, attainable, candidates, judge, may_say};
 pub use leaf::Leaf;

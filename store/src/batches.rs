@@ -286,6 +286,8 @@ pub struct Leaf {
     pub command_state: Option<(String, Option<String>)>,
     /// Its command was handed to a gateway, which may say whatever it likes about where that went.
     pub handed_over: bool,
+    /// Its machine signed a last word with no result, and nobody heard that it had begun.
+    pub unbegun: bool,
 }
 
 fn time(column: jiff_sqlx::Timestamp) -> Timestamp {

@@ -6,8 +6,11 @@ mod show;
 
 use clap::Args;
 use pki::{
-    batch::{NoVote, may_say},
-    trust::statement::{Body, Statement, Word},
+    batch::{BatchApproval, BatchHeader, Leaf, NoVote, may_say},
+    trust::{
+        policy::Policy,
+        statement::{Body, Statement, Word},
+    },
 };
 use serde_json::{Value, json};
 
@@ -178,7 +181,12 @@ impl Say {
             Word::Withdraw => format!("withdraw the approval of batch/{}", header.name),
         };
         let place = (header.plan_commit, header.plan_tree);
-        statement::write_and_push(&self.place.repo, place, &line, &statement, &checked.policy, !self.no_push)
+        let (made, raw) = statement::make(&self.place.repo, place, &line, &statement)?;
+        if let (Word::Approve, Some(machine)) = (word, checked.machines.first()) {
+            reaches_machines(header, &checked.policy, &machine.leaf, &raw)?;
+        }
+        let signed = (made.as_str(), raw.as_slice());
+        statement::keep_and_push(&self.place.repo, place, signed, &statement, &checked.policy, !self.no_push)
     }
 
     fn told(
@@ -246,6 +254,18 @@ fn may(word: Word, asked: &Asked, checked: &Checked, speaker: &Speaker) -> Resul
     })
 }
 
+/// Refuses an approval of which as many as it takes are more than a machine reads.
+fn reaches_machines(header: &BatchHeader, policy: &Policy, leaf: &Leaf, raw: &[u8]) -> Result<(), Failure> {
+    let Some(tier) = policy.tiers().iter().find(|tier| tier.name == header.tier) else { return Ok(()) };
+    let people = tier.rule.threshold.max(tier.groups.values().sum());
+    let all = vec![raw.to_vec(); people as usize];
+    BatchApproval::fits(header, leaf, all).map_err(|why| {
+        let bytes = raw.len();
+        let what = format!("this approval has {bytes} bytes, and {people} of that size reach no machine: {why}");
+        statement::refused("approval-too-large", what)
+    })
+}
+
 /// Whether somebody's approval is known, here or where the control plane listens.
 fn approved(asked: &Asked, checked: &Checked, speaker: &Speaker) -> bool {
     asked.said("yes").contains(&speaker.principal.as_str()) || checked.tally().yes.contains(&speaker.principal)
@@ -254,4 +274,74 @@ fn approved(asked: &Asked, checked: &Checked, speaker: &Speaker) -> bool {
 /// A member of an answer as text; `-` when it is not there.
 fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value.get(name).and_then(Value::as_str).unwrap_or("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use pki::{
+        batch::testing::{Fleet, Person, object, policy},
+        trust::statement::Under,
+    };
+    use schema::{
+        digest::Digest,
+        generation::{Generation, IdentityGeneration},
+        id::{JournalId, NodeId},
+        name::Name,
+        time::Timestamp,
+    };
+
+    use super::*;
+
+    #[test]
+    fn an_approval_that_reaches_no_machine_is_not_kept() {
+        let (ada, name) = (Person::new("ada"), |text: &str| Name::new(text).expect("a name"));
+        let people: Vec<Person> = (0..10).map(|number| Person::new(&format!("p{number}"))).collect();
+        let line = |who: &Person| {
+            format!("principal \"{}\" {{ kind \"human\"; roles \"ops\"; key \"{}\"; }}\n", who.name, who.line())
+        };
+        let text = format!(
+            "policy {{ format 1; epoch 1; }}\n{}path \"**\" {{ roles \"ops\"; }}\ntrust {{ roles \"ops\"; threshold 1; }}\n\
+             tier \"reboot\" {{ commands \"node.reboot\"; roles \"ops\"; threshold 9; max-nodes 4; max-ttl \"4h\"; }}\n",
+            people.iter().chain([&ada]).map(line).collect::<String>()
+        );
+        let (fleet, policy) = (Fleet::new("acme.example"), policy(&text));
+        let leaf = Leaf {
+            index: 0,
+            name: name("n0"),
+            node: NodeId::generate(),
+            identity_generation: IdentityGeneration(1),
+            hardware_key: "none".to_owned(),
+            journal: JournalId::generate(),
+            kind: "node.reboot".to_owned(),
+            payload: Digest::of("{}"),
+            min_generation: Generation(0),
+            preconditions: BTreeMap::new(),
+        };
+        let header = BatchHeader {
+            trust_domain: fleet.trust_domain.clone(),
+            fleet: fleet.id,
+            name: name("kernel"),
+            tier: name("reboot"),
+            proposer: None,
+            excluded: BTreeSet::new(),
+            not_before: Timestamp::UNIX_EPOCH,
+            expires: Timestamp::UNIX_EPOCH,
+            plan_commit: object("plan"),
+            plan_tree: object("tree"),
+            under: Under { epoch: 1, digest: policy.digest() },
+            reason: "a kernel".to_owned(),
+            max_in_flight: 1,
+            max_failures: 0,
+            spread: None,
+            leaves: 1,
+            root: leaf.hash(),
+        };
+        let usual = fleet.approve(&ada, &header);
+        reaches_machines(&header, &policy, &leaf, &usual).expect("small enough");
+        let large = [usual, vec![b'x'; 12 << 10]].concat();
+        let refused = reaches_machines(&header, &policy, &leaf, &large).expect_err("too large");
+        assert!(refused.message.contains("(approval-too-large)") && refused.hint.is_some(), "{refused}");
+    }
 }

@@ -10,6 +10,8 @@ use crate::encoding::Base64;
 pub const MAX_APPROVAL_BYTES: usize = 128 << 10;
 /// The most statements that are read.
 pub const MAX_STATEMENTS: usize = 64;
+/// So much of it is kept free for statements, whatever a batch says of itself.
+pub const STATEMENT_ROOM: usize = 64 << 10;
 /// A proof of a tree with 2³² leaves.
 const MAX_PROOF: usize = 32;
 
@@ -35,6 +37,18 @@ pub struct BatchApproval {
     pub statements: Vec<Vec<u8>>,
 }
 
+impl BatchApproval {
+    /// Whether statements about a batch reach a machine of it, however deep its leaf is.
+    ///
+    /// # Errors
+    /// When they do not.
+    pub fn fits(header: &BatchHeader, leaf: &Leaf, statements: Vec<Vec<u8>>) -> Result<(), ApprovalRefusal> {
+        let proof = vec![Digest::from_bytes([0; 32]); MAX_PROOF];
+        let whole = Self { header: header.clone(), leaf: leaf.clone(), proof, statements };
+        Approval::Batch(Box::new(whole)).to_send().map(drop)
+    }
+}
+
 /// An emergency.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BreakglassApproval {
@@ -48,6 +62,9 @@ pub enum ApprovalRefusal {
     /// Too large.
     #[error("the approval has {0} bytes, and {MAX_APPROVAL_BYTES} are read")]
     TooLarge(usize),
+    /// Too many statements.
+    #[error("the approval has {0} statements, and {MAX_STATEMENTS} are read")]
+    TooMany(usize),
     /// Not in the one form.
     #[error("the approval is malformed")]
     Malformed,
@@ -82,6 +99,22 @@ impl Approval {
             Self::Breakglass(emergency) => Document::Breakglass { statements: encoded(&emergency.statements) },
         };
         schema::canonical::to_vec(&document).expect("an approval holds no fractions")
+    }
+
+    /// The canonical bytes, when a machine reads them.
+    ///
+    /// # Errors
+    /// When they are too many, or hold more statements than are read: nothing of it is to be sent.
+    pub fn to_send(&self) -> Result<Vec<u8>, ApprovalRefusal> {
+        let statements = match self {
+            Self::Batch(batch) => batch.statements.len(),
+            Self::Breakglass(emergency) => emergency.statements.len(),
+        };
+        if statements > MAX_STATEMENTS {
+            return Err(ApprovalRefusal::TooMany(statements));
+        }
+        let bytes = self.to_bytes();
+        if bytes.len() > MAX_APPROVAL_BYTES { Err(ApprovalRefusal::TooLarge(bytes.len())) } else { Ok(bytes) }
     }
 
     /// Reads bytes that may come from anybody.

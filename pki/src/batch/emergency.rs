@@ -1,6 +1,9 @@
 //! Break-glass: what people allow without a batch, for a short while, each word of theirs once on each machine.
 
-use std::collections::BTreeSet;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use schema::{digest::Digest, name::Name, time::Timestamp};
 
@@ -34,6 +37,8 @@ pub struct Emergency {
     pub missing: Vec<String>,
     /// The statements, one of each person, by their place in what was given.
     pub evidence: Vec<usize>,
+    /// Those of no more people than it takes, the smallest ones.
+    pub carry: Vec<usize>,
 }
 
 impl Emergency {
@@ -79,6 +84,78 @@ pub fn may_call<'p>(
     Ok(tier)
 }
 
+/// A word about an emergency that counts as one person's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    who: Name,
+    bytes: usize,
+    emergency: Emergency,
+}
+
+/// Who says it: the place of their word, and how many bytes that has.
+type Words<'c> = BTreeMap<&'c Name, (usize, usize)>;
+
+/// Whether a statement calls an emergency under a policy. The same statement is the same word as long as policy and revocations
+/// are the same.
+///
+/// # Errors
+/// With who said it, and why it does not count.
+pub fn call(
+    raw: &[u8],
+    trust_domain: &str,
+    fleet: FleetId,
+    policy: &Policy,
+    revoked: &BTreeSet<String>,
+) -> Result<Call, RefusedVote> {
+    let said = Said::read(raw).map_err(|why| RefusedVote { who: None, why: why.into() })?;
+    let who = said.statement.principal.clone();
+    let tier = policy.breakglass().ok_or(NoVote::NoEmergencies);
+    match tier.and_then(|tier| one(&said, trust_domain, fleet, policy, tier, revoked)) {
+        Ok(emergency) => Ok(Call { who, bytes: raw.len(), emergency }),
+        Err(why) => Err(RefusedVote { who: Some(who), why }),
+    }
+}
+
+/// Which emergencies words come to, each word with its place.
+#[must_use]
+pub fn called<'c>(words: impl IntoIterator<Item = (usize, &'c Call)>, policy: &Policy) -> Vec<Emergency> {
+    let mut all: Vec<(Emergency, Words<'c>)> = Vec::new();
+    let Some(tier) = policy.breakglass() else { return Vec::new() };
+    for (place, Call { who, bytes, emergency }) in words {
+        let same = |(other, _): &&mut (Emergency, _)| {
+            (&other.kinds, &other.nodes, &other.reason) == (&emergency.kinds, &emergency.nodes, &emergency.reason)
+                && (other.not_before, other.expires) == (emergency.not_before, emergency.expires)
+        };
+        let at = match all.iter_mut().find(same) {
+            Some(other) => other,
+            None => {
+                all.push((emergency.clone(), BTreeMap::new()));
+                all.last_mut().expect("one was put there")
+            }
+        };
+        at.1.entry(who).or_insert((place, *bytes));
+    }
+    let whole = |(mut emergency, people): (Emergency, Words<'_>)| {
+        emergency.people = people.keys().map(|who| (*who).clone()).collect();
+        emergency.missing = missing(&emergency.people, &[(policy, tier)]);
+        let mut carry = emergency.people.clone();
+        let mut largest: Vec<(&&Name, usize)> = people.iter().map(|(who, (_, bytes))| (who, *bytes)).collect();
+        largest.sort_by_key(|(_, bytes)| Reverse(*bytes));
+        for (who, _) in largest {
+            carry.remove(*who);
+            if !missing(&carry, &[(policy, tier)]).is_empty() {
+                carry.insert((*who).clone());
+            }
+        }
+        let places = |of: &BTreeSet<Name>| -> Vec<usize> {
+            of.iter().filter_map(|who| people.get(who)).map(|(place, _)| *place).collect()
+        };
+        (emergency.evidence, emergency.carry) = (places(&emergency.people), places(&carry));
+        emergency
+    };
+    all.into_iter().map(whole).collect()
+}
+
 /// Which emergencies people called under the policy in force, and what does not count.
 #[must_use]
 pub fn emergencies(
@@ -88,42 +165,17 @@ pub fn emergencies(
     policy: &Policy,
     revoked: &BTreeSet<String>,
 ) -> (Vec<Emergency>, Vec<RefusedVote>) {
-    let (mut called, mut refused): (Vec<Emergency>, Vec<RefusedVote>) = (Vec::new(), Vec::new());
-    let Some(tier) = policy.breakglass() else { return (called, refused) };
+    if policy.breakglass().is_none() {
+        return (Vec::new(), Vec::new());
+    }
+    let (mut words, mut refused) = (Vec::new(), Vec::new());
     for (place, raw) in statements.iter().enumerate() {
-        let said = match Said::read(raw) {
-            Ok(said) => said,
-            Err(why) => {
-                refused.push(RefusedVote { who: None, why: why.into() });
-                continue;
-            }
-        };
-        match one(&said, trust_domain, fleet, policy, tier, revoked) {
-            Err(why) => refused.push(RefusedVote { who: Some(said.statement.principal.clone()), why }),
-            Ok(emergency) => {
-                let who = said.statement.principal.clone();
-                let same = |other: &&mut Emergency| {
-                    (&other.kinds, &other.nodes, &other.reason)
-                        == (&emergency.kinds, &emergency.nodes, &emergency.reason)
-                        && (other.not_before, other.expires) == (emergency.not_before, emergency.expires)
-                };
-                let at = match called.iter_mut().find(same) {
-                    Some(other) => other,
-                    None => {
-                        called.push(emergency);
-                        called.last_mut().expect("one was put there")
-                    }
-                };
-                if at.people.insert(who) {
-                    at.evidence.push(place);
-                }
-            }
+        match call(raw, trust_domain, fleet, policy, revoked) {
+            Ok(word) => words.push((place, word)),
+            Err(why) => refused.push(why),
         }
     }
-    for emergency in &mut called {
-        emergency.missing = missing(&emergency.people, &[(policy, tier)]);
-    }
-    (called, refused)
+    (called(words.iter().map(|(place, word)| (*place, word)), policy), refused)
 }
 
 fn one(
@@ -164,5 +216,6 @@ fn one(
         people: BTreeSet::new(),
         missing: Vec::new(),
         evidence: Vec::new(),
+        carry: Vec::new(),
     })
 }

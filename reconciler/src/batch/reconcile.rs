@@ -20,7 +20,7 @@ mod machines;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
 use async_trait::async_trait;
 use pki::batch::Tally;
@@ -41,9 +41,9 @@ use super::{
 };
 use crate::reconcile::{Context, Failure, Outcome, Periodic, Reconciler, ShardBy};
 
-/// The reconciler.
-#[derive(Debug)]
-pub struct Batches;
+/// The reconciler, with what it heard of emergencies.
+#[derive(Debug, Default)]
+pub struct Batches(Mutex<emergency::Heard>);
 
 /// The key that looks at every batch that has not ended; no batch is called so.
 const ALL: &str = "*";
@@ -72,20 +72,20 @@ impl Reconciler for Batches {
         let domain = context.realm().trust_domain.clone();
         let trust = standing::trust(context.db(), &context.custody().pinned(), &domain).await?;
         if key == ALL {
-            return all(context, trust.as_ref()).await;
+            return all(context, trust.as_ref(), &self.0).await;
         }
         match batches::find(context.db(), key).await? {
             Some(batch) => step(context, trust.as_ref(), batch).await,
             None => {
-                emergency::take(context, trust.as_ref()).await?;
+                emergency::take(context, trust.as_ref(), &self.0).await?;
                 Ok(Outcome::done())
             }
         }
     }
 }
 
-async fn all(context: &Context, trust: Option<&Trust>) -> Result<Outcome, Failure> {
-    emergency::take(context, trust).await?;
+async fn all(context: &Context, trust: Option<&Trust>, heard: &Mutex<emergency::Heard>) -> Result<Outcome, Failure> {
+    emergency::take(context, trust, heard).await?;
     let open = batches::open_names(context.db()).await?;
     if !open.is_empty() {
         let mut txn = context.begin().await?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pki::{
-    batch::{BatchHeader, Flaw, Leaf, Question, judge, merkle},
+    batch::{BatchApproval, BatchHeader, Flaw, Leaf, Question, approval::STATEMENT_ROOM, judge, merkle},
     trust::{object::ObjectId, policy::Policy, statement::FleetId, statement::Under},
 };
 use schema::{canonical, command::CommandKind, digest::Digest, fleet::Batch, name::Name, time::Timestamp};
@@ -128,6 +128,7 @@ pub fn resolve(asked: &Asked<'_>, machines: &[Machine], trust: Option<&Trust>, n
                 if flaw.is_none() {
                     flaw = judged.map(|flaw| (flaw.code(), flaw.to_string()));
                 }
+                flaw = flaw.or_else(|| too_large(&header, leaves.first()?));
                 signed = Some(Signed {
                     header: header.to_bytes(),
                     digest: header.digest(),
@@ -303,6 +304,12 @@ fn header(
     })
 }
 
+/// A header that leaves no room for approvals in what goes to a machine.
+fn too_large(header: &BatchHeader, leaf: &Leaf) -> Option<(&'static str, String)> {
+    let why = BatchApproval::fits(header, leaf, vec![vec![0; STATEMENT_ROOM]]).err()?;
+    Some(("too-large", format!("its reason leaves no room for approvals in what goes to a machine: {why}")))
+}
+
 /// What is wrong with a batch, whoever will approve it.
 fn look(header: &BatchHeader, kind: &str, trust: &Trust, now: Timestamp) -> Option<Flaw> {
     let policy = trust.present()?;
@@ -317,4 +324,54 @@ fn look(header: &BatchHeader, kind: &str, trust: &Trust, now: Timestamp) -> Opti
         now,
     };
     judge(&question).flaw
+}
+
+#[cfg(test)]
+mod tests {
+    use pki::batch::testing::{Fleet, object};
+    use schema::{
+        generation::{Generation, IdentityGeneration},
+        id::{JournalId, NodeId},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_batch_that_leaves_no_room_for_its_approvals_is_none() {
+        let (fleet, name) = (Fleet::new("acme.example"), |text: &str| Name::new(text).expect("a name"));
+        let leaf = Leaf {
+            index: 0,
+            name: name("n0"),
+            node: NodeId::generate(),
+            identity_generation: IdentityGeneration(1),
+            hardware_key: hardware_key(None),
+            journal: JournalId::generate(),
+            kind: "node.reboot".to_owned(),
+            payload: Digest::of("{}"),
+            min_generation: Generation(0),
+            preconditions: BTreeMap::new(),
+        };
+        let header = |reason: String| BatchHeader {
+            trust_domain: fleet.trust_domain.clone(),
+            fleet: fleet.id,
+            name: name("kernel"),
+            tier: name("reboot"),
+            proposer: None,
+            excluded: BTreeSet::new(),
+            not_before: Timestamp::UNIX_EPOCH,
+            expires: Timestamp::UNIX_EPOCH,
+            plan_commit: object("plan"),
+            plan_tree: object("tree"),
+            under: Under { epoch: 1, digest: Digest::of("policy") },
+            reason,
+            max_in_flight: 1,
+            max_failures: 0,
+            spread: None,
+            leaves: 1,
+            root: Digest::of("root"),
+        };
+        assert_eq!(too_large(&header("a kernel".repeat(1_000)), &leaf), None);
+        let (code, why) = too_large(&header("a kernel".repeat(10_000)), &leaf).expect("too large");
+        assert!(code == "too-large" && why.contains("leaves no room for approvals"), "{why}");
+    }
 }

@@ -61,6 +61,7 @@ fn leaf(number: u32, state: LeafState, machine: Machine) -> Leaf {
         machine: Some(machine),
         command_state: None,
         handed_over: false,
+        unbegun: false,
     }
 }
 

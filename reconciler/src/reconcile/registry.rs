@@ -69,7 +69,7 @@ impl Registry {
             .with(Command)
             .with(Liveness)
             .with(CommandSweeper)
-            .with(Batches)
+            .with(Batches::default())
             .with(AuditChain)
             .with(Housekeeping)
     }

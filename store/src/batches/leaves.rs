@@ -23,7 +23,8 @@ macro_rules! select {
                       n.cordoned AS "cordoned?", n.provision_state AS "provision?",
                       COALESCE(n.conditions @> '[{"type": "RebootRequired", "status": "true"}]', false) AS "staged!",
                       COALESCE(s.node_name <> n.name, false) AS "renamed!",
-                      c.state AS "command_state?", c.reason AS "command_reason?", c.dispatched_at IS NOT NULL AS "handed_over!"
+                      c.state AS "command_state?", c.reason AS "command_reason?", c.dispatched_at IS NOT NULL AS "handed_over!",
+                      COALESCE(c.evidence IS NOT NULL AND c.started_at IS NULL AND c.result IS NULL, false) AS "unbegun!"
                FROM batch_leaves l
                LEFT JOIN nodes n ON n.id = l.node_id AND n.provision_state <> 'retired'
                LEFT JOIN node_boots b ON b.node_id = n.id
@@ -101,6 +102,8 @@ struct Row {
     command_reason: Option<String>,
     #[sqlx(rename = "handed_over!")]
     handed_over: bool,
+    #[sqlx(rename = "unbegun!")]
+    unbegun: bool,
 }
 
 impl Stored for Row {
@@ -163,6 +166,7 @@ impl Stored for Row {
             machine,
             command_state: self.command_state.map(|state| (state, self.command_reason)),
             handed_over: self.handed_over,
+            unbegun: self.unbegun,
         })
     }
 }

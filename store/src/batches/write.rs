@@ -3,7 +3,11 @@
 use std::collections::BTreeSet;
 
 use jiff_sqlx::ToSqlx;
-use schema::{digest::Digest, id::BatchId, name::Name};
+use schema::{
+    digest::Digest,
+    id::{BatchId, CommandId},
+    name::Name,
+};
 use serde_json::{Value, json};
 
 use super::{Batch, BatchState, NewBatch, NewLeaf, Origin, marks, read};
@@ -68,10 +72,11 @@ pub async fn put(txn: &mut Txn, new: &NewBatch, leaves: &[NewLeaf], message: Opt
             if matches!(known.state, BatchState::Proposed | BatchState::Approved)
                 && (known.new.origin, new.origin) == (Origin::Document, Origin::Document) =>
         {
-            for leaf in super::leaves(txn, known.id).await? {
-                if let Some(command) = leaf.command {
-                    commands::cancel(txn, command).await?;
-                }
+            let waiting: Vec<CommandId> =
+                super::leaves(txn, known.id).await?.into_iter().filter_map(|leaf| leaf.command).collect();
+            commands::lock_all(txn, &[], &waiting).await?;
+            for command in waiting {
+                commands::cancel(txn, command).await?;
             }
             known.id
         }

@@ -80,6 +80,27 @@ pub async fn lock(txn: &mut Txn, node: NodeId, ids: &[CommandId]) -> Result<(), 
     Ok(())
 }
 
+/// Locks nodes and then commands, each in the order of their ids: for who is about to queue commands for some of the nodes and to
+/// change commands of others in one transaction, as a step of a batch does.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn lock_all(txn: &mut Txn, nodes: &[NodeId], ids: &[CommandId]) -> Result<(), DbError> {
+    let nodes: Vec<uuid::Uuid> = nodes.iter().map(|id| id.as_uuid()).collect();
+    let ids: Vec<uuid::Uuid> = ids.iter().map(|id| id.as_uuid()).collect();
+    if !nodes.is_empty() {
+        sqlx::query!("SELECT id FROM nodes WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE", &nodes)
+            .fetch_all(txn.conn())
+            .await?;
+    }
+    if !ids.is_empty() {
+        sqlx::query!("SELECT id FROM commands WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE", &ids)
+            .fetch_all(txn.conn())
+            .await?;
+    }
+    Ok(())
+}
+
 /// Ends a command of a node. Who ends several in one transaction locks them first with [`lock`]. With its end it loses its mark, and
 /// one that no gateway ever had its signature as well: setting its state back sends nothing.
 ///

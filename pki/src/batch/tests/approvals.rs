@@ -155,6 +155,21 @@ fn what_travels_is_read_in_one_form_only() {
 }
 
 #[test]
+fn what_a_machine_would_not_read_is_not_sent() {
+    let world = World::new();
+    let (header, leaf) = (&world.header, &world.leaves[0]);
+    let fits = |statements: Vec<Vec<u8>>| BatchApproval::fits(header, leaf, statements);
+    assert_eq!(fits(vec![world.approve("ada"), world.approve("bob")]), Ok(()));
+    assert_eq!(fits(vec![vec![0; approval::STATEMENT_ROOM]]), Ok(()));
+    assert!(matches!(fits(vec![vec![0; 12 << 10]; 8]), Err(ApprovalRefusal::TooLarge(_))));
+    let many = approval::MAX_STATEMENTS + 1;
+    assert_eq!(fits(vec![vec![1]; many]), Err(ApprovalRefusal::TooMany(many)));
+    // Whatever is sent is read.
+    let approval = node::approval(&world, 0);
+    assert_eq!(approval.to_send().map(|bytes| Approval::read(&bytes)), Ok(Ok(approval)));
+}
+
+#[test]
 fn a_large_quorum_fits() {
     let world = World::new();
     let Approval::Batch(mut batch) = node::approval(&world, 0) else { panic!("a batch") };

@@ -40,6 +40,20 @@ fn people_who_say_the_same_words_call_an_emergency() {
 }
 
 #[test]
+fn what_carries_an_emergency_is_of_no_more_people_than_it_takes() {
+    let mut world = World::new();
+    let two = "roles \"admin\"; threshold 2; max-nodes 2;";
+    let tiers = TIERS.replace(two, &two.replace("threshold 2", "threshold 1"));
+    world.policy = policy(&World::text(&world.people, "epoch 1", &tiers));
+    let what = ("node.reboot", "gpu-0");
+    let (both, _) = ask(&world, &["ada", "bob"].map(|who| called(&world, who, what, WINDOW)));
+    assert_eq!((both.len(), both[0].evidence.len(), both[0].carry.len()), (1, 2, 1));
+    assert!(both[0].permits(now()));
+    let statements = ["ada", "ada"].map(|who| called(&world, who, what, WINDOW));
+    assert_eq!(ask(&world, &statements).0[0].evidence, [0], "one of each person");
+}
+
+#[test]
 fn an_emergency_is_small_short_and_of_people_who_may() {
     let mut world = World::new();
     let usual = ("node.reboot", "gpu-0");

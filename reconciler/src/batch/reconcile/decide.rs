@@ -62,6 +62,8 @@ pub(super) enum Waiting {
     NoPolicy(String),
     /// The commit that people approve.
     Commit(Hindrance, String),
+    /// Approvals that no machine reads.
+    TooLarge(String),
 }
 
 impl Waiting {
@@ -91,6 +93,7 @@ impl WaitReason for Waiting {
             Self::InFlight(_) => "batch-in-flight",
             Self::Machines(..) => "batch-machines",
             Self::NoPolicy(_) => "batch-policy",
+            Self::TooLarge(_) => "approval-too-large",
             Self::Commit(hindrance, _) => hindrance.code(),
         }
     }
@@ -103,6 +106,7 @@ impl fmt::Display for Waiting {
             | Self::OutOfReach(text)
             | Self::InFlight(text)
             | Self::NoPolicy(text)
+            | Self::TooLarge(text)
             | Self::Commit(_, text) => f.write_str(text),
             Self::NotBefore(at) => write!(f, "it begins at {at}"),
             Self::Machines(waits, text) => write!(f, "{text} ({})", waits.as_str()),

@@ -6,6 +6,7 @@ use pki::batch::{Approval, BatchApproval, BatchHeader, Leaf as SignedLeaf, merkl
 use schema::{
     command::{CommandKind, KINDS},
     digest::Digest,
+    id::{CommandId, NodeId},
     time::Timestamp,
 };
 use store::{
@@ -19,7 +20,7 @@ use super::{
         choose::{self, Choice, WaitsFor},
         standing::Standing,
     },
-    ACTOR, LOOK,
+    ACTOR, LOOK, SELDOM,
     decide::{Waiting, list},
     machines::{at_it, leave_the_rest, set, waits_for_the_last},
 };
@@ -60,6 +61,11 @@ pub(super) async fn go(
         }
         _ => Proof::None,
     };
+    if let Proof::People { header, statements } = &proof
+        && let Some(why) = too_large(header, statements, leaves)
+    {
+        return Ok(Outcome::wait_for(&Waiting::TooLarge(why), SELDOM));
+    }
     // A call of the API queues its own commands where nobody has to approve.
     if batch.new.origin != Origin::Api {
         let closes = match standing.and_then(|standing| standing.tally.as_ref()) {
@@ -72,6 +78,14 @@ pub(super) async fn go(
         return go_on(txn, batch, leaves, &choice).await;
     }
     go_on(txn, batch, leaves, &Choice::default()).await
+}
+
+/// Why no machine that waits would read the approvals, in words.
+fn too_large(header: &BatchHeader, statements: &[Vec<u8>], leaves: &[Leaf]) -> Option<String> {
+    let waiting = leaves.iter().filter(|leaf| leaf.state == LeafState::Waiting);
+    let longest = waiting.filter_map(|leaf| leaf.leaf.as_deref()).max_by_key(|leaf| leaf.len())?;
+    let why = BatchApproval::fits(header, &SignedLeaf::read(longest)?, statements.to_vec()).err()?;
+    Some(format!("no machine reads what would go to it: {why}"))
 }
 
 fn destructive() -> Vec<&'static str> {
@@ -121,6 +135,12 @@ async fn send(
     proof: &Proof<'_>,
     (now, closes): (Timestamp, Timestamp),
 ) -> Result<(), Failure> {
+    // Machines before commands, and both in their order, as everybody locks them.
+    let touched = choice.changed.iter().map(|(index, _)| index).chain(&choice.go);
+    let touched: Vec<&Leaf> = touched.filter_map(|index| leaves.get(*index as usize)).collect();
+    let nodes: Vec<NodeId> = touched.iter().map(|leaf| leaf.node_id).collect();
+    let ids: Vec<CommandId> = touched.iter().filter_map(|leaf| leaf.command).collect();
+    commands::lock_all(txn, &nodes, &ids).await?;
     for (index, why) in &choice.changed {
         tracing::warn!(batch = %batch.new.name, index, %why, "a machine of a batch is not the one that was resolved");
         if let Some(leaf) = leaves.get_mut(*index as usize) {

@@ -1,6 +1,6 @@
 //! The machines of a batch: what became of those that have begun, and what becomes of the others.
 
-use schema::command::CommandState;
+use schema::{command::CommandState, id::CommandId};
 use store::{
     Txn,
     batches::{self, Batch, Leaf, LeafState},
@@ -29,6 +29,10 @@ pub(super) async fn heard_of(txn: &mut Txn, batch: &Batch, leaves: &mut [Leaf]) 
             CommandState::Succeeded => set(txn, batch, leaf, LeafState::Succeeded, None).await?,
             CommandState::Failed | CommandState::Rejected => {
                 set(txn, batch, leaf, LeafState::Failed, Some(reason.as_deref().unwrap_or("failed"))).await?;
+            }
+            // What a gateway had may have begun, unless its machine signed that it was taken back before it did.
+            CommandState::Cancelled if leaf.handed_over && !leaf.unbegun => {
+                set(txn, batch, leaf, LeafState::Failed, Some("cancelled-midway")).await?;
             }
             CommandState::Cancelled => set(txn, batch, leaf, LeafState::Left, Some("cancelled")).await?,
             // Only its machine knows whether it began: nobody else is begun with on a gateway's word.
@@ -63,6 +67,7 @@ pub(super) async fn set(
 
 /// What has not begun never begins; commands that wait are taken back.
 pub(super) async fn leave_the_rest(txn: &mut Txn, batch: &Batch, leaves: &mut [Leaf]) -> Result<(), Failure> {
+    commands::lock_all(txn, &[], &in_hand(leaves)).await?;
     for leaf in leaves.iter_mut() {
         match leaf.state {
             LeafState::Waiting => {
@@ -87,6 +92,7 @@ pub(super) async fn leave_the_rest(txn: &mut Txn, batch: &Batch, leaves: &mut [L
 
 /// What its machine was not sent yet waits until the batch lets it go again.
 pub(super) async fn take_back(txn: &mut Txn, batch: &Batch, leaves: &mut [Leaf]) -> Result<(), Failure> {
+    commands::lock_all(txn, &[], &in_hand(leaves)).await?;
     for leaf in leaves.iter_mut().filter(|leaf| leaf.state == LeafState::Sent) {
         if let Some(command) = leaf.command
             && commands::hold(txn, command).await?
@@ -95,6 +101,15 @@ pub(super) async fn take_back(txn: &mut Txn, batch: &Batch, leaves: &mut [Leaf])
         }
     }
     Ok(())
+}
+
+/// The commands of machines that have not ended, as far as they may still be changed.
+fn in_hand(leaves: &[Leaf]) -> Vec<CommandId> {
+    let open = |leaf: &&Leaf| {
+        let state = leaf.command_state.as_ref().and_then(|(state, _)| state.parse::<CommandState>().ok());
+        !leaf.state.is_terminal() && state.is_some_and(|state| !state.is_terminal())
+    };
+    leaves.iter().filter(open).filter_map(|leaf| leaf.command).collect()
 }
 
 /// Whether every machine came to an end.

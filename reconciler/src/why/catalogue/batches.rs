@@ -218,6 +218,27 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Batch,
+        "cancelled-midway",
+        "The machine's command was taken back after a gateway had it, and the machine did not sign that it was before anything began. It counts as a failure.",
+        Machine,
+        "look at the machine; better-compute commands show COMMAND says what it said last",
+    ),
+    entry(
+        Batch,
+        "approval-too-large",
+        "The approvals that carry the batch are larger than what a machine reads beside a command, so that none of it is sent.",
+        People,
+        "have somebody approve it whose signature is smaller, with an Ed25519 key of ssh for instance: the smallest approvals that are enough are taken",
+    ),
+    entry(
+        Batch,
+        "too-large",
+        "What the batch says of itself leaves too little room for its approvals in what a machine reads beside a command.",
+        Author,
+        "ask for it in a batch with another name and a shorter reason",
+    ),
+    entry(
+        Batch,
         "batch-ended",
         "The batch ended before the machine began.",
         Author,

@@ -18,6 +18,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Statement,
+        "approval-too-large",
+        "As many approvals of this size as the batch takes are larger than what a machine reads beside a command, so that this one was not kept.",
+        Caller,
+        "sign with a smaller key, such as an Ed25519 key of ssh, or let others approve it",
+    ),
+    entry(
+        Statement,
         "no-approval-needed",
         "Nobody has to approve the batch: no trust anchor is pinned, or it is an emergency that people called.",
         Caller,

@@ -30,6 +30,10 @@ struct Approved {
 
 impl Approved {
     async fn new() -> Self {
+        Self::because("a kernel").await
+    }
+
+    async fn because(reason: &str) -> Self {
         let mut house = House::new().await;
         let (fleet, people) = (Fleet::new("bc.local"), ["ada", "bob", "carol"].map(Person::new));
         let lines = people.iter().map(|who| {
@@ -67,6 +71,7 @@ impl Approved {
             expires: schema::time::Duration::from_secs(3_600).after(now),
             under: Under { epoch: 1, digest: policy.digest() },
             root: merkle::root(&[leaf.hash()]),
+            reason: reason.to_owned(),
             ..standing(&[], &[], false).header
         };
         let mut new = batch(Origin::Document, true).new;
@@ -164,4 +169,12 @@ async fn a_yes_that_is_taken_back_counts_for_what_was_not_sent_and_is_said_to_co
     assert!(says.ends_with("it was sent to n0 before, which nothing calls back"), "{says}");
     late.command("succeeded").await;
     assert_eq!(late.step().await.0, BatchState::Done, "its machine's word is the last one");
+}
+
+#[tokio::test]
+async fn approvals_that_no_machine_reads_are_sent_to_none_and_the_batch_says_so() {
+    let huge = Approved::because(&"a kernel ".repeat(20_000)).await;
+    let (state, leaf, says) = huge.step().await;
+    assert_eq!((state, leaf), (BatchState::Approved, LeafState::Waiting), "{says}");
+    assert!(says.starts_with("no machine reads what would go to it: the approval has"), "{says}");
 }

@@ -110,7 +110,8 @@ impl Bench {
 
     /// Writes where a command is, as a gateway or a sweep does.
     async fn is(&self, command: CommandId, state: &str) {
-        let ended = if ["pending", "dispatched"].contains(&state) { "NULL" } else { "compute_now()" };
+        let open = state.parse().is_ok_and(|state: CommandState| !state.is_terminal());
+        let ended = if open { "NULL" } else { "compute_now()" };
         let sql =
             format!("UPDATE commands SET state = '{state}', settled_at = {ended} WHERE id = '{}'", command.as_uuid());
         store::testing::steal(&self.house.db, &sql).await.expect("written");
@@ -174,6 +175,36 @@ async fn a_command_that_never_left_is_sent_again_and_one_that_a_gateway_had_coun
     let leaves = bench.leaves().await;
     assert_eq!((leaves[0].state, leaves[0].reason.as_deref()), (Failed, Some("not-heard-of")));
     assert_eq!(leaves[1].state, Left, "nobody else is begun with on a gateway's word");
+}
+
+#[tokio::test]
+async fn a_command_that_was_taken_back_after_it_may_have_begun_is_no_machine_on_which_nothing_happened() {
+    let word = "evidence = 'w', evidence_signature = 's', evidence_key = 'k'";
+    let done = format!("{word}, result = '{{}}'");
+    let cases: [(&[&str], &str, LeafState); 5] = [
+        (&[], "reason = 'cancelled'", Left),
+        (&["dispatched"], word, Left),
+        // A gateway says that it waits again, and somebody takes it back.
+        (&["dispatched", "pending"], "reason = 'cancelled'", Failed),
+        (&["dispatched", "running"], word, Failed),
+        (&["dispatched"], &done, Failed),
+    ];
+    for (moves, said, ended) in cases {
+        let bench = Bench::new(2, 1).await;
+        bench.step().await;
+        let command = bench.command(0).await;
+        for state in moves {
+            bench.is(command, state).await;
+        }
+        bench.steal(&format!("UPDATE commands SET {said} WHERE id = '{}'", command.as_uuid())).await;
+        bench.is(command, "cancelled").await;
+        bench.step().await;
+        let leaves = bench.leaves().await;
+        let why = if ended == Failed { "cancelled-midway" } else { "cancelled" };
+        assert_eq!((leaves[0].state, leaves[0].reason.as_deref()), (ended, Some(why)), "{moves:?}, {said}");
+        // A failure more than it tolerates: nothing more of it begins.
+        assert_eq!(leaves[1].state, if ended == Failed { Left } else { Sent }, "{moves:?}, {said}");
+    }
 }
 
 #[tokio::test]
@@ -243,4 +274,55 @@ async fn a_command_of_a_batch_that_has_ended_is_signed_for_nobody() {
         bench.steal(&sql).await;
         assert_eq!(signing().await, (CommandState::Cancelled, reason.to_owned(), None));
     }
+}
+
+/// Makes a step while somebody holds what the step needs; once it waits, they take `then` as well, and let go.
+async fn step_beside(bench: &Bench, mut somebody: Txn, then: CommandId) {
+    let other = async {
+        while !bench.house.test.waits_for_a_lock().await {
+            tokio::task::yield_now().await;
+        }
+        commands::lock_all(&mut somebody, &[], &[then]).await.expect("nobody waits in a circle");
+        somebody.commit().await.expect("commit");
+    };
+    tokio::join!(bench.step(), other);
+}
+
+#[tokio::test]
+async fn a_batch_that_ends_takes_its_commands_in_the_order_in_which_everybody_takes_them() {
+    let bench = Bench::new(2, 2).await;
+    bench.step().await;
+    let mut ids = [bench.command(0).await, bench.command(1).await];
+    if ids[0] < ids[1] {
+        bench
+            .steal("UPDATE batch_leaves l SET command_id = o.command_id FROM batch_leaves o WHERE o.index <> l.index")
+            .await;
+    }
+    ids.sort_unstable();
+    let [lower, higher] = ids;
+    assert_eq!(bench.command(0).await, higher);
+    bench.cancel().await;
+    let mut somebody = bench.house.db.begin().await.expect("begin");
+    commands::lock_all(&mut somebody, &[], &[lower]).await.expect("locked");
+    step_beside(&bench, somebody, higher).await;
+    for id in ids {
+        let command = commands::find(&bench.house.db, id).await.expect("read").expect("a command");
+        assert_eq!(command.state, CommandState::Cancelled);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_takes_machines_before_the_commands_of_others() {
+    let bench = Bench::new(2, 2).await;
+    bench.step().await;
+    // One was taken back and waits with its command, and the other one gets its first.
+    let kept = bench.command(0).await;
+    bench.steal("UPDATE commands SET not_before = NULL").await;
+    bench
+        .steal("UPDATE batch_leaves SET state = 'waiting', command_id = CASE WHEN index = 0 THEN command_id END")
+        .await;
+    let mut somebody = bench.house.db.begin().await.expect("begin");
+    commands::lock_all(&mut somebody, &[bench.machines[1].0], &[]).await.expect("locked");
+    step_beside(&bench, somebody, kept).await;
+    assert_eq!((bench.states().await, bench.command(0).await), (vec![Sent, Sent], kept));
 }
