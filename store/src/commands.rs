@@ -40,7 +40,7 @@ use schema::{
 
 use crate::{DbError, convert};
 
-pub use approval::{approval_of, approve, hold};
+pub use approval::{approval_of, approve, hold, send_again, sent_approval};
 pub use dispatch::{Claim, Dispatch, Progress, Step, claim, in_flight, progress, release};
 pub use enqueue::{EnqueueError, Enqueued, NewCommand, enqueue, enqueue_to_sign, may_enqueue};
 pub use read::{Filter, ahead, count_open, evidence, find, find_by_key, find_many, list};

@@ -24,7 +24,7 @@ use super::{
     accept::{Facts, Offer, Verdict, accept},
     again::{Again, again},
     context::Order,
-    journal::Entry,
+    journal::{Ended, Entry},
     pen::Pen,
     quorum::{Gate, Permitted, Toll},
 };
@@ -171,6 +171,7 @@ impl Desk {
                     return vec![Do::Warn(text), Do::Spurn(update)];
                 }
                 let text = format!("{} is refused: {}", head.id, update.message.as_deref().unwrap_or_default());
+                let update = naming(refusal, &approval, update);
                 vec![Do::Warn(text), self.refuse(self.entry(&head, &bytes, signature, moment), bytes, update)]
             }
             Verdict::Wait => {
@@ -346,6 +347,18 @@ impl Desk {
         match self.known.get_mut(&id).map(|known| &mut known.standing) {
             Some(Standing::Queued { .. }) => vec![Do::Say(self.pen.update(id, UpdateState::Acked))],
             Some(Standing::Runs { .. }) => vec![Do::Say(self.pen.update(id, UpdateState::Running))],
+            // What was refused for other approvals, which something on the way may have spoilt, is judged by these.
+            Some(Standing::Over)
+                if copy.verified.is_ok()
+                    && entry.refused_approvals().is_some_and(|refused| refused != Digest::of(&copy.approval)) =>
+            {
+                let before = self.known.remove(&id);
+                let decided = self.offer(copy, moment);
+                if let Some(before) = before {
+                    self.known.entry(id).or_insert(before);
+                }
+                decided
+            }
             Some(Standing::Over) => vec![Do::Answer(id)],
             Some(Standing::Left { .. }) if copy.verified.is_ok() => self.left(entry, moment.now),
             Some(Standing::Left { .. }) => {
@@ -411,7 +424,8 @@ impl Desk {
         Do::Accept { entry: Box::new(entry), body }
     }
 
-    fn refuse(&mut self, entry: Entry, bytes: Vec<u8>, update: CommandUpdate) -> Do {
+    fn refuse(&mut self, mut entry: Entry, bytes: Vec<u8>, update: CommandUpdate) -> Do {
+        entry.ended = Some(Ended::of(&update, entry.at));
         self.known.insert(entry.id, Known { entry: entry.clone(), standing: Standing::Closing { kept: false } });
         Do::Refuse { entry: Box::new(entry), body: bytes, update: Box::new(update) }
     }
@@ -426,4 +440,10 @@ impl Desk {
             known.standing = standing;
         }
     }
+}
+
+/// A refusal for want of approvals says which were refused, so that it speaks for no others.
+fn naming(refusal: Refusal, approval: &[u8], update: CommandUpdate) -> CommandUpdate {
+    let approvals = (refusal == Refusal::BatchUnapproved).then(|| Digest::of(approval));
+    CommandUpdate { approvals, ..update }
 }

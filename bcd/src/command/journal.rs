@@ -182,6 +182,12 @@ impl Journal {
         // A write that said no may have been kept all the same.
         match (inner.entry(entry.id), said) {
             (Ok(kept), _) if kept.body != entry.body => return Err(JournalError::Over(entry.id)),
+            // Other approvals came since, and it was judged anew.
+            (Ok(kept), _)
+                if kept.refused_approvals().is_some() && kept.refused_approvals() != entry.refused_approvals() =>
+            {
+                inner.forget(&[kept.id])?;
+            }
             (Ok(kept), None) if kept.ended.is_none() => return Ok(()),
             (Ok(kept), Some(_)) if kept.ended.is_some() => return Ok(()),
             (Ok(kept), Some(said)) => return inner.settle(kept, entry.ended, said).map(drop),
@@ -319,28 +325,7 @@ impl Journal {
     /// # Errors
     /// When it cannot be written: they are remembered then.
     pub fn forget(&self, ids: &[CommandId]) -> Result<(), JournalError> {
-        let mut inner = self.lock();
-        let (mut count, mut freed) = (0, 0);
-        for id in ids {
-            match inner.entry(*id) {
-                Ok(entry) => (count, freed) = (count + 1, freed + entry.bytes),
-                Err(JournalError::Unknown(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        inner.write("forget", |write| {
-            let (mut entries, mut bodies, mut updates) =
-                (write.open_table(ENTRIES)?, write.open_table(BODIES)?, write.open_table(UPDATES)?);
-            for id in ids.iter().map(|id| id.as_uuid().into_bytes()) {
-                entries.remove(id)?;
-                bodies.remove(id)?;
-                updates.remove(id)?;
-            }
-            Ok(())
-        })?;
-        inner.count -= count;
-        inner.bytes -= freed;
-        Ok(())
+        self.lock().forget(ids)
     }
 
     /// Lets go of the file: whoever still holds this journal changes nothing any more.
@@ -368,6 +353,30 @@ impl Journal {
 }
 
 impl Inner {
+    fn forget(&mut self, ids: &[CommandId]) -> Result<(), JournalError> {
+        let (mut count, mut freed) = (0, 0);
+        for id in ids {
+            match self.entry(*id) {
+                Ok(entry) => (count, freed) = (count + 1, freed + entry.bytes),
+                Err(JournalError::Unknown(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.write("forget", |write| {
+            let (mut entries, mut bodies, mut updates) =
+                (write.open_table(ENTRIES)?, write.open_table(BODIES)?, write.open_table(UPDATES)?);
+            for id in ids.iter().map(|id| id.as_uuid().into_bytes()) {
+                entries.remove(id)?;
+                bodies.remove(id)?;
+                updates.remove(id)?;
+            }
+            Ok(())
+        })?;
+        self.count -= count;
+        self.bytes -= freed;
+        Ok(())
+    }
+
     fn spent(&self) -> MutexGuard<'_, Spent> {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }

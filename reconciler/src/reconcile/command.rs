@@ -275,7 +275,7 @@ async fn take(context: &Context, node: NodeId, updates: Vec<StoredUpdate>) -> Re
     }
     let keys: Vec<NodePublicKey> =
         node_certs::keys(context.db(), node).await?.iter().map(|key| NodePublicKey::from_bytes(key)).collect();
-    let (mut words, mut refused, mut unread) = (Vec::new(), None, Vec::new());
+    let (mut words, mut spoilt, mut refused, mut unread) = (Vec::new(), Vec::new(), None, Vec::new());
     for stored in updates {
         let (row, command) = (stored.row, stored.update.id);
         let verified = match verify::verify(context.realm(), &keys, &stored.update) {
@@ -288,6 +288,9 @@ async fn take(context: &Context, node: NodeId, updates: Vec<StoredUpdate>) -> Re
         match verified {
             Ok(word) => words.push(word),
             Err(refusal) => {
+                if refusal == UpdateRefusal::SpoiltApprovals {
+                    spoilt.push(command);
+                }
                 refused = Some(refuse(node, command, &refusal));
                 unread.push(row);
             }
@@ -296,8 +299,11 @@ async fn take(context: &Context, node: NodeId, updates: Vec<StoredUpdate>) -> Re
     let mut txn = context.begin().await?;
     // In the order of the ids, as everybody locks them.
     words.sort_by_key(|word| word.update.command);
-    let all: Vec<CommandId> = words.iter().map(|word| word.update.command).collect();
+    let all: Vec<CommandId> = words.iter().map(|word| word.update.command).chain(spoilt.iter().copied()).collect();
     commands::lock(&mut txn, node, &all).await?;
+    for command in spoilt {
+        commands::send_again(&mut txn, node, command).await?;
+    }
     for word in &words {
         if let Err(refusal) = apply(&mut txn, node, word).await? {
             refused = Some(refuse(node, word.update.command, &refusal));

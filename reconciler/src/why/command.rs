@@ -95,6 +95,9 @@ fn pending(facts: &CommandFacts<'_>, now: Timestamp) -> Vec<Wait> {
         let mut wait = match command.busy_reason.as_deref() {
             Some(reason @ "journal-full") => wait(reason, format!("the machine had no room for it {times}")),
             Some(reason @ "journal-unusable") => wait(reason, format!("the machine could not write it down {times}")),
+            Some(reason @ "approvals-spoilt") => {
+                wait(reason, format!("other approvals reached the machine than were sent {times}"))
+            }
             _ => wait("back-off", format!("the machine was busy {times}")),
         };
         wait.until = Some(not_before);

@@ -52,6 +52,8 @@ reasons! {
     JOURNAL_FULL = "journal-full";
     /// The node's journal cannot be written, as on a full disk. Not final, as BUSY is not.
     JOURNAL_UNUSABLE = "journal-unusable";
+    /// The approvals that reached the node are not those that were sent with it. Not final, as BUSY is not.
+    APPROVALS_SPOILT = "approvals-spoilt";
     /// Its node was deleted.
     NODE_DELETED = "node-deleted";
     /// Its node's identity was revoked, or another machine came in for it.

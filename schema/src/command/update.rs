@@ -103,6 +103,10 @@ pub struct CommandUpdate {
     /// Another copy of the same command may be good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy: Option<Digest>,
+    /// Which approvals were refused, when those that came with it were not enough: the digest of their bytes. Something on the way
+    /// may have spoilt them, and others may be good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvals: Option<Digest>,
     /// The life of the journal that knows it.
     pub journal_id: JournalId,
     /// The boot that it was said in.
@@ -145,6 +149,7 @@ impl CommandUpdate {
             result: None,
             result_digest: None,
             copy: None,
+            approvals: None,
             journal_id,
             boot_id,
         }

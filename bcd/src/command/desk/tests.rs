@@ -217,6 +217,41 @@ fn a_forged_copy_is_named_and_poisons_nothing() {
 }
 
 #[test]
+fn approvals_that_were_spoilt_on_the_way_are_named_and_others_are_judged_anew() {
+    let people = People::new(0);
+    let mut world = World::new();
+    world.desk.gate().change(|guard| *guard = people.guard());
+    let body = world.body(CommandKind::NodeReboot);
+    let good = people.approval("b", &body, world.desk.pen.journal);
+    let offer = |world: &mut World, approval: &[u8], verified| {
+        let moment = world.moment(1);
+        world.desk.offer(Frame { approval: approval.to_vec(), ..frame(body.to_bytes(), verified) }, moment)
+    };
+    for spoilt in [&b""[..], b"spoilt"] {
+        let decided = offer(&mut world, spoilt, Ok(()));
+        assert_eq!(words(&decided), ["warn", "refuse: rejected BATCH_UNAPPROVED"]);
+        let Some(Do::Refuse { update, .. }) = decided.last() else { unreachable!("{decided:?}") };
+        assert_eq!(update.approvals, Some(Digest::of(spoilt)));
+        world.tell(Event::Closed(body.id, true));
+        assert_eq!(words(&offer(&mut world, spoilt, Ok(()))), ["answer"], "the same approvals, the same answer");
+    }
+    // Also by the daemon after this one.
+    let entry = world.entry(&body);
+    world.again(entry, true);
+    world.desk.gate().change(|guard| *guard = people.guard());
+    assert_eq!(words(&offer(&mut world, b"spoilt", Ok(()))), ["answer"]);
+    assert_eq!(words(&offer(&mut world, &good, Err(SignatureRefusal::BadSignature))), ["answer"]);
+    assert_eq!(words(&offer(&mut world, &good, Ok(()))), ["accept"]);
+    // Another refusal is final, whatever comes with the command afterwards.
+    let late = world.body(CommandKind::NodeReboot);
+    world.offer_at(&late, 600);
+    world.tell(Event::Closed(late.id, true));
+    let moment = world.moment(1);
+    let again = world.desk.offer(Frame { approval: good, ..frame(late.to_bytes(), Ok(())) }, moment);
+    assert_eq!(words(&again), ["answer"]);
+}
+
+#[test]
 fn a_forged_copy_asks_for_nothing_and_waits_for_nothing() {
     let mut world = World::new();
     let body = CommandBody { min_generation: Some(Generation(9)), ..world.body(CommandKind::NodeReboot) };
@@ -430,7 +465,7 @@ fn a_crowded_journal_forgets_what_is_over_and_could_not_begin_any_more() {
     let body = world.body(CommandKind::LogsCollect);
     world.offer(&body);
     let entry = world.entry(&body);
-    let ended = Ended { state: UpdateState::Succeeded, reason: None, at: entry.at };
+    let ended = Ended { state: UpdateState::Succeeded, reason: None, at: entry.at, approvals: None };
     let entries =
         (0..=CROWDED).map(|_| Entry { id: CommandId::generate(), ended: Some(ended.clone()), ..entry.clone() });
     world.desk = Desk::new(world.desk.pen.clone(), Gate::default(), entries.collect());
@@ -487,7 +522,12 @@ fn noise_is_ignored_and_a_stranger_s_kind_is_unsupported() {
     let Some(Do::Refuse { entry, .. }) = decided.last() else { unreachable!("{decided:?}") };
     assert_eq!(entry.kind, "disk.wipe");
     let entry = Entry {
-        ended: Some(Ended { state: UpdateState::Rejected, reason: Some(Refusal::Unsupported.into()), at: entry.at }),
+        ended: Some(Ended {
+            state: UpdateState::Rejected,
+            reason: Some(Refusal::Unsupported.into()),
+            at: entry.at,
+            approvals: None,
+        }),
         ..entry.as_ref().clone()
     };
     assert!(world.again(entry, true).is_empty());

@@ -9,7 +9,7 @@ use schema::{
 
 use super::{
     super::{accept::Verdict, journal::MAX_ENTRIES},
-    AGAIN, ASK_EVERY, Desk, Do, Known, Moment, Standing,
+    AGAIN, ASK_EVERY, Desk, Do, Known, Moment, Standing, naming,
 };
 
 /// How often to look for commands that may be forgotten.
@@ -115,6 +115,7 @@ impl Desk {
                 }
                 Verdict::Refuse(refusal, why) => {
                     let update = self.pen.update(entry.id, UpdateState::Rejected).because(refusal, why);
+                    let update = naming(refusal, &paper.approval, update);
                     decided.push(self.refuse(entry, paper.bytes, update));
                 }
             }

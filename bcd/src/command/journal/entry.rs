@@ -79,6 +79,9 @@ pub struct Ended {
     pub reason: Option<Reason>,
     /// When.
     pub at: Timestamp,
+    /// The approvals that it was refused for, when that is why: the digest of their bytes. Others may be good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvals: Option<Digest>,
 }
 
 /// What the node said about a command that has ended: the exact bytes, and its signature over them.
@@ -94,7 +97,7 @@ impl Ended {
     /// The end that an update says.
     #[must_use]
     pub fn of(update: &CommandUpdate, at: Timestamp) -> Self {
-        Self { state: update.state, reason: update.reason.clone(), at }
+        Self { state: update.state, reason: update.reason.clone(), at, approvals: update.approvals }
     }
 }
 
@@ -109,6 +112,12 @@ impl Entry {
     #[must_use]
     pub fn row(&self) -> Option<&'static KindRow> {
         self.kind.parse().ok().map(schema::command::CommandKind::row)
+    }
+
+    /// The approvals that it was refused for, when it ended so.
+    #[must_use]
+    pub fn refused_approvals(&self) -> Option<Digest> {
+        self.ended.as_ref().and_then(|ended| ended.approvals).filter(|_| self.runs.is_empty())
     }
 
     /// Everything that it was about to do, in all runs.

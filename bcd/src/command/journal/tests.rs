@@ -43,7 +43,7 @@ fn entry(seq: u64) -> Entry {
 }
 
 fn succeeded() -> Ended {
-    Ended { state: UpdateState::Succeeded, reason: None, at: now() }
+    Ended { state: UpdateState::Succeeded, reason: None, at: now(), approvals: None }
 }
 
 fn said(text: &str) -> Stored {
@@ -490,4 +490,33 @@ fn a_command_is_remembered_for_a_day_after_it_could_last_have_run() {
     assert_eq!(one.forgettable_at(), at("2026-03-02T12:40:00Z"));
     let unknown = Entry { kind: "disk.wipe".to_owned(), ..one };
     assert_eq!(unknown.forgettable_at(), at("2026-03-02T12:25:00Z"));
+}
+
+#[test]
+fn a_refusal_of_approvals_gives_way_to_other_approvals_and_every_other_end_stays() {
+    let world = World::new();
+    let journal = world.open().journal;
+    let refused = |one: &Entry, approvals: Option<&str>| {
+        let ended = Ended {
+            state: UpdateState::Rejected,
+            reason: Some(Reason::NOT_AFTER),
+            at: now(),
+            approvals: approvals.map(Digest::of),
+        };
+        Entry { ended: Some(ended), ..one.clone() }
+    };
+    let (one, late) = (entry(1), entry(2));
+    journal.refuse(&refused(&one, Some("spoilt")), b"the body", &said("spoilt")).expect("kept");
+    journal.refuse(&refused(&one, Some("spoilt")), b"the body", &said("once more")).expect("kept");
+    assert_eq!(journal.said(one.id).expect("read"), Some(said("spoilt")), "the same approvals, the same answer");
+    journal.refuse(&refused(&one, Some("others")), b"the body", &said("others")).expect("kept");
+    assert_eq!(journal.said(one.id).expect("read"), Some(said("others")));
+    journal.accept(&one, b"the body").expect("those are good");
+    let opened = world.killed().open();
+    assert_eq!((opened.entries.len(), opened.entries[0].ended.clone()), (1, None));
+    assert_eq!((opened.journal.said(one.id).expect("read"), opened.entries[0].bytes), (None, 8));
+    assert_eq!(opened.journal.body(one.id).expect("read"), b"the body");
+
+    journal.refuse(&refused(&late, None), b"the body", &said("late")).expect("kept");
+    assert!(matches!(journal.accept(&late, b"the body"), Err(JournalError::Over(_))));
 }

@@ -312,7 +312,7 @@ fn a_daemon_that_ends_begins_nothing_and_settles_nothing_that_it_interrupted() {
 #[test]
 fn an_end_that_was_kept_although_the_disk_said_no_is_told() {
     let mut world = World::new(|context| {
-        let ended = Ended { state: UpdateState::Succeeded, reason: None, at: context.now() };
+        let ended = Ended { state: UpdateState::Succeeded, reason: None, at: context.now(), approvals: None };
         let said = Stored { update: b"{}".to_vec(), signature: b"s".to_vec() };
         context.journal.settle(context.order().body.id, &ended, &said).expect("kept");
         done()

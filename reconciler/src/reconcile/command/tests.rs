@@ -325,6 +325,27 @@ async fn the_refusal_of_a_spoilt_copy_ends_nothing_and_that_of_the_copy_that_was
 }
 
 #[tokio::test]
+async fn refused_approvals_that_were_not_sent_end_nothing_and_have_the_command_sent_again() {
+    let bench = Bench::new().await;
+    let sent = bench.sent(CommandKind::NodeReboot, "k").await;
+    let refused = |approvals: &[u8]| CommandUpdate {
+        approvals: Some(Digest::of(approvals)),
+        ..bench.word(sent.id, UpdateState::Rejected).because(Refusal::BatchUnapproved, "they are not enough")
+    };
+    bench.say(&refused(b"spoilt")).await;
+    let (_, reason, message) = bench.outcome().await;
+    assert!(reason == "update-refused" && message.contains("it refuses approvals that were not sent"), "{message}");
+    let waits = bench.read(sent.id).await;
+    assert_eq!((waits.state, waits.busy_reason.as_deref()), (CommandState::Pending, Some("approvals-spoilt")));
+    store::testing::steal(&bench.house.db, "UPDATE commands SET not_before = compute_now()").await.expect("its time");
+    assert_eq!(bench.claim().await, std::slice::from_ref(&sent));
+    // Nothing was sent with it, and that is what is refused.
+    bench.say(&refused(b"")).await;
+    let ended = bench.read(sent.id).await;
+    assert_eq!((ended.state, ended.reason.as_deref()), (CommandState::Rejected, Some("BATCH_UNAPPROVED")));
+}
+
+#[tokio::test]
 async fn a_message_with_a_nul_is_stored_without_it() {
     let bench = Bench::new().await;
     let sent = bench.sent(CommandKind::InventoryRefresh, "k").await;

@@ -1,7 +1,10 @@
 //! Which last words count, and what is against the others.
 
 use pki::{Realm, command::command_copy, node_key::NodePublicKey};
-use schema::command::{CommandState, CommandUpdate, UpdateError, UpdateState};
+use schema::{
+    command::{CommandState, CommandUpdate, UpdateError, UpdateState},
+    digest::Digest,
+};
 use store::{
     Db,
     commands::{self, Evidence, RawUpdate},
@@ -28,6 +31,10 @@ pub(super) enum UpdateRefusal {
     Illegal { state: CommandState, said: UpdateState },
     #[error("it refuses a copy of the command that this control plane did not sign; something between them spoilt it")]
     SpoiltCopy,
+    #[error(
+        "it refuses approvals that were not sent with the command; something between them spoilt those, and it is sent again"
+    )]
+    SpoiltApprovals,
 }
 
 /// Checks everything that needs no database: the key first.
@@ -54,8 +61,14 @@ pub(super) fn verify(
     Ok((update, evidence))
 }
 
-/// A refusal of one copy counts only when it is the copy that was sent. The genuine one may still run.
+/// A refusal of one copy, or of the approvals that came with it, counts only when it is what was sent. The genuine one may still
+/// run.
 pub(super) async fn check_copy(db: &Db, update: &CommandUpdate) -> Result<Result<(), UpdateRefusal>, Failure> {
+    if let Some(refused) = update.approvals
+        && commands::sent_approval(db, update.command).await?.is_some_and(|sent| Digest::of(sent) != refused)
+    {
+        return Ok(Err(UpdateRefusal::SpoiltApprovals));
+    }
     let Some(copy) = update.copy else { return Ok(Ok(())) };
     let Some((body, signature)) = commands::sent(db, update.command).await? else {
         return Ok(Err(UpdateRefusal::UnknownCommand));

@@ -60,6 +60,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Command,
+        "approvals-spoilt",
+        "The machine refused approvals that are not those which were sent with the command: something on the way, such as its gateway, changed them or left them out. The command is sent again until its deadline.",
+        Operator,
+        "see the gateway that the machine's session is on; a session with another gateway brings what was sent",
+    ),
+    entry(
+        Command,
         "journal-unusable",
         "The machine cannot write its journal of commands, as on a full or a read-only disk, and runs nothing that is not in it.",
         Machine,
