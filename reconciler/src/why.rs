@@ -17,7 +17,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{BatchFacts, asks, batch};
+pub use batch::{BatchFacts, asks, batch, votes};
 pub use catalogue::{Area, Entry, Lifter};
 pub use command::{CommandFacts, command};
 pub use node::{Gate, NodeFacts, is_echo, node, revoked};

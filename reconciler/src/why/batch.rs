@@ -1,12 +1,18 @@
 //! Why a batch waits, or how it ended.
 
-use schema::node::Connectivity;
+use std::collections::BTreeSet;
+
+use pki::batch::RefusedVote;
+use schema::{name::Name, node::Connectivity};
 use store::{
     batches::{Ask, Batch, Leaf, LeafState, Origin},
     outcomes::Outcome,
 };
 
-use super::{Area, Keeps, Wait, in_order};
+use super::{Area, Keeps, Wait, catalogue, in_order};
+
+/// So many words that do not count are told of.
+const MOST_VOTES: usize = 16;
 
 /// What is known of a batch.
 #[derive(Debug)]
@@ -62,6 +68,25 @@ pub fn batch(facts: &BatchFacts<'_>) -> Vec<Wait> {
         wait.remedy = wait.remedy.replace("NAME", batch.new.name.as_str());
     }
     in_order(waits)
+}
+
+/// What people said about a batch that does not count, and why.
+#[must_use]
+pub fn votes(batch: &Name, refused: &[RefusedVote]) -> Vec<Wait> {
+    let (mut told, mut waits) = (BTreeSet::new(), Vec::new());
+    for RefusedVote { who, why } in refused {
+        let code = why.code();
+        if waits.len() == MOST_VOTES || !told.insert((who, code)) {
+            continue;
+        }
+        let areas = [Area::Statement, Area::Trust];
+        let area = areas.into_iter().find(|area| catalogue::find(*area, code).is_some()).unwrap_or(Area::Statement);
+        let what = who.as_ref().map_or_else(|| "something that was said".to_owned(), |who| format!("what {who} said"));
+        let mut wait = Wait::new(area, code, Keeps::Nothing, format!("{what} does not count: {why}"));
+        wait.remedy = wait.remedy.replace("NAME", batch.as_str());
+        waits.push(wait);
+    }
+    waits
 }
 
 /// A machine that keeps the batch waiting.

@@ -94,6 +94,33 @@ fn every_word_about_commits_and_what_people_say_has_an_entry() {
 }
 
 #[test]
+fn what_people_said_that_does_not_count_is_told_with_its_reason_and_a_way() {
+    use pki::batch::{NoVote, RefusedVote};
+
+    let name = |text: &str| schema::name::Name::new(text).expect("a name");
+    let apart = NoVote::Apart { from: at(60), until: at(120), begins: at(0), ends: at(59) };
+    let refused = |who: &str, why: NoVote| RefusedVote { who: Some(name(who)), why };
+    let all = [
+        refused("bob", apart.clone()),
+        refused("bob", apart),
+        refused("cleo", NoVote::Excluded(name("cleo"))),
+        RefusedVote { who: None, why: NoVote::NotEmpty },
+    ];
+    let told = super::votes(&name("kernel"), &all);
+    assert_eq!(
+        told.iter().map(|wait| wait.code.as_str()).collect::<Vec<_>>(),
+        ["window-apart", "excluded", "not-empty"]
+    );
+    assert!(told.iter().all(|wait| wait.keeps == super::Keeps::Nothing && !wait.means.is_empty()), "{told:?}");
+    let says = &told[0].says;
+    assert!(
+        says.starts_with("what bob said does not count: it counts from ") && says.contains("or not at all"),
+        "{says}"
+    );
+    assert!(told[0].remedy.ends_with("better-compute approve batch/kernel"), "{}", told[0].remedy);
+}
+
+#[test]
 fn the_reference_page_is_fresh() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/codes.md");
     let wanted = reference::page();

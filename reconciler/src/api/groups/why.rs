@@ -130,6 +130,12 @@ async fn of_batch(app: &App, said: &str) -> Result<Why, ApiError> {
     drop(txn);
     let outcome = outcomes::find(&app.db, queue::BATCH.name, &name).await?;
     waits.splice(0..0, why::batch(&why::BatchFacts { batch: &batch, leaves: &leaves, outcome: outcome.as_ref() }));
+    if !batch.state.is_terminal()
+        && let Some(standing) = super::batches::standing_of(app, &batch).await?
+    {
+        let refused = standing.tally.as_ref().map_or(&standing.lapsed, |tally| &tally.refused);
+        waits.extend(why::votes(&batch.new.name, refused));
+    }
     Ok(Why {
         subject,
         summary: match leaves.len() {
