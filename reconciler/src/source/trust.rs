@@ -1,9 +1,11 @@
 //! What the history walk of [`pki::trust`] reads, out of a repository: raw commits, which files differ, the folder of trust.
 //! Conclusions are not made here. What people said is found by [`words`].
 
+mod ahead;
 mod coming;
 mod names;
 mod overlooked;
+mod packed;
 pub(super) mod words;
 
 pub use overlooked::{Deaf, Overlooked};
@@ -12,7 +14,7 @@ pub use words::Said;
 use std::{
     cell::RefCell,
     cmp::Ordering,
-    collections::{HashMap, hash_map::Entry},
+    collections::HashMap,
     rc::Rc,
     sync::atomic::{self, AtomicBool},
     time::Instant,
@@ -29,10 +31,10 @@ use pki::trust::{
 };
 use schema::fleet::{self, Sources, trust};
 
+use self::ahead::Ahead;
 use super::{
     Verdict,
     git::{GitError, Object, Repo, TreeEntry},
-    history::parse,
 };
 
 /// Folders within each other that are compared.
@@ -43,9 +45,6 @@ const MAX_CHANGES: usize = 200_000;
 const LARGEST_COMMIT: u64 = 64 << 20;
 /// Entries of folders that are remembered.
 const MOST_ENTRIES: usize = 200_000;
-/// Changed files that are read ahead, and their bytes.
-const MOST_AHEAD: usize = 65_536;
-const MOST_BYTES_AHEAD: usize = 32 << 20;
 
 /// A repository as the walk reads it: the fleet in one of its folders.
 #[derive(Debug)]
@@ -64,16 +63,6 @@ struct Seen {
     entries: usize,
     trust: Option<(ObjectId, TrustFolder)>,
     ahead: Ahead,
-}
-
-/// What was read before the walk asks for it.
-#[derive(Debug, Default)]
-struct Ahead {
-    /// The files that differ, by both trees.
-    changes: HashMap<(object::ObjectId, object::ObjectId), Vec<FileChange>>,
-    /// The folders of trust, by tree.
-    trust: HashMap<object::ObjectId, Option<ObjectId>>,
-    files: HashMap<object::ObjectId, Option<Vec<u8>>>,
 }
 
 /// A folder.
@@ -272,7 +261,8 @@ fn file(entry: Option<&TreeEntry>) -> Option<object::ObjectId> {
 }
 
 fn theirs(id: object::ObjectId) -> Result<ObjectId, GitError> {
-    parse(&id.to_string())
+    let broken = |_| GitError::Broken { id: id.to_string(), what: "is not an object id".to_owned() };
+    ObjectId::try_from(id.as_bytes()).map_err(broken)
 }
 
 impl History for TrustHistory<'_> {
@@ -351,33 +341,9 @@ impl History for TrustHistory<'_> {
         Ok(folder)
     }
 
-    /// A pack keeps an old object as what it differs in from a newer one. Read from the newest tree on, each costs one such difference;
-    /// in the order of the walk, all of them up to the newest.
     fn ahead(&self, trees: &[object::ObjectId]) {
         self.seen.borrow_mut().ahead = Ahead::default();
-        let mut read = Ahead::default();
-        let (mut files, mut bytes) = (0, 0);
-        'trees: for pair in trees.windows(2).rev() {
-            let (before, after) = (pair[0], pair[1]);
-            let (Ok(folder), Ok(changes)) = (self.trust_folder(after), self.changes(before, after)) else { continue };
-            files += changes.len();
-            if files > MOST_AHEAD {
-                break;
-            }
-            for id in changes.iter().flat_map(|change| [change.after, change.before]).flatten() {
-                if bytes > MOST_BYTES_AHEAD {
-                    break 'trees;
-                }
-                if let Entry::Vacant(entry) = read.files.entry(id)
-                    && let Ok(file) = self.file(id)
-                {
-                    bytes += file.as_ref().map_or(0, Vec::len);
-                    entry.insert(file);
-                }
-            }
-            read.trust.insert(after, folder);
-            read.changes.insert((before, after), changes);
-        }
+        let read = Ahead::of(self, trees);
         self.seen.borrow_mut().ahead = read;
     }
 
