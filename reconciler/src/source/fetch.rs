@@ -6,7 +6,7 @@
 mod beside;
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
 };
@@ -101,7 +101,7 @@ fn look_remote(
     wanted: Option<&str>,
     stop: &AtomicBool,
 ) -> Result<Look, GitError> {
-    let dir = data.join(hex::encode(&Digest::of(url).as_bytes()[..16]));
+    let dir = own(url, data);
     let repo = open_own(&dir, access)?;
     let branch = match wanted {
         Some(branch) => branch.to_owned(),
@@ -130,6 +130,22 @@ fn look_remote(
     }
     let repo = Repo::open_with(&dir, access)?;
     Ok(Look { repo, branch, tip: tip.to_string(), path: path.to_owned() })
+}
+
+/// Where our own repository of a remote one is.
+fn own(url: &str, data: &Path) -> PathBuf {
+    data.join(hex::encode(&Digest::of(url).as_bytes()[..16]))
+}
+
+/// Removes our own repository of a remote one: the next look fetches everything anew.
+pub(super) fn forget(config: &SourceConfig, data: &Path) -> Result<(), GitError> {
+    let Place::Remote(url) = &config.place else { return Ok(()) };
+    let dir = own(url, data);
+    if !dir.exists() {
+        return Ok(());
+    }
+    std::fs::remove_dir_all(&dir)
+        .map_err(|error| GitError::Open { place: dir.display().to_string(), reason: chain(&error) })
 }
 
 /// Each fetch adds a pack, and nothing joins them: from here on everything is fetched anew.

@@ -5,6 +5,7 @@
 //! What is in force does not need git: while the tip is held, or its host away, machines are brought in line with the
 //! files of the revision in force, and a rollback brings an earlier one back into force ([`stored`]).
 
+mod anew;
 mod batches;
 mod bring;
 mod checkpoint;
@@ -44,6 +45,7 @@ use crate::{
     plan::Shown,
     trust::Pinned,
 };
+use anew::Anew;
 use batches::{At, Refused};
 use bring::{Brought, Candidate};
 use stored::InForce;
@@ -154,6 +156,7 @@ pub struct Pass {
     pinned: Pinned,
     refused: Refused,
     trusted: Trusted,
+    anew: Anew,
     shown: Vec<Shown>,
     waits: bool,
     next_edge: Option<Timestamp>,
@@ -188,6 +191,7 @@ impl Pass {
             pinned: Pinned::none(),
             refused: Refused::new(),
             trusted: Trusted::default(),
+            anew: Anew::default(),
             shown: Vec::new(),
             waits: false,
             next_edge: None,
@@ -348,6 +352,7 @@ impl Pass {
         trouble: Trouble,
         again: bool,
     ) -> Result<Passed, PassError> {
+        self.mend(trouble.state);
         let passed = self.hold(lease, source, tip, trouble).await?;
         if again {
             match self.keep(lease, source).await {

@@ -14,7 +14,7 @@ use super::{Memory, Pass};
 use crate::source::{
     GitError, SourceState, Trouble,
     config::Place,
-    fetch::{Look, look},
+    fetch::{Look, forget, look},
     read::{Read, read},
     tree::Brake,
 };
@@ -25,12 +25,19 @@ const FETCH_DEADLINE: Duration = Duration::from_secs(600);
 const READ_DEADLINE: Duration = Duration::from_secs(120);
 
 impl Pass {
-    pub(super) async fn look(&self, source: &Source) -> Result<Look, GitError> {
+    pub(super) async fn look(&mut self, source: &Source) -> Result<Look, GitError> {
         let (config, access, data) = (self.config.clone(), self.access.clone(), self.data.clone());
         let verified = self.trusted.branch().map(str::to_owned);
         let pinned = verified.or_else(|| Some(source.branch.clone()).filter(|branch| !branch.is_empty()));
         let deadline = if matches!(config.place, Place::Local(_)) { READ_DEADLINE } else { FETCH_DEADLINE };
-        self.blocking(deadline, move |stop| look(&config, &access, &data, pinned.as_deref(), stop)).await
+        let anew = self.anew.take();
+        let work = move |stop: &AtomicBool| {
+            if anew {
+                forget(&config, &data)?;
+            }
+            look(&config, &access, &data, pinned.as_deref(), stop)
+        };
+        self.blocking(deadline, work).await
     }
 
     /// Judges the tip and reads its tree, unless that was done before with the same facts.

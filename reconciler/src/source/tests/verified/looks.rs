@@ -130,3 +130,34 @@ async fn keys_from_before_the_pin_follow_nothing() {
     assert!(matches!(&passed, Passed::Held(trouble) if trouble.state == SourceState::OtherHistory), "{passed:?}");
     assert_eq!(people.applied().await, Some(anchor));
 }
+
+#[tokio::test]
+async fn what_is_missing_in_our_copy_of_a_remote_repository_is_fetched_anew() {
+    let Some(people) = People::pinned("").await else { return };
+    let server = people.server("");
+    let data = server.data.path().join("source");
+    let pass = || {
+        let pass = people.world.pass_reaching(server.config.clone(), server.access.clone(), data.clone());
+        pass.with_custody(Some(Arc::clone(&people.custody)))
+    };
+    let lease = &people.world.lease;
+    assert!(matches!(pass().run(lease, true).await.expect("a pass"), Passed::InForce { .. }));
+    let folders = std::fs::read_dir(&data).expect("a folder").flatten().map(|entry| entry.path());
+    let own = folders.into_iter().find(|path| path.join("HEAD").is_file()).expect("our copy");
+    let unpack = "mv objects/pack/*.pack one && rm -f objects/pack/* && git unpack-objects -q < one";
+    let mut shell = std::process::Command::new("sh");
+    assert!(shell.current_dir(&own).env("GIT_DIR", ".").args(["-c", unpack]).status().expect("a shell").success());
+    let blob = people.git().blob("sites/fra1.kdl");
+    std::fs::remove_file(own.join("objects").join(&blob[..2]).join(&blob[2..])).expect("it was there");
+
+    let mut later = pass();
+    match later.run(lease, true).await.expect("a pass") {
+        Passed::Held(trouble) => {
+            assert_eq!(trouble.state, SourceState::ObjectBroken, "{trouble}");
+            assert!(trouble.reason.contains(&blob), "{trouble}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let passed = later.run(lease, true).await.expect("a pass");
+    assert!(matches!(passed, Passed::InForce { .. }), "{passed:?}");
+}
