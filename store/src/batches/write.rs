@@ -72,8 +72,10 @@ pub async fn put(txn: &mut Txn, new: &NewBatch, leaves: &[NewLeaf], message: Opt
             if matches!(known.state, BatchState::Proposed | BatchState::Approved)
                 && (known.new.origin, new.origin) == (Origin::Document, Origin::Document) =>
         {
-            let waiting: Vec<CommandId> =
-                super::leaves(txn, known.id).await?.into_iter().filter_map(|leaf| leaf.command).collect();
+            let mut leaves = super::leaves(txn, known.id).await?;
+            // Ending a command wakes its node, and whoever wakes several does so in their order.
+            leaves.sort_by_key(|leaf| leaf.node_id);
+            let waiting: Vec<CommandId> = leaves.into_iter().filter_map(|leaf| leaf.command).collect();
             commands::lock_all(txn, &[], &waiting).await?;
             for command in waiting {
                 commands::cancel(txn, command).await?;

@@ -161,7 +161,10 @@ async fn send(
         Proof::None | Proof::Emergency(_) => Vec::new(),
     };
     let Ok(kind) = batch.new.kind.parse::<CommandKind>() else { return Ok(()) };
-    for index in &choice.go {
+    // Each wakes its machine's key, in the order in which others wake several.
+    let mut go = choice.go.clone();
+    go.sort_by_key(|index| leaves.get(*index as usize).map(|leaf| leaf.node_id));
+    for index in &go {
         let Some(leaf) = leaves.get_mut(*index as usize) else { continue };
         let approval = match proof {
             Proof::None => None,

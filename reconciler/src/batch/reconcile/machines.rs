@@ -68,7 +68,10 @@ pub(super) async fn set(
 /// What has not begun never begins; commands that wait are taken back.
 pub(super) async fn leave_the_rest(txn: &mut Txn, batch: &Batch, leaves: &mut [Leaf]) -> Result<(), Failure> {
     commands::lock_all(txn, &[], &in_hand(leaves)).await?;
-    for leaf in leaves.iter_mut() {
+    // Ending a command wakes its node, and whoever wakes several does so in their order.
+    let mut all: Vec<&mut Leaf> = leaves.iter_mut().collect();
+    all.sort_by_key(|leaf| leaf.node_id);
+    for leaf in all {
         match leaf.state {
             LeafState::Waiting => {
                 if let Some(command) = leaf.command {

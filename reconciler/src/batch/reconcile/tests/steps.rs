@@ -276,16 +276,21 @@ async fn a_command_of_a_batch_that_has_ended_is_signed_for_nobody() {
     }
 }
 
-/// Makes a step while somebody holds what the step needs; once it waits, they take `then` as well, and let go.
-async fn step_beside(bench: &Bench, mut somebody: Txn, then: CommandId) {
+/// Makes a step while somebody holds what the step needs; once it waits, they take more with `then`, and let go.
+async fn step_beside(bench: &Bench, mut somebody: Txn, then: impl AsyncFnOnce(&mut Txn)) {
     let other = async {
         while !bench.house.test.waits_for_a_lock().await {
             tokio::task::yield_now().await;
         }
-        commands::lock_all(&mut somebody, &[], &[then]).await.expect("nobody waits in a circle");
+        then(&mut somebody).await;
         somebody.commit().await.expect("commit");
     };
     tokio::join!(bench.step(), other);
+}
+
+/// Takes a command that nobody else waits for.
+async fn take(txn: &mut Txn, command: CommandId) {
+    commands::lock_all(txn, &[], &[command]).await.expect("nobody waits in a circle");
 }
 
 #[tokio::test]
@@ -304,7 +309,7 @@ async fn a_batch_that_ends_takes_its_commands_in_the_order_in_which_everybody_ta
     bench.cancel().await;
     let mut somebody = bench.house.db.begin().await.expect("begin");
     commands::lock_all(&mut somebody, &[], &[lower]).await.expect("locked");
-    step_beside(&bench, somebody, higher).await;
+    step_beside(&bench, somebody, async |txn| take(txn, higher).await).await;
     for id in ids {
         let command = commands::find(&bench.house.db, id).await.expect("read").expect("a command");
         assert_eq!(command.state, CommandState::Cancelled);
@@ -323,6 +328,28 @@ async fn a_batch_takes_machines_before_the_commands_of_others() {
         .await;
     let mut somebody = bench.house.db.begin().await.expect("begin");
     commands::lock_all(&mut somebody, &[bench.machines[1].0], &[]).await.expect("locked");
-    step_beside(&bench, somebody, kept).await;
+    step_beside(&bench, somebody, async |txn| take(txn, kept).await).await;
     assert_eq!((bench.states().await, bench.command(0).await), (vec![Sent, Sent], kept));
+}
+
+#[tokio::test]
+async fn a_batch_that_ends_wakes_machines_in_the_order_in_which_everybody_wakes_them() {
+    let bench = Bench::new(2, 2).await;
+    bench.step().await;
+    // The first machine by name is the last one by its id.
+    bench.steal("UPDATE batch_leaves SET index = index + 10").await;
+    bench.steal("UPDATE batch_leaves SET index = 11 - index").await;
+    let (lower, higher) = (bench.machines[0].0, bench.machines[1].0);
+    assert!(lower < higher && bench.leaves().await[0].node_id == higher);
+    bench.cancel().await;
+    let wake = async |txn: &mut Txn, node: NodeId| {
+        queue::enqueue(txn, &queue::NODE, [node]).await.expect("nobody waits in a circle");
+    };
+    let mut somebody = bench.house.db.begin().await.expect("begin");
+    wake(&mut somebody, lower).await;
+    step_beside(&bench, somebody, async |txn| wake(txn, higher).await).await;
+    for index in 0..2 {
+        let command = commands::find(&bench.house.db, bench.command(index).await).await.expect("read");
+        assert_eq!(command.expect("a command").state, CommandState::Cancelled);
+    }
 }
