@@ -57,6 +57,19 @@ pub async fn vouch(txn: &mut Txn, id: NodeId) -> Result<(), DbError> {
     tag(txn, &[Placement { tag: made, ..place }]).await
 }
 
+/// Whether somebody stands by a machine's place as its row has it. A process without keys believes what stands there.
+///
+/// # Errors
+/// When the statement fails, and when there is no such machine.
+pub async fn is_vouched(txn: &mut Txn, id: NodeId) -> Result<bool, DbError> {
+    let Some(marker) = txn.marker() else { return Ok(true) };
+    let row = sqlx::query!("SELECT name, pool, placement FROM nodes WHERE id = $1", id.as_uuid())
+        .fetch_one(txn.conn())
+        .await?;
+    let place = Placement { id, name: row.name, pool: row.pool, tag: row.placement };
+    Ok(place.tag.as_ref().is_some_and(|tag| marker.is_placement(&place.bytes(), tag)))
+}
+
 /// One machine's place.
 ///
 /// # Errors

@@ -207,6 +207,33 @@ fn what_people_approved_happens_in_its_window_and_on_its_machine_whatever_rows_s
 }
 
 #[test]
+fn a_machine_is_told_no_name_that_a_thief_wrote_and_takes_part_in_nothing_by_it() {
+    let mut fleet = Fleet::new(true);
+    let mut two = Node::running(&fleet.world, "two", &fleet.up, "h100");
+    fleet.up.wait_converged(&fleet.repo.head(), 2);
+    let (one, other) = (fleet.name.clone(), two.name_in_fleet());
+    fleet.steal(&format!(
+        "UPDATE nodes SET name = 'somebody' WHERE name = '{other}'; UPDATE nodes SET name = '{other}' WHERE name = '{one}';
+         UPDATE nodes SET name = '{one}' WHERE name = 'somebody'"
+    ));
+    // Each is told its name when it comes again, and asked to renew for it.
+    for node in [&mut fleet.node, &mut two] {
+        node.kill();
+        node.run(&[]);
+    }
+    for name in [&one, &other] {
+        until("what was written is found out", || {
+            fleet.up.cli().ok(&["why", &format!("node/{name}")]).contains("place-unproven")
+        });
+    }
+    fleet.ask("bob", "swapped", "it hangs");
+    let batch = fleet.wait_state("swapped", "void");
+    assert_eq!(batch["reason"], "no-machine", "{batch}");
+    assert_eq!((fleet.node.name_in_fleet(), two.name_in_fleet()), (one, other), "each goes by its own name");
+    assert_eq!((fleet.node.boots(), two.boots()), (1, 1));
+}
+
+#[test]
 fn no_row_of_the_source_brings_into_force_what_nobody_signed_for_this_branch() {
     let fleet = Fleet::new(true);
     let good = fleet.repo.head();

@@ -8,7 +8,7 @@ use store::{
     batches::{self, Batch, Machine},
 };
 
-use super::resolve::{Trust, facts, hardware_key};
+use super::resolve::{Trust, UNVOUCHED, facts, hardware_key};
 
 /// Says why a command is not to be signed; `None` when it is. What does no harm needs nobody.
 ///
@@ -36,6 +36,9 @@ pub async fn withheld(
     let mut txn = db.snapshot().await?;
     let machine = batches::machine_of(&mut txn, body.node_id).await?;
     let Some(machine) = machine else { return Ok(Some("its machine is gone".to_owned())) };
+    if !machine.vouched {
+        return Ok(Some(format!("its machine goes nowhere: {UNVOUCHED}")));
+    }
     Ok(asked(trust, policy, &body, &approval, &machine, now))
 }
 

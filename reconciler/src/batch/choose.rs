@@ -19,6 +19,8 @@ pub enum WaitsFor {
     Uncordon,
     /// The machine to hear the name that it was given: it knows itself by the one before.
     Name,
+    /// Somebody to stand by its name and its pool, which no process of this control plane wrote.
+    Place,
     /// Others of its pool to be back.
     Budget,
     /// Machines of another failure domain to be done.
@@ -35,6 +37,7 @@ impl WaitsFor {
             Self::Session => "unreachable",
             Self::Uncordon => "cordoned",
             Self::Name => "renamed",
+            Self::Place => "place-unproven",
             Self::Budget => "disruption-budget",
             Self::Domain => "spread",
             Self::Turn => "max-in-flight",
@@ -99,7 +102,9 @@ pub fn choose(leaves: &[Leaf], pools: &[InPool], max_in_flight: u32, spread: Opt
             continue;
         }
         let own = spread.map(|key| domain_of(key, leaf, Some(machine)));
-        let waits = if machine.connectivity != Connectivity::Connected {
+        let waits = if !machine.vouched {
+            Some(WaitsFor::Place)
+        } else if machine.connectivity != Connectivity::Connected {
             Some(WaitsFor::Session)
         } else if machine.cordoned {
             Some(WaitsFor::Uncordon)

@@ -70,7 +70,9 @@ pub fn covered<'m>(batch: &Batch, machines: &'m [Machine]) -> (Vec<&'m Machine>,
         if !batch.covers(&machine.name, machine.pool.as_ref(), machine.site.as_ref(), &machine.labels) {
             continue;
         }
-        if machine.journal.is_none() {
+        if !machine.vouched {
+            out.push((machine.name.clone(), UNVOUCHED));
+        } else if machine.journal.is_none() {
             out.push((machine.name.clone(), "it has not reported yet"));
         } else {
             in_it.push(machine);
@@ -84,6 +86,10 @@ pub fn covered<'m>(batch: &Batch, machines: &'m [Machine]) -> (Vec<&'m Machine>,
     in_it.sort_by(|a, b| a.name.cmp(&b.name));
     (in_it, out)
 }
+
+/// Why a machine takes part in nothing whose row somebody else wrote.
+pub(super) const UNVOUCHED: &str =
+    "no process of this control plane wrote its name and its pool as they stand there (place-unproven)";
 
 /// The precondition that a machine is in a boot.
 pub const BOOT: &str = "boot";

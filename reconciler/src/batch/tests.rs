@@ -42,6 +42,8 @@ fn machine(number: u32, rack: &str) -> Machine {
         staged: false,
         renamed: false,
         provision: ProvisionState::Adopted,
+        tag: None,
+        vouched: true,
     }
 }
 
@@ -120,8 +122,8 @@ fn a_pool_is_disturbed_no_more_than_it_allows_whoever_disturbs_it() {
 }
 
 #[test]
-fn who_is_away_or_cordoned_or_was_renamed_is_waited_for_and_holds_nobody_up() {
-    let mut leaves = waiting(&["a", "a", "a", "a"]);
+fn who_is_away_or_cordoned_or_was_renamed_or_is_nobodys_is_waited_for_and_holds_nobody_up() {
+    let mut leaves = waiting(&["a", "a", "a", "a", "a"]);
     if let Some(machine) = &mut leaves[0].machine {
         machine.connectivity = Connectivity::Lost;
     }
@@ -131,9 +133,13 @@ fn who_is_away_or_cordoned_or_was_renamed_is_waited_for_and_holds_nobody_up() {
     if let Some(machine) = &mut leaves[2].machine {
         machine.renamed = true;
     }
+    if let Some(machine) = &mut leaves[3].machine {
+        machine.vouched = false;
+    }
     let choice = choose(&leaves, &pool(None, 3, 0), 1, None);
-    assert_eq!(choice.go, [3]);
-    assert_eq!(waits(&choice), [(0, WaitsFor::Session), (1, WaitsFor::Uncordon), (2, WaitsFor::Name)]);
+    assert_eq!(choice.go, [4]);
+    let others = [(0, WaitsFor::Session), (1, WaitsFor::Uncordon), (2, WaitsFor::Name), (3, WaitsFor::Place)];
+    assert_eq!(waits(&choice), others);
 }
 
 #[test]

@@ -199,6 +199,7 @@ impl JoinService {
         match self.enter(&keyring, entry, trace).await {
             Ok(answer) => Ok(Some(answer)),
             Err(Lost::Race) => Ok(None),
+            Err(Lost::Unvouched(node)) => Err(JoinRefusal::ReclaimUnvouched(node).into()),
             Err(Lost::Db(error)) => Err(error.into()),
         }
     }

@@ -10,6 +10,7 @@ use schema::{
     fleet::NodeOverlay,
     generation::IdentityGeneration,
     id::NodeId,
+    name::Name,
     node::{Hold, Trust},
 };
 use serde_json::json;
@@ -23,6 +24,7 @@ use store::{
     node_certs::{self, NodeCert},
     node_holds,
     nodes::{self, InsertError, NewNode},
+    placements,
     pools::{self, Pool},
     queue, revisions,
 };
@@ -52,6 +54,8 @@ pub(super) struct Entry<'a> {
 /// How the transaction ended, when not by committing.
 pub(super) enum Lost {
     Race,
+    /// No process of this control plane wrote the name of the node that the machine is.
+    Unvouched(Name),
     Db(DbError),
 }
 
@@ -194,6 +198,9 @@ async fn take_over(
     let presence = identities::presence_of_locked(txn, node.id).await?;
     if Resident::of(&node, presence) != *resident || node.identity_generation.0 + 1 != generation.0 {
         return Err(Lost::Race);
+    }
+    if !placements::is_vouched(txn, node.id).await? {
+        return Err(Lost::Unvouched(node.name));
     }
     let hardware = Hardware { key: entry.key.digest, trusted: entry.key.trusted };
     if node.hardware_key != hardware.key {

@@ -157,6 +157,12 @@ pub enum JoinRefusal {
         /// Where it is.
         state: ProvisionState,
     },
+    /// Nobody stands by what the node's row says that it is called.
+    #[error(
+        "this machine is node {0} by its hardware, and no process of this control plane wrote that node's name and pool as they \
+         stand there; once somebody stands by them (`better-compute api nodes.vouch`), this join goes on"
+    )]
+    ReclaimUnvouched(Name),
     /// Several documents describe this machine.
     #[error("the documents of {} all describe this machine", names(.0))]
     AmbiguousDocument(Vec<Name>),
@@ -244,6 +250,7 @@ impl JoinRefusal {
         "reclaim-connected",
         "reclaim-not-lost",
         "reclaim-other-pool",
+        "reclaim-unvouched",
         "token-does-not-open",
         "token-expects-another",
         "token-expired",
@@ -291,6 +298,7 @@ impl JoinRefusal {
             Self::ReclaimConnected(_) => "reclaim-connected",
             Self::ReclaimNotLost(_) => "reclaim-not-lost",
             Self::ReclaimBusy { .. } => "reclaim-busy",
+            Self::ReclaimUnvouched(_) => "reclaim-unvouched",
             Self::Described => "described-hardware",
             Self::Unreadable(_) => "hardware-unreadable",
             Self::DuplicateHardware(_) => "duplicate-hardware",
@@ -315,7 +323,8 @@ impl JoinRefusal {
             | Self::ReclaimOtherPool { .. }
             | Self::ReclaimConnected(_)
             | Self::ReclaimNotLost(_)
-            | Self::ReclaimBusy { .. } => Standing::Held,
+            | Self::ReclaimBusy { .. }
+            | Self::ReclaimUnvouched(_) => Standing::Held,
             // A commit ends each of them.
             Self::NeedsDocument | Self::UnknownPool(_) | Self::AttestationUnknown(_) | Self::Disagree { .. } => {
                 Standing::Waiting

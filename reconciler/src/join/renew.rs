@@ -17,7 +17,7 @@ use schema::{digest::Digest, generation::IdentityGeneration, node::ProvisionStat
 use store::{
     DbError, identities,
     joins::{self, JoinKind, JoinState, NewJoin},
-    node_certs, nodes,
+    node_certs, nodes, placements, queue,
 };
 
 use super::{
@@ -113,11 +113,17 @@ impl JoinService {
         if !identities::use_challenge(&mut txn, &request.challenge, node.id).await? {
             return Err(RenewRefusal::ChallengeUsed.into());
         }
-        // The name may be another one since, and is told to whoever keeps it.
-        let told = request.keeps_identity.then(|| node.name.to_string()).or(known.name);
+        // The name may be another one since, and is told to whoever keeps it, when it was given here: what somebody else wrote
+        // into the row makes no machine another one.
+        let vouched = placements::is_vouched(&mut txn, node.id).await?;
+        let told = (request.keeps_identity && vouched).then(|| node.name.to_string()).or(known.name);
         let certified = Certified { name: told.as_deref(), kinds: known.kinds.as_deref() };
         node_certs::insert(&mut txn, &certified.row(node.id, &issued, node.identity_generation)).await?;
         node_certs::keep_chain(&mut txn, &issued.serial.to_bytes(), &chain(&issued)).await?;
+        if !vouched {
+            // Whoever composes for it finds it out, and says so.
+            queue::enqueue(&mut txn, &queue::NODESPEC, [node.id]).await?;
+        }
         if is_late {
             let row = late.row(&node);
             let row = NewJoin { state: JoinState::Admitted, reason: "renewed".to_owned(), ..row };
@@ -125,6 +131,15 @@ impl JoinService {
         }
         txn.commit().await?;
         tracing::info!(node = %old.node_id, serial = %issued.serial, until = %issued.not_after, late = is_late, "renewed a node certificate");
+        let mut answer = pb::RenewResponse {
+            certificate_chain: wire::chain(&issued.chain),
+            trust_bundle: Some(wire::bundle(keyring.newest())),
+            ..pb::RenewResponse::default()
+        };
+        if !vouched {
+            tracing::error!(node = %node.id, name = %node.name, code = "place-unproven", "a machine keeps the name that it had: no process of this control plane wrote the one in its row");
+            return Ok(answer);
+        }
         let identity = JoinIdentity {
             node_id: node.id,
             node_name: node.name.to_string(),
@@ -136,12 +151,8 @@ impl JoinService {
             csr: csr.hash(),
         };
         let (identity, signature) = self.signer.worker(now).sign_identity(&identity);
-        Ok(pb::RenewResponse {
-            certificate_chain: wire::chain(&issued.chain),
-            trust_bundle: Some(wire::bundle(keyring.newest())),
-            identity,
-            signature: Some(wire::signature(signature)),
-        })
+        (answer.identity, answer.signature) = (identity, Some(wire::signature(signature)));
+        Ok(answer)
     }
 
     /// Stores that a renewal waits for somebody.

@@ -20,7 +20,7 @@ macro_rules! select {
             r#"SELECT l.index, l.node_id, l.node, l.leaf, l.payload, l.state, l.reason, l.command_id, l.attempt, l.began_at, l.ended_at,
                       n.name AS "name?", n.pool, n.site, n.labels AS "labels?", n.identity_generation AS "identity?", n.hardware_key,
                       b.journal_id AS "journal?", b.boot_id AS "boot?", n.applied_generation AS "applied?", n.connectivity AS "connectivity?",
-                      n.cordoned AS "cordoned?", n.provision_state AS "provision?",
+                      n.cordoned AS "cordoned?", n.provision_state AS "provision?", n.placement,
                       COALESCE(n.conditions @> '[{"type": "RebootRequired", "status": "true"}]', false) AS "staged!",
                       COALESCE(s.node_name <> n.name, false) AS "renamed!",
                       c.state AS "command_state?", c.reason AS "command_reason?", c.dispatched_at IS NOT NULL AS "handed_over!",
@@ -45,7 +45,9 @@ macro_rules! select {
 /// # Errors
 /// When the statement fails, and when one of them cannot be read: people said yes to all of them.
 pub async fn leaves(txn: &mut Txn, batch: BatchId) -> Result<Vec<Leaf>, DbError> {
-    rows::list(txn.conn(), select!(batch, None, None)).await?.whole()
+    let mut leaves: Vec<Leaf> = rows::list(txn.conn(), select!(batch, None, None)).await?.whole()?;
+    leaves.iter_mut().filter_map(|leaf| leaf.machine.as_mut()).for_each(|machine| machine.judge(txn));
+    Ok(leaves)
 }
 
 /// A page of them: those behind a place.
@@ -55,7 +57,9 @@ pub async fn leaves(txn: &mut Txn, batch: BatchId) -> Result<Vec<Leaf>, DbError>
 pub async fn some_leaves(txn: &mut Txn, batch: BatchId, after: Option<u32>, limit: u32) -> Result<Page<Leaf>, DbError> {
     let (limit, rows) = page::rows(limit);
     let place = |row: &PgRow| row.try_get::<i32, _>("index").map(|index| index.to_string());
-    page::read(txn.conn(), select!(batch, after, Some(rows)), limit, place).await
+    let mut page: Page<Leaf> = page::read(txn.conn(), select!(batch, after, Some(rows)), limit, place).await?;
+    page.items.iter_mut().filter_map(|leaf| leaf.machine.as_mut()).for_each(|machine| machine.judge(txn));
+    Ok(page)
 }
 
 #[derive(sqlx::FromRow)]
@@ -92,6 +96,7 @@ struct Row {
     cordoned: Option<bool>,
     #[sqlx(rename = "provision?")]
     provision: Option<String>,
+    placement: Option<Vec<u8>>,
     #[sqlx(rename = "staged!")]
     staged: bool,
     #[sqlx(rename = "renamed!")]
@@ -146,6 +151,7 @@ impl Stored for Row {
                     staged: self.staged,
                     renamed: self.renamed,
                     provision_state: provision,
+                    placement: self.placement,
                 };
                 Some(columns.read()?)
             }

@@ -11,7 +11,7 @@ use schema::{
 };
 
 use crate::{
-    Db, DbError, Listed, Txn, convert,
+    Db, DbError, Listed, Txn, convert, marks,
     rows::{self, Stored},
 };
 
@@ -48,6 +48,19 @@ pub struct Machine {
     pub renamed: bool,
     /// How far it is.
     pub provision: ProvisionState,
+    /// The tag over its name and its pool.
+    pub tag: Option<Vec<u8>>,
+    /// Whether a process of this control plane made that tag; everybody else who writes a name writes none that is good.
+    pub vouched: bool,
+}
+
+impl Machine {
+    /// Looks at its tag. A process without keys believes what stands there.
+    pub(super) fn judge(&mut self, txn: &Txn) {
+        let place = marks::placement(self.id, self.name.as_str(), self.pool.as_ref().map(Name::as_str));
+        let tag = self.tag.as_deref();
+        self.vouched = txn.marker().is_none_or(|marker| tag.is_some_and(|tag| marker.is_placement(&place, tag)));
+    }
 }
 
 /// The columns of a machine.
@@ -72,6 +85,7 @@ pub(super) struct Row {
     #[sqlx(rename = "renamed!")]
     pub(super) renamed: bool,
     pub(super) provision_state: String,
+    pub(super) placement: Option<Vec<u8>>,
 }
 
 impl Stored for Row {
@@ -97,6 +111,8 @@ impl Stored for Row {
             staged: self.staged,
             renamed: self.renamed,
             provision: convert::word("provision state", &self.provision_state)?,
+            tag: self.placement,
+            vouched: false,
         })
     }
 }
@@ -107,7 +123,7 @@ macro_rules! select {
         sqlx::query_as!(
             Row,
             r#"SELECT n.id, n.name, n.pool, n.site, n.labels, n.identity_generation, n.hardware_key, b.journal_id AS "journal_id?",
-                      b.boot_id AS "boot_id?", n.applied_generation, n.connectivity, n.cordoned, n.provision_state,
+                      b.boot_id AS "boot_id?", n.applied_generation, n.connectivity, n.cordoned, n.provision_state, n.placement,
                       n.conditions @> '[{"type": "RebootRequired", "status": "true"}]' AS "staged!",
                       COALESCE(s.node_name <> n.name, false) AS "renamed!"
                FROM nodes n
@@ -124,7 +140,8 @@ macro_rules! select {
 /// # Errors
 /// When the statement fails.
 pub async fn machines(txn: &mut Txn) -> Result<Listed<Machine>, DbError> {
-    rows::list(txn.conn(), select!(r#"ORDER BY n.name COLLATE "C""#)).await
+    let listed = rows::list(txn.conn(), select!(r#"ORDER BY n.name COLLATE "C""#)).await?;
+    Ok(judged(txn, listed))
 }
 
 /// One of them.
@@ -132,7 +149,9 @@ pub async fn machines(txn: &mut Txn) -> Result<Listed<Machine>, DbError> {
 /// # Errors
 /// When the statement fails.
 pub async fn machine_of(txn: &mut Txn, id: NodeId) -> Result<Option<Machine>, DbError> {
-    rows::find(txn.conn(), select!("AND n.id = $1", id.as_uuid())).await
+    let mut found: Option<Machine> = rows::find(txn.conn(), select!("AND n.id = $1", id.as_uuid())).await?;
+    found.iter_mut().for_each(|machine| machine.judge(txn));
+    Ok(found)
 }
 
 /// The machines with these names, by name.
@@ -141,7 +160,14 @@ pub async fn machine_of(txn: &mut Txn, id: NodeId) -> Result<Option<Machine>, Db
 /// When the statement fails.
 pub async fn named(txn: &mut Txn, names: &[Name]) -> Result<Listed<Machine>, DbError> {
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-    rows::list(txn.conn(), select!(r#"AND n.name = ANY ($1) ORDER BY n.name COLLATE "C""#, &names)).await
+    let listed =
+        rows::list(txn.conn(), select!(r#"AND n.name = ANY ($1) ORDER BY n.name COLLATE "C""#, &names)).await?;
+    Ok(judged(txn, listed))
+}
+
+fn judged(txn: &Txn, mut listed: Listed<Machine>) -> Listed<Machine> {
+    listed.items.iter_mut().for_each(|machine| machine.judge(txn));
+    listed
 }
 
 /// How many machines a pool has, and how many of them are in somebody's hands.

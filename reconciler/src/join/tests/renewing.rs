@@ -5,6 +5,7 @@ use schema::{clock::Clock as _, command::CommandKind};
 use store::{node_certs, nodes};
 
 use super::*;
+use crate::custody::Custody;
 
 /// A machine that joined: its id, its key and its certificate.
 struct Joined {
@@ -275,6 +276,34 @@ async fn a_renewal_tells_a_renamed_machine_its_name_and_says_so_of_its_certifica
     let identity = verifier.identity(csr::hash(&request.csr), &answer.identity, &signature, Validity::Open);
     let identity = identity.expect("for this request");
     assert_eq!((identity.node_id, identity.node_name.as_str()), (node.id, "fra1-r12"));
+}
+
+#[tokio::test]
+async fn a_name_that_somebody_else_wrote_into_a_row_is_told_to_no_machine() {
+    let house = House::new().await;
+    house.db.set_marker(Custody::new(&house.keys.signing(), "fleet_test"));
+    let node = Joined::new(&house, "SERIAL0001").await;
+    let before = nodes::get(&house.db, node.id).await.expect("a row").name;
+    let steal = async |name: &str| {
+        let theft = format!("UPDATE nodes SET name = '{name}' WHERE id = '{}'", node.id.as_uuid());
+        assert_eq!(store::testing::steal(&house.db, &theft).await.expect("a superuser may"), 1);
+    };
+    steal("fra1-r12").await;
+    let answer = renew(&house, node.renewal(&house).await).await.expect("its certificate is renewed");
+    assert!(answer.identity.is_empty() && answer.signature.is_none(), "it keeps the name that it had");
+    let chain = [answer.certificate_chain[0].as_slice().into()];
+    let serial = house.keys.node_verifier().identify(&chain, Validity::Open).expect("ours").serial;
+    let row = node_certs::find(&house.db, &serial.to_bytes()).await.expect("read").expect("a row");
+    assert_eq!(row.node_name, Some(before.to_string()));
+
+    // Nor to one that comes back with a new disk.
+    house.silence(90 + 900).await;
+    let anew = Machine::new("SERIAL0001");
+    let request = anew.request(&house, &house.token_with("h100", 1, &json!({}), true).await);
+    assert_eq!(code(&house.join(&request).await.expect_err("held")).1, "reclaim-unvouched");
+    steal(before.as_str()).await;
+    let answer = house.join(&request).await.expect("comes back");
+    assert_eq!(house.identity(&request, &answer).node_name, before.to_string());
 }
 
 #[tokio::test]

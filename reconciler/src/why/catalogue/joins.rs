@@ -208,6 +208,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Join,
+        "reclaim-unvouched",
+        "The machine is a node whose row says a name or a pool that no process of this control plane wrote: it is not told a name that somebody else gave it.",
+        Operator,
+        "look who can write to the database and put the row back as it was; where the row is right, stand by it, and the join goes on: better-compute api nodes.vouch node=ID name=NAME pool=POOL reason=…",
+    ),
+    entry(
+        Join,
         "described-hardware",
         "The machine is described by a file, and this control plane takes real ones only.",
         Operator,
