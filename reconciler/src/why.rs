@@ -96,10 +96,10 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// What the catalogue says of a code, and what is true here.
+    /// What the catalogue says of a code, and what is true here. Any work can end as work of every kind can.
     #[must_use]
     pub(crate) fn new(area: Area, code: &str, keeps: Keeps, says: impl Into<String>) -> Self {
-        let entry = catalogue::find(area, code);
+        let entry = catalogue::find(area, code).or_else(|| catalogue::find(Area::Work, code));
         Self {
             area,
             code: code.to_owned(),

@@ -229,6 +229,7 @@ fn a_machine_is_told_no_name_that_a_thief_wrote_and_takes_part_in_nothing_by_it(
     fleet.ask("bob", "swapped", "it hangs");
     let batch = fleet.wait_state("swapped", "void");
     assert_eq!(batch["reason"], "no-machine", "{batch}");
+    assert!(batch["message"].as_str().is_some_and(|why| why.contains("place-unproven")), "{batch}");
     assert_eq!((fleet.node.name_in_fleet(), two.name_in_fleet()), (one, other), "each goes by its own name");
     assert_eq!((fleet.node.boots(), two.boots()), (1, 1));
 }

@@ -1,6 +1,10 @@
 //! `receipt`: what became of a batch, in one file that anybody can check without asking anybody.
 
-use std::{fs::File, io::Write as _, path::PathBuf};
+use std::{
+    fs::File,
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use pki::{
@@ -20,6 +24,9 @@ use crate::{
         text::{count, printable},
     },
 };
+
+/// The largest receipt that is read: one of as many machines as a batch has is a tenth of it.
+const MOST_BYTES: u64 = 1 << 30;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -101,8 +108,8 @@ impl Receipt {
         }
     }
 
-    fn check(&self, file: &std::path::Path, output: &Output) -> Result<(), Failure> {
-        let bytes = std::fs::read(file).during(format!("cannot read {}", file.display()))?;
+    fn check(&self, file: &Path, output: &Output) -> Result<(), Failure> {
+        let bytes = read(file, MOST_BYTES)?;
         let told = Told { pin: self.pin, fleet: self.fleet.clone() };
         let proven = receipt::verify(&bytes, &told)
             .map_err(|void| Failure::because(format!("{} proves nothing", file.display()), &void))?;
@@ -117,6 +124,17 @@ impl Receipt {
         }
         Ok(())
     }
+}
+
+/// Reads a file that may be anything.
+fn read(file: &Path, most: u64) -> Result<Vec<u8>, Failure> {
+    let what = format!("cannot read {}", file.display());
+    let mut bytes = Vec::new();
+    File::open(file).during(&what)?.take(most + 1).read_to_end(&mut bytes).during(&what)?;
+    if bytes.len() as u64 > most {
+        return Err(Failure::failed(format!("{} has more than {most} bytes, and no receipt has", file.display())));
+    }
+    Ok(bytes)
 }
 
 fn as_json(proven: &Proven, told: bool) -> Value {
@@ -205,6 +223,13 @@ fn show(proven: &Proven, output: &Output) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_without_an_end_is_read_up_to_a_bound() {
+        let refused = read(Path::new("/dev/zero"), 1 << 20).expect_err("it has no end");
+        assert!(refused.to_string().contains("has more than 1048576 bytes"), "{refused}");
+        assert_eq!(read(Path::new("/dev/null"), 1 << 20).expect("it is empty"), Vec::<u8>::new());
+    }
 
     #[test]
     fn whose_a_receipt_says_to_be_steers_no_terminal() {

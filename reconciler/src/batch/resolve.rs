@@ -116,7 +116,11 @@ pub fn resolve(asked: &Asked<'_>, machines: &[Machine], trust: Option<&Trust>, n
         },
     }
     if covered.is_empty() && flaw.is_none() {
-        flaw = Some(("no-machine", "its scope covers no machine that has joined".to_owned()));
+        let why = match left_out.iter().find(|(_, why)| *why == UNVOUCHED) {
+            Some((name, why)) => format!("its scope covers no machine that can take part: node/{name}: {why}"),
+            None => "its scope covers no machine that has joined".to_owned(),
+        };
+        flaw = Some(("no-machine", why));
     }
     if covered.len() > MOST_LEAVES {
         flaw = Some(("too-many-nodes", format!("it covers {} machines, and a batch has {MOST_LEAVES}", covered.len())));

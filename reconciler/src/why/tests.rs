@@ -12,7 +12,7 @@ use schema::{
 use store::{commands::Command, nodes::Node};
 
 use super::{
-    Area, CommandFacts, Wait,
+    Area, CommandFacts, Keeps, Lifter, Wait,
     catalogue::{self, Entry},
     command, reference,
 };
@@ -111,7 +111,7 @@ fn what_people_said_that_does_not_count_is_told_with_its_reason_and_a_way() {
         told.iter().map(|wait| wait.code.as_str()).collect::<Vec<_>>(),
         ["window-apart", "excluded", "not-empty"]
     );
-    assert!(told.iter().all(|wait| wait.keeps == super::Keeps::Nothing && !wait.means.is_empty()), "{told:?}");
+    assert!(told.iter().all(|wait| wait.keeps == Keeps::Nothing && !wait.means.is_empty()), "{told:?}");
     let says = &told[0].says;
     assert!(
         says.starts_with("what bob said does not count: it counts from ") && says.contains("or not at all"),
@@ -140,6 +140,16 @@ fn every_refusal_and_every_reason_of_a_command_has_an_entry() {
     for reason in Reason::ALL {
         assert!(commands.contains(reason.as_str()), "{reason}");
     }
+}
+
+#[test]
+fn what_any_work_can_end_with_has_its_page_whatever_is_asked_about() {
+    for area in [Area::Batch, Area::Command, Area::Session, Area::Work] {
+        let wait = Wait::new(area, "row-unreadable", Keeps::Nothing, "");
+        assert_eq!(wait.lifted_by, Lifter::Operator, "{area:?}");
+        assert!(wait.remedy.contains("restore it from a backup"), "{}", wait.remedy);
+    }
+    assert!(Wait::new(Area::Batch, "no-such-code", Keeps::Nothing, "").remedy.contains("no page knows it"));
 }
 
 #[test]
