@@ -121,6 +121,21 @@ async fn another_name_and_another_pool_are_not_composed_for() {
 }
 
 #[tokio::test]
+async fn a_row_that_is_right_again_is_found_out_by_itself() {
+    let thief = Thief::new().await;
+    let name = async |name: &str| {
+        steal(&thief.house, &format!("UPDATE nodes SET name = '{name}' WHERE id = '{}'", thief.uuid())).await;
+    };
+    name("gpu-2").await;
+    thief.finds_out("place-unproven").await;
+    name("gpu-1").await;
+    thief.house.test.advance(std::time::Duration::from_secs(61)).await;
+    thief.house.jobs.settle().await.expect("settled");
+    assert_ne!(thief.house.outcome("nodespec", &thief.machine).await.1, "place-unproven");
+    assert!(thief.house.node(&thief.machine).await.conditions.is_empty());
+}
+
+#[tokio::test]
 async fn a_revision_that_another_key_signed_grants_nothing() {
     let mut thief = Thief::new().await;
     let ours = thief.house.keys.clone();

@@ -14,6 +14,7 @@ mod stored;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -258,6 +259,9 @@ impl NodeSpec {
     }
 }
 
+/// How soon a machine whose rows prove nothing is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
 async fn refuse(context: &Context, node: &nodes::Node, missing: Missing) -> Result<Outcome, Failure> {
     let told = match &missing {
         Missing::Composition(error) => Some(("ComposeFailed", error.to_string())),
@@ -279,7 +283,11 @@ async fn refuse(context: &Context, node: &nodes::Node, missing: Missing) -> Resu
             txn.commit().await?;
         }
     }
-    Ok(Outcome::wait(&missing))
+    Ok(match &missing {
+        // Whoever puts a row right in the database wakes nobody.
+        Missing::Unproven(_) => Outcome::wait_for(&missing, LOOK_AGAIN),
+        _ => Outcome::wait(&missing),
+    })
 }
 
 async fn set_invalid(txn: &mut Txn, id: NodeId, invalid: Option<(&str, String, Timestamp)>) -> Result<(), Failure> {
