@@ -29,6 +29,7 @@ pub struct DbError {
     constraint: Option<String>,
     text: String,
     row: Option<Box<Unreadable>>,
+    remedy: Option<&'static str>,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -58,6 +59,7 @@ impl DbError {
             kind: DbErrorKind::Corrupt,
             constraint: None,
             row: None,
+            remedy: None,
             text: format!("the stored {what} is not readable"),
             source: Some(error.into()),
         }
@@ -69,9 +71,15 @@ impl DbError {
         self.row.as_deref()
     }
 
+    /// What to do about it, where PostgreSQL answered and said why it does nothing.
+    #[must_use]
+    pub const fn remedy(&self) -> Option<&'static str> {
+        self.remedy
+    }
+
     /// A failure in words, without a cause from the driver.
     pub(crate) const fn other(text: String) -> Self {
-        Self { kind: DbErrorKind::Other, constraint: None, text, row: None, source: None }
+        Self { kind: DbErrorKind::Other, constraint: None, text, row: None, remedy: None, source: None }
     }
 }
 
@@ -79,6 +87,11 @@ impl From<sqlx::Error> for DbError {
     fn from(error: sqlx::Error) -> Self {
         let kind = kind(&error);
         let constraint = error.as_database_error().and_then(|e| e.constraint()).map(str::to_owned);
+        let code = error.as_database_error().and_then(|answer| answer.code());
+        if let Some((code, (state, remedy))) = code.as_deref().and_then(|code| Some((code, refusal(code)?))) {
+            let text = format!("PostgreSQL {state} ({code})");
+            return Self { kind, constraint, text, row: None, remedy: Some(remedy), source: Some(Box::new(error)) };
+        }
         let text = match kind {
             DbErrorKind::Unavailable => "postgresql is not reachable",
             DbErrorKind::Contention => "another transaction was in the way",
@@ -86,7 +99,7 @@ impl From<sqlx::Error> for DbError {
             DbErrorKind::Corrupt => "a stored value is not readable",
             DbErrorKind::Other => "postgresql refused the statement",
         };
-        Self { kind, constraint, text: text.to_owned(), row: None, source: Some(Box::new(error)) }
+        Self { kind, constraint, text: text.to_owned(), row: None, remedy: None, source: Some(Box::new(error)) }
     }
 }
 
@@ -97,6 +110,7 @@ impl From<Unreadable> for DbError {
             constraint: None,
             text: row.to_string(),
             row: Some(Box::new(row)),
+            remedy: None,
             source: None,
         }
     }
@@ -105,6 +119,32 @@ impl From<Unreadable> for DbError {
 /// No connection, no room, going away, no use of its disk; a server that only reads, and one that gave up a transaction in whose
 /// middle nothing was said for too long.
 const AWAY: [&str; 6] = ["08", "53", "57P", "58", "25006", "25P03"];
+
+/// What a PostgreSQL says of itself that is there and does nothing, and what to do about it.
+fn refusal(code: &str) -> Option<(&'static str, &'static str)> {
+    Some(match code {
+        "53100" => (
+            "has no room left on its disk",
+            "make room where its data and its write-ahead log are; it goes on by itself",
+        ),
+        "53200" => ("has no memory left", "give its host more memory, or its settings less of it"),
+        "53300" => {
+            ("has no connection left", "raise max_connections, or end what holds its connections (pg_stat_activity)")
+        }
+        "53400" => ("is at a limit of its configuration", "its log says which one; raise that"),
+        "57P01" => ("ended the connection", "an operator did that, or it goes down; its log says which"),
+        "57P02" => (
+            "ended every connection, because a part of it crashed",
+            "it comes back by itself; its log says what crashed",
+        ),
+        "57P03" => ("takes no connections yet", "it starts, recovers or goes down: wait, or look into its log"),
+        "57P04" => ("has that database no more", "somebody dropped it: bring it back from a backup"),
+        "25006" => ("only reads", "name the primary in DATABASE_URL, or end default_transaction_read_only"),
+        code if code.starts_with("53") => ("lacks something that it needs", "its log says what"),
+        code if code.starts_with("58") => ("cannot use its disk", "look at that disk, and into its log"),
+        _ => return None,
+    })
+}
 
 fn kind(error: &sqlx::Error) -> DbErrorKind {
     match error {
@@ -137,6 +177,29 @@ mod tests {
         let given_up = "DO $$ BEGIN RAISE EXCEPTION 'terminating' USING ERRCODE = '25P03'; END $$";
         let error = sqlx::query(given_up).execute(db.pool()).await.expect_err("given up");
         assert_eq!(DbError::from(error).kind(), DbErrorKind::Unavailable);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_there_and_does_nothing_is_told_in_its_own_words_with_what_to_do() {
+        let test = crate::testing::TestDb::create().await;
+        for (code, state) in [
+            ("53100", "has no room left on its disk"),
+            ("53200", "has no memory left"),
+            ("53300", "has no connection left"),
+            ("53400", "is at a limit"),
+            ("53000", "lacks something"),
+            ("57P01", "ended the connection"),
+            ("57P03", "takes no connections yet"),
+            ("58030", "cannot use its disk"),
+            ("25006", "only reads"),
+        ] {
+            let raise = format!("DO $$ BEGIN RAISE EXCEPTION 'its own words' USING ERRCODE = '{code}'; END $$");
+            let error = crate::testing::steal(test.db(), &raise).await.expect_err(code);
+            let told = schema::cause::chain(&error);
+            assert!(told.contains(&format!("PostgreSQL {state}")) && told.contains(code), "{told}");
+            assert!(told.contains("its own words") && !told.contains("not reachable"), "{told}");
+            assert!(error.is_unavailable() && error.remedy().is_some(), "{code}");
+        }
     }
 
     #[tokio::test]

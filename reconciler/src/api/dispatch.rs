@@ -50,7 +50,10 @@ pub(super) fn request_id() -> String {
 async fn health(State(app): State<Arc<App>>) -> Response {
     match app.db.ping().await {
         Ok(()) => Json(json!({ "status": "ok" })).into_response(),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "status": "the database is away" }))).into_response(),
+        Err(error) => {
+            let status = error.remedy().map_or_else(|| "the database is away".to_owned(), |_| error.to_string());
+            (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "status": status }))).into_response()
+        }
     }
 }
 

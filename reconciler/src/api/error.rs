@@ -174,7 +174,10 @@ impl ApiError {
 impl From<DbError> for ApiError {
     fn from(error: DbError) -> Self {
         let answer = match error.kind() {
-            DbErrorKind::Unavailable => Self::new(Code::Unavailable, "the database is away; try again"),
+            DbErrorKind::Unavailable => match error.remedy() {
+                Some(remedy) => Self::new(Code::Unavailable, schema::cause::chain(&error)).why(remedy),
+                None => Self::new(Code::Unavailable, "the database is away; try again"),
+            },
             DbErrorKind::Corrupt => Self::new(Code::RowUnreadable, error.to_string()).why(format!(
                 "{UNREADABLE}: somebody may have written into the database; better-compute why {UNREADABLE} says what to do"
             )),

@@ -139,6 +139,24 @@ async fn a_damaged_row_of_the_control_plane_is_named_and_left_out() {
 }
 
 #[tokio::test]
+async fn a_full_disk_under_postgresql_is_told_as_that_with_what_to_do() {
+    let desk = Desk::new().await;
+    for full in [
+        "CREATE FUNCTION is_full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$",
+        "CREATE TRIGGER no_room BEFORE INSERT ON api_tokens FOR EACH ROW EXECUTE FUNCTION is_full()",
+    ] {
+        store::testing::steal(&desk.house.db, full).await.expect("a stand-in for a full disk");
+    }
+    let input = json!({ "name": "ci", "scopes": ["nodes:read"], "idempotencyKey": "1" });
+    let error = desk.refused("tokens.createApi", input).await;
+    let (message, why) = (error["message"].as_str().expect("a text"), error["why"].as_str().expect("what to do"));
+    assert_eq!(error["code"], "UNAVAILABLE");
+    assert!(message.contains("no room left on its disk") && message.contains("No space left on device"), "{message}");
+    assert!(why.contains("make room"), "{why}");
+}
+
+#[tokio::test]
 async fn what_people_said_in_a_way_that_nobody_hears_stands_beside_the_batches() {
     use store::outcomes::{Record, Verdict, record};
 

@@ -71,8 +71,8 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         Api,
         "UNAVAILABLE",
-        "The database is away, or the answer took too long.",
+        "The database is away, or says that it can do nothing now (no room on its disk, no connection left), or the answer took too long.",
         Itself,
-        "ask again; if it goes on, see better-compute status and the log",
+        "ask again; where PostgreSQL said why, the answer has its words and what to do; if it goes on, see better-compute status and the log",
     ),
 ];
