@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use rustls_pki_types::CertificateDer;
-use schema::time::Timestamp;
+use schema::{id::FleetId, time::Timestamp};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use zeroize::Zeroizing;
 
@@ -52,6 +52,9 @@ pub struct BadTrustDomain(pub String);
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Keys {
     trust_domain: String,
+    /// The fleet that these keys are of; none until the database of a control plane was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fleet_id: Option<FleetId>,
     root: Authority,
     node: Authority,
     serving: Authority,
@@ -91,6 +94,7 @@ impl Keys {
         let root = Authority::root(trust_domain, now);
         Ok(Self {
             trust_domain: trust_domain.to_owned(),
+            fleet_id: None,
             node: root.issuing(AuthorityKind::Node, trust_domain, now),
             serving: root.issuing(AuthorityKind::Serving, trust_domain, now),
             internal: root.issuing(AuthorityKind::Internal, trust_domain, now),
@@ -128,6 +132,19 @@ impl Keys {
     #[must_use]
     pub fn trust_domain(&self) -> &str {
         &self.trust_domain
+    }
+
+    /// The fleet that these keys are of, once they were bound to one.
+    #[must_use]
+    pub const fn fleet_id(&self) -> Option<FleetId> {
+        self.fleet_id
+    }
+
+    /// These keys, of one fleet for good; keys of a fleet stay what they are.
+    #[must_use]
+    pub fn of_fleet(mut self, fleet_id: FleetId) -> Self {
+        self.fleet_id.get_or_insert(fleet_id);
+        self
     }
 
     /// How many steps of rotations these keys have behind them: a process that works with another number is behind.
@@ -181,9 +198,10 @@ impl Keys {
         SecretStore::new(keys.map(|key| key.0.as_slice()), fleet_id)
     }
 
-    /// These keys, with the key of the secret store of others: what was sealed before still opens.
+    /// These keys, with the fleet and the key of the secret store of others: what was sealed before still opens.
     #[must_use]
     pub fn keeping_secrets_of(mut self, other: &Self) -> Self {
+        self.fleet_id = other.fleet_id;
         self.secret_store = other.secret_store.clone();
         self.rotations.secret_store.clone_from(&other.rotations.secret_store);
         self

@@ -273,6 +273,38 @@ impl Database {
         let _ = Cli::offline().ok(&[&words[..], dev].concat());
         database
     }
+
+    /// What a process says that does not start.
+    fn refused(&self, roles: &str, keys: &str, user: &str) -> String {
+        let mut command = process::command("better-compute");
+        command.args(["serve", "--roles", roles, "--keys", keys, "--database", &self.url(user), "--fleet", "/nowhere"]);
+        let port = free_ports(1)[0].to_string();
+        command.args(["--authority", "127.0.0.1:9", "--listen-gateway", &port, "--listen-api", &port]);
+        let (code, out, err) = process::output(command);
+        assert_ne!(code, 0, "{out}");
+        err
+    }
+}
+
+#[test]
+fn no_process_starts_by_a_row_of_another_fleet_or_without_one() {
+    let world = World::new();
+    let database = Database::make(&world, "swapped", &["--dev"]);
+    let path = |name: &str| world.path(name).display().to_string();
+    let (keys, edge, signing, following) = (path("keys"), path("edge"), path("signing"), path("following"));
+    let _ = Cli::offline().ok(&["keys", "gateway", "--keys", &keys, "--out", &edge, "--name", "127.0.0.1"]);
+    let _ = Cli::offline().ok(&["keys", "signing", "--keys", &keys, "--out", &signing]);
+    let _ = Cli::offline().ok(&["keys", "source", "--keys", &keys, "--out", &following]);
+    for (theft, told) in [
+        ("UPDATE control_plane SET fleet_id = gen_random_uuid()", "the row of control_plane in the database says"),
+        ("DELETE FROM control_plane", "control_plane of the database has no row"),
+    ] {
+        sql(database.host.data(), database.name, theft);
+        for (roles, keys) in [("api", &keys), ("controllers", &signing), ("source", &following), ("gateway", &edge)] {
+            let said = database.refused(roles, keys, "better_compute");
+            assert!(said.contains(told) && said.contains("fleet_id"), "{theft}, {roles}: {said}");
+        }
+    }
 }
 
 #[test]
@@ -282,15 +314,6 @@ fn a_process_with_more_rights_than_its_roles_need_does_not_start() {
     let path = |name: &str| world.path(name).display().to_string();
     let (keys, edge) = (path("keys"), path("edge"));
     let _ = Cli::offline().ok(&["keys", "gateway", "--keys", &keys, "--out", &edge, "--name", "127.0.0.1"]);
-    let refused = |roles: &str, keys: &str, user: &str| {
-        let mut command = process::command("better-compute");
-        command.args(["serve", "--roles", roles, "--keys", keys, "--database", &database.url(user)]);
-        let port = free_ports(1)[0].to_string();
-        command.args(["--authority", "127.0.0.1:9", "--listen-gateway", &port, "--listen-api", &port]);
-        let (code, out, err) = process::output(command);
-        assert_ne!(code, 0, "{out}");
-        err
-    };
     for (roles, keys, user, why) in [
         ("api", &keys, "better_compute", "the database role is a superuser"),
         ("scheduler", &keys, "better_compute", "the database role is a superuser"),
@@ -301,10 +324,10 @@ fn a_process_with_more_rights_than_its_roles_need_does_not_start() {
         ("controllers", &edge, "control", "holds no keys that sign"),
         ("gateway", &keys, "edge", "holds no keys of a gateway"),
     ] {
-        let said = refused(roles, keys, user);
+        let said = database.refused(roles, keys, user);
         assert!(said.contains(why), "{roles} as {user}: {said}");
     }
-    let said = refused("api", &keys, "better_compute");
+    let said = database.refused("api", &keys, "better_compute");
     assert!(said.contains("IN ROLE bc_control"), "{said}");
 }
 

@@ -165,9 +165,8 @@ impl Serve {
         }
         let config = database.clone().with_warm_connections(parts::WARM_CONNECTIONS);
         let db = Db::connect(&config).await.map_err(identity::database("cannot connect to the database"))?;
-        let row = identity::stored(&db).await?.ok_or_else(|| {
-            Failure::failed("the database belongs to no control plane yet").hint("`better-compute keys init` makes one")
-        })?;
+        let keys = self.keys.as_ref().map(KeyDir::at);
+        let row = identity::stored(&db).await?.ok_or_else(|| identity::missing(keys.as_ref()))?;
         Ok((db, row))
     }
 
@@ -330,7 +329,7 @@ impl Serve {
     ) -> Result<(), Failure> {
         let keys = place.gateway()?;
         let what = "cannot use the gateway's keys";
-        let realm = Realm::new(keys.trust_domain(), row.fleet_id.to_string());
+        let realm = identity::realm(keys.trust_domain(), keys.fleet_id(), row)?;
         let serving: Arc<ServingCertificate> = ServingCertificate::new(&keys.serving).during(what)?;
         let verifier: NodeVerifier = keys.node_verifier().during(what)?;
         let client = tls::internal_client(&keys.internal, &keys.internal_authorities(), parts.clock()).during(what)?;

@@ -6,7 +6,7 @@ use pki::{
     Realm,
     keys::{Keys, SigningKeys, SourceKeys},
 };
-use schema::time::Timestamp;
+use schema::{id::FleetId, time::Timestamp};
 use store::{
     Db, DbError,
     control_plane::{self, ControlPlane},
@@ -49,6 +49,7 @@ pub async fn create(
     now: Timestamp,
 ) -> Result<Identity, Failure> {
     let keys = match place.control_plane()? {
+        Some(keys) if keys.fleet_id().is_some() => return Err(missing(Some(place))),
         Some(keys) => keys,
         None => {
             let keys = Keys::generate(trust_domain, now).map_err(|error| Failure::usage(error.to_string()))?;
@@ -60,7 +61,29 @@ pub async fn create(
     let mut txn = db.begin().await.map_err(database(what))?;
     let row = control_plane::ensure(&mut txn, dev, Some(keys.trust_domain())).await.map_err(database(what))?;
     txn.commit().await.map_err(database(what))?;
+    // Only now: keys that name a fleet whose row is not there are refused.
+    let keys = keys.of_fleet(row.fleet_id);
+    place.store_control_plane(&keys)?;
     belong_together(keys, &row)
+}
+
+/// The database says nothing of whose it is: it is new, or that row was taken away.
+#[must_use]
+pub fn missing(place: Option<&KeyDir>) -> Failure {
+    match place.and_then(|place| Some((place, place.fleet_id()?))) {
+        Some((place, fleet)) => Failure::failed(format!(
+            "table control_plane of the database has no row, and the keys in {} are for the fleet {fleet}",
+            place.path().display()
+        ))
+        .hint(format!(
+            "somebody took that row away, or this is another database: put it back from a backup (its fleet_id is {}); \
+             a new control plane gets keys of its own",
+            fleet.as_uuid()
+        )),
+        None => {
+            Failure::failed("the database belongs to no control plane yet").hint("`better-compute keys init` makes one")
+        }
+    }
 }
 
 /// Gives the row the trust domain of keys that were made anew, while that is possible.
@@ -108,7 +131,7 @@ pub async fn patiently<T>(mut attempt: impl AsyncFnMut() -> Result<T, Failure>) 
 pub fn database(what: &str) -> impl FnOnce(DbError) -> Failure + '_ {
     move |error| {
         let exit = if error.is_unavailable() { Exit::Unreachable } else { Exit::Failed };
-        Failure { exit, ..Failure::because(what, &error) }
+        Failure { exit, ..Failure::because(what, &error) }.or_hint(|| error.remedy().map(str::to_owned))
     }
 }
 
@@ -124,7 +147,25 @@ pub fn open(place: &KeyDir, row: &ControlPlane) -> Result<Identity, Failure> {
         ))
         .hint("bring its key directory here; nodes believe those keys and no others")
     })?;
-    belong_together(keys, row)
+    let identity = belong_together(keys, row)?;
+    Ok(Identity { keys: bound(place, identity.keys, row.fleet_id), ..identity })
+}
+
+/// Has keys from before keys named their fleet do so: from now on another one is refused. A directory that cannot be written
+/// keeps nobody from starting.
+fn bound(place: &KeyDir, keys: Keys, fleet: FleetId) -> Keys {
+    if keys.fleet_id().is_some() {
+        return keys;
+    }
+    let bind = || {
+        let _held = place.hold()?;
+        let keys = place.control_plane()?.unwrap_or(keys.clone()).of_fleet(fleet);
+        place.store_control_plane(&keys).map(|()| keys)
+    };
+    bind().unwrap_or_else(|failure| {
+        tracing::warn!(error = %failure, "these keys do not name their fleet yet; the database is believed");
+        keys
+    })
 }
 
 /// What signs for a control plane that was made before.
@@ -136,7 +177,7 @@ pub fn open_signing(place: &KeyDir, row: &ControlPlane) -> Result<(SigningKeys, 
         Failure::failed(format!("{} holds no keys that sign", place.path().display()))
             .hint("make them where the control plane's keys are: better-compute keys signing --keys DIR --out DIR")
     })?;
-    let realm = realm(keys.trust_domain(), row)?;
+    let realm = realm(keys.trust_domain(), keys.fleet_id(), row)?;
     Ok((keys, realm))
 }
 
@@ -149,7 +190,7 @@ pub fn open_source(place: &KeyDir, row: &ControlPlane) -> Result<(SourceKeys, Re
         Failure::failed(format!("{} holds no keys that sign revisions", place.path().display()))
             .hint("make them where the control plane's keys are: better-compute keys source --keys DIR --out DIR")
     })?;
-    let realm = realm(keys.trust_domain(), row)?;
+    let realm = realm(keys.trust_domain(), keys.fleet_id(), row)?;
     Ok((keys, realm))
 }
 
@@ -158,22 +199,93 @@ pub fn open_source(place: &KeyDir, row: &ControlPlane) -> Result<(SourceKeys, Re
 /// # Errors
 /// When the database belongs to nobody yet.
 pub fn named(row: &ControlPlane) -> Result<Realm, Failure> {
-    let trust_domain = row.trust_domain.as_deref().ok_or_else(|| {
-        Failure::failed("the database belongs to no control plane yet").hint("`better-compute keys init` makes one")
-    })?;
-    realm(trust_domain, row)
+    let trust_domain = row.trust_domain.as_deref().ok_or_else(|| missing(None))?;
+    realm(trust_domain, None, row)
 }
 
 fn belong_together(keys: Keys, row: &ControlPlane) -> Result<Identity, Failure> {
-    let realm = realm(keys.trust_domain(), row)?;
+    let realm = realm(keys.trust_domain(), keys.fleet_id(), row)?;
     Ok(Identity { keys, realm, dev: row.dev })
 }
 
-fn realm(trust_domain: &str, row: &ControlPlane) -> Result<Realm, Failure> {
+/// The realm of keys and of the row that belongs to them.
+///
+/// # Errors
+/// When the row is of another control plane, or was changed.
+pub fn realm(trust_domain: &str, fleet: Option<FleetId>, row: &ControlPlane) -> Result<Realm, Failure> {
     let stored = row.trust_domain.as_deref().unwrap_or(trust_domain);
     if stored != trust_domain {
         let message = format!("the keys are for the trust domain {trust_domain} and the database is for {stored}");
         return Err(Failure::failed(message).hint("keys and database of one control plane belong together"));
     }
+    if let Some(fleet) = fleet.filter(|fleet| *fleet != row.fleet_id) {
+        let message = format!(
+            "the keys are for the fleet {fleet}, and the row of control_plane in the database says {}",
+            row.fleet_id
+        );
+        return Err(Failure::failed(message).hint(format!(
+            "somebody changed fleet_id in that row, or this is another control plane's database: put back {}, \
+             or start with the database that belongs to these keys",
+            fleet.as_uuid()
+        )));
+    }
     Ok(Realm::new(trust_domain, row.fleet_id.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-29T12:00:00Z".parse().unwrap()
+    }
+
+    fn row(fleet_id: FleetId) -> ControlPlane {
+        ControlPlane { fleet_id, trust_domain: Some("bc.local".to_owned()), dev: false, created_at: now() }
+    }
+
+    fn place(dir: &tempfile::TempDir) -> KeyDir {
+        pki::install_provider();
+        let place = KeyDir::at(dir.path());
+        place.store_control_plane(&Keys::generate("bc.local", now()).unwrap()).unwrap();
+        place
+    }
+
+    #[test]
+    fn keys_that_worked_with_one_fleet_refuse_a_row_of_another_and_name_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (place, one, two) = (place(&dir), FleetId::generate(), FleetId::generate());
+        assert_eq!(open(&place, &row(one)).unwrap().realm.fleet_id, one.to_string());
+        let refused = [
+            open(&place, &row(two)).map(drop),
+            open_signing(&place, &row(two)).map(drop),
+            open_source(&place, &row(two)).map(drop),
+        ];
+        for refused in refused {
+            let failure = refused.unwrap_err();
+            assert!(failure.message.contains("the row of control_plane"), "{failure}");
+            assert!(failure.message.contains(&one.to_string()) && failure.message.contains(&two.to_string()));
+            assert!(failure.hint.is_some_and(|hint| hint.contains(&one.as_uuid().to_string())));
+        }
+        assert_eq!(open(&place, &row(one)).unwrap().realm.fleet_id, one.to_string());
+    }
+
+    #[test]
+    fn a_row_that_is_gone_is_told_of_by_whoever_has_keys_of_its_fleet() {
+        let dir = tempfile::tempdir().unwrap();
+        let (place, fleet) = (place(&dir), FleetId::generate());
+        assert!(missing(Some(&place)).message.contains("no control plane yet"), "nobody ever worked with these");
+        open(&place, &row(fleet)).unwrap();
+        let failure = missing(Some(&place));
+        assert!(failure.message.contains("control_plane") && failure.message.contains(&fleet.to_string()), "{failure}");
+    }
+
+    #[test]
+    fn keys_that_cannot_be_written_start_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let (place, fleet) = (place(&dir), FleetId::generate());
+        let _held = place.hold().unwrap();
+        assert_eq!(open(&place, &row(fleet)).unwrap().realm.fleet_id, fleet.to_string());
+        assert_eq!(place.fleet_id(), None);
+    }
 }

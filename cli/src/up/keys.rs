@@ -10,6 +10,7 @@ use std::{
 
 use nix::fcntl::{Flock, FlockArg};
 use pki::keys::{GatewayKeys, Keys, SigningKeys, SourceKeys, generate_secret};
+use schema::id::FleetId;
 
 use crate::{
     data_dir::write_private,
@@ -85,6 +86,15 @@ impl KeyDir {
                 .hint("make them where the control plane's keys are: better-compute keys gateway --keys DIR --out DIR --name HOST")
         })?;
         GatewayKeys::open(&sealed, &self.secret()?).during(self.what(GATEWAY))
+    }
+
+    /// The fleet that the keys here are of, whichever they are, where they open and say so.
+    #[must_use]
+    pub fn fleet_id(&self) -> Option<FleetId> {
+        let signing = || self.signing().ok()??.fleet_id();
+        let source = || self.source().ok()??.fleet_id();
+        let gateway = || self.gateway().ok()?.fleet_id();
+        signing().or_else(source).or_else(gateway)
     }
 
     /// Keeps others from changing the control plane's keys, for as long as the answer lives: of two who read, step and store at

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use rustls_pki_types::CertificateDer;
 use schema::{
     canonical,
+    id::FleetId,
     time::{Duration, Timestamp},
 };
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,8 @@ pub(super) fn internal_name(gateway: &str) -> String {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GatewayKeys {
     trust_domain: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fleet_id: Option<FleetId>,
     /// What this gateway is called among the control plane's own.
     pub name: String,
     /// Shown to nodes.
@@ -63,6 +66,7 @@ pub struct Renewing {
     pub signature: Vec<u8>,
     /// The present serving certificate, leaf first.
     pub serving_chain: Vec<CertificateDer<'static>>,
+    fleet_id: Option<FleetId>,
     serving: NodeKey,
     internal: NodeKey,
 }
@@ -124,6 +128,7 @@ impl GatewayKeys {
     pub(super) fn new(keys: &Keys, name: String, serving: TlsIdentity, internal: TlsIdentity) -> Self {
         Self {
             trust_domain: keys.trust_domain.clone(),
+            fleet_id: keys.fleet_id,
             name,
             serving,
             internal,
@@ -153,6 +158,12 @@ impl GatewayKeys {
         &self.trust_domain
     }
 
+    /// The fleet that these keys are of, where they were made since keys say so.
+    #[must_use]
+    pub const fn fleet_id(&self) -> Option<FleetId> {
+        self.fleet_id
+    }
+
     /// Judges node certificates.
     ///
     /// # Errors
@@ -176,7 +187,8 @@ impl GatewayKeys {
         let asked = Asked { at: now, serving: Base64(serving.request()), internal: Base64(internal.request()) };
         let request = canonical::to_vec(&asked).expect("a request serialises");
         let signature = NodeKey::from_pkcs8(self.serving.key().secret_der())?.sign(&signed(realm, &request));
-        Ok(Renewing { request, signature, serving_chain: self.serving.chain().to_vec(), serving, internal })
+        let (serving_chain, fleet_id) = (self.serving.chain().to_vec(), realm.fleet_id.parse().ok());
+        Ok(Renewing { request, signature, serving_chain, fleet_id, serving, internal })
     }
 
     /// The next keys, with what was given for the request.
@@ -184,6 +196,8 @@ impl GatewayKeys {
     pub fn renewed(&self, renewing: &Renewing, issued: IssuedGateway) -> Self {
         Self {
             trust_domain: self.trust_domain.clone(),
+            // What was asked is signed with the fleet's id, and the control plane agreed.
+            fleet_id: self.fleet_id.or(renewing.fleet_id),
             name: self.name.clone(),
             serving: renewing.serving.identity(issued.serving),
             internal: renewing.internal.identity(issued.internal),

@@ -1,5 +1,6 @@
 //! What processes get that need few keys: of what follows from the checkpoint secret each its part, and never that secret.
 
+use schema::id::FleetId;
 use serde::{Deserialize, Serialize};
 
 use super::{Keys, OpenError, TrustPin, open, seal};
@@ -38,6 +39,8 @@ impl<T> Pair<T> {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SourceKeys {
     trust_domain: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fleet_id: Option<FleetId>,
     history: Seed,
     #[serde(skip_serializing_if = "Option::is_none")]
     other: Option<CheckpointKey>,
@@ -71,6 +74,12 @@ impl SourceKeys {
     #[must_use]
     pub fn trust_domain(&self) -> &str {
         &self.trust_domain
+    }
+
+    /// The fleet that these keys are of, where they were made since keys say so.
+    #[must_use]
+    pub const fn fleet_id(&self) -> Option<FleetId> {
+        self.fleet_id
     }
 
     /// Signs how far history was verified, and what its revisions consist of.
@@ -109,6 +118,8 @@ impl SourceKeys {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SigningKeys {
     trust_domain: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fleet_id: Option<FleetId>,
     command_root: CommandRoot,
     /// Whose manifests it composes from.
     history: Pair<CheckpointKey>,
@@ -145,6 +156,12 @@ impl SigningKeys {
     #[must_use]
     pub fn trust_domain(&self) -> &str {
         &self.trust_domain
+    }
+
+    /// The fleet that these keys are of, where they were made since keys say so.
+    #[must_use]
+    pub const fn fleet_id(&self) -> Option<FleetId> {
+        self.fleet_id
     }
 
     /// The command-signing root.
@@ -202,6 +219,7 @@ impl Keys {
         let Pair { present, other } = self.checkpoints().map(Seed::of_history);
         SourceKeys {
             trust_domain: self.trust_domain.clone(),
+            fleet_id: self.fleet_id,
             history: present,
             other: other.map(|seed| seed.public()),
             placements: self.checkpoints().map(placement_secret),
@@ -216,6 +234,7 @@ impl Keys {
     pub fn signing(&self) -> SigningKeys {
         SigningKeys {
             trust_domain: self.trust_domain.clone(),
+            fleet_id: self.fleet_id,
             command_root: self.command_root.clone(),
             history: self.checkpoints().map(|secret| Seed::of_history(secret).public()),
             commands: self.checkpoints().map(command_secret),
