@@ -5,7 +5,10 @@ use std::time::Duration;
 use jiff_sqlx::ToSqlx as _;
 use schema::time::Timestamp;
 
-use crate::{Db, DbError, Txn, convert};
+use crate::{
+    Db, DbError, Listed, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// A process or a gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,26 +111,42 @@ pub async fn end_gateway(txn: &mut Txn, name: &str, by: &str) -> Result<bool, Db
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn list(db: &Db) -> Result<Vec<Holder>, DbError> {
-    let rows = sqlx::query!(
+pub async fn list(db: &Db) -> Result<Listed<Holder>, DbError> {
+    let statement = sqlx::query_as!(
+        Row,
         r#"SELECT name, is_gateway, revision, seen_at, expires_at, ended_by, clock_off
            FROM key_holders
            WHERE expires_at > compute_now() OR ended_by IS NOT NULL
            ORDER BY is_gateway, name"#,
-    )
-    .fetch_all(db.pool())
-    .await?;
-    rows.into_iter()
-        .map(|row| {
-            Ok(Holder {
-                name: row.name,
-                is_gateway: row.is_gateway,
-                revision: u64::try_from(row.revision).map_err(|e| DbError::corrupt("revision", e))?,
-                seen_at: row.seen_at.to_jiff(),
-                clock_off: row.clock_off,
-                expires_at: row.expires_at.to_jiff(),
-                ended_by: row.ended_by,
-            })
+    );
+    rows::list(db.pool(), statement).await
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    name: String,
+    is_gateway: bool,
+    revision: i64,
+    seen_at: jiff_sqlx::Timestamp,
+    expires_at: jiff_sqlx::Timestamp,
+    ended_by: Option<String>,
+    clock_off: i64,
+}
+
+impl Stored for Row {
+    type Item = Holder;
+    const TABLE: &'static str = "key_holders";
+    const KEY: &'static [&'static str] = &["name"];
+
+    fn read(self) -> Result<Holder, DbError> {
+        Ok(Holder {
+            name: self.name,
+            is_gateway: self.is_gateway,
+            revision: u64::try_from(self.revision).map_err(|e| DbError::corrupt("revision", e))?,
+            seen_at: self.seen_at.to_jiff(),
+            clock_off: self.clock_off,
+            expires_at: self.expires_at.to_jiff(),
+            ended_by: self.ended_by,
         })
-        .collect()
+    }
 }

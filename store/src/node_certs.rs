@@ -3,7 +3,11 @@
 use jiff_sqlx::ToSqlx;
 use schema::{generation::IdentityGeneration, id::NodeId, time::Timestamp};
 
-use crate::{Db, DbError, Txn, convert, poke::Poke};
+use crate::{
+    Db, DbError, Txn, convert,
+    poke::Poke,
+    rows::{self, Stored},
+};
 
 /// An issued certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,15 +84,13 @@ pub async fn chain_of(db: &Db, node: NodeId, key: &[u8]) -> Result<Vec<Vec<u8>>,
 /// # Errors
 /// When the statement fails.
 pub async fn find(db: &Db, serial: &[u8]) -> Result<Option<NodeCert>, DbError> {
-    let row = sqlx::query_as!(
+    let statement = sqlx::query_as!(
         Row,
         r#"SELECT serial, node_id, public_key, identity_generation, not_before, not_after, revoked_at, allowed_kinds, node_name
            FROM node_certs WHERE serial = $1"#,
         serial,
-    )
-    .fetch_optional(db.pool())
-    .await?;
-    Ok(row.map(NodeCert::from))
+    );
+    rows::find(db.pool(), statement).await
 }
 
 /// More keys than an identity comes to: a renewal keeps its key.
@@ -203,8 +205,9 @@ pub struct Revocation {
 /// # Errors
 /// When the statement fails.
 pub async fn revocation(db: &Db, id: NodeId) -> Result<Option<Revocation>, DbError> {
-    let row = sqlx::query!(
-        r#"SELECT c.revoked_at AS "at!: jiff_sqlx::Timestamp", COALESCE(c.revoked_reason, '') AS "reason!"
+    let statement = sqlx::query_as!(
+        RevocationRow,
+        r#"SELECT c.node_id, c.revoked_at, c.revoked_reason
            FROM node_certs c
            JOIN nodes n ON n.id = c.node_id
            WHERE c.node_id = $1 AND c.revoked_at IS NOT NULL
@@ -213,10 +216,8 @@ pub async fn revocation(db: &Db, id: NodeId) -> Result<Option<Revocation>, DbErr
            ORDER BY c.revoked_at DESC, c.issued_at DESC
            LIMIT 1"#,
         id.as_uuid(),
-    )
-    .fetch_optional(db.pool())
-    .await?;
-    Ok(row.map(|row| Revocation { at: row.at.to_jiff(), reason: row.reason }))
+    );
+    rows::find(db.pool(), statement).await
 }
 
 /// Forgets certificates that expired so long ago that nothing refers to them, but never a node's newest one: a machine may
@@ -238,6 +239,26 @@ pub async fn prune(db: &Db) -> Result<u64, DbError> {
     Ok(done.rows_affected() + used.rows_affected())
 }
 
+#[derive(sqlx::FromRow)]
+struct RevocationRow {
+    #[expect(dead_code, reason = "the row is found by it when it cannot be read")]
+    node_id: uuid::Uuid,
+    revoked_at: Option<jiff_sqlx::Timestamp>,
+    revoked_reason: Option<String>,
+}
+
+impl Stored for RevocationRow {
+    type Item = Revocation;
+    const TABLE: &'static str = "node_certs";
+    const KEY: &'static [&'static str] = &["node_id"];
+
+    fn read(self) -> Result<Revocation, DbError> {
+        let at = convert::time(self.revoked_at).ok_or_else(|| DbError::corrupt("revoked_at", "it is none"))?;
+        Ok(Revocation { at, reason: self.revoked_reason.unwrap_or_default() })
+    }
+}
+
+#[derive(sqlx::FromRow)]
 struct Row {
     serial: Vec<u8>,
     node_id: uuid::Uuid,
@@ -250,18 +271,22 @@ struct Row {
     node_name: Option<String>,
 }
 
-impl From<Row> for NodeCert {
-    fn from(row: Row) -> Self {
-        Self {
-            serial: row.serial,
-            node_id: NodeId::from_uuid(row.node_id),
-            public_key: row.public_key,
-            identity_generation: IdentityGeneration::from_i64(row.identity_generation),
-            not_before: row.not_before.to_jiff(),
-            not_after: row.not_after.to_jiff(),
-            revoked_at: convert::time(row.revoked_at),
-            allowed_kinds: row.allowed_kinds,
-            node_name: row.node_name,
-        }
+impl Stored for Row {
+    type Item = NodeCert;
+    const TABLE: &'static str = "node_certs";
+    const KEY: &'static [&'static str] = &["node_id"];
+
+    fn read(self) -> Result<NodeCert, DbError> {
+        Ok(NodeCert {
+            serial: self.serial,
+            node_id: NodeId::from_uuid(self.node_id),
+            public_key: self.public_key,
+            identity_generation: IdentityGeneration::from_i64(self.identity_generation),
+            not_before: self.not_before.to_jiff(),
+            not_after: self.not_after.to_jiff(),
+            revoked_at: convert::time(self.revoked_at),
+            allowed_kinds: self.allowed_kinds,
+            node_name: self.node_name,
+        })
     }
 }

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use schema::{digest::Digest, id::NodeId, inventory::InventorySection, time::Timestamp};
 
-use crate::{Db, DbError, Txn, convert};
+use crate::{
+    Db, DbError, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// A stored section.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,20 +25,12 @@ pub struct StoredSection {
 /// # Errors
 /// When the statement fails.
 pub async fn list(db: &Db, id: NodeId) -> Result<BTreeMap<InventorySection, StoredSection>, DbError> {
-    let rows =
-        sqlx::query!("SELECT section, digest, doc, observed_at FROM node_inventory WHERE node_id = $1", id.as_uuid())
-            .fetch_all(db.pool())
-            .await?;
-    rows.into_iter()
-        .map(|row| {
-            let section = StoredSection {
-                digest: convert::digest(&row.digest)?,
-                doc: row.doc,
-                observed_at: row.observed_at.to_jiff(),
-            };
-            Ok((convert::word("inventory section", &row.section)?, section))
-        })
-        .collect()
+    let statement = sqlx::query_as!(
+        Row,
+        "SELECT node_id, section, digest, doc, observed_at FROM node_inventory WHERE node_id = $1",
+        id.as_uuid(),
+    );
+    Ok(rows::list(db.pool(), statement).await?.whole()?.into_iter().collect())
 }
 
 /// The digests of one node's sections, without the documents: what a gateway compares with Hello.
@@ -87,4 +82,29 @@ pub async fn remove(txn: &mut Txn, id: NodeId, sections: &[InventorySection]) ->
         .execute(txn.conn())
         .await?;
     Ok(())
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    #[expect(dead_code, reason = "the row is found by it when it cannot be read")]
+    node_id: uuid::Uuid,
+    section: String,
+    digest: Vec<u8>,
+    doc: String,
+    observed_at: jiff_sqlx::Timestamp,
+}
+
+impl Stored for Row {
+    type Item = (InventorySection, StoredSection);
+    const TABLE: &'static str = "node_inventory";
+    const KEY: &'static [&'static str] = &["node_id", "section"];
+
+    fn read(self) -> Result<(InventorySection, StoredSection), DbError> {
+        let section = StoredSection {
+            digest: convert::digest(&self.digest)?,
+            doc: self.doc,
+            observed_at: self.observed_at.to_jiff(),
+        };
+        Ok((convert::word("inventory section", &self.section)?, section))
+    }
 }

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use schema::{generation::Generation, id::NodeId, report::SectionStatus, spec::Section, time::Timestamp};
 
-use crate::{Db, DbError, Txn, convert};
+use crate::{
+    Db, DbError, Txn, convert,
+    rows::{self, Stored},
+};
 
 /// The stored end of one section.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,23 +27,12 @@ pub struct NodeSection {
 /// # Errors
 /// When the statement fails.
 pub async fn list(db: &Db, id: NodeId) -> Result<Vec<NodeSection>, DbError> {
-    let rows = sqlx::query!("SELECT section, digest, state, reason, generation, since FROM node_sections WHERE node_id = $1 ORDER BY section", id.as_uuid())
-        .fetch_all(db.pool())
-        .await?;
-    rows.into_iter()
-        .map(|row| {
-            Ok(NodeSection {
-                section: convert::word("section", &row.section)?,
-                status: SectionStatus {
-                    digest: convert::digest(&row.digest)?,
-                    state: convert::word("section state", &row.state)?,
-                    reason: row.reason,
-                },
-                generation: Generation::from_i64(row.generation),
-                since: row.since.to_jiff(),
-            })
-        })
-        .collect()
+    let statement = sqlx::query_as!(
+        Row,
+        "SELECT node_id, section, digest, state, reason, generation, since FROM node_sections WHERE node_id = $1 ORDER BY section",
+        id.as_uuid(),
+    );
+    rows::list(db.pool(), statement).await?.whole()
 }
 
 /// Makes the sections of a node exactly these. A row that does not change is not written; `since` moves with digest,
@@ -81,4 +73,35 @@ pub async fn replace(
     .execute(txn.conn())
     .await?;
     Ok(())
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    #[expect(dead_code, reason = "the row is found by it when it cannot be read")]
+    node_id: uuid::Uuid,
+    section: String,
+    digest: Vec<u8>,
+    state: String,
+    reason: String,
+    generation: i64,
+    since: jiff_sqlx::Timestamp,
+}
+
+impl Stored for Row {
+    type Item = NodeSection;
+    const TABLE: &'static str = "node_sections";
+    const KEY: &'static [&'static str] = &["node_id", "section"];
+
+    fn read(self) -> Result<NodeSection, DbError> {
+        Ok(NodeSection {
+            section: convert::word("section", &self.section)?,
+            status: SectionStatus {
+                digest: convert::digest(&self.digest)?,
+                state: convert::word("section state", &self.state)?,
+                reason: self.reason,
+            },
+            generation: Generation::from_i64(self.generation),
+            since: self.since.to_jiff(),
+        })
+    }
 }

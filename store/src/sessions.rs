@@ -9,7 +9,10 @@ use schema::{
     time::{Duration, Timestamp},
 };
 
-use crate::{Db, DbError, Txn, convert};
+use crate::{
+    Db, DbError, Txn, convert,
+    rows::{self, Stored},
+};
 
 mod facts;
 mod open;
@@ -124,27 +127,14 @@ pub struct Session {
 /// # Errors
 /// When the statement fails.
 pub async fn find(db: &Db, id: NodeId) -> Result<Option<Session>, DbError> {
-    let row = sqlx::query!(
+    let statement = sqlx::query_as!(
+        Row,
         r#"SELECT node_id, epoch, gateway_id, boot_id, journal_id, version, described, commands, connected_at, disconnected_at, last_seen
            FROM sessions
            WHERE node_id = $1"#,
         id.as_uuid(),
-    )
-    .fetch_optional(db.pool())
-    .await?;
-    Ok(row.map(|row| Session {
-        node_id: NodeId::from_uuid(row.node_id),
-        epoch: Epoch::from_i64(row.epoch),
-        gateway_id: GatewayId::from_uuid(row.gateway_id),
-        boot_id: BootId::from_uuid(row.boot_id),
-        journal_id: JournalId::from_uuid(row.journal_id),
-        version: row.version,
-        described: row.described,
-        commands: row.commands,
-        connected_at: row.connected_at.to_jiff(),
-        disconnected_at: convert::time(row.disconnected_at),
-        last_seen: row.last_seen.to_jiff(),
-    }))
+    );
+    rows::find(db.pool(), statement).await
 }
 
 /// Judges silence for the whole fleet in one statement, as [`Connectivity::judge`] does for one node, and answers those
@@ -227,4 +217,41 @@ pub async fn count_by_connectivity(db: &Db) -> Result<BTreeMap<Connectivity, u64
 
 fn columns(sessions: &[(NodeId, Epoch)]) -> (Vec<uuid::Uuid>, Vec<i64>) {
     sessions.iter().map(|(id, epoch)| (id.as_uuid(), epoch.to_i64())).unzip()
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    node_id: uuid::Uuid,
+    epoch: i64,
+    gateway_id: uuid::Uuid,
+    boot_id: uuid::Uuid,
+    journal_id: uuid::Uuid,
+    version: String,
+    described: bool,
+    commands: bool,
+    connected_at: jiff_sqlx::Timestamp,
+    disconnected_at: Option<jiff_sqlx::Timestamp>,
+    last_seen: jiff_sqlx::Timestamp,
+}
+
+impl Stored for Row {
+    type Item = Session;
+    const TABLE: &'static str = "sessions";
+    const KEY: &'static [&'static str] = &["node_id"];
+
+    fn read(self) -> Result<Session, DbError> {
+        Ok(Session {
+            node_id: NodeId::from_uuid(self.node_id),
+            epoch: Epoch::from_i64(self.epoch),
+            gateway_id: GatewayId::from_uuid(self.gateway_id),
+            boot_id: BootId::from_uuid(self.boot_id),
+            journal_id: JournalId::from_uuid(self.journal_id),
+            version: self.version,
+            described: self.described,
+            commands: self.commands,
+            connected_at: self.connected_at.to_jiff(),
+            disconnected_at: convert::time(self.disconnected_at),
+            last_seen: self.last_seen.to_jiff(),
+        })
+    }
 }

@@ -365,6 +365,9 @@ impl Stored for Row {
     fn read(self) -> Result<Source, DbError> {
         let at =
             |commit: Option<String>, at: Option<jiff_sqlx::Timestamp>| Some(At { commit: commit?, at: at?.to_jiff() });
+        if self.detail.as_ref().is_some_and(|detail| !detail.is_object()) {
+            return Err(DbError::corrupt("detail", "it is no JSON object"));
+        }
         Ok(Source {
             name: self.name,
             url: self.url,

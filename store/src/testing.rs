@@ -26,7 +26,7 @@ mod dump;
 pub mod probes;
 
 pub use dump::dump;
-pub use probes::steal;
+pub use probes::{spoil, steal, tables};
 
 /// Names the server that tests share, as a URL of a user who may create databases.
 const SHARED: &str = "BETTER_COMPUTE_TEST_PG";

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use schema::{generation::Epoch, id::WorkerId, time::Timestamp};
 
-use crate::{Db, DbError, Role, convert, leases::Lease};
+use crate::{
+    Db, DbError, Listed, Role, convert,
+    leases::Lease,
+    rows::{self, Stored},
+};
 
 /// One process in one role.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,27 +136,43 @@ pub async fn prune(db: &Db) -> Result<u64, DbError> {
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn live(db: &Db, role: Option<Role>) -> Result<Vec<Worker>, DbError> {
-    let rows = sqlx::query!(
+pub async fn live(db: &Db, role: Option<Role>) -> Result<Listed<Worker>, DbError> {
+    let statement = sqlx::query_as!(
+        Row,
         r#"SELECT id, role, host, pid, pid_namespace, started_at, heartbeat_at
            FROM workers
            WHERE expires_at > compute_now() AND heartbeat_at <= compute_now() + interval '1 minute' AND ($1::text IS NULL OR role = $1)
            ORDER BY id"#,
         role.map(Role::as_str),
-    )
-    .fetch_all(db.pool())
-    .await?;
-    rows.into_iter()
-        .map(|row| {
-            Ok(Worker {
-                id: WorkerId::from_uuid(row.id),
-                role: convert::word("role", &row.role)?,
-                host: row.host,
-                pid: u32::try_from(row.pid).unwrap_or(0),
-                pid_namespace: row.pid_namespace,
-                started_at: row.started_at.to_jiff(),
-                heartbeat_at: row.heartbeat_at.to_jiff(),
-            })
+    );
+    rows::list(db.pool(), statement).await
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: uuid::Uuid,
+    role: String,
+    host: String,
+    pid: i32,
+    pid_namespace: Option<String>,
+    started_at: jiff_sqlx::Timestamp,
+    heartbeat_at: jiff_sqlx::Timestamp,
+}
+
+impl Stored for Row {
+    type Item = Worker;
+    const TABLE: &'static str = "workers";
+    const KEY: &'static [&'static str] = &["host", "id"];
+
+    fn read(self) -> Result<Worker, DbError> {
+        Ok(Worker {
+            id: WorkerId::from_uuid(self.id),
+            role: convert::word("role", &self.role)?,
+            host: self.host,
+            pid: u32::try_from(self.pid).unwrap_or(0),
+            pid_namespace: self.pid_namespace,
+            started_at: self.started_at.to_jiff(),
+            heartbeat_at: self.heartbeat_at.to_jiff(),
         })
-        .collect()
+    }
 }

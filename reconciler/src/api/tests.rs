@@ -1,6 +1,7 @@
 //! Facts about the API, through its router and through its socket, on a real database.
 
 mod commands;
+mod damaged;
 mod drift;
 mod generated;
 mod plans;

@@ -129,3 +129,50 @@ pub async fn restored(db: &Db) -> Result<(), DbError> {
 pub async fn steal(db: &Db, statement: &str) -> Result<u64, DbError> {
     Ok(sqlx::query(sqlx::AssertSqlSafe(statement.to_owned())).execute(db.pool()).await?.rows_affected())
 }
+
+/// Every table that has rows with a time or JSON in it.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn tables(db: &Db) -> Result<Vec<String>, DbError> {
+    let statement = "SELECT DISTINCT c.relname::text FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+                     WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND c.relname <> '_sqlx_migrations'
+                       AND a.attnum > 0 AND a.atttypid IN ('timestamptz'::regtype, 'jsonb'::regtype)
+                     ORDER BY 1";
+    let all: Vec<String> = sqlx::query_scalar(statement).fetch_all(db.pool()).await?;
+    let mut some = Vec::new();
+    for table in all {
+        let filled = format!("SELECT EXISTS (SELECT FROM {table})");
+        if sqlx::query_scalar(sqlx::AssertSqlSafe(filled)).fetch_one(db.pool()).await? {
+            some.push(table);
+        }
+    }
+    Ok(some)
+}
+
+/// Takes the rules of a table away and writes into its last row times without an end and, where JSON is, a word. Answers how
+/// many rows that were.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn spoil(db: &Db, table: &str) -> Result<u64, DbError> {
+    let no_rules = format!(
+        "DO $$ DECLARE one record; BEGIN
+             FOR one IN SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid = '{table}'::regclass LOOP
+                 EXECUTE format('ALTER TABLE {table} DROP CONSTRAINT %I', one.conname);
+             END LOOP;
+             ALTER TABLE {table} DISABLE TRIGGER USER;
+         END $$"
+    );
+    steal(db, &no_rules).await?;
+    let damages: String = sqlx::query_scalar(
+        r#"SELECT string_agg(format('%I = %L', attname, CASE atttypid WHEN 'jsonb'::regtype THEN '"a word"' ELSE 'infinity' END), ', ')
+           FROM pg_attribute
+           WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+             AND atttypid IN ('timestamptz'::regtype, 'jsonb'::regtype)"#,
+    )
+    .bind(table)
+    .fetch_one(db.pool())
+    .await?;
+    steal(db, &format!("UPDATE {table} SET {damages} WHERE ctid = (SELECT max(ctid) FROM {table})")).await
+}

@@ -111,18 +111,18 @@ async fn members_live_while_they_say_so() {
     workers::join(test.db(), a, Role::Controllers, "one", 10, TTL).await.expect("join");
     workers::join(test.db(), b, Role::Gateway, "two", 11, TTL).await.expect("join");
     let ids = |workers: Vec<workers::Worker>| workers.into_iter().map(|worker| worker.id).collect::<Vec<_>>();
-    assert_eq!(ids(workers::live(test.db(), Some(Role::Controllers)).await.expect("live")), [a]);
-    assert_eq!(workers::live(test.db(), None).await.expect("live").len(), 2);
+    assert_eq!(ids(workers::live(test.db(), Some(Role::Controllers)).await.expect("live").items), [a]);
+    assert_eq!(workers::live(test.db(), None).await.expect("live").items.len(), 2);
 
     test.advance(Duration::from_secs(20)).await;
     let said = workers::beat(test.db(), a, Role::Controllers, TTL).await.expect("beat").expect("a member");
     assert_eq!((said.live, said.dead), (vec![a], false));
     test.advance(Duration::from_secs(20)).await;
-    assert_eq!(ids(workers::live(test.db(), None).await.expect("live")), [a]);
+    assert_eq!(ids(workers::live(test.db(), None).await.expect("live").items), [a]);
     let said = workers::beat(test.db(), a, Role::Controllers, TTL).await.expect("beat").expect("a member");
     assert_eq!((said.live, said.dead), (vec![a], true));
     assert_eq!(workers::prune(test.db()).await.expect("prune"), 1);
     assert_eq!(workers::beat(test.db(), b, Role::Gateway, TTL).await.expect("beat"), None);
     workers::leave(test.db(), a).await.expect("leave");
-    assert!(workers::live(test.db(), None).await.expect("live").is_empty());
+    assert!(workers::live(test.db(), None).await.expect("live").items.is_empty());
 }

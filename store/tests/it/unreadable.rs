@@ -4,10 +4,10 @@ use schema::{id::NodeId, name::Name, secret::SecretName};
 use store::{
     Db, DbError, Unreadable, api_tokens, batches, commands, control_plane,
     error::DbErrorKind,
-    fleet_holds, join_tokens, joins, node_drift, node_holds, nodes, outbox, outcomes, plans, pools, quarantine,
-    revisions, secrets, sources, suspensions,
+    fleet_holds, join_tokens, joins, key_holders, node_drift, node_holds, nodes, outbox, outcomes, plans, pools,
+    quarantine, revisions, secrets, sources, suspensions,
     testing::{TestDb, steal},
-    trust,
+    trust, workers,
 };
 
 use crate::{name, new_node};
@@ -36,6 +36,10 @@ const ROWS: &str = "
         SELECT gen_random_uuid(), sha256(n::bytea), 'h100', 1, 1, now() + interval '1 day', n FROM unnest(ARRAY['a','b','c']) n;
     INSERT INTO api_tokens (id, hash, name, scopes, created_by)
         SELECT gen_random_uuid(), sha256(n::bytea), n, '{*}', 'ada' FROM unnest(ARRAY['a','b','c']) n;
+    INSERT INTO key_holders (name, is_gateway, revision, expires_at)
+        SELECT n, true, 1, now() + interval '1 hour' FROM unnest(ARRAY['a','b','c']) n;
+    INSERT INTO workers (id, role, host, pid, expires_at)
+        SELECT gen_random_uuid(), 'sinks', n, 1, now() + interval '1 hour' FROM unnest(ARRAY['a','b','c']) n;
     INSERT INTO outcomes (kind, key, state, reason, message, place)
         SELECT n, 'k', 'wait', 'r', 'm', 'p' FROM unnest(ARRAY['a','b','c']) n;
     INSERT INTO holds (id, subject, gate, source, owner, reason)
@@ -180,8 +184,20 @@ const LISTS: &[(&str, &str, &str, Damages)] = &[
         "sources",
         "sources",
         "name = 'b'",
-        &[("since", &TIMES), ("checked_at", &["'infinity'"]), ("detail", &["'1e400'"]), ("state", &TEXTS)],
+        &[
+            ("since", &TIMES),
+            ("checked_at", &["'infinity'"]),
+            ("detail", &["'1e400'", "'\"a word\"'", "'[]'"]),
+            ("state", &TEXTS),
+        ],
     ),
+    (
+        "holders of keys",
+        "key_holders",
+        "name = 'b'",
+        &[("seen_at", &TIMES), ("expires_at", &["'infinity'", "'294000-01-01'"]), ("revision", &["-1", "NULL"])],
+    ),
+    ("processes", "workers", "host = 'b'", &[("started_at", &TIMES), ("pid", &TEXTS)]),
     ("outcomes", "outcomes", "kind = 'b'", &[("since", &TIMES), ("message", &TEXTS)]),
     ("outcomes of a key", "outcomes", "kind = 'b'", &[("since", &TIMES)]),
     ("holds", "holds", "subject = 'b'", &[("created_at", &TIMES), ("until", &["'infinity'"]), ("source", &WORDS)]),
@@ -251,6 +267,8 @@ async fn look(db: &Db, list: &str, ids: &[schema::id::CommandId]) -> Result<(usi
         "plans" => told!(plans::list(db, None, None, 9).await?),
         "pools" => told!(pools::list(db).await?),
         "sources" => told!(sources::list(db).await?),
+        "holders of keys" => told!(key_holders::list(db).await?),
+        "processes" => told!(workers::live(db, None).await?),
         "outcomes" => told!(outcomes::list_open(db, 9).await?),
         "outcomes of a key" => told!(outcomes::of_key(db, "k").await?),
         "holds" => told!(fleet_holds::list(db).await?),

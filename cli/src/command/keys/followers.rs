@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     client::Client,
     exit::{During as _, Exit, Failure},
-    output::text::count,
+    output::text::{count, printable},
     up::keys::KeyDir,
 };
 
@@ -112,6 +112,9 @@ pub(super) struct Holders {
     pub(super) sealed_before: u64,
     #[serde(default)]
     pub(super) commands_before: CommandsBefore,
+    /// Rows that the control plane cannot read.
+    #[serde(default)]
+    pub(super) unreadable: Vec<Value>,
 }
 
 /// Commands that the command root before the present one signed, and that have not ended.
@@ -143,7 +146,12 @@ impl Holders {
         let follows =
             |holder: &&Holder| holder.ended_by.is_none() && (!holder.is_gateway || is_followed_by_gateways(kind));
         let behind = self.holders.iter().filter(follows).filter(|holder| holder.revision < revision);
-        behind.map(|holder| holder.name.clone()).collect()
+        // Nobody knows how far one is whose row cannot be read.
+        let unread = self.unreadable.iter().map(|row| {
+            let key = row["key"].as_str().unwrap_or("-");
+            format!("the row of key_holders with {} that cannot be read", printable(key))
+        });
+        behind.map(|holder| holder.name.clone()).chain(unread).collect()
     }
 
     /// Refuses keys that are not those of the control plane that answered: a copy from before, or another one's.
@@ -187,7 +195,16 @@ mod tests {
             holders: holders.iter().map(holder).collect(),
             sealed_before: 0,
             commands_before: CommandsBefore::default(),
+            unreadable: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_holder_whose_row_cannot_be_read_is_waited_for() {
+        let mut some = holders("", &[("one/1", false, 3)]);
+        assert_eq!(some.behind(RotationKind::NodeCa, 3), Vec::<String>::new());
+        some.unreadable = vec![json!({ "table": "key_holders", "key": "name \"gw\"", "why": "x" })];
+        assert!(some.behind(RotationKind::NodeCa, 3)[0].contains("name \"gw\""));
     }
 
     #[test]

@@ -452,7 +452,8 @@ async fn problems(app: &App, unreadable: &mut Vec<UnreadableView>) -> Result<Vec
         let revoked = super::one(node_certs::revocation(&app.db, id).await, unreadable)?;
         problems.push(Problem { node, ..Problem::of_node(outcome, revoked.as_ref()) });
     }
-    problems.extend(key_holders::list(&app.db).await?.iter().filter_map(Problem::of_clock));
+    let holders = super::readable(key_holders::list(&app.db).await?, unreadable);
+    problems.extend(holders.iter().filter_map(Problem::of_clock));
     Ok(problems)
 }
 

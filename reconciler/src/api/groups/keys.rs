@@ -17,7 +17,7 @@ use store::{
     key_holders, secrets,
 };
 
-use super::{At, Nothing};
+use super::{At, Nothing, UnreadableView};
 use crate::{
     api::{ApiError, App, Code, table::Mutation},
     reconcile::nodespec::decode_signature,
@@ -101,6 +101,9 @@ pub(in crate::api) struct Holders {
     sealed_before: u64,
     /// Commands that another root signed than the one that this process signs under, and that have not ended.
     commands_before: CommandsBefore,
+    /// Rows of those that cannot be read: nobody knows how far they are. Absent when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<UnreadableView>,
 }
 
 /// Commands that a command root of before signed.
@@ -123,7 +126,9 @@ pub(in crate::api) async fn holders(app: &App, _: Nothing) -> Result<Holders, Ap
         certificate_ends_at: holder.is_gateway.then_some(At(holder.expires_at)),
         ended_by: holder.ended_by,
     };
-    let mut holders: Vec<HolderView> = key_holders::list(&app.db).await?.into_iter().map(view).collect();
+    let mut unreadable = Vec::new();
+    let known = super::readable(key_holders::list(&app.db).await?, &mut unreadable);
+    let mut holders: Vec<HolderView> = known.into_iter().map(view).collect();
     if let Some(auditor) = &app.auditor
         && auditor.custody.signed_before(&app.db).await? > 0
     {
@@ -139,7 +144,7 @@ pub(in crate::api) async fn holders(app: &App, _: Nothing) -> Result<Holders, Ap
     }
     let sealed_before = secrets::count_other_heads(&app.db, &app.secrets.head()).await?;
     let commands_before = commands_before(app).await?;
-    Ok(Holders { pin: app.pin.to_string(), holders, sealed_before, commands_before })
+    Ok(Holders { pin: app.pin.to_string(), holders, sealed_before, commands_before, unreadable })
 }
 
 async fn commands_before(app: &App) -> Result<CommandsBefore, ApiError> {

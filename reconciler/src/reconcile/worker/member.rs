@@ -144,7 +144,7 @@ impl Member {
 /// A process of this very machine, seen from the same namespace, that is gone need not be waited for. Were it alive after
 /// all, its writes are fenced.
 pub(crate) async fn bury_the_dead(db: &Db, role: Role, host: &str) -> Result<(), DbError> {
-    for worker in workers::live(db, Some(role)).await? {
+    for worker in workers::live(db, Some(role)).await?.items {
         if is_gone_here(&worker, host) {
             let names: Vec<String> = leases::held(db, worker.id).await?.into_iter().map(|lease| lease.name).collect();
             leases::release(db, worker.id, &names).await?;

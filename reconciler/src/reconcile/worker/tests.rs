@@ -182,7 +182,7 @@ async fn two_workers_divide_the_shards_and_the_survivor_takes_over() {
     house.test.advance(TTL + Duration::from_secs(1)).await;
     two.beat(&BTreeSet::new()).await.expect("a beat");
     assert_eq!(two.shards().len(), 256);
-    assert_eq!(workers::live(&house.db, Some(Role::Controllers)).await.expect("read").len(), 1);
+    assert_eq!(workers::live(&house.db, Some(Role::Controllers)).await.expect("read").items.len(), 1);
 }
 
 #[tokio::test]
@@ -249,7 +249,7 @@ async fn the_loop_runs_what_it_is_woken_for_and_stops_clean() {
     let panicked = outcomes::find(&house.db, "count", "panics").await.expect("read").expect("an outcome");
     assert_eq!(panicked.reason, "panicked");
     assert_eq!(queue::depth(&house.db).await.expect("read"), [("count".to_owned(), 2)]);
-    assert_eq!(workers::live(&house.db, None).await.expect("read"), []);
+    assert_eq!(workers::live(&house.db, None).await.expect("read").items, []);
     let next = WorkerId::generate();
     let shards: Vec<String> = (0..256).map(|shard| leases::shard(Role::Controllers, shard)).collect();
     assert_eq!(leases::acquire(&house.db, next, &shards, TTL).await.expect("leases").len(), 256);
@@ -261,10 +261,10 @@ async fn a_role_without_reconcilers_is_only_a_member() {
     let mut member =
         Member::new(house.db.clone(), Role::Sinks, "test", TTL, &Registry::standard().of_role(Role::Sinks));
     assert!(!member.beat(&BTreeSet::new()).await.expect("a beat"));
-    assert_eq!(workers::live(&house.db, Some(Role::Sinks)).await.expect("read").len(), 1);
+    assert_eq!(workers::live(&house.db, Some(Role::Sinks)).await.expect("read").items.len(), 1);
     assert_eq!(member.shards(), [] as [u16; 0]);
     member.leave().await.expect("left");
-    assert_eq!(workers::live(&house.db, Some(Role::Sinks)).await.expect("read"), []);
+    assert_eq!(workers::live(&house.db, Some(Role::Sinks)).await.expect("read").items, []);
 }
 
 #[tokio::test]
@@ -310,7 +310,7 @@ async fn a_process_id_of_another_namespace_says_nothing() {
     let house = House::new().await;
     let elsewhere = WorkerId::generate();
     workers::join(&house.db, elsewhere, Role::Controllers, "test", 4_194_305, TTL).await.expect("joined");
-    let mut row = workers::live(&house.db, Some(Role::Controllers)).await.expect("read").remove(0);
+    let mut row = workers::live(&house.db, Some(Role::Controllers)).await.expect("read").items.remove(0);
     assert!(member::is_gone_here(&row, "test") && !member::is_gone_here(&row, "other"));
     row.pid_namespace = Some("pid:[1]".to_owned());
     assert!(!member::is_gone_here(&row, "test"));
