@@ -8,7 +8,12 @@ mod outline;
 pub mod table;
 pub mod text;
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+};
 
 use clap::ValueEnum;
 use schema::time::{Moment, Timestamp};
@@ -48,10 +53,7 @@ impl Output {
         let terminal = io::stdout().is_terminal();
         let quiet = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-        let asked =
-            std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
-        let width = terminal_size::terminal_size().filter(|_| terminal).map(|(width, _)| usize::from(width.0));
-        let width = width.or(asked).or(terminal.then_some(80));
+        let width = columns(io::stdout(), terminal);
         Self { format, colour: terminal && !quiet, width, now }
     }
 
@@ -188,6 +190,20 @@ pub fn plain(text: &str) -> Result<(), Failure> {
     write_or_leave(io::stdout().lock(), text)
 }
 
+/// A file that is made, with this mode, and never one that is there already.
+///
+/// # Errors
+/// When it is there, or cannot be made.
+pub fn new_file(path: &Path, mode: u32) -> Result<File, Failure> {
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(|error| {
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            return Failure::failed(format!("{} is there already, and nothing was written", path.display()))
+                .hint("name a file that is not there, or move this one away first");
+        }
+        Failure::because(format!("cannot write {}", path.display()), &error)
+    })
+}
+
 /// Says something on the side.
 pub fn note(text: impl AsRef<str>) {
     writeln!(io::stderr().lock(), "{}", text.as_ref()).ok();
@@ -208,13 +224,25 @@ pub fn confirm(output: &Output, question: &str) -> Result<bool, Failure> {
     Ok(answer.trim() == "yes")
 }
 
+/// How many columns text may take there.
+fn columns(place: impl std::os::fd::AsFd, terminal: bool) -> Option<usize> {
+    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
+    let width = terminal_size::terminal_size_of(place).filter(|_| terminal).map(|(width, _)| usize::from(width.0));
+    width.or(asked).or(terminal.then_some(80))
+}
+
 /// Shows a failure the way every command does.
 pub fn failure(failure: &Failure) {
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let (error, hint) = if colour { ("\x1b[1;31merror\x1b[0m", "\x1b[1;36mhint\x1b[0m") } else { ("error", "hint") };
-    note(format!("{error}: {}", text::printable_lines(&failure.message)));
+    let width = columns(io::stderr(), io::stderr().is_terminal());
+    let said = |word: &str, code: &str, text: &str| {
+        let text = text::fitted(&format!("{word}: {text}"), width);
+        let word_in_colour = format!("\x1b[{code}m{word}\x1b[0m");
+        note(if colour { text.replacen(word, &word_in_colour, 1) } else { text });
+    };
+    said("error", "1;31", &text::printable_lines(&failure.message));
     if let Some(text) = &failure.hint {
-        note(format!("{hint}: {text}"));
+        said("hint", "1;36", text);
     }
 }
 
@@ -223,5 +251,21 @@ fn write_or_leave(mut to: impl io::Write, text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
         Err(error) => Err(Failure::because("cannot write to standard output", &error)),
         Ok(()) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_there_is_not_written_over_and_what_to_do_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        drop(new_file(&path, 0o666).unwrap());
+        let failure = new_file(&path, 0o666).unwrap_err();
+        assert!(failure.message.contains("audit.log is there already"), "{failure}");
+        assert!(failure.hint.is_some_and(|hint| hint.contains("move this one away")));
+        assert!(new_file(&dir.path().join("no/such"), 0o666).unwrap_err().message.contains("cannot write"));
     }
 }

@@ -116,10 +116,10 @@ impl Explain {
         if output.is_json() {
             output.json(&json!({ "object": object, "values": values }))?;
         } else if path.is_some() && (1..=FEW).contains(&values.len()) {
-            let told: Vec<String> = values.iter().map(|value| in_full(value, &loaded.sources, output.colour)).collect();
+            let told: Vec<String> = values.iter().map(|value| in_full(value, &loaded.sources, output)).collect();
             output.line(told.join("\n\n"))?;
         } else {
-            output.table(&table(&values), "nothing is said about its host")?;
+            output.table(&screen(&values, output), "nothing is said about its host")?;
         }
         Ok(Exit::Ok)
     }
@@ -139,11 +139,14 @@ fn unknown(object: &ObjectRef, path: &str, all: &[Provenance]) -> Failure {
         .hint(printable(&hint))
 }
 
+/// How far what is told in full stands from its label.
+const COLUMN: usize = 12;
+
 /// Values that are told in full.
 const FEW: usize = 3;
 
 /// One value: who says it, where, what makes it, and what it won over.
-fn in_full(value: &Provenance, sources: &SourceMap, colour: bool) -> String {
+fn in_full(value: &Provenance, sources: &SourceMap, output: &Output) -> String {
     let mut rows: Vec<(&str, String)> =
         vec![("value", value.value.clone()), ("from", value.layer.clone()), ("written", value.at.to_string())];
     rows.extend(value.template.iter().map(|template| ("template", template.to_string())));
@@ -161,27 +164,79 @@ fn in_full(value: &Provenance, sources: &SourceMap, colour: bool) -> String {
         rows.push((if index == 0 { "instead of" } else { "" }, format!("{beaten}{said}")));
     }
     let lines = rows.iter().map(|(label, text)| {
-        format!("  {}  {}", Style::Dim.paint(&format!("{label:10}"), colour), printable(text)).trim_end().to_owned()
+        let text = printable(text);
+        if output.width.is_some_and(|width| COLUMN + 2 + text.chars().count() > width) {
+            return output.labelled(label, COLUMN, &text, "  ");
+        }
+        format!("  {}  {text}", Style::Dim.paint(&format!("{label:10}"), output.colour)).trim_end().to_owned()
     });
     std::iter::once(printable(&value.path)).chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+/// Where a value is written, and what it won over.
+fn places(value: &Provenance) -> (String, String) {
+    let place = match &value.template {
+        Some(template) => format!("{} via {template}", value.at),
+        None => value.at.to_string(),
+    };
+    (place, value.beaten.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
 }
 
 fn table(values: &[Provenance]) -> Table {
     let mut table =
         Table::new(&["path", "value", "from", "where", "instead of"]).whole(&["path", "from", "where", "instead of"]);
     for value in values {
-        let place = match &value.template {
-            Some(template) => format!("{} via {template}", value.at),
-            None => value.at.to_string(),
-        };
-        let beaten: Vec<String> = value.beaten.iter().map(ToString::to_string).collect();
-        table.row([
-            value.path.as_str().into(),
-            value.value.as_str().into(),
-            value.layer.as_str().into(),
-            place.into(),
-            beaten.join(", ").into(),
-        ]);
+        let (place, beaten) = places(value);
+        let (path, said, layer) = (value.path.as_str(), value.value.as_str(), value.layer.as_str());
+        table.row([path.into(), said.into(), layer.into(), place.into(), beaten.into()]);
     }
     table
+}
+
+/// The table that fits.
+fn screen(values: &[Provenance], output: &Output) -> Table {
+    let wide = table(values);
+    let fits = |width| wide.render(None, false).lines().all(|line| line.chars().count() <= width);
+    if output.width.is_none_or(fits) { wide } else { narrow(values) }
+}
+
+/// The same where it does not fit: where a value comes from is a sentence beside it or below it.
+fn narrow(values: &[Provenance]) -> Table {
+    let mut table = Table::new(&["path", "value", "from"]).whole(&["path"]).words();
+    for value in values {
+        let (place, beaten) = places(value);
+        let instead = if beaten.is_empty() { String::new() } else { format!(", instead of {beaten}") };
+        let from = format!("{}, {place}{instead}", value.layer);
+        table.row([value.path.as_str().into(), value.value.as_str().into(), from.into()]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::output::Format;
+
+    #[test]
+    fn what_is_explained_fits_a_narrow_terminal_but_for_a_word_that_is_longer() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples-fleet");
+        let loaded = fleet::load(&tree::read(&root).unwrap());
+        let fleet = loaded.fleet.as_ref().expect("the example is a fleet");
+        let output =
+            Output { format: Format::Text, colour: false, width: Some(80), now: schema::time::Timestamp::UNIX_EPOCH };
+        let (mut tables, mut pages) = (0, 0);
+        for node in fleet.nodes.keys() {
+            let values = fleet.explain(node, None).expect("a declared machine");
+            let told = values.iter().map(|value| in_full(value, &loaded.sources, &output));
+            let told: Vec<String> = told.chain([screen(&values, &output).render(output.width, false)]).collect();
+            for line in told.iter().flat_map(|text| text.lines()) {
+                assert!(line.chars().count() <= 80 || !line.trim().contains(' '), "{line}");
+            }
+            tables += 1;
+            pages += values.len();
+        }
+        assert!(tables > 0 && pages > tables);
+    }
 }

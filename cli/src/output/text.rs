@@ -29,6 +29,21 @@ pub fn wrap_whole(text: &str, width: usize) -> Vec<String> {
     fill(words(text).map(str::to_owned), width)
 }
 
+/// Lines as they are, where they fit; the others broken between words, what goes on a step further to the right.
+#[must_use]
+pub fn fitted(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_owned() };
+    let line = |line: &str| {
+        if line.chars().count() <= width {
+            return line.to_owned();
+        }
+        let indent = " ".repeat(line.chars().take_while(|letter| *letter == ' ').count());
+        let lines = wrap_whole(line, width.saturating_sub(indent.len() + 2));
+        format!("{indent}{}", lines.join(&format!("\n{indent}  ")))
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// How long the longest word is.
 #[must_use]
 pub fn longest_word(text: &str) -> usize {
@@ -113,6 +128,13 @@ mod tests {
         assert_eq!(wrap("one two  three fourfivesix 7", 8), ["one two", "three", "fourfive", "six 7"]);
         assert_eq!(wrap("  ", 8), Vec::<String>::new());
         assert_eq!(wrap_whole("one two  three fourfivesix 7", 8), ["one two", "three", "fourfivesix", "7"]);
+    }
+
+    #[test]
+    fn a_line_that_fits_stays_as_it_is_and_one_that_does_not_goes_on_below() {
+        let text = "a  b\n  one two three four";
+        assert_eq!(fitted(text, None), text);
+        assert_eq!(fitted(text, Some(14)), "a  b\n  one two\n    three four");
     }
 
     #[test]

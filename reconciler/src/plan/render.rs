@@ -68,7 +68,8 @@ pub fn render(plan: &Plan, options: RenderOptions) -> String {
     let fold = Fold { most, width };
     let (to, from) = compared(plan);
     let title = format!("{} of {to}, compared with {from}", paint(Ink::Bold, "Plan", colour));
-    let mut lines = vec![title, paint(Ink::Dim, &facts(plan).join(" · "), colour)];
+    let mut lines = vec![title];
+    lines.extend(beside(&facts(plan), width).iter().map(|line| paint(Ink::Dim, line, colour)));
     let mut titled = |title: &str, rows: &[page::Line]| {
         lines.push(String::new());
         lines.push(paint(Ink::Bold, title, colour));
@@ -87,8 +88,18 @@ pub fn render(plan: &Plan, options: RenderOptions) -> String {
         format!("{}; {}.", objects(plan), machines(plan))
     };
     lines.push(String::new());
-    lines.push(paint(Ink::Bold, &verdict, colour));
+    lines.extend(page::wrap(&verdict, width).iter().map(|line| paint(Ink::Bold, line, colour)));
     lines.join("\n") + "\n"
+}
+
+/// Facts on one line where they fit, else each on lines of its own.
+fn beside(facts: &[String], width: usize) -> Vec<String> {
+    let one = facts.join(" · ");
+    if one.chars().count() <= width {
+        vec![one]
+    } else {
+        facts.iter().flat_map(|fact| page::wrap(fact, width)).collect()
+    }
 }
 
 /// What differs between a plan that was shown and another one, by machines, files and facts.

@@ -90,6 +90,22 @@ pub(in crate::plan) struct Section {
     pub(in crate::plan) lines: Vec<Line>,
 }
 
+/// A sentence in lines that fit, all but the first a step further to the right, every word whole.
+pub(in crate::plan) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) => lines.push(format!("  {word}")),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 const fn ink_of(mark: char) -> Ink {
     match mark {
         '+' => Ink::Good,

@@ -279,3 +279,13 @@ fn a_list_that_changed_unfolds() {
     let text = render(&plan_of(document), RenderOptions::default().unfolded());
     assert!(text.contains("+ iommu=pt"), "{text}");
 }
+
+#[test]
+fn the_head_and_the_end_of_a_plan_fit_a_narrow_terminal() {
+    let plan = hundred();
+    let page = render(&plan, RenderOptions { width: 60, ..RenderOptions::default() });
+    let (head, end) =
+        (page.lines().take_while(|line| !line.is_empty()), page.lines().rev().take_while(|line| !line.is_empty()));
+    let lines: Vec<&str> = head.chain(end).collect();
+    assert!(lines.len() > 4 && lines.iter().all(|line| line.chars().count() <= 60), "{lines:#?}");
+}
