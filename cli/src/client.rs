@@ -172,6 +172,13 @@ impl Client {
         }
         let root = texts.last().cloned().unwrap_or_default();
         let certificate = texts.iter().any(|text| text.contains("certificate") || text.contains("UnknownIssuer"));
+        if let Some(times) = pki::tls::untimely(error) {
+            return Failure::new(
+                Exit::Refused,
+                format!("by the clock here the certificate of the server at {} does not count: {times}", self.url),
+            )
+            .hint("set the clock of this machine right; if it is, the control plane's is wrong, or it does not renew its certificate");
+        }
         if certificate {
             return Failure::new(
                 Exit::Refused,

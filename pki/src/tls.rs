@@ -11,7 +11,7 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustls::{
-    ClientConfig, RootCertStore, ServerConfig,
+    CertificateError, ClientConfig, RootCertStore, ServerConfig,
     client::{WebPkiServerVerifier, danger::ServerCertVerifier},
     crypto::CryptoProvider,
     server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier},
@@ -20,7 +20,10 @@ use rustls::{
     version::TLS13,
 };
 use rustls_pki_types::{CertificateDer, UnixTime};
-use schema::{clock::SharedClock, time::Timestamp};
+use schema::{
+    clock::SharedClock,
+    time::{Duration, Moment, Timestamp},
+};
 
 use crate::{issue::TlsIdentity, provider::provider, verify::unix_time};
 
@@ -63,6 +66,51 @@ pub struct OutOfTime {
     pub until: Timestamp,
     /// The time.
     pub now: Timestamp,
+}
+
+/// A server whose certificate is refused for the time alone, by the clock here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Untimely {
+    /// It begins later.
+    #[error("the clock says {}, and it begins at {}: your clock is at least {} behind", Moment(*now), Moment(*from), Duration::between(*now, *from))]
+    Early {
+        /// What the clock says.
+        now: Timestamp,
+        /// Its begin.
+        from: Timestamp,
+    },
+    /// It ended.
+    #[error("the clock says {}, and it ended at {}: your clock is {} ahead, or more", Moment(*now), Moment(*until), Duration::between(*until, *now))]
+    Late {
+        /// What the clock says.
+        now: Timestamp,
+        /// Its end.
+        until: Timestamp,
+    },
+}
+
+/// Whether what a client failed with is that, wherever in the causes it stands.
+#[must_use]
+pub fn untimely(error: &(dyn std::error::Error + 'static)) -> Option<Untimely> {
+    let at = |time: UnixTime| Timestamp::from_second(i64::try_from(time.as_secs()).ok()?).ok();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        match error.downcast_ref::<rustls::Error>() {
+            Some(rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext { time, not_before })) => {
+                return Some(Untimely::Early { now: at(*time)?, from: at(*not_before)? });
+            }
+            Some(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { time, not_after })) => {
+                return Some(Untimely::Late { now: at(*time)?, until: at(*not_after)? });
+            }
+            _ => {}
+        }
+        // What an I/O error wraps is not among its causes.
+        next = match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+            Some(wrapped) => Some(wrapped as &(dyn std::error::Error + 'static)),
+            None => error.source(),
+        };
+    }
+    None
 }
 
 impl LeftOpen {

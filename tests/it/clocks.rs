@@ -250,3 +250,20 @@ fn a_control_plane_whose_clock_is_wrong_and_jumps_makes_nothing_late_and_bricks_
         assert_eq!(node.boots(), boots + 1);
     }
 }
+
+#[test]
+fn a_person_whose_clock_is_years_off_is_told_of_the_clock() {
+    let world = World::new();
+    let Some(time) = Time::new(&world, "person") else { return };
+    let repo = Repo::of_examples(&world, "fleet");
+    let up = Up::start(&world, "up", repo.dir());
+    for (clock, told) in [(OLD, "behind"), (FAR, "ahead")] {
+        time.be(clock);
+        let said = up.cli().under(&time).run(&["status"]);
+        assert!(
+            said.code != 0 && said.err.contains("your clock is") && said.err.contains(told),
+            "{clock}: {}",
+            said.err
+        );
+    }
+}

@@ -6,7 +6,7 @@ mod show;
 
 use clap::Args;
 use pki::{
-    batch::{BatchApproval, BatchHeader, Leaf, NoVote, may_say},
+    batch::{BatchApproval, BatchHeader, Flaw, Leaf, NoVote, may_say},
     trust::{
         policy::Policy,
         statement::{Body, Statement, Word},
@@ -137,7 +137,11 @@ impl Say {
         let asked = Asked::get(&client, &self.batch).await?;
         let checked = check::check(&asked, &self.place, output.now())?;
         let speaker = statement::speaker(&self.place.repo, &checked.policy)?;
-        may(word, &asked, &checked, &speaker)?;
+        let clock = asked.clock(output.now());
+        may(word, &asked, &checked, &speaker, clock.as_deref())?;
+        if let Some(clock) = clock {
+            note(clock);
+        }
         if !output.is_json() {
             output.line(show::render(&asked, &checked, &speaker, output))?;
         }
@@ -226,7 +230,7 @@ const fn said(word: Word) -> &'static str {
 }
 
 /// Refuses to sign what would not count.
-fn may(word: Word, asked: &Asked, checked: &Checked, speaker: &Speaker) -> Result<(), Failure> {
+fn may(word: Word, asked: &Asked, checked: &Checked, speaker: &Speaker, clock: Option<&str>) -> Result<(), Failure> {
     let who = &speaker.principal;
     let heard = |word: &str| asked.said(word).contains(&who.as_str());
     let why = match may_say(&checked.question(), word, who, &speaker.key) {
@@ -245,6 +249,9 @@ fn may(word: Word, asked: &Asked, checked: &Checked, speaker: &Speaker) -> Resul
         Word::Withdraw => "withdrawal",
     };
     let failure = statement::refused(why.code(), format!("this {what} does not count: {why}"));
+    if let Some(clock) = clock.filter(|_| is_of_time(&why)) {
+        return Err(failure.hint(format!("nothing was signed; {clock}")));
+    }
     let others: Vec<String> = checked.candidates().iter().map(ToString::to_string).collect();
     let somebody_else = matches!(why, NoVote::Excluded(_) | NoVote::NoRole(_) | NoVote::TakenBack(_));
     Err(if word == Word::Approve && somebody_else && !others.is_empty() {
@@ -252,6 +259,11 @@ fn may(word: Word, asked: &Asked, checked: &Checked, speaker: &Speaker) -> Resul
     } else {
         failure
     })
+}
+
+/// Whether it would count at another time.
+const fn is_of_time(why: &NoVote) -> bool {
+    matches!(why, NoVote::Expired(_) | NoVote::Flaw(Flaw::Expired(_)))
 }
 
 /// Refuses an approval of which as many as it takes are more than a machine reads.
@@ -293,6 +305,26 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn a_clock_that_is_far_off_is_told_by_how_much_and_one_that_is_near_is_not() {
+        let asked = Asked {
+            batch: json!({}),
+            machines: Vec::new(),
+            status: json!({ "now": "2026-12-07T08:00:00.123Z" }),
+            realm: pki::Realm::new("acme.example", "fleet"),
+        };
+        let told = |now: &str| asked.clock(now.parse().expect("a time"));
+        assert_eq!(told("2026-12-07T08:00:29Z"), None);
+        let ahead = told("2026-12-07T13:00:03Z").expect("told");
+        assert!(
+            ahead.starts_with("your clock is 5h ahead of the control plane's, which says 2026-12-07 08:00"),
+            "{ahead}"
+        );
+        assert!(told("2026-12-05T08:00:00Z").is_some_and(|told| told.contains("2d behind")));
+        assert!(is_of_time(&NoVote::Flaw(Flaw::Expired(Timestamp::UNIX_EPOCH))));
+        assert!(!is_of_time(&NoVote::KeyRevoked));
+    }
 
     #[test]
     fn an_approval_that_reaches_no_machine_is_not_kept() {

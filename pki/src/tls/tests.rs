@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 
-use rustls::{CertificateError, ClientConnection, Error, ServerConnection};
+use rustls::{ClientConnection, Error, ServerConnection};
 use rustls_pki_types::ServerName;
 use schema::clock::ManualClock;
 
@@ -180,4 +180,23 @@ fn the_gateways_internal_certificate_serves_nothing() {
     let own = keys.issue_internal("worker", now()).expect("issued");
     let client = internal_client(&own, &keys.internal_authorities(), clock(0)).expect("client");
     assert!(handshake(client, server, INTERNAL_NAME).0.is_err());
+}
+
+#[test]
+fn a_client_whose_clock_is_wrong_is_told_by_how_much() {
+    let keys = keys();
+    let serving =
+        ServingCertificate::new(&keys.issue_serving(&[NAME.to_owned()], now()).expect("issued")).expect("fits");
+    let seen = |seconds: i64| {
+        let roots = [keys.root_certificate()];
+        let client = agent_client(&roots, None, ServerTimes::Clock(clock(seconds))).expect("a client");
+        let server = api_server(Arc::clone(&serving), clock(0));
+        let failed = handshake(client, server, NAME).0.expect_err("out of its time");
+        // As whoever speaks HTTP over it finds it.
+        untimely(&std::io::Error::other(std::io::Error::other(failed))).expect("told").to_string()
+    };
+    let year = 365 * 86_400;
+    assert!(seen(-15 * year).contains("behind"), "{}", seen(-15 * year));
+    assert!(seen(15 * year).contains("ahead"), "{}", seen(15 * year));
+    assert_eq!(untimely(&Error::DecryptError), None);
 }

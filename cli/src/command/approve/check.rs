@@ -7,7 +7,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use pki::{
     Realm,
     batch::{BatchHeader, Leaf, Question, Tally, candidates, judge, merkle},
-    hardware::{Claims, HardwareKey},
+    hardware::{Claims, HardwareKey, IdentifierKind, plain_serial},
     node_key::NodePublicKey,
     report::ReportKind,
     trust::{
@@ -26,11 +26,11 @@ use reconciler::{
 };
 use schema::{
     digest::Digest,
-    fleet::Batch,
+    fleet::{Batch, Fleet, Node},
     inventory::{Dmi, InventorySection},
     name::Name,
     report::InventoryReport,
-    time::Timestamp,
+    time::{Duration, Moment, Timestamp},
 };
 use serde_json::{Value, json};
 use store::batches::BatchState;
@@ -89,6 +89,8 @@ pub(super) struct Machine {
     pub(super) leaf: Leaf,
     /// Its serial number, or why that is not known.
     pub(super) serial: Result<String, &'static str>,
+    /// The serial number that its document declares, when that is another one.
+    pub(super) declared: Option<String>,
     /// Its pool.
     pub(super) pool: Option<String>,
     /// Whether it is there.
@@ -131,6 +133,21 @@ impl Asked {
     pub(super) fn said(&self, word: &str) -> Vec<&str> {
         let said = self.batch.pointer(&format!("/approvals/{word}")).and_then(Value::as_array);
         said.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
+    /// How far the clock here is from the control plane's, when that is far.
+    pub(super) fn clock(&self, now: Timestamp) -> Option<String> {
+        let theirs: Timestamp = super::text(&self.status, "now").parse().ok()?;
+        let ahead = now.as_second() - theirs.as_second();
+        let minutes = (ahead.unsigned_abs() + 30) / 60;
+        let way = if ahead < 0 { "behind" } else { "ahead of" };
+        (minutes > 0).then(|| {
+            let far = Duration::from_secs(minutes * 60);
+            format!(
+                "your clock is {far} {way} the control plane's, which says {}: set the wrong one right",
+                Moment(theirs)
+            )
+        })
     }
 
     /// Where the control plane reads the fleet.
@@ -214,12 +231,13 @@ pub(super) fn check(asked: &Asked, place: &Place, now: Timestamp) -> Result<Chec
     if signers != header.excluded {
         return Err(lie("the batch names others than those who signed its document"));
     }
-    let document = document(repo, folder, &header)?;
+    let fleet = fleet(repo, folder, &header)?;
+    let document = document(&fleet, &header)?;
     let payload = compare(&document, &header, proposed)?;
     let leaves = leaves(asked, &header, &document, &payload)?;
     let mut notes = scope_notes(&document, &leaves);
-    let machines = machines(asked, leaves, &mut notes);
-    let budgets = budgets(repo, folder, plan, &machines);
+    let machines = machines(asked, leaves, &fleet, &mut notes);
+    let budgets = budgets(&fleet, &machines);
     Ok(Checked {
         kinds: BTreeSet::from([document.command.value.as_str().to_owned()]),
         statements: clone.statements.iter().map(|heard| heard.raw.clone()).collect(),
@@ -288,12 +306,15 @@ fn origin(
     }
 }
 
-fn document(repo: &Repo, folder: &str, header: &BatchHeader) -> Result<Batch, Failure> {
+/// The fleet at the commit that asks for the batch.
+fn fleet(repo: &Repo, folder: &str, header: &BatchHeader) -> Result<Fleet, Failure> {
     let sources = source::read_tree(repo, &header.plan_commit.to_string(), folder)
         .map_err(git("cannot read the commit that asks for the batch"))?;
     let fleet = schema::fleet::load(&sources).fleet;
-    let fleet =
-        fleet.ok_or_else(|| Failure::failed("the commit that asks for the batch is no fleet to this version"))?;
+    fleet.ok_or_else(|| Failure::failed("the commit that asks for the batch is no fleet to this version"))
+}
+
+fn document(fleet: &Fleet, header: &BatchHeader) -> Result<Batch, Failure> {
     let batch = fleet.batches.get(&header.name).cloned();
     batch.ok_or_else(|| lie(format!("the commit {} asks for no batch/{}", header.plan_commit, header.name)))
 }
@@ -374,13 +395,17 @@ fn scope_notes(document: &Batch, leaves: &[Leaf]) -> Vec<String> {
     notes
 }
 
-fn machines(asked: &Asked, leaves: Vec<Leaf>, notes: &mut Vec<String>) -> Vec<Machine> {
+fn machines(asked: &Asked, leaves: Vec<Leaf>, fleet: &Fleet, notes: &mut Vec<String>) -> Vec<Machine> {
     let mut machines = Vec::with_capacity(leaves.len());
     for (leaf, machine) in leaves.into_iter().zip(&asked.machines) {
         let text = |name: &str| machine.get(name).and_then(Value::as_str).map(str::to_owned);
         let flag = |name: &str| machine.get(name).and_then(Value::as_bool).unwrap_or(false);
+        let shown = hardware(&asked.realm, &leaf, machine.get("identity"));
+        let document = fleet.nodes.get(&leaf.name);
         machines.push(Machine {
-            serial: serial(&asked.realm, &leaf, machine.get("identity")),
+            declared: shown.as_ref().ok().zip(document).and_then(|(shown, document)| declared(document, shown)),
+            serial: shown
+                .and_then(|(dmi, _)| dmi.serial.or(dmi.board_serial).ok_or("its firmware has no serial number")),
             pool: text("pool"),
             connectivity: text("connectivity"),
             cordoned: flag("cordoned"),
@@ -395,12 +420,18 @@ fn machines(asked: &Asked, leaves: Vec<Leaf>, notes: &mut Vec<String>) -> Vec<Ma
             "of {unproven} of them no serial number is proven: know them by another way, or do not approve"
         ));
     }
+    let other = machines.iter().filter(|machine| machine.declared.is_some()).count();
+    if other > 0 {
+        notes.push(format!(
+            "{other} of them signed another serial number than their document declares: look which machines those are, or do not approve"
+        ));
+    }
     machines
 }
 
-/// The serial number that a machine signed, when it is the machine of the leaf: what it is recognised by is made again from what
+/// The hardware that a machine signed, when it is the machine of the leaf: what it is recognised by is made again from what
 /// it says.
-fn serial(realm: &Realm, leaf: &Leaf, identity: Option<&Value>) -> Result<String, &'static str> {
+fn hardware(realm: &Realm, leaf: &Leaf, identity: Option<&Value>) -> Result<(Dmi, HardwareKey), &'static str> {
     let identity = identity.ok_or("it signed no inventory yet")?;
     let bytes = |value: Option<&Value>| value.and_then(Value::as_str).and_then(|text| STANDARD.decode(text).ok());
     let payload = bytes(identity.get("payload")).ok_or("its inventory is unreadable")?;
@@ -423,21 +454,63 @@ fn serial(realm: &Realm, leaf: &Leaf, identity: Option<&Value>) -> Result<String
     if key.digest.map(|digest| digest.to_string()).as_deref() != Some(leaf.hardware_key.as_str()) {
         return Err("its inventory is of other hardware than the batch binds");
     }
-    dmi.serial.or(dmi.board_serial).ok_or("its firmware has no serial number")
+    Ok((dmi, key))
+}
+
+/// The serial number that a document declares, when it is none of the machine's, held against them as a join does.
+fn declared(document: &Node, (dmi, key): &(Dmi, HardwareKey)) -> Option<String> {
+    let chassis = key.survivors.get(&IdentifierKind::ChassisSerial);
+    let wanted = [
+        (&document.serial, [dmi.serial.as_ref(), chassis]),
+        (&document.board_serial, [dmi.board_serial.as_ref(), None]),
+    ];
+    wanted.into_iter().find_map(|(wanted, found)| {
+        let wanted = &wanted.as_ref()?.value;
+        let is = |found: &String| plain_serial(found).is_some_and(|found| Some(found) == plain_serial(wanted));
+        (!found.into_iter().flatten().any(is)).then(|| wanted.clone())
+    })
 }
 
 /// How many machines of each pool, and what the pool allows.
-fn budgets(repo: &Repo, folder: &str, plan: ObjectId, machines: &[Machine]) -> Vec<(String, usize, Option<String>)> {
-    let fleet =
-        source::read_tree(repo, &plan.to_string(), folder).ok().and_then(|sources| schema::fleet::load(&sources).fleet);
+fn budgets(fleet: &Fleet, machines: &[Machine]) -> Vec<(String, usize, Option<String>)> {
     let pools: BTreeSet<&String> = machines.iter().filter_map(|machine| machine.pool.as_ref()).collect();
     pools
         .into_iter()
         .map(|pool| {
             let count = machines.iter().filter(|machine| machine.pool.as_ref() == Some(pool)).count();
-            let document = fleet.as_ref().and_then(|fleet| fleet.pools.get(pool.as_str()));
+            let document = fleet.pools.get(pool.as_str());
             let budget = document.and_then(|pool| pool.policy.as_ref()?.disruption_budget.as_ref());
             (pool.clone(), count, budget.map(|budget| budget.value.clone()))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::fleet::{Sources, load};
+
+    use super::*;
+
+    #[test]
+    fn a_serial_number_that_a_document_declares_is_held_against_what_the_machine_signed() {
+        let told = |document: &str, dmi: &Dmi| {
+            let mut sources = Sources::default();
+            sources.insert_file("fleet.kdl", b"fleet \"acme\" { format 1; trust-domain \"acme.example\"; }".to_vec());
+            let text = format!(
+                "site \"fra1\"\nprofile \"base\"\npool \"h100\" {{ site \"fra1\"; profile \"base\"; }}\n\
+                 node \"n0\" {{ pool \"h100\"; {document}; }}\n"
+            );
+            sources.insert_file("pools/h100.kdl", text.into_bytes());
+            let loaded = load(&sources);
+            let fleet = loaded.fleet.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
+            declared(&fleet.nodes["n0"], &(dmi.clone(), HardwareKey::derive(&Claims::of_dmi(dmi))))
+        };
+        let dmi = Dmi { serial: Some("J7Q2X11".into()), board_serial: Some("BOARD17".into()), ..Dmi::default() };
+        assert_eq!(told("serial \" j7q2x11\"", &dmi), None, "as a join compares them");
+        assert_eq!(told("board-serial \"BOARD17\"", &dmi), None);
+        assert_eq!(told("serial \"OTHER99\"", &dmi).as_deref(), Some("OTHER99"));
+        assert_eq!(told("board-serial \"OTHER99\"", &dmi).as_deref(), Some("OTHER99"));
+        assert_eq!(told("serial \"J7Q2X11\"", &Dmi::default()).as_deref(), Some("J7Q2X11"));
+        assert_eq!(told("mac \"aa:bb:cc:dd:ee:ff\"", &dmi), None, "it declares none");
+    }
 }

@@ -159,7 +159,13 @@ fn also(checked: &Checked) -> Vec<String> {
 
 fn line(machine: &Machine, width: usize, output: &Output) -> String {
     let serial = match &machine.serial {
-        Ok(serial) => format!("serial {}", printable(serial)),
+        Ok(serial) => match &machine.declared {
+            None => format!("serial {}", printable(serial)),
+            Some(declared) => Style::Bad.paint(
+                &format!("serial {}, its document declares {}", printable(serial), printable(declared)),
+                output.colour,
+            ),
+        },
         Err(why) => Style::Attention.paint(why, output.colour),
     };
     let mut facts: Vec<String> = machine.pool.iter().map(|pool| format!("pool/{}", printable(pool))).collect();

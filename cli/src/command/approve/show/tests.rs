@@ -58,6 +58,7 @@ fn machine(name: &str, serial: Result<&str, &'static str>, connectivity: &str) -
     Machine {
         leaf,
         serial: serial.map(str::to_owned),
+        declared: None,
         pool: Some("h100".to_owned()),
         connectivity: Some(connectivity.to_owned()),
         cordoned: false,
@@ -130,4 +131,11 @@ fn what_is_signed_fits_a_narrow_terminal_and_nothing_that_is_compared_is_cut() {
     // Narrower than a digest, the terminal breaks it, and whoever copies it has it whole.
     let whole = page(80).lines().find(|line| line.contains("sha256:")).map(|line| line.trim().to_owned());
     assert!(whole.is_some_and(|digest| page(50).contains(&digest)));
+}
+
+#[test]
+fn a_machine_of_another_serial_number_than_its_document_declares_shows_both() {
+    let one = Machine { declared: Some("OTHER99".to_owned()), ..machine("n0", Ok("J7Q2X11"), "connected") };
+    let output = Output { format: Format::Text, colour: false, width: None, now: Timestamp::UNIX_EPOCH };
+    assert!(line(&one, 2, &output).contains("serial J7Q2X11, its document declares OTHER99"));
 }
