@@ -20,7 +20,7 @@ use crate::{
     client::{Client, Target},
     exit::{During as _, Exit, Failure},
     output::{
-        Output, Table, note, plain,
+        Output, Table, new_file, note, plain,
         text::{count, printable},
     },
 };
@@ -99,7 +99,7 @@ impl Receipt {
             None => plain(text.trim_end()),
             Some(out) => {
                 let what = format!("cannot write {}", out.display());
-                let mut file = File::create_new(out).during(&what)?;
+                let mut file = new_file(out, 0o666)?;
                 file.write_all(text.as_bytes()).during(&what)?;
                 output.line(format!("the receipt of {batch} is in {}", out.display()))?;
                 note(format!("check it: better-compute receipt --verify {} --pin PIN", out.display()));

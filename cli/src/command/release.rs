@@ -2,9 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -24,7 +23,7 @@ use serde_json::json;
 use crate::{
     args::FormatArg,
     exit::{During as _, Exit, Failure},
-    output::{Output, note},
+    output::{Output, new_file, note},
 };
 
 const EXAMPLES: &str = "\
@@ -152,10 +151,9 @@ impl Release {
 
 fn key(file: &Path, output: &Output) -> Result<(), Failure> {
     let key = ReleaseKey::generate();
-    let what = format!("cannot make {}", file.display());
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
-    let written = |mut made: File, text: &str| writeln!(made, "{text}").and_then(|()| made.sync_all());
-    key.to_text(|text| made.and_then(|made| written(made, text))).during(what)?;
+    let mut made = new_file(file, 0o600)?;
+    let what = format!("cannot write {}", file.display());
+    key.to_text(|text| writeln!(made, "{text}").and_then(|()| made.sync_all())).during(what)?;
     let public = key.public().to_string();
     if output.is_json() { output.json(&json!({ "key": public })) } else { output.line(public) }
 }

@@ -193,10 +193,15 @@ impl Create {
         }
         output.line(token)?;
         note(format!(
-            "\nGood for {} of pool {}, for {}. It is shown this once. On the machine, as root:\n\n  {}\n",
+            "\nGood for {} of pool {}, for {}. It is shown this once. {}:\n\n  {}\n",
             count(u64::from(self.uses), "machine"),
             self.pool,
             self.expires,
+            if is_dev(&made) {
+                "For a machine that a file describes (without --hardware and --root it is this host that joins)"
+            } else {
+                "On the machine, as root"
+            },
             join_line(&made, &client, token),
         ));
         Ok(Exit::Ok)
@@ -230,7 +235,13 @@ fn join_line(made: &Value, client: &Client, token: &str) -> String {
         .or(local.map(|file| file.gateway.as_str()))
         .unwrap_or("https://GATEWAY:PORT");
     let pin = made.get("pin").and_then(Value::as_str).or(local.map(|file| file.pin.as_str())).unwrap_or("PIN");
-    format!("BCD_JOIN_TOKEN={token} bcd join {gateway} --pin {pin} && bcd run")
+    let described = if is_dev(made) { " --root DIR --hardware FILE" } else { "" };
+    format!("BCD_JOIN_TOKEN={token} bcd join {gateway} --pin {pin}{described} && bcd run{described}")
+}
+
+/// Whether the control plane admits machines that a file describes.
+fn is_dev(made: &Value) -> bool {
+    made.get("dev").and_then(Value::as_bool) == Some(true)
 }
 
 impl ApiVerb {

@@ -255,7 +255,10 @@ async fn a_repeat_replays_and_another_request_under_the_key_is_a_conflict() {
     let request = json!({ "pool": "h100", "uses": 8, "expires": "24h", "idempotencyKey": "one" });
     let first = desk.ok("tokens.create", request.clone()).await;
     assert!(first["token"].as_str().is_some_and(|token| token.starts_with("bcjt_")));
-    assert_eq!(first["command"], format!("bcd join https://gw.example.org:7443 --pin {}", Digest::of("anchor")));
+    // Where machines are admitted that a file describes, the host that it is pasted into is none of them.
+    let described =
+        format!("bcd join https://gw.example.org:7443 --pin {} --root DIR --hardware FILE", Digest::of("anchor"));
+    assert_eq!((&first["dev"], &first["command"]), (&json!(true), &json!(described)));
     let mut again = desk.ok("tokens.create", request).await;
     assert_eq!(again["token"], Value::Null);
     again["token"] = first["token"].clone();

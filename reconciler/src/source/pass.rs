@@ -163,6 +163,17 @@ pub struct Pass {
     touched: Option<Instant>,
 }
 
+/// That a branch whose tip is in force named another commit before, which is not.
+fn set_back(source: &Source, tip: &str) -> Option<String> {
+    match &source.remote {
+        Some(before) if before.commit != tip => Some(format!(
+            "the branch was set back to this commit from {}, which never came into force",
+            super::history::short(&before.commit)
+        )),
+        _ => source.reason.clone().filter(|_| source.state == SourceState::Ok.as_str()),
+    }
+}
+
 /// What a commit turned out to be.
 #[derive(Debug, Clone)]
 struct Memory {
@@ -279,7 +290,9 @@ impl Pass {
             return self.held(lease, &source, Some(&tip), trouble, again).await;
         }
         let in_force = source.applied.as_ref().map(|at| at.commit.clone());
-        if in_force.as_deref() == Some(tip.as_str()) && source.state == SourceState::Ok.as_str() && !again {
+        let is_in_force = in_force.as_deref() == Some(tip.as_str());
+        let set_back = set_back(&source, &tip).filter(|_| is_in_force);
+        if is_in_force && source.state == SourceState::Ok.as_str() && !again && set_back == source.reason {
             self.touch(lease).await?;
             self.proposals(lease, At::of(&seen)).await?;
             self.keep_plans(lease, At::of(&seen)).await?;
@@ -318,7 +331,7 @@ impl Pass {
         match self.bring(lease, &source, &candidate, last).await {
             Ok(Brought::Stopped) => Ok(Passed::Stopped(last)),
             Ok(Brought::Settled) => {
-                self.settle(lease).await?;
+                self.settle(lease, set_back.as_deref()).await?;
                 self.remember(lease, &read.sources).await?;
                 self.in_force = Some(Arc::new(InForce::of(&candidate)));
                 self.batches(lease, &read.fleet, Some(at)).await?;

@@ -9,7 +9,7 @@ use schema::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use store::{api_tokens, join_tokens, pools};
+use store::{api_tokens, control_plane, join_tokens, pools};
 
 use super::{At, ById, Nothing, PageOf, UnreadableView};
 use crate::{
@@ -60,6 +60,8 @@ pub(in crate::api) struct CreatedJoin {
     gateways: Vec<String>,
     /// What they hold the control plane against.
     pin: String,
+    /// The control plane admits machines that a file describes.
+    dev: bool,
     /// The line to run on the machine, with the token in `BCD_JOIN_TOKEN`.
     command: String,
 }
@@ -202,6 +204,8 @@ pub(in crate::api) async fn create(mutation: Mutation<'_>, input: NewJoin) -> Re
     };
     join_tokens::create(txn, &new).await?;
     let gateway = app.gateways.first().map_or("https://GATEWAY", String::as_str);
+    let dev = control_plane::find(&app.db).await?.is_some_and(|plane| plane.dev);
+    let described = if dev { " --root DIR --hardware FILE" } else { "" };
     Ok(CreatedJoin {
         id: id.to_string(),
         token: Some(token.reveal().to_string()),
@@ -210,7 +214,8 @@ pub(in crate::api) async fn create(mutation: Mutation<'_>, input: NewJoin) -> Re
         expires_at: At(expires_at),
         gateways: app.gateways.clone(),
         pin: app.pin.to_string(),
-        command: format!("bcd join {gateway} --pin {}", app.pin),
+        dev,
+        command: format!("bcd join {gateway} --pin {}{described}", app.pin),
     })
 }
 

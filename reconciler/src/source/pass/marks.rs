@@ -73,11 +73,11 @@ impl Pass {
         Ok(())
     }
 
-    /// Everything is in force: says so when something else is stored.
-    pub(super) async fn settle(&self, lease: &Lease) -> Result<(), PassError> {
+    /// Everything is in force: says so when something else is stored, with what is worth knowing about it.
+    pub(super) async fn settle(&self, lease: &Lease, said: Option<&str>) -> Result<(), PassError> {
         let mut txn = self.begin(lease).await?;
         sources::follow(&mut txn, &self.name).await?;
-        sources::set_state(&mut txn, &self.name, SourceState::Ok.as_str(), None, None).await?;
+        sources::set_state(&mut txn, &self.name, SourceState::Ok.as_str(), said, None).await?;
         txn.commit().await?;
         Ok(())
     }

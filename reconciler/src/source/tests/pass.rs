@@ -237,6 +237,27 @@ async fn whatever_is_wrong_has_a_state_and_the_last_good_revision_stays() {
 }
 
 #[tokio::test]
+async fn a_branch_that_is_set_back_to_what_is_in_force_says_so_until_a_commit_comes_into_force() {
+    let world = World::with(Git::fleet()).await;
+    world.run().await;
+    let good = world.git.head();
+    world.git.write("pools/h100.kdl", "pool \"h100\" {\n    sight \"fra1\"\n}\n");
+    let broken = world.git.commit("a typo");
+    assert_eq!(world.held().await, SourceState::FleetInvalid);
+    world.git.git(&["reset", "-q", "--hard", &good]);
+    for _ in 0..2 {
+        assert!(matches!(world.run().await, Passed::InForce { commit, applied: None } if commit == good));
+        let source = world.source().await;
+        assert_eq!(source.state, "ok");
+        let said = source.reason.unwrap_or_default();
+        assert!(said.contains("set back") && said.contains(&broken[..10]), "{said}");
+    }
+    world.git.commit("something else");
+    world.run().await;
+    assert_eq!(world.source().await.reason, None);
+}
+
+#[tokio::test]
 async fn a_rewritten_history_waits_until_a_person_accepts_exactly_that_commit() {
     let world = World::with(Git::fleet()).await;
     let first = world.git.head();
