@@ -47,7 +47,7 @@ table audit_aside
     at timestamp with time zone not null default compute_now()
     constraint audit_aside_pkey PRIMARY KEY (id)
     constraint audit_aside_times_check CHECK (isfinite(at)) NOT VALID
-    constraint audit_aside_what_check CHECK ((what = ANY (ARRAY['line'::text, 'checkpoint'::text])))
+    constraint audit_aside_what_check CHECK ((what = ANY (ARRAY['line'::text, 'checkpoint'::text, 'outside'::text])))
     CREATE INDEX audit_aside_by_seq ON audit_aside USING btree (seq) WHERE (seq IS NOT NULL)
     CREATE TRIGGER audit_aside_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit_aside FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only()
 table audit_chain
@@ -914,6 +914,6 @@ function audit_is_append_only()  BEGIN RAISE EXCEPTION 'the audit log is append 
 function audit_joins_tail()  BEGIN INSERT INTO audit_tail (seq) VALUES (NEW.seq); RETURN NULL; END
 function commands_move()  BEGIN IF NEW.state = 'pending' AND OLD.state <> 'pending' AND OLD.acked_at IS NOT NULL AND NOT OLD.retry_safe THEN RAISE EXCEPTION 'a command that its node has does not wait again'; END IF; IF NEW.state = 'dispatched' AND OLD.state = 'pending' THEN NEW.dispatched_at := compute_now(); END IF; IF NEW.state IN ('acked', 'running') AND NEW.acked_at IS NULL THEN NEW.acked_at := compute_now(); END IF; IF NEW.state = 'running' AND NEW.started_at IS NULL THEN NEW.started_at := compute_now(); END IF; RETURN NEW; END
 function compute_now()  SELECT statement_timestamp() + COALESCE(NULLIF(current_setting('compute.clock_offset', true), ''), '0')::interval
-function node_allowed_kinds(uuid)  SELECT CASE WHEN c.counts THEN c.allowed_kinds ELSE '{}' END FROM (SELECT c.allowed_kinds, c.issued_at, c.not_after, c.identity_generation = n.identity_generation AND c.revoked_at IS NULL AS counts FROM node_certs c JOIN nodes n ON n.id = c.node_id WHERE c.node_id = node) AS c ORDER BY c.counts DESC, c.issued_at DESC, c.not_after DESC LIMIT 1
+function node_allowed_kinds(uuid)  BEGIN RETURN ( SELECT CASE WHEN c.counts THEN c.allowed_kinds ELSE '{}' END FROM (SELECT c.allowed_kinds, c.issued_at, c.not_after, c.identity_generation = n.identity_generation AND c.revoked_at IS NULL AS counts FROM node_certs c JOIN nodes n ON n.id = c.node_id WHERE c.node_id = node) AS c ORDER BY c.counts DESC, c.issued_at DESC, c.not_after DESC LIMIT 1 ); END
 function node_bucket(nodes)  SELECT CASE WHEN n.role <> 'host' THEN 'excluded' -- IS NOT TRUE: a pool or an owner that is missing makes the comparison null, and null is not ours. WHEN (n.trust = 'platform' OR (n.trust = 'tenant-owned' AND n.owner_tenant = (SELECT p.owner_tenant FROM pools p WHERE p.name = n.pool))) IS NOT TRUE THEN 'excluded' WHEN n.maintenance OR n.cordoned THEN 'maintenance' WHEN n.provision_state NOT IN ('adopted', 'deployed') THEN 'provisioning' WHEN n.observed_generation < 1 THEN 'provisioning' WHEN n.connectivity <> 'connected' THEN 'unreachable' WHEN cardinality(n.no_schedule_reasons) > 0 THEN 'unhealthy' ELSE 'schedulable' END
 function outbox_life() SELECT max(life) FROM outbox_lives

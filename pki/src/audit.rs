@@ -29,7 +29,7 @@ use crate::{
 mod export;
 mod proof;
 
-pub use export::{Broken, Export, ExportEnd, Fault, Reader, Told, Verified};
+pub use export::{Broken, Export, ExportEnd, Fault, Outside, Reader, Told, Verified};
 pub use proof::{Proof, ProofRefusal};
 
 /// A line of the log at its place.

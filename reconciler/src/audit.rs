@@ -1,4 +1,4 @@
-//! `audit`: chains the audit log and signs its checkpoints. Key: `all`.
+//! `audit`: chains the audit log and signs its checkpoints. Key: `all`; `outside`, for lines that are in no chain.
 //!
 //! Whoever writes a line waits for nobody: a line joins the tail in its own transaction, and one process takes the tail into
 //! the chain, in the order in which it sees the lines. A checkpoint is due after `ROWS` lines, or once the first of them is
@@ -22,8 +22,8 @@ use store::{
     queue::{self, Kind},
 };
 
-use self::look::{Altered, Region, ours};
-use crate::reconcile::{Context, Failure, Outcome, Periodic, Reconciler, ShardBy};
+use self::look::{Altered, Outside, Region, ours};
+use crate::reconcile::{Context, Failure, Outcome, Periodic, Reconciler, ShardBy, WaitReason};
 
 /// So many lines are enough for a checkpoint, however young they are.
 const ROWS: usize = 1_000;
@@ -33,6 +33,11 @@ const AGE: Duration = Duration::from_secs(5);
 const AT_ONCE: u32 = 2_000;
 /// How often it is looked at.
 const EVERY: Duration = Duration::from_secs(3);
+
+/// How often lines are looked for that are in no chain: every line there is is looked at.
+const OUTSIDE_EVERY: Duration = Duration::from_secs(300);
+/// The key of that.
+pub(crate) const OUTSIDE_KEY: &str = "outside";
 
 /// The reconciler.
 #[derive(Debug)]
@@ -63,11 +68,20 @@ impl Reconciler for AuditChain {
     }
 
     fn periodic(&self) -> &'static [Periodic] {
-        const { &[Periodic { key: "all", every: EVERY, settle: Duration::ZERO }] }
+        const {
+            &[
+                Periodic { key: "all", every: EVERY, settle: Duration::ZERO },
+                Periodic { key: OUTSIDE_KEY, every: OUTSIDE_EVERY, settle: Duration::ZERO },
+            ]
+        }
     }
 
-    async fn run(&self, context: &Context, _key: &str) -> Result<Outcome, Failure> {
+    async fn run(&self, context: &Context, key: &str) -> Result<Outcome, Failure> {
         let db = context.db();
+        if key == OUTSIDE_KEY {
+            let found = Outside::look(db).await?;
+            return Ok(found.map_or_else(Outcome::done, |outside| told(&outside)));
+        }
         let signer = context.custody().audit();
         stand_by(context, &signer).await?;
         let last = audit::checkpoints_back(db, None, 1).await?.pop();
@@ -121,9 +135,9 @@ async fn stand_by(context: &Context, signer: &AuditSigner) -> Result<(), Failure
     Ok(())
 }
 
-fn told(altered: &Altered) -> Outcome {
-    tracing::error!("{altered}");
-    Outcome::wait(altered)
+fn told(found: &impl WaitReason) -> Outcome {
+    tracing::error!("{found}");
+    Outcome::wait(found)
 }
 
 fn is_due(region: &Region, now: Timestamp) -> bool {

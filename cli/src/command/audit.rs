@@ -19,7 +19,7 @@ use crate::{
     client::{Client, Target},
     exit::{During as _, Exit, Failure},
     output::{
-        Output, Table, note,
+        Output, Table, new_file, note,
         table::Cell,
         text::{Style, count, printable},
     },
@@ -241,13 +241,14 @@ async fn signed(client: &Client) -> Result<(u64, Option<String>), Failure> {
 
 async fn export(client: &Client, out: &Path, output: &Output) -> Result<(), Failure> {
     let (left, stopped) = signed(client).await?;
-    let file = File::create_new(out).during(format!("cannot write {}", out.display()))?;
+    let file = new_file(out, 0o666)?;
     let written = write(client, file, out).await;
     if written.is_err() {
         // Half a file is none, and the next try may have its name.
         std::fs::remove_file(out).ok();
     }
-    let (lines, altered) = written?;
+    let (lines, last) = written?;
+    let altered = &last["altered"];
     output.line(format!("{}: {} of the audit log", out.display(), count(lines, "line")))?;
     match &stopped {
         Some(why) => note(format!("not in the file: {}; {why}", count(left, "line"))),
@@ -255,6 +256,9 @@ async fn export(client: &Client, out: &Path, output: &Output) -> Result<(), Fail
             note(format!("not in the file: {}, written just now and not signed yet", count(left, "line")));
         }
         None => {}
+    }
+    if let Some(outside) = beside(&last["outside"]) {
+        note(outside);
     }
     if let (Some(pos), Some(id)) = (altered["pos"].as_u64(), altered["id"].as_str()) {
         let what = format!("line {pos} of the audit log ({}) is not what was signed", printable(id));
@@ -266,7 +270,20 @@ async fn export(client: &Client, out: &Path, output: &Output) -> Result<(), Fail
     Ok(())
 }
 
-/// Writes all parts; answers how many lines there are, and the first that is not what was signed.
+/// What is said of lines that are in no chain.
+fn beside(outside: &Value) -> Option<String> {
+    let number = outside["count"].as_u64().filter(|number| *number > 0)?;
+    let ids: Vec<String> = outside["ids"].as_array()?.iter().filter_map(Value::as_str).map(printable).collect();
+    let more = if (ids.len() as u64) < number { ", …" } else { "" };
+    Some(format!(
+        "BREAK: {} of the database in no chain, written while somebody had the log's triggers switched off, and not in the file: {}{more}; \
+         `better-compute why audit-outside` says more",
+        if number == 1 { "1 line is".to_owned() } else { format!("{number} lines are") },
+        ids.join(", "),
+    ))
+}
+
+/// Writes all parts; answers how many lines there are, and the last part with the first line of all that is not what was signed.
 async fn write(client: &Client, mut file: File, out: &Path) -> Result<(u64, Value), Failure> {
     let what = format!("cannot write {}", out.display());
     let (mut from, mut lines, mut altered) = (Value::Null, 0_u64, Value::Null);
@@ -281,7 +298,7 @@ async fn write(client: &Client, mut file: File, out: &Path) -> Result<(u64, Valu
         from = part["next"].clone();
         if from.is_null() {
             file.sync_all().during(&what)?;
-            return Ok((lines, altered));
+            return Ok((lines, json!({ "altered": altered, "outside": part["outside"] })));
         }
     }
 }
@@ -317,12 +334,15 @@ fn verify(file: &Path, told: Told, output: &Output) -> Result<(), Failure> {
             "verified": true, "rows": found.rows, "checkpoints": found.checkpoints, "pin": found.pin, "pinTold": compared,
             "trustDomain": found.realm.trust_domain, "fleet": found.realm.fleet_id, "key": found.key,
             "first": found.first, "last": found.last, "exportedAt": found.exported_at,
-            "mended": found.mended,
+            "mended": found.mended, "outside": found.outside,
         }));
     }
     output.line(page(&found))?;
     for row in &found.mended {
         note(mend::told(&row.detail, &format!("{} by {}", row.at, printable(&row.actor))));
+    }
+    if let Some(outside) = beside(&json!(found.outside)) {
+        note(outside);
     }
     if !compared {
         note("Whose log this is, only the pin says: compare it with the one that you know, or pass that as --pin.");
@@ -356,6 +376,13 @@ fn page(found: &Verified) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_of_no_chain_are_named() {
+        assert_eq!(beside(&Value::Null), None);
+        let said = beside(&json!({ "count": 3, "ids": ["audit_1", "audit_2"] })).unwrap();
+        assert!(said.starts_with("BREAK: 3 lines are") && said.contains("audit_1, audit_2, …"), "{said}");
+    }
 
     #[test]
     fn a_detail_is_what_people_read() {
@@ -396,6 +423,7 @@ mod tests {
             last: Some(now),
             exported_at: now,
             mended: Vec::new(),
+            outside: None,
         };
         let text = page(&found);
         assert!(!text.contains(schema::letter::hidden), "{text:?}");

@@ -40,6 +40,19 @@ pub struct ExportEnd {
     pub anchor: Digest,
     /// When the file was made.
     pub exported_at: Timestamp,
+    /// What the database has beside the chain; none when there is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside: Option<Outside>,
+}
+
+/// Lines that are in no chain: whoever wrote them had the database, and nothing stands by them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Outside {
+    /// How many.
+    pub count: u64,
+    /// The ids of the first of them.
+    pub ids: Vec<String>,
 }
 
 impl ExportEnd {
@@ -210,6 +223,8 @@ pub struct Verified {
     pub exported_at: Timestamp,
     /// The rows that say that something before them was set aside, because nothing signed stood by it.
     pub mended: Vec<Row>,
+    /// Lines that were in the database when the file was made, and in no chain.
+    pub outside: Option<Outside>,
 }
 
 #[derive(Debug)]
@@ -382,6 +397,7 @@ impl Reader {
             last: self.last,
             exported_at: end.exported_at,
             mended: self.mended,
+            outside: end.outside,
         })
     }
 }

@@ -63,7 +63,13 @@ impl Log {
             file.push_str(&Export::checkpoint(&checkpoint.text(), signature));
             from = until;
         }
-        let end = ExportEnd { rows: last.rows, checkpoint: last.digest(), anchor: anchor.pin(), exported_at: now() };
+        let end = ExportEnd {
+            rows: last.rows,
+            checkpoint: last.digest(),
+            anchor: anchor.pin(),
+            exported_at: now(),
+            outside: None,
+        };
         file.push_str(&Export::end(&end.text(), &end.sign(&signer, last.key).expect("held")));
         file
     }

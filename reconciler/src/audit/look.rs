@@ -51,6 +51,56 @@ impl fmt::Display for Altered {
     }
 }
 
+/// Lines that are in no chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Outside {
+    count: u64,
+    ids: Vec<String>,
+}
+
+/// The stable word.
+pub(crate) const OUTSIDE: &str = "audit-outside";
+
+/// So many are named.
+const NAMED: u32 = 20;
+
+impl Outside {
+    /// What the database has beside the chain.
+    pub(crate) async fn look(db: &Db) -> Result<Option<Self>, DbError> {
+        let audit::Outside { count, first } = audit::outside(db, NAMED).await?;
+        Ok((count > 0).then(|| Self { count, ids: first.iter().map(|line| line.id.to_string()).collect() }))
+    }
+}
+
+impl From<Outside> for pki::audit::Outside {
+    fn from(Outside { count, ids }: Outside) -> Self {
+        Self { count, ids }
+    }
+}
+
+impl WaitReason for Outside {
+    fn code(&self) -> &'static str {
+        OUTSIDE
+    }
+}
+
+impl fmt::Display for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let more = self.count.saturating_sub(self.ids.len() as u64);
+        let (lines, are) = if self.count == 1 { ("line", "is") } else { ("lines", "are") };
+        write!(
+            f,
+            "{} {lines} of the audit log {are} in no chain, written while somebody had its triggers switched off: ",
+            self.count
+        )?;
+        f.write_str(&self.ids.join(", "))?;
+        if more > 0 {
+            write!(f, " and {more} more")?;
+        }
+        f.write_str("; no export has them. `better-compute audit mend --help` says how they are named and set aside")
+    }
+}
+
 /// A stored checkpoint, when a key that is held here signed it.
 pub(crate) fn ours(stored: &audit::Checkpoint, signer: &AuditSigner) -> Option<Checkpoint> {
     let known = |key| Some(key) == signer.before() || key == signer.key() || Some(key) == signer.next();

@@ -15,7 +15,7 @@ use store::{
     queue,
 };
 
-use super::{look::last_of_ours, row};
+use super::{OUTSIDE_KEY, look::last_of_ours, row};
 
 /// So many are named in the line that says what was set aside; the rest is counted.
 const NAMED: usize = 50;
@@ -37,6 +37,8 @@ pub(crate) struct Mended {
     pub(crate) lines: Aside<Line>,
     /// Checkpoints that are not ours, with the first of them.
     pub(crate) checkpoints: Aside<Planted>,
+    /// Lines that are in no chain, with the first of them.
+    pub(crate) outside: Aside<Beside>,
 }
 
 /// Some things, the first of them by name.
@@ -87,17 +89,29 @@ pub(crate) struct Planted {
     pub(crate) digest: Digest,
 }
 
+/// A line that is in no chain, as it was found.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Beside {
+    /// Its id.
+    pub(crate) id: String,
+    /// The digest of its text, as if it stood at the place of its number.
+    pub(crate) digest: Digest,
+    /// How that begins.
+    pub(crate) text: String,
+}
+
 impl Mended {
     /// Whether nothing had to be set aside.
     pub(crate) const fn is_nothing(&self) -> bool {
-        self.lines.count == 0 && self.checkpoints.count == 0
+        self.lines.count == 0 && self.checkpoints.count == 0 && self.outside.count == 0
     }
 
     /// What the log says of it.
     pub(crate) fn detail(&self, owner: &str, reason: &str) -> Value {
         json!({
             "owner": owner, "reason": reason, "checkpoint": self.checkpoint, "rows": self.rows, "again": self.again,
-            "lines": self.lines, "checkpoints": self.checkpoints,
+            "lines": self.lines, "checkpoints": self.checkpoints, "outside": self.outside,
         })
     }
 }
@@ -112,11 +126,12 @@ pub(crate) async fn mend(db: &Db, txn: &mut Txn, signer: &AuditSigner) -> Result
         ..Mended::default()
     };
     planted(db, &mut mended).await?;
+    beside(db, txn, &mut mended).await?;
     let again = held_against(db, last.as_ref(), &mut mended).await?;
     // A place whose line is gone is read by nobody, and is counted all the same.
     mended.lines.count = audit::set_aside(txn, mended.checkpoint, mended.rows, &again).await?;
     mended.again = again.len();
-    queue::enqueue(txn, &queue::AUDIT, ["all"]).await?;
+    queue::enqueue(txn, &queue::AUDIT, ["all", OUTSIDE_KEY]).await?;
     Ok(mended)
 }
 
@@ -133,6 +148,20 @@ async fn planted(db: &Db, mended: &mut Mended) -> Result<(), DbError> {
             return Ok(());
         }
     }
+}
+
+/// Lines that are in no chain.
+async fn beside(db: &Db, txn: &mut Txn, mended: &mut Mended) -> Result<(), DbError> {
+    for entry in audit::outside(db, u32::try_from(NAMED).unwrap_or(u32::MAX)).await?.first {
+        let text = row(u64::try_from(entry.seq).unwrap_or_default(), &entry).text();
+        mended.outside.put(|| Beside {
+            id: entry.id.to_string(),
+            digest: Digest::of(&text),
+            text: text.chars().take(TOLD).collect(),
+        });
+    }
+    mended.outside.count = audit::set_outside_aside(txn).await?;
+    Ok(())
 }
 
 /// Holds each place behind a checkpoint against its link and the one before it. Answers the lines that are what was chained.

@@ -23,12 +23,16 @@ async fn write(house: &House, count: usize) {
 }
 
 async fn look(house: &House) -> (String, String) {
+    let outcome = look_at(house, "all").await;
+    outcome.map_or_else(Default::default, |outcome| (outcome.state, outcome.reason))
+}
+
+async fn look_at(house: &House, key: &str) -> Option<store::outcomes::Outcome> {
     let mut txn = house.db.begin().await.expect("begin");
-    queue::enqueue(&mut txn, &queue::AUDIT, ["all"]).await.expect("enqueued");
+    queue::enqueue(&mut txn, &queue::AUDIT, [key]).await.expect("enqueued");
     txn.commit().await.expect("commit");
     house.jobs.settle().await.expect("settled");
-    let outcome = store::outcomes::find(&house.db, "audit", "all").await.expect("read");
-    outcome.map_or_else(Default::default, |outcome| (outcome.state, outcome.reason))
+    store::outcomes::find(&house.db, "audit", key).await.expect("read")
 }
 
 async fn last(house: &House) -> Option<audit::Checkpoint> {
@@ -83,6 +87,7 @@ async fn export(house: &House) -> String {
         checkpoint: last.digest(),
         anchor: anchor.pin(),
         exported_at: house.db.now().await.expect("time"),
+        outside: None,
     };
     file.push_str(&Export::end(&end.text(), &end.sign(&signer, last.key).expect("held")));
     file
@@ -307,4 +312,32 @@ async fn nothing_goes_from_the_chain_but_by_being_set_aside() {
     ] {
         probes::steal(&house.db, sql).await.expect_err(sql);
     }
+}
+
+#[tokio::test]
+async fn lines_that_were_written_while_the_triggers_were_off_are_told_until_they_are_set_aside_by_name() {
+    let house = House::new().await;
+    write(&house, 2).await;
+    signed(&house).await;
+    assert_eq!(look_at(&house, super::OUTSIDE_KEY).await.expect("looked at").state, "done");
+    steal(&house, "ALTER TABLE audit DISABLE TRIGGER USER").await;
+    write(&house, 1).await;
+    steal(&house, "ALTER TABLE audit ENABLE TRIGGER USER").await;
+    write(&house, 1).await;
+    let unseen = audit::list(&house.db, None, None, 10).await.expect("read")[1].clone();
+    let told = look_at(&house, super::OUTSIDE_KEY).await.expect("told");
+    assert_eq!((told.state.as_str(), told.reason.as_str()), ("wait", "audit-outside"));
+    assert!(told.message.starts_with("1 line ") && told.message.contains(&unseen.id.to_string()), "{}", told.message);
+    signed(&house).await;
+    assert_eq!(rows(&export(&house).await).expect("proven"), 3, "it stands in no file");
+
+    let mended = mended(&house).await;
+    assert_eq!((mended.outside.count, mended.lines.count, mended.again), (1, 0, 0));
+    assert!(mended.outside.named[0].text.contains("node_0"), "{:?}", mended.outside);
+    assert_eq!(look_at(&house, super::OUTSIDE_KEY).await.expect("told").state, "done");
+    signed(&house).await;
+    let found = verified(&export(&house).await).expect("proven");
+    assert_eq!((found.rows, found.mended.len()), (4, 1));
+    assert_eq!(found.mended[0].detail["outside"]["named"][0]["id"], unseen.id.to_string());
+    assert!(audit::were_set_aside(&house.db, &[unseen.seq]).await.expect("read").contains(&unseen.seq));
 }

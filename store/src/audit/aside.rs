@@ -3,8 +3,69 @@
 
 use std::collections::BTreeSet;
 
-use super::chain::column;
+use super::{Entry, Row, chain::column};
 use crate::{Db, DbError, Txn};
+
+/// Lines that are in no chain.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Outside {
+    /// How many.
+    pub count: u64,
+    /// The first of them.
+    pub first: Vec<Entry>,
+}
+
+/// Lines that are not in the chain, do not wait for it, and were not set aside: whoever wrote them had switched the log's triggers
+/// off. At most `named` of them are read. Looks at every line there is.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn outside(db: &Db, named: u32) -> Result<Outside, DbError> {
+    let first: Vec<Entry> = lines!(
+        Row,
+        "",
+        r#"WHERE NOT EXISTS (SELECT FROM audit_chain c WHERE c.seq = a.seq)
+             AND NOT EXISTS (SELECT FROM audit_tail t WHERE t.seq = a.seq)
+             AND NOT EXISTS (SELECT FROM audit_aside s WHERE s.seq = a.seq)
+           ORDER BY a.seq LIMIT $1"#,
+        i64::from(named),
+    )
+    .fetch_all(db.pool())
+    .await?
+    .into_iter()
+    .map(Row::read)
+    .collect();
+    if first.len() < named as usize {
+        return Ok(Outside { count: first.len() as u64, first });
+    }
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM audit a
+           WHERE NOT EXISTS (SELECT FROM audit_chain c WHERE c.seq = a.seq)
+             AND NOT EXISTS (SELECT FROM audit_tail t WHERE t.seq = a.seq)
+             AND NOT EXISTS (SELECT FROM audit_aside s WHERE s.seq = a.seq)"#
+    )
+    .fetch_one(db.pool())
+    .await?;
+    Ok(Outside { count: u64::try_from(count).unwrap_or_default(), first })
+}
+
+/// Sets the lines aside that are in no chain. Answers how many.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn set_outside_aside(txn: &mut Txn) -> Result<usize, DbError> {
+    let done = sqlx::query!(
+        r#"INSERT INTO audit_aside (what, place, seq, body)
+           SELECT 'outside', a.seq, a.seq, uuid_send(a.id) FROM audit a
+           WHERE NOT EXISTS (SELECT FROM audit_chain c WHERE c.seq = a.seq)
+             AND NOT EXISTS (SELECT FROM audit_tail t WHERE t.seq = a.seq)
+             AND NOT EXISTS (SELECT FROM audit_aside s WHERE s.seq = a.seq)
+           ORDER BY a.seq"#
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(usize::try_from(done.rows_affected()).unwrap_or(usize::MAX))
+}
 
 /// Keeps the chain as it is for everybody else until the commit.
 ///

@@ -63,12 +63,13 @@ impl Mend {
             "the audit log goes on\n\
              from         {from}\n\
              chained anew {}\n\
-             set aside    {}, {}",
+             set aside    {}, {}, {} of no chain",
             count(number("again"), "line"),
             count(number("lines"), "line"),
             count(number("checkpoints"), "checkpoint"),
+            count(number("outside"), "line"),
         ))?;
-        for line in done["named"].as_array().into_iter().flatten() {
+        for line in ["named", "outsideNamed"].into_iter().filter_map(|key| done[key].as_array()).flatten() {
             output.line(format!("  {}", named(line)))?;
         }
         note("A line of the log says so: better-compute audit --action audit.mend");
@@ -78,7 +79,8 @@ impl Mend {
 
 fn named(line: &Value) -> String {
     let text = |key: &str| printable(line[key].as_str().unwrap_or_default());
-    format!("line {} ({}): {}", line["pos"], text("id"), text("text"))
+    let place = line["pos"].as_u64().map_or_else(|| "line".to_owned(), |pos| format!("line {pos}"));
+    format!("{place} ({}): {}", text("id"), text("text"))
 }
 
 /// What a line of the log says was set aside.
@@ -91,7 +93,10 @@ pub(super) fn told(detail: &Value, when: &str) -> String {
         detail["rows"],
         printable(detail["reason"].as_str().unwrap_or_default()),
     );
-    for line in detail["lines"]["named"].as_array().into_iter().flatten() {
+    if number("outside") > 0 {
+        text.push_str(&format!("; and {} of no chain", count(number("outside"), "line")));
+    }
+    for line in ["lines", "outside"].into_iter().filter_map(|what| detail[what]["named"].as_array()).flatten() {
         text.push_str(&format!("\n  {}", named(line)));
     }
     text

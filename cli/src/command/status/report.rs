@@ -112,7 +112,7 @@ pub(super) struct Source {
     planned: Option<At>,
     /// What is in force.
     pub(super) applied: Option<At>,
-    diagnostics: Option<Findings>,
+    diagnostics: Value,
     rollback: Option<Rollback>,
 }
 
@@ -136,13 +136,6 @@ impl Rollback {
             _ => format!("rolled back to {revision} ({owner}: {reason}); the next commit goes as always"),
         })
     }
-}
-
-/// What is wrong with the files of a commit.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct Findings {
-    text: Option<String>,
 }
 
 /// A commit and since when a stage is there.
@@ -245,14 +238,18 @@ impl Report {
         output.beside(words.into_iter().map(|word| (Style::Dim, word)))
     }
 
-    /// What keeps the audit log from being signed: somebody wrote into it.
+    /// What somebody wrote into the audit log, or beside its chain.
     fn audit(&self, output: &Output) -> Option<String> {
-        let stands = self.problems.iter().find(|problem| problem.is_audit())?;
-        let since = stands.since.map_or_else(String::new, |since| format!(", {}", output.ago(since)));
-        let title = Style::Bad.paint(&format!("audit log stands still{since}"), output.colour);
-        let says = output.indented(&printable(stands.message.as_deref().unwrap_or_default()), "  ");
-        let next = Style::Dim.paint("  `better-compute why audit` says more.", output.colour);
-        Some(format!("{title}\n{says}\n{next}"))
+        let told = self.problems.iter().filter_map(|problem| {
+            let title = problem.is_audit()?;
+            let since = problem.since.map_or_else(String::new, |since| format!(", {}", output.ago(since)));
+            let title = Style::Bad.paint(&format!("{title}{since}"), output.colour);
+            let says = output.indented(&printable(problem.message.as_deref().unwrap_or_default()), "  ");
+            let next = Style::Dim.paint("  `better-compute why audit` says more.", output.colour);
+            Some(format!("{title}\n{says}\n{next}"))
+        });
+        let told: Vec<String> = told.collect();
+        (!told.is_empty()).then(|| told.join("\n\n"))
     }
 
     /// Hosts of the control plane whose clock is not PostgreSQL's.
@@ -328,7 +325,7 @@ impl Report {
 
     fn problem_table(&self, output: &Output) -> Option<String> {
         let mut table = Table::new(&["waits", "since", "for"]).whole(&["waits"]).words();
-        for problem in self.problems.iter().filter(|problem| !problem.is_audit() && !problem.is_clock()) {
+        for problem in self.problems.iter().filter(|problem| problem.is_audit().is_none() && !problem.is_clock()) {
             let why = problem.message.as_deref().or(problem.reason.as_deref()).unwrap_or("-");
             table.row([
                 problem.node.as_deref().unwrap_or(&problem.key).into(),
@@ -341,9 +338,13 @@ impl Report {
 }
 
 impl Problem {
-    /// Whether it is told of at the top: nothing that happens is proven as long as it is there.
-    fn is_audit(&self) -> bool {
-        self.reconciler == "audit" && self.reason.as_deref() == Some("audit-altered")
+    /// What it is called at the top, where it is told that something of what happens is not proven.
+    fn is_audit(&self) -> Option<&'static str> {
+        match self.reason.as_deref().filter(|_| self.reconciler == "audit")? {
+            "audit-altered" => Some("audit log stands still"),
+            "audit-outside" => Some("audit log has lines that nothing proves"),
+            _ => None,
+        }
     }
 
     /// Whether it is told of at the top: one of two clocks is wrong, and everything goes by one of them.
@@ -443,12 +444,10 @@ impl Source {
             lines.push(format!("  {stage:<9} {}", printable(&shown)));
         }
         lines.extend(self.rollback.iter().map(|rollback| format!("  {}", rollback.line())));
-        if !self.is_ok()
-            && let Some(reason) = &self.reason
-        {
+        if let Some(reason) = &self.reason {
             lines.push(format!("\n{}", printable_lines(reason)));
         }
-        if let Some(text) = self.diagnostics.as_ref().and_then(|findings| findings.text.as_ref()) {
+        if let Some(text) = self.diagnostics["text"].as_str() {
             lines.push(format!("\n{}", printable_lines(text.trim_end())));
         }
         let back = self.rollback.as_ref().is_some_and(|rollback| rollback.state == "done");

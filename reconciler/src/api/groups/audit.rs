@@ -11,7 +11,8 @@ use super::{At, Nothing, PageOf};
 use crate::{
     api::{ApiError, App, Code, table::Mutation},
     audit::{
-        look::{self, ALTERED},
+        OUTSIDE_KEY,
+        look::{self, ALTERED, OUTSIDE, Outside},
         mend, row,
     },
 };
@@ -76,6 +77,9 @@ pub(in crate::api) struct Standing {
     /// Why no line is chained or signed any more: what somebody changed in the database.
     #[serde(skip_serializing_if = "Option::is_none")]
     altered: Option<String>,
+    /// Lines that are in no chain, as of the last look, which is every few minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outside: Option<String>,
 }
 
 /// From where the file goes on.
@@ -98,6 +102,19 @@ pub(in crate::api) struct Part {
     /// The first line of this part that is not what was chained: the file is refused at it.
     #[serde(skip_serializing_if = "Option::is_none")]
     altered: Option<AlteredLine>,
+    /// On the last part: lines that the database has, and that are in no chain. The end of the file says the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outside: Option<OutsideView>,
+}
+
+/// Lines that are in no chain.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::api) struct OutsideView {
+    /// How many.
+    count: u64,
+    /// The ids of the first of them.
+    ids: Vec<String>,
 }
 
 /// A line that somebody changed in the database after it was chained.
@@ -137,6 +154,10 @@ pub(in crate::api) struct MendView {
     named: Value,
     /// How many checkpoints were set aside.
     checkpoints: usize,
+    /// How many lines were set aside that were in no chain.
+    outside: usize,
+    /// The first of them, with their ids and texts.
+    outside_named: Value,
 }
 
 pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<Line>, ApiError> {
@@ -164,9 +185,13 @@ pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<Line
 
 pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Standing, ApiError> {
     let audit::Standing { chained, signed, tail } = audit::standing(&app.db).await?;
-    let outcome = outcomes::find(&app.db, queue::AUDIT.name, "all").await?;
-    let altered = outcome.filter(|outcome| outcome.reason == ALTERED).map(|outcome| outcome.message);
-    Ok(Standing { chained, signed, tail, altered })
+    let told = async |key, code| {
+        let outcome = outcomes::find(&app.db, queue::AUDIT.name, key).await?;
+        let found = outcome.filter(|outcome| outcome.reason == code).map(|outcome| outcome.message);
+        Ok::<_, store::DbError>(found)
+    };
+    let (altered, outside) = (told("all", ALTERED).await?, told(OUTSIDE_KEY, OUTSIDE).await?);
+    Ok(Standing { chained, signed, tail, altered, outside })
 }
 
 pub(in crate::api) async fn mend(mutation: Mutation<'_>, input: Mend) -> Result<MendView, ApiError> {
@@ -176,11 +201,12 @@ pub(in crate::api) async fn mend(mutation: Mutation<'_>, input: Mend) -> Result<
     let mended = mend::mend(&app.db, txn, &signer).await?;
     if mended.is_nothing() {
         return Err(ApiError::new(Code::InvalidState, "nothing stands in the way of the audit log")
-            .why("every line behind the last checkpoint is what was chained"));
+            .why("every line is chained, and every one behind the last checkpoint is what was chained"));
     }
     tracing::error!(
         lines = mended.lines.count,
         checkpoints = mended.checkpoints.count,
+        outside = mended.outside.count,
         owner,
         reason,
         "what somebody wrote into the audit log is set aside, and its chain goes on"
@@ -193,6 +219,8 @@ pub(in crate::api) async fn mend(mutation: Mutation<'_>, input: Mend) -> Result<
         lines: mended.lines.count,
         named: serde_json::to_value(&mended.lines.named).map_err(ApiError::internal)?,
         checkpoints: mended.checkpoints.count,
+        outside: mended.outside.count,
+        outside_named: serde_json::to_value(&mended.outside.named).map_err(ApiError::internal)?,
     })
 }
 
@@ -255,18 +283,21 @@ pub(in crate::api) async fn export(app: &App, input: From) -> Result<Part, ApiEr
         rows = checkpoint.rows;
         at += 1;
         if written >= AT_ONCE && at <= last.n {
-            return Ok(Part { text, next: Some(at), altered });
+            return Ok(Part { text, next: Some(at), altered, outside: None });
         }
     }
+    let outside = Outside::look(&app.db).await?.map(pki::audit::Outside::from);
     let end = ExportEnd {
         rows: last.rows,
         checkpoint: last.digest(),
         anchor: anchor.pin(),
         exported_at: app.db.now().await?,
+        outside: outside.clone(),
     };
     let signature = end.sign(&auditor.custody.audit(), last.key).ok_or_else(|| {
         ApiError::new(Code::InvalidState, "the key of the last checkpoint is not this process's; try again in a moment")
     })?;
     text.push_str(&Export::end(&end.text(), &signature));
-    Ok(Part { text, next: None, altered })
+    let outside = outside.map(|pki::audit::Outside { count, ids }| OutsideView { count, ids });
+    Ok(Part { text, next: None, altered, outside })
 }

@@ -67,6 +67,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Work,
+        "audit-outside",
+        "Lines of the audit log are in no chain: whoever wrote them had the database and had switched the log's triggers off, or somebody else wrote while they were off. No export has them, and nothing stands by them.",
+        Operator,
+        "look who can write to the database, and at the lines that are named; then better-compute audit mend --reason … sets them aside and names them in the log",
+    ),
+    entry(
+        Work,
         "statements-overlooked",
         "Something lies where people say things and is heard by nobody, whoever signed it: its place is none of a statement, or it is larger than any.",
         People,
