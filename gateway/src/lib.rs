@@ -22,6 +22,7 @@ mod gate;
 mod join;
 mod lanes;
 mod last_words;
+mod leaps;
 mod liveness;
 mod opens;
 mod places;

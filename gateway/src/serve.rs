@@ -27,6 +27,7 @@ use crate::{
     join::{JoinForwarder, MAX_REQUEST_BYTES},
     lanes::{AtHome, Lanes},
     last_words::LastWords,
+    leaps,
     liveness::Liveness,
     opens::Opens,
     places::Shares,
@@ -228,6 +229,8 @@ fn spawn_writers(shared: &Arc<Shared>, stop: &CancellationToken) -> JoinSet<()> 
     writers.spawn(async move { this.pokes.run(&this.db, stop).await });
     let (this, stop) = part();
     let period = shared.timing.check.to_std();
+    writers.spawn(async move { leaps::watch(&*this.clock, &this.registry, period, stop).await });
+    let (this, stop) = part();
     writers.spawn(async move { this.trust.run(&this, period, stop).await });
     writers
 }

@@ -7,15 +7,22 @@ use std::thread;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use tests::{Cli, Node, Repo, Time, Up, World, until, until_some};
+use tests::{Bucket, Cli, Node, Proxy, Repo, Time, Up, World, until, until_some};
+
+use crate::journey::change;
 
 const MINUTES: i64 = 60;
 const DAYS: i64 = 24 * 60 * MINUTES;
 
 fn ask(up: &Up, node: &str, kind: &str, not_after: u32) -> String {
+    ask_with(up, node, kind, not_after, &[])
+}
+
+fn ask_with(up: &Up, node: &str, kind: &str, not_after: u32, more: &[&str]) -> String {
     let (node, kind) = (format!("node={node}"), format!("kind={kind}"));
     let key = format!("idempotencyKey={}", schema::id::RequestId::generate());
-    let said = up.cli().json(&["api", "commands.run", &node, &kind, &key, &format!("notAfterSeconds:={not_after}")]);
+    let words = ["api", "commands.run", &node, &kind, &key, &format!("notAfterSeconds:={not_after}")];
+    let said = up.cli().json(&[&words, more].concat());
     said["id"].as_str().expect("an id").to_owned()
 }
 
@@ -249,6 +256,145 @@ fn a_control_plane_whose_clock_is_wrong_and_jumps_makes_nothing_late_and_bricks_
         assert_eq!(ended(&up, &ask(&up, &node.name_in_fleet(), "node.reboot", 3600)), "succeeded", "{}", node.log());
         assert_eq!(node.boots(), boots + 1);
     }
+}
+
+/// A store of logs behind a wire: while that is frozen, collecting them goes on.
+struct Store {
+    bucket: Bucket,
+    wire: Proxy,
+}
+
+impl Store {
+    fn start(world: &World) -> Self {
+        let bucket = Bucket::start(world);
+        let wire = Proxy::before(bucket.address());
+        Self { bucket, wire }
+    }
+
+    fn words(&self) -> Vec<String> {
+        [vec!["--dev".to_owned()], self.bucket.words_through(self.wire.address())].concat()
+    }
+
+    /// Starts a daemon that believes it.
+    fn run(&self, node: &mut Node) {
+        let (name, authority) = self.bucket.trust();
+        node.run_with(&[], &[(&name, &authority)]);
+    }
+
+    /// Asks for logs and waits until the machine collects them.
+    fn begin(&self, up: &Up, node: &str) -> String {
+        self.wire.freeze(true);
+        let id = ask(up, node, "logs.collect", 10);
+        until("it runs", || command(up, &id)["state"] == "running");
+        id
+    }
+}
+
+#[test]
+fn a_machines_clock_that_jumps_ends_nothing_that_waits_or_runs_and_lengthens_no_deadline() {
+    let world = World::new();
+    let Some(time) = Time::new(&world, "machine") else { return };
+    let (repo, store) = (Repo::of_examples(&world, "fleet"), Store::start(&world));
+    let words = store.words();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let up = Up::start_with(&world, "up", &repo.dir().display().to_string(), &words);
+    let mut node = Node::new(&world, "one").under(&time);
+    let (code, words) = node.join(&up.gateway_url(), &up.pin(), &up.token("h100", 1));
+    assert_eq!(code, 0, "{words}");
+    store.run(&mut node);
+    up.wait_converged(&repo.head(), 1);
+    let name = node.name_in_fleet();
+
+    let runs = store.begin(&up, &name);
+    let next = up.node(&name)["node"]["generation"].as_u64().expect("a generation") + 1;
+    let next = format!("minGeneration:={next}");
+    let waits = ask_with(&up, &name, "inventory.refresh", 600, &[&next]);
+    let late = ask_with(&up, &name, "node.reboot", 10, &[&next]);
+    for jump in [
+        Clock::OffBy(60 * MINUTES),
+        Clock::Says(FIRST),
+        Clock::Says(FAR),
+        Clock::OffBy(-10 * MINUTES),
+        Clock::OffBy(10 * MINUTES),
+        Clock::OffBy(-60 * MINUTES),
+    ] {
+        jump.set(&time);
+        // What it does after the jump it does with that clock.
+        assert_eq!(ended(&up, &ask(&up, &name, "diag.nvml", 600)), "succeeded", "{jump:?}");
+        assert_eq!(command(&up, &runs)["state"], "running", "{jump:?}");
+        assert!(command(&up, &waits)["settledAt"].is_null(), "{jump:?}");
+    }
+    // An hour behind, it is as late as it is.
+    assert_ne!(ended(&up, &late), "succeeded");
+    up.wait_converged(&change(&repo, 12), 1);
+    assert_eq!(ended(&up, &waits), "succeeded");
+    store.wire.freeze(false);
+    assert_eq!(ended(&up, &runs), "succeeded");
+    assert_eq!(node.boots(), 1);
+}
+
+#[test]
+fn a_control_planes_clock_that_is_set_ahead_is_told_to_machines_that_have_a_session() {
+    let world = World::new();
+    let Some(time) = Time::new(&world, "up") else { return };
+    let repo = Repo::of_examples(&world, "fleet");
+    let up = Up::start_under(&world, "up", repo.dir(), &time).seen_from_afar();
+    up.wait_applied(&repo.head());
+    let node = Node::running(&world, "one", &up, "h100");
+    up.wait_converged(&repo.head(), 1);
+    let name = node.name_in_fleet();
+    let opened = epoch(&up, &name);
+    up.be_off(20 * MINUTES);
+    until("it answers again", || up.cli().run(&["status"]).code == 0);
+    until("the machine is told the time", || epoch(&up, &name) > opened);
+
+    // What was sent to it in time and is past its deadline by PostgreSQL's clock is not begun.
+    let daemon = |signal| node.daemon.as_ref().expect("a daemon").signal(signal);
+    daemon(Signal::SIGSTOP);
+    let late = ask(&up, &name, "node.reboot", 10);
+    until("it was sent", || command(&up, &late)["state"] == "dispatched");
+    until("its deadline has passed", || up.sql("SELECT bool_and(not_after < compute_now()) FROM commands") == "t");
+    daemon(Signal::SIGCONT);
+    assert_ne!(ended(&up, &late), "succeeded");
+    assert_eq!(ended(&up, &ask(&up, &name, "node.reboot", 600)), "succeeded");
+    assert_eq!(node.boots(), 2);
+}
+
+#[test]
+fn a_control_planes_clock_that_jumps_over_a_deadline_and_back_ends_what_waits_for_good_and_nothing_that_runs() {
+    let world = World::new();
+    let Some(time) = Time::new(&world, "up") else { return };
+    let (repo, store) = (Repo::of_examples(&world, "fleet"), Store::start(&world));
+    let words = store.words();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let up = Up::start_under_with(&world, "up", repo.dir(), &time, &words).seen_from_afar();
+    up.wait_applied(&repo.head());
+    let (url, pin, token) = (up.gateway_url(), up.pin(), up.token("h100", 2));
+    let mut nodes: Vec<Node> = ["there", "away"].iter().map(|name| Node::new(&world, name)).collect();
+    for node in &mut nodes {
+        let (code, words) = node.join(&url, &pin, &token);
+        assert_eq!(code, 0, "{words}");
+        store.run(node);
+    }
+    up.wait_converged(&repo.head(), 2);
+    let names: Vec<String> = nodes.iter().map(Node::name_in_fleet).collect();
+
+    let runs = store.begin(&up, &names[0]);
+    nodes[1].kill();
+    let waits = ask(&up, &names[1], "node.reboot", 600);
+    up.be_off(12 * MINUTES);
+    assert_eq!(ended(&up, &waits), "expired not-after");
+    assert_eq!(command(&up, &runs)["state"], "running");
+    up.be_off(0);
+    until("it answers again", || up.cli().run(&["status"]).code == 0);
+    store.wire.freeze(false);
+    assert_eq!(ended(&up, &runs), "succeeded");
+    store.run(&mut nodes[1]);
+    // Whatever was sent before this was sent by now.
+    for name in &names {
+        assert_eq!(ended(&up, &ask(&up, name, "inventory.refresh", 3600)), "succeeded");
+    }
+    assert_eq!((nodes[0].boots(), nodes[1].boots()), (1, 1));
 }
 
 #[test]

@@ -72,11 +72,23 @@ impl Bucket {
         bucket
     }
 
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The words that make a control plane use it.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
+        self.words_through(self.address)
+    }
+
+    /// The same by way of something that stands before it.
+    #[must_use]
+    pub fn words_through(&self, address: SocketAddr) -> Vec<String> {
         let credentials = self.credentials.display().to_string();
-        let endpoint = format!("https://{}", self.address);
+        let endpoint = format!("https://{address}");
         let words = ["--logs-bucket", "bundles", "--logs-endpoint", &endpoint, "--logs-credentials", &credentials];
         words.map(str::to_owned).to_vec()
     }

@@ -46,7 +46,13 @@ impl Up {
     /// The same with a clock of its own, and people who have the same.
     #[must_use]
     pub fn start_under(world: &World, name: &str, fleet: &Path, time: &Time) -> Self {
-        Self::launch(world, name, &fleet.display().to_string(), &["--dev"], Some(time))
+        Self::start_under_with(world, name, fleet, time, &["--dev"])
+    }
+
+    /// The same with other arguments.
+    #[must_use]
+    pub fn start_under_with(world: &World, name: &str, fleet: &Path, time: &Time, arguments: &[&str]) -> Self {
+        Self::launch(world, name, &fleet.display().to_string(), arguments, Some(time))
     }
 
     /// The same with other arguments.
