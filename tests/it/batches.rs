@@ -34,24 +34,10 @@ impl Fleet {
         let repo = Repo::of_examples(&world, "fleet");
         repo.remove("batches/2026-12-kernel.kdl");
         if people {
-            for who in PEOPLE.into_iter().chain([SERVICE]) {
-                key(&world, who);
-            }
-            repo.write("trust/policy.kdl", policy(&world));
-            for (name, value) in [("gpg.format", "ssh"), ("user.name", "Ada"), ("user.email", "ada@example.com")] {
-                repo.git(&["config", name, value]);
-            }
+            gather(&world, &repo);
+        } else {
+            repo.commit("trust: who may do what");
         }
-        let this = |repo: &Repo, subject: &str| {
-            if people {
-                repo.git(&["config", "user.signingKey", &world.path("ada.pub").display().to_string()]);
-                repo.git(&["add", "--all"]);
-                repo.git(&["commit", "--quiet", "-S", "--message", subject]);
-            } else {
-                repo.commit(subject);
-            }
-        };
-        this(&repo, "trust: who may do what");
         let up = Up::start(&world, "up", repo.dir());
         let mut node = Node::new(&world, "one");
         let (code, words) = node.join(&up.gateway_url(), &up.pin(), &up.token("h100", 1));
@@ -85,25 +71,16 @@ impl Fleet {
 
     /// Writes the document of a batch that boots the machine.
     pub(super) fn write(&self, batch: &str, more: &str) {
-        let (node, expires) = (&self.name, date("+8 hours"));
-        let scope = format!("command \"node.reboot\"\n  scope {{ nodes \"{node}\" }}");
-        let text = format!("batch \"{batch}\" {{\n  {scope}\n  {more}\n  expires \"{expires}\"\n}}\n");
-        self.repo.write(&format!("batches/{batch}.kdl"), text);
+        write(&self.repo, batch, &[&self.name], more);
     }
 
     /// Commits the work tree, signed by somebody.
     pub(super) fn commit_as(&self, who: &str, subject: &str) {
-        self.repo.git(&["add", "--all"]);
-        self.sign_as(who);
-        let signed: &[&str] = if who.is_empty() { &[] } else { &["-S"] };
-        self.repo.git(&[&["commit", "--quiet", "--message", subject], signed].concat());
+        commit_as(&self.world, &self.repo, who, subject);
     }
 
     pub(super) fn sign_as(&self, who: &str) {
-        if !who.is_empty() {
-            let key = self.world.path(format!("{who}.pub")).display().to_string();
-            self.repo.git(&["config", "user.signingKey", &key]);
-        }
+        sign_as(&self.world, &self.repo, who);
     }
 
     pub(super) fn batch(&self, name: &str) -> Option<Value> {
@@ -142,6 +119,41 @@ pub(super) fn receipted(fleet: &Fleet, batch: &str, by: &str) {
         changed[at] ^= 1;
         std::fs::write(&file, changed).expect("written");
         assert_ne!(fleet.up.cli().run(&["receipt", "--verify", &file, "--pin", &pin]).code, 0, "byte {at}");
+    }
+}
+
+/// Gives a repository people and what they may, in a commit of one of them.
+pub(super) fn gather(world: &World, repo: &Repo) {
+    for who in PEOPLE.into_iter().chain([SERVICE]) {
+        key(world, who);
+    }
+    repo.write("trust/policy.kdl", policy(world));
+    for (name, value) in [("gpg.format", "ssh"), ("user.name", "Ada"), ("user.email", "ada@example.com")] {
+        repo.git(&["config", name, value]);
+    }
+    commit_as(world, repo, "ada", "trust: who may do what");
+}
+
+/// Writes the document of a batch that boots machines.
+pub(super) fn write(repo: &Repo, batch: &str, nodes: &[&str], more: &str) {
+    let (nodes, expires) = (nodes.join("\" \""), date("+8 hours"));
+    let scope = format!("command \"node.reboot\"\n  scope {{ nodes \"{nodes}\" }}");
+    let text = format!("batch \"{batch}\" {{\n  {scope}\n  {more}\n  expires \"{expires}\"\n}}\n");
+    repo.write(&format!("batches/{batch}.kdl"), text);
+}
+
+/// Commits the work tree, signed by somebody, or by nobody.
+pub(super) fn commit_as(world: &World, repo: &Repo, who: &str, subject: &str) {
+    repo.git(&["add", "--all"]);
+    sign_as(world, repo, who);
+    let signed: &[&str] = if who.is_empty() { &[] } else { &["-S"] };
+    repo.git(&[&["commit", "--quiet", "--message", subject], signed].concat());
+}
+
+/// Signs as somebody from now on.
+pub(super) fn sign_as(world: &World, repo: &Repo, who: &str) {
+    if !who.is_empty() {
+        repo.git(&["config", "user.signingKey", &world.path(format!("{who}.pub")).display().to_string()]);
     }
 }
 

@@ -12,6 +12,7 @@ mod commands;
 mod drift;
 mod effects;
 mod faults;
+mod hostile;
 mod identity;
 mod isolation;
 mod journey;

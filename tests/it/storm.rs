@@ -9,8 +9,12 @@
 
 use std::{fs, thread};
 
+use schema::{
+    clock::{Clock as _, SystemClock},
+    time::Timestamp,
+};
 use serde_json::Value;
-use tests::{Apart, Node, Proxy, Repo, World, until};
+use tests::{Apart, Cli, Node, Proxy, Repo, World, until, until_some};
 
 mod promise;
 mod weather;
@@ -20,6 +24,9 @@ use weather::{Dice, Sky};
 
 const KINDS: [&str; 5] = ["node.reboot", "node.reboot", "logs.collect", "inventory.refresh", "diag.nvml"];
 const OPEN: &str = "('pending', 'dispatched', 'acked', 'running')";
+
+/// So many ask at the same time.
+const AT_ONCE: usize = 5;
 
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
@@ -34,6 +41,8 @@ struct Machine {
     frozen: bool,
     /// What stood in journals that it lost.
     lost: Vec<Value>,
+    /// When its power failed.
+    outages: Vec<Timestamp>,
 }
 
 impl Machine {
@@ -52,12 +61,61 @@ impl Machine {
         }
     }
 
+    /// Its power failed while its daemon does not run: it boots.
+    fn lose_power(&mut self) {
+        bcd::hardware::boot::next(&self.node.root()).expect("it boots");
+        self.outages.push(SystemClock.now());
+    }
+
     /// Starts its daemon, which kills itself at a step of its journal when one is named.
     fn start(&mut self, dying_at: Option<&str>) {
-        let through = format!("https://{}", self.wire.address());
         let environment: Vec<(&str, &str)> = dying_at.iter().map(|step| ("BCD_KILL_AT", *step)).collect();
-        self.node.run_with(&["--gateway", &through], &environment);
+        self.node.run_with(&["--gateway", &self.through()], &environment);
         self.frozen = false;
+    }
+
+    /// Starts a second daemon on the same state. One of the two goes.
+    fn double(&mut self) {
+        let mut second = self.node.beside(&["--gateway", &self.through()], &[]);
+        let first = self.node.daemon.as_mut().expect("a daemon");
+        let is_first = until_some("one of two daemons goes", || match (first.ended(), second.ended()) {
+            (None, None) => None,
+            (Some(_), _) => Some(true),
+            (None, Some(status)) => Some({
+                assert!(!status.success(), "a second daemon ends as if nothing was wrong");
+                false
+            }),
+        });
+        if is_first {
+            self.node.daemon = Some(second);
+        }
+    }
+
+    fn through(&self) -> String {
+        format!("https://{}", self.wire.address())
+    }
+}
+
+/// A command that is to be asked for, on some machines.
+struct Intent {
+    kind: &'static str,
+    machines: Vec<usize>,
+    word: String,
+    line: Vec<String>,
+}
+
+impl Intent {
+    /// Asks as often as it takes until somebody hears it, and answers what was queued.
+    fn ask(&self, cli: &Cli) -> Value {
+        let line: Vec<&str> = self.line.iter().map(String::as_str).collect();
+        let mut said = cli.run(&line);
+        until("the control plane takes the command", || {
+            said.code == 0 || {
+                said = cli.run(&line);
+                said.code == 0
+            }
+        });
+        serde_json::from_str(&said.out).expect("JSON")
     }
 }
 
@@ -93,7 +151,8 @@ impl Storm {
             let wire = Proxy::before_any(gateways.clone());
             let (code, words) = node.join(&format!("https://{}", wire.address()), &pin, &token);
             assert_eq!(code, 0, "{words}");
-            let mut machine = Machine { name: node.name_in_fleet(), node, wire, frozen: false, lost: Vec::new() };
+            let (name, lost, outages) = (node.name_in_fleet(), Vec::new(), Vec::new());
+            let mut machine = Machine { name, node, wire, frozen: false, lost, outages };
             machine.start(None);
             machine
         };
@@ -123,8 +182,8 @@ impl Storm {
         assert_eq!(said.code, 0, "{}{}", said.out, said.err);
     }
 
-    /// Asks for one command on some machines, as often as it takes until somebody hears it.
-    fn ask(&mut self, dice: &mut Dice) {
+    /// What to ask for next.
+    fn intent(&mut self, dice: &mut Dice) -> Intent {
         let kind = dice.one_of(&KINDS);
         let count = 1 + dice.below(self.machines.len());
         let first = dice.below(self.machines.len());
@@ -133,37 +192,32 @@ impl Storm {
         self.words += 1;
         let word = format!("word-{}", self.words);
         let (most, reason) = (count.to_string(), format!("reason={word}"));
-        let mut line = vec![
-            "run",
-            kind,
-            "--no-wait",
-            "--format",
-            "json",
-            "--key",
-            &word,
-            "--not-after",
-            not_after,
-            "--most",
-            &most,
-        ];
+        let mut line = vec!["run", kind, "--no-wait", "--format", "json", "--key", &word];
+        line.extend(["--not-after", not_after, "--most", &most]);
         if kind == "node.reboot" {
             line.extend(["--payload", &reason]);
         }
         line.extend(machines.iter().map(|machine| self.machines[*machine].name.as_str()));
+        let line = line.into_iter().map(str::to_owned).collect();
+        Intent { kind, machines, word, line }
+    }
+
+    /// Asks for so many things at once.
+    fn ask(&mut self, dice: &mut Dice, count: usize) {
+        let intents: Vec<Intent> = (0..count).map(|_| self.intent(dice)).collect();
         let cli = self.apart.cli();
-        let mut said = cli.run(&line);
-        until(&format!("the control plane takes the command; it says {}{}", said.out, said.err), || {
-            said.code == 0 || {
-                said = cli.run(&line);
-                said.code == 0
-            }
+        let queued: Vec<Value> = thread::scope(|scope| {
+            let asking: Vec<_> = intents.iter().map(|intent| scope.spawn(|| intent.ask(&cli))).collect();
+            asking.into_iter().map(|one| one.join().expect("asked")).collect()
         });
-        let queued: Value = serde_json::from_str(&said.out).expect("JSON");
-        for command in queued["commands"].as_array().expect("commands") {
-            let name = command["node"].as_str().expect("a node");
-            let machine = self.machines.iter().position(|machine| machine.name == name).expect("one of ours");
-            let id = command["id"].as_str().expect("an id").to_owned();
-            self.asked.push(Asked { id, machine, kind, word: word.clone() });
+        for (intent, queued) in intents.into_iter().zip(queued) {
+            let Intent { kind, machines, word, .. } = intent;
+            for command in queued["commands"].as_array().expect("commands") {
+                let name = command["node"].as_str().expect("a node");
+                let machine = machines.iter().find(|machine| self.machines[**machine].name == name);
+                let id = command["id"].as_str().expect("an id").to_owned();
+                self.asked.push(Asked { id, machine: *machine.expect("asked for"), kind, word: word.clone() });
+            }
         }
     }
 
@@ -196,7 +250,7 @@ impl Storm {
 
 #[test]
 fn whatever_happens_nothing_is_lost_twice_or_late() {
-    let (count, seed) = (number("BETTER_COMPUTE_STORM", 300), number("BETTER_COMPUTE_STORM_SEED", 7));
+    let (count, seed) = (number("BETTER_COMPUTE_STORM", 400), number("BETTER_COMPUTE_STORM_SEED", 7));
     let machines = usize::try_from(number("BETTER_COMPUTE_STORM_MACHINES", 6)).expect("a number");
     let again = format!(
         "BETTER_COMPUTE_STORM={count} BETTER_COMPUTE_STORM_SEED={seed} BETTER_COMPUTE_STORM_MACHINES={machines} \
@@ -206,11 +260,12 @@ fn whatever_happens_nothing_is_lost_twice_or_late() {
     let mut storm = Storm::new(machines);
     let (mut dice, mut sky) = (Dice(seed), Sky::default());
     while storm.asked.len() < usize::try_from(count).expect("a number") {
-        for _ in 0..if sky.is_dark() { 0 } else { 1 + dice.below(5) } {
-            storm.ask(&mut dice);
-            if dice.below(8) == 0 {
-                storm.take_back(&mut dice);
-            }
+        if !sky.is_dark() {
+            let count = 1 + dice.below(AT_ONCE);
+            storm.ask(&mut dice, count);
+        }
+        if !sky.is_dark() && dice.below(3) == 0 {
+            storm.take_back(&mut dice);
         }
         sky.change(&mut storm, &mut dice);
     }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::{
     Cli, Proxy, Repo, Up, World,
     process::{self, Process},
+    sealed::Sealed,
     until,
     up::{ask, password, second_database, sql},
 };
@@ -45,6 +46,15 @@ impl Part {
         self.process = run(&self.name, &self.arguments, &self.log);
     }
 
+    /// Starts it again after it ended. Where this schema has a table of the same name, it finds that one.
+    pub fn restart_over(&mut self, schema: &str) {
+        let place = self.arguments.iter().position(|word| word == "--database").expect("a database") + 1;
+        let honest = self.arguments[place].clone();
+        self.arguments[place] = format!("{honest}&options=-c%20search_path={schema},public");
+        self.restart();
+        self.arguments[place] = honest;
+    }
+
     /// Fair weather on its wires.
     pub fn clear(&self) {
         for wire in [&self.database, &self.authority] {
@@ -68,6 +78,7 @@ pub struct Apart {
     pub control: Part,
     // It lends its PostgreSQL, and is stopped last.
     host: Up,
+    sealed: Sealed,
     data: std::path::PathBuf,
 }
 
@@ -97,12 +108,8 @@ impl Apart {
         ]);
         let ports: Vec<SocketAddr> = free_ports(2 + gateways);
         let (api, internal, at) = (ports[0], ports[1], &ports[2..]);
-        let socket = host.data().join("postgres/.s.PGSQL.5432");
-        let before_database = || {
-            let wire = Proxy::before(socket.clone());
-            let url = format!("postgresql://better_compute:{}@{}/{DATABASE}", password(host.data()), wire.address());
-            (wire, url)
-        };
+        let sealed = Sealed::before(host.data().join("postgres/.s.PGSQL.5432"));
+        let before_database = || wire_to_database(&host, &sealed);
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
 
         let data = world.path("served");
@@ -137,7 +144,7 @@ impl Apart {
             ]));
             Part::start(world, &name, *address, [wire, authority], arguments)
         });
-        let apart = Self { gateways: gateways.collect(), control, host, data };
+        let apart = Self { gateways: gateways.collect(), control, host, sealed, data };
         until("the served API answers", || apart.cli().run(&["status", "--format", "json"]).code == 0);
         let said = apart.cli().run(&["status", "--wait", "applied", "--commit", &repo.head(), "--timeout", "60s"]);
         assert_eq!(said.code, 0, "{}{}", said.out, said.err);
@@ -151,8 +158,7 @@ impl Apart {
     #[must_use]
     pub fn second_control(&self, world: &World, repo: &Repo) -> Part {
         let ports = free_ports(2);
-        let wire = Proxy::before(self.host.data().join("postgres/.s.PGSQL.5432"));
-        let url = format!("postgresql://better_compute:{}@{}/{DATABASE}", password(self.host.data()), wire.address());
+        let (wire, url) = wire_to_database(&self.host, &self.sealed);
         let path = |name: &str| world.path(name).display().to_string();
         let arguments = [
             "--roles",
@@ -228,6 +234,13 @@ impl Apart {
         );
         let _ = ask(self.host.data(), DATABASE, &statement);
     }
+}
+
+/// A wire to PostgreSQL, and the URL that leads through it.
+fn wire_to_database(host: &Up, sealed: &Sealed) -> (Proxy, String) {
+    let wire = Proxy::before(sealed.address());
+    let who = format!("better_compute:{}@{}", password(host.data()), wire.address());
+    (wire, format!("postgresql://{who}/{DATABASE}?sslmode=require"))
 }
 
 /// Ports that nobody had when this was called.

@@ -13,6 +13,7 @@ pub mod node;
 pub mod process;
 pub mod proxy;
 pub mod repo;
+pub mod sealed;
 pub mod time;
 pub mod tpm;
 pub mod up;

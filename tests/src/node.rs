@@ -156,9 +156,15 @@ impl Node {
 
     /// Starts its daemon with something in its environment.
     pub fn run_with(&mut self, arguments: &[&str], environment: &[(&str, &str)]) {
+        self.daemon = Some(self.beside(arguments, environment));
+    }
+
+    /// Starts a daemon beside the one that may run.
+    #[must_use]
+    pub fn beside(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Process {
         let mut command = self.command("run");
         command.arg("--root").arg(self.root()).args(arguments).envs(environment.iter().copied());
-        self.daemon = Some(Process::start(&self.name, command, &self.dir.join("log")));
+        Process::start(&self.name, command, &self.dir.join("log"))
     }
 
     /// Starts a second daemon beside the first, and answers how that ends: its exit code and everything it said.

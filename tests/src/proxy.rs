@@ -50,7 +50,7 @@ pub enum Way {
 /// What befalls a piece of what goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Harm {
-    /// Its second half comes twice.
+    /// It comes twice.
     Twice,
     /// Its halves change places.
     Swapped,
@@ -300,7 +300,7 @@ fn pump(way: Way, mut from: Stream, mut to: Stream, state: &State) -> (Stream, S
         let (whole, half) = (&buffer[..count], count / 2);
         let pieces: [&[u8]; 2] = match state.harm(way, count) {
             None => [whole, &[]],
-            Some(Harm::Twice) => [whole, &whole[half..]],
+            Some(Harm::Twice) => [whole, whole],
             Some(Harm::Swapped) => [&whole[half..], &whole[..half]],
         };
         let step = if state.dripping.load(Ordering::SeqCst) { 1 } else { count };
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(heard(&mut server, 64), piece);
         proxy.harm(Way::Up, Harm::Twice);
         client.write_all(&piece).expect("sent");
-        assert_eq!(heard(&mut server, 96), [&piece[..], &piece[32..]].concat());
+        assert_eq!(heard(&mut server, 128), [&piece[..], &piece[..]].concat());
         proxy.harm(Way::Up, Harm::Swapped);
         client.write_all(&piece).expect("sent");
         assert_eq!(heard(&mut server, 64), [&piece[32..], &piece[..32]].concat());

@@ -70,12 +70,17 @@ fn reboots(storm: &Storm, machine: &Machine, commands: &[(&Asked, &Value)], brok
     for deed in deeds.iter().filter(|deed| !commands.iter().any(|(asked, _)| asked.word == deed.to)) {
         broken.push(format!("{}: nobody asked for {deed:?}", machine.name));
     }
-    let boots = machine.node.boots() - 1;
+    let boots = machine.node.boots() - 1 - machine.outages.len();
     let succeeded =
         commands.iter().filter(|(asked, command)| asked.kind == "node.reboot" && command["state"] == "succeeded");
     if boots > deeds.len() || boots > succeeded.count() {
         broken.push(format!("{}: {boots} boots and {} deeds", machine.name, deeds.len()));
     }
+    let booted_since = |command: &Value| {
+        let deeds = deeds.iter().map(|deed| storm.uptime.time(deed.up));
+        let asked_at = time(&command["createdAt"]);
+        deeds.chain(machine.outages.iter().copied()).any(|at| at > asked_at)
+    };
     for (asked, command) in commands.iter().filter(|(asked, _)| asked.kind == "node.reboot") {
         let own: Vec<Timestamp> =
             deeds.iter().filter(|deed| deed.to == asked.word).map(|deed| storm.uptime.time(deed.up)).collect();
@@ -83,9 +88,7 @@ fn reboots(storm: &Storm, machine: &Machine, commands: &[(&Asked, &Value)], brok
             (command["state"].as_str().unwrap_or_default(), format!("{}: {command:#}\n{own:?}", machine.name));
         let fair = match state {
             // It may have been killed between saying so and doing it, and another boot proves what this one wanted.
-            "succeeded" => {
-                own.len() == 1 || deeds.iter().any(|deed| storm.uptime.time(deed.up) > time(&command["createdAt"]))
-            }
+            "succeeded" => own.len() == 1 || booted_since(command),
             "failed" => own.len() <= 1 && ["interrupted", "journal-lost"].iter().any(|word| command["reason"] == *word),
             "rejected" => own.is_empty() && ["EXPIRED"].iter().any(|word| command["reason"] == *word),
             "expired" | "cancelled" => own.is_empty(),

@@ -160,8 +160,6 @@ impl Sky {
 
     fn wire(&mut self, storm: &Storm, place: Place, dice: &mut Dice) {
         let wire = wire(storm, place);
-        // PostgreSQL's wire has nothing that would notice harm; nobody promises that it is safe from that.
-        let is_sealed = matches!(place, Place::Machine(_) | Place::Authority(_));
         let way = dice.one_of(&[Way::Up, Way::Down]);
         match dice.below(9) {
             0 => {
@@ -192,11 +190,11 @@ impl Sky {
                 wire.drip(true);
                 self.later(dice, End::Clear(place));
             }
-            6 if is_sealed => {
+            6 => {
                 self.count("doubled");
                 wire.harm(way, Harm::Twice);
             }
-            7 if is_sealed => {
+            7 => {
                 self.count("reordered");
                 wire.harm(way, Harm::Swapped);
             }
@@ -212,7 +210,7 @@ impl Sky {
     fn machine(&mut self, storm: &mut Storm, dice: &mut Dice) {
         let index = dice.below(storm.machines.len());
         let machine = &mut storm.machines[index];
-        match dice.below(9) {
+        match dice.below(12) {
             0 | 1 if !machine.frozen => {
                 self.count("machine frozen");
                 machine.frozen = true;
@@ -229,6 +227,16 @@ impl Sky {
                 machine.node.kill();
                 machine.lose_journal();
                 machine.start(None);
+            }
+            5 => {
+                self.count("power lost");
+                machine.node.kill();
+                machine.lose_power();
+                machine.start(None);
+            }
+            6 | 7 if !machine.frozen => {
+                self.count("a second daemon");
+                machine.double();
             }
             _ => {
                 self.count("machine killed at a step");
