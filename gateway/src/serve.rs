@@ -55,8 +55,10 @@ const WINDOW: u32 = 64 * 1024;
 const RESETS: usize = 32;
 /// A handshake that takes longer than this makes room when all places are taken: without a word, and when it has begun.
 const FAIR_TIME: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
-/// Connections to PostgreSQL: one for each task that writes or asks.
-const CONNECTIONS: u32 = 12;
+/// Connections to PostgreSQL that most tasks share.
+const CONNECTIONS: u32 = 6;
+/// Connections of a task that asks hundreds of times a second: they have planned its statements, and nobody else's.
+const OWN_CONNECTIONS: u32 = 2;
 /// Connections that wait to be accepted, as far as the kernel lets them: one that finds no room tries again after a second, and
 /// when a gateway dies all of its nodes come at once.
 const BACKLOG: i32 = 4_096;
@@ -211,20 +213,20 @@ fn spawn_writers(shared: &Arc<Shared>, stop: &CancellationToken) -> JoinSet<()> 
         .spawn(async move { this.liveness.run(&this.db, &this.registry, this.timing.liveness.to_std(), stop).await });
     let (this, stop) = part();
     writers.spawn(async move { this.questions.listen(&this.db, &this.registry, &this.policies, stop).await });
-    let (this, stop) = part();
-    writers.spawn(async move { this.opens.run(&this.db, &this.pokes, stop).await });
+    let ((this, stop), db) = (part(), shared.db.planning_once(OWN_CONNECTIONS));
+    writers.spawn(async move { this.opens.run(&db, &this.pokes, stop).await });
     let (this, stop) = part();
     writers.spawn(async move { this.questions.answer_facts(&this.db, &this.registry, &this.timing, stop).await });
     let (this, stop) = part();
     writers.spawn(async move { this.questions.answer_specs(&this.db, &this.registry, stop).await });
     let (this, stop) = part();
     writers.spawn(async move { this.recorder.run(&this.db, &*this.clock, stop).await });
-    let (this, stop) = part();
-    writers.spawn(async move { this.claims.run(&this.db, &this.registry, &this.steps, stop).await });
+    let ((this, stop), db) = (part(), shared.db.planning_once(OWN_CONNECTIONS));
+    writers.spawn(async move { this.claims.run(&db, &this.registry, &this.steps, stop).await });
     let (this, stop) = part();
     writers.spawn(async move { this.steps.run(&this.db, stop).await });
-    let (this, stop) = part();
-    writers.spawn(async move { this.last_words.run(&this.db, &this.registry, stop).await });
+    let ((this, stop), db) = (part(), shared.db.planning_once(OWN_CONNECTIONS));
+    writers.spawn(async move { this.last_words.run(&db, &this.registry, stop).await });
     let (this, stop) = part();
     writers.spawn(async move { this.pokes.run(&this.db, stop).await });
     let (this, stop) = part();

@@ -126,6 +126,9 @@ const GIVEN_UP: &str = "SET idle_in_transaction_session_timeout = '15s'; SET tcp
 /// answer on it finds out after a quarter of an hour.
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 
+/// Who gave a connection back asked it. Where statements run very often, one that rested no longer than this is not asked again.
+const JUST_NOW: Duration = Duration::from_secs(1);
+
 /// A gateway asks for few rows of many, and a plan that was made while a table was small is kept when it has grown.
 const PLANS_ONCE: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off";
 
@@ -144,12 +147,15 @@ impl Db {
     #[must_use]
     pub fn lazy(config: &DbConfig) -> Self {
         let DbConfig { plans_once, silence, .. } = *config;
+        let just_now = if plans_once { JUST_NOW } else { Duration::ZERO };
         let pool = PgPoolOptions::new()
             .max_connections(config.max_connections)
             .min_connections(config.warm_connections)
             .acquire_timeout(Duration::from_secs(10))
             .test_before_acquire(false)
-            .before_acquire(move |connection, _| Box::pin(answers(connection, silence)))
+            .before_acquire(move |connection, meta| {
+                Box::pin(async move { Ok(meta.idle_for < just_now || answers(connection, silence).await?) })
+            })
             // Who gave up waiting for an answer gives a connection back that may say nothing any more.
             .after_release(move |connection, _| Box::pin(answers(connection, silence)))
             .after_connect(move |connection, _| {
