@@ -121,7 +121,7 @@ async fn stages_move_by_compare_and_swap() {
     advance(Stage::Remote, Some("c1"), "c2").await.expect("on");
     commit!(test.db(), |txn| {
         sources::set_branch(&mut txn, "fleet", "main").await.expect("branch");
-        sources::set_state(&mut txn, "fleet", "broken", Some("a typo"), Some(&json!([{"code": "BC0101"}])))
+        sources::set_state(&mut txn, "fleet", "broken", Some("a typo"), Some(&json!({"code": "BC0101"})))
             .await
             .expect("state");
         sources::accept(&mut txn, "fleet", Some("c9")).await.expect("accept");
