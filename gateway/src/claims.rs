@@ -10,6 +10,7 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use prost::Message as _;
@@ -70,7 +71,7 @@ impl Claims {
             _ = async { tokio::join!(plan(), plan()) } => {}
         }
         let answer = |most| self.answer(db, registry, steps, most);
-        writer::run(SESSIONS_PER_STATEMENT, &self.wake, cancel, answer).await;
+        writer::run(SESSIONS_PER_STATEMENT, Duration::ZERO, &self.wake, cancel, answer).await;
     }
 
     async fn answer(&self, db: &Db, registry: &Registry, steps: &Steps, most: usize) -> Result<usize, Failure> {

@@ -142,7 +142,7 @@ impl Questions {
     /// Fetches specs until it is cancelled, those of many sessions in one statement.
     pub(crate) async fn answer_specs(&self, db: &Db, registry: &Registry, cancel: CancellationToken) {
         let answer = |most| self.answer_some_specs(db, registry, most);
-        writer::run(SPECS_PER_STATEMENT, &self.wake_specs, cancel, answer).await;
+        writer::run(SPECS_PER_STATEMENT, writer::GATHERING, &self.wake_specs, cancel, answer).await;
     }
 
     async fn answer_some_specs(&self, db: &Db, registry: &Registry, most: usize) -> Result<usize, Failure> {

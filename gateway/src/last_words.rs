@@ -143,7 +143,7 @@ impl LastWords {
 
     /// Writes what comes until it is cancelled.
     pub(crate) async fn run(&self, db: &Db, registry: &Registry, cancel: CancellationToken) {
-        writer::run(PER_STATEMENT, &self.wake, cancel, |most| self.write(db, registry, most)).await;
+        writer::run(PER_STATEMENT, writer::GATHERING, &self.wake, cancel, |most| self.write(db, registry, most)).await;
     }
 
     /// Writes what still waits, as long as that works.

@@ -57,7 +57,9 @@ impl Liveness {
                 }
             }
         };
-        let closes = writer::run(CLOSES_PER_BATCH, &self.wake, cancel.clone(), |most| self.write_closes(db, most));
+        let closes = writer::run(CLOSES_PER_BATCH, writer::GATHERING, &self.wake, cancel.clone(), |most| {
+            self.write_closes(db, most)
+        });
         tokio::join!(beats, closes);
     }
 

@@ -63,7 +63,10 @@ impl Opens {
 
     /// Opens what comes until it is cancelled.
     pub(crate) async fn run(&self, db: &Db, pokes: &Pokes, cancel: CancellationToken) {
-        writer::run(PER_TRANSACTION, &self.wake, cancel, |most| self.answer(db, pokes, PATIENCE, most)).await;
+        writer::run(PER_TRANSACTION, writer::GATHERING, &self.wake, cancel, |most| {
+            self.answer(db, pokes, PATIENCE, most)
+        })
+        .await;
     }
 
     async fn answer(&self, db: &Db, pokes: &Pokes, patience: Duration, most: usize) -> Result<usize, Failure> {

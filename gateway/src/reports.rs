@@ -162,7 +162,8 @@ impl Reports {
 
     /// Writes what comes until it is cancelled.
     pub(crate) async fn run(&self, db: &Db, registry: &Registry, cancel: CancellationToken) {
-        writer::run(NODES_PER_BATCH, &self.wake, cancel, |nodes| self.write(db, registry, nodes)).await;
+        writer::run(NODES_PER_BATCH, writer::GATHERING, &self.wake, cancel, |nodes| self.write(db, registry, nodes))
+            .await;
     }
 
     /// Writes what still waits, as long as that works.

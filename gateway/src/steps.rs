@@ -67,7 +67,7 @@ impl Steps {
 
     /// Writes what comes until it is cancelled.
     pub(crate) async fn run(&self, db: &Db, cancel: CancellationToken) {
-        writer::run(PER_STATEMENT, &self.wake, cancel, |most| self.write(db, most)).await;
+        writer::run(PER_STATEMENT, writer::GATHERING, &self.wake, cancel, |most| self.write(db, most)).await;
     }
 
     /// Writes what still waits, as long as that works.

@@ -3,7 +3,7 @@
 //! While PostgreSQL is away what waits goes on waiting. What it refuses is tried one by one, so that what it does not take
 //! costs only its own node.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use schema::id::NodeId;
 use store::{DbError, error::DbErrorKind};
@@ -11,6 +11,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long what comes may wait for more, where nobody sees so short a time.
+pub(crate) const GATHERING: Duration = Duration::from_millis(10);
 /// How long PostgreSQL may take for one batch: longer than anybody who stopped keeps a lock.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -55,6 +57,15 @@ pub(crate) fn greediest(held: impl Iterator<Item = (NodeId, usize)>, node: NodeI
     (most != node && bytes > wants).then_some(most)
 }
 
+/// How many to take next, after so many were tried.
+fn next(at_once: usize, written: Result<usize, Failure>, most: usize) -> usize {
+    match written {
+        Ok(_) => (at_once * 2).min(most),
+        Err(Failure::Refused) => 1,
+        Err(Failure::Later) => most,
+    }
+}
+
 /// Writes all that waits; `false` when PostgreSQL is away. `write` takes at most so many and says how many they were.
 pub(crate) async fn flush<W>(most: usize, mut write: impl FnMut(usize) -> W) -> bool
 where
@@ -62,27 +73,52 @@ where
 {
     let mut at_once = most;
     loop {
-        match write(at_once).await {
+        let written = write(at_once).await;
+        match written {
             Ok(0) => return true,
-            Ok(_) => at_once = (at_once * 2).min(most),
-            Err(Failure::Refused) => at_once = 1,
             Err(Failure::Later) => return false,
+            _ => at_once = next(at_once, written, most),
         }
     }
 }
 
-/// Writes what comes until it is cancelled.
-pub(crate) async fn run<W>(most: usize, wake: &Notify, cancel: CancellationToken, mut write: impl FnMut(usize) -> W)
-where
+/// Writes what comes until it is cancelled. After a batch it rests as long as that took, up to `gathering`: under load what comes
+/// meanwhile goes together, which costs less, and what comes alone does not wait.
+pub(crate) async fn run<W>(
+    most: usize,
+    gathering: Duration,
+    wake: &Notify,
+    cancel: CancellationToken,
+    mut write: impl FnMut(usize) -> W,
+) where
     W: Future<Output = Result<usize, Failure>>,
 {
+    let mut at_once = most;
     loop {
-        let all = flush(most, &mut write).await;
+        let begin = Instant::now();
+        let written = write(at_once).await;
+        at_once = next(at_once, written, most);
+        let rests = async {
+            match rest(written, begin.elapsed(), gathering) {
+                None => wake.notified().await,
+                Some(Duration::ZERO) => {}
+                Some(rest) => tokio::time::sleep(rest).await,
+            }
+        };
         tokio::select! {
             () = cancel.cancelled() => return,
-            () = wake.notified(), if all => {}
-            () = tokio::time::sleep(PAUSE), if !all => {}
+            () = rests => {}
         }
+    }
+}
+
+/// How long to rest after a batch that took so long; `None`: until more comes.
+fn rest(written: Result<usize, Failure>, took: Duration, gathering: Duration) -> Option<Duration> {
+    match written {
+        Ok(0) => None,
+        Ok(_) => Some(took.min(gathering)),
+        Err(Failure::Refused) => Some(Duration::ZERO),
+        Err(Failure::Later) => Some(PAUSE),
     }
 }
 
@@ -114,5 +150,16 @@ mod tests {
         assert_eq!(*dropped.borrow(), [7]);
         assert_eq!(*written.borrow(), (0..20).filter(|one| *one != 7).collect::<Vec<_>>());
         assert!(!flush(8, |_| ready(Err(Failure::Later))).await);
+    }
+
+    #[test]
+    fn after_a_batch_more_is_waited_for_as_long_as_it_took_and_after_the_last_one_until_more_comes() {
+        let millis = Duration::from_millis;
+        assert_eq!(rest(Ok(3), millis(4), GATHERING), Some(millis(4)));
+        assert_eq!(rest(Ok(3), millis(40), GATHERING), Some(GATHERING));
+        assert_eq!(rest(Ok(3), millis(4), Duration::ZERO), Some(Duration::ZERO));
+        assert_eq!(rest(Ok(0), millis(4), GATHERING), None);
+        assert_eq!(rest(Err(Failure::Refused), millis(4), GATHERING), Some(Duration::ZERO));
+        assert_eq!(rest(Err(Failure::Later), millis(4), GATHERING), Some(PAUSE));
     }
 }
