@@ -220,6 +220,7 @@ table commands fillfactor=70
     approval bytea
     mark bytea
     withheld text
+    for_journal uuid
     constraint commands_check CHECK (((signature IS NULL) = (signed_at IS NULL)))
     constraint commands_check1 CHECK ((((evidence IS NULL) = (evidence_signature IS NULL)) AND ((evidence IS NULL) = (evidence_key IS NULL))))
     constraint commands_lane_check CHECK ((lane = ANY (ARRAY['control'::text, 'provision'::text, 'bulk'::text])))
@@ -383,6 +384,7 @@ table node_boots
     journal_said timestamp with time zone
     journal_seen timestamp with time zone
     said_at timestamp with time zone not null
+    binds boolean not null default false
     constraint node_boots_node_id_fkey FOREIGN KEY (node_id) REFERENCES nodes(id) ON DELETE CASCADE
     constraint node_boots_pkey PRIMARY KEY (node_id)
     constraint node_boots_times_check CHECK ((isfinite(boot_said) AND isfinite(boot_seen) AND isfinite(journal_said) AND isfinite(journal_seen) AND isfinite(said_at))) NOT VALID

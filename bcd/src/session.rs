@@ -221,6 +221,7 @@ pub struct Core {
     /// It reads which trust bundle this node believes.
     reads_trust: bool,
     reads_policy: bool,
+    reads_binds: bool,
     desk: Desk,
     /// What people agreed on.
     policies: Option<Arc<Policies>>,
@@ -253,6 +254,7 @@ impl Core {
             reads_drift: false,
             reads_trust: false,
             reads_policy: false,
+            reads_binds: false,
             desk,
             policies: None,
             floor: None,

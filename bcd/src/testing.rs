@@ -336,6 +336,7 @@ pub(crate) fn command(pen: &Pen, kind: CommandKind, seq: u64) -> CommandBody {
         min_generation: None,
         batch: None,
         secrets: Vec::new(),
+        journal: None,
     }
 }
 

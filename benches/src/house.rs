@@ -127,7 +127,7 @@ impl House {
                 };
                 let queued = commands::enqueue(&mut txn, &new).await?;
                 let signature = wire(self.worker.sign_command(machine.id, &queued.body)).encode_to_vec();
-                all.push(Signed { id: queued.command.id, body: None, signature });
+                all.push(Signed { id: queued.command.id, body: None, signature, journal: None });
             }
             txn.commit().await?;
         }

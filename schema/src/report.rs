@@ -81,6 +81,9 @@ pub struct StatusReport {
     /// The trust policy that the node believes. Absent unless the control plane said that it reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyHeld>,
+    /// The node refuses a command that is for another journal. Absent unless the control plane said that it reads it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub binds: bool,
 }
 
 /// The trust policy that a node believes: whom it asks before it does harm.
@@ -185,6 +188,8 @@ pub const DRIFT_CAPABILITY: &str = "drift";
 pub const TRUST_CAPABILITY: &str = "trust";
 /// The word by which a gateway says that its control plane reads [`StatusReport::policy`].
 pub const POLICY_CAPABILITY: &str = "policy";
+/// The word by which a gateway says that its control plane reads [`StatusReport::binds`].
+pub const BINDS_CAPABILITY: &str = "binds";
 
 /// Changed sections of a node's inventory, with the digests of all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

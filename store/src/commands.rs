@@ -18,8 +18,8 @@
 //! | [`settle`] | every way in which a command ends | the `command` reconciler, the sweeper, the API |
 //! | `read` | one command, pages of them | everybody |
 //!
-//! Whoever locks several rows locks nodes before sessions before commands before work rows, and commands in the order of
-//! their ids.
+//! Whoever locks several rows locks nodes before sessions and boots before commands before work rows, and commands in the order
+//! of their ids.
 
 mod approval;
 mod dispatch;
@@ -44,14 +44,14 @@ pub use approval::{approval_of, approve, hold, send_again, sent_approval};
 pub use dispatch::{Claim, Dispatch, Progress, Step, claim, in_flight, progress, release};
 pub use enqueue::{EnqueueError, Enqueued, NewCommand, enqueue, enqueue_to_sign, may_enqueue};
 pub use read::{Filter, ahead, count_open, evidence, find, find_by_key, find_many, list};
-pub use resume::{Back, Proved, Resume, on_reconnect, proved, resume, resume_all, witness};
+pub use resume::{Back, Proved, Resume, binds, on_reconnect, proved, resume, resume_all, witness};
 pub use settle::{
     Ending, Evidence, Settled, Swept, cancel, cancel_pending_of, end_open_of, is_sweep_due, lock, lock_all, prune,
     record_late, settle, sweep,
 };
 pub use sign::{
-    Marked, OpenSigned, Queued, Signed, Unsigned, mark_anew, marked, sent, sign, signed_open, unsigned, withheld,
-    withhold,
+    Journal, Marked, OpenSigned, Queued, Signed, Unsigned, journals, mark_anew, marked, sent, sign, signed_open,
+    unsigned, withheld, withhold,
 };
 pub use updates::{RawUpdate, StoredUpdate, UPDATES_AT_ONCE, remove_updates, store_updates, updates};
 

@@ -160,7 +160,7 @@ fn approvals_that_a_gateway_leaves_out_spoils_or_swaps_run_nothing_and_an_honest
         node.run(&[]);
     }
     fleet.ask("inventory.refresh", "look", &fleet.names);
-    let refuses = |node: &Node| node.log().contains("is refused: it was approved for the journal");
+    let refuses = |node: &Node| node.log().contains("is refused: it was signed for the journal");
     until("it is refused", || fleet.nodes.iter().all(refuses));
     assert_eq!(fleet.boots(), before);
 }
@@ -234,4 +234,33 @@ fn commands_that_a_gateway_sends_in_another_order_run_once_each() {
     fleet.is_honest();
     fleet.all_went_well();
     assert_eq!(fleet.boots(), [2, 2]);
+}
+
+#[test]
+fn a_machine_that_lost_its_journal_does_not_repeat_what_a_lying_gateway_sends_it_again() {
+    let mut fleet = Fleet::new(false);
+    fleet.ask("node.reboot", "first", &fleet.names);
+    fleet.wait(2, &of("first", "succeeded"));
+    assert_eq!(fleet.boots(), [2, 2]);
+
+    fleet.sends("c.kind = 'inventory.refresh' AND o.kind = 'node.reboot' AND o.node_id = c.node_id");
+    for node in &mut fleet.nodes {
+        node.kill();
+        std::fs::remove_file(node.state().join("journal.redb")).expect("removed");
+        node.run(&[]);
+    }
+    fleet.ask("inventory.refresh", "look", &fleet.names);
+    let refuses = |node: &Node| node.log().contains("is refused: it was signed for the journal");
+    let answers = |node: &Node| refuses(node) || node.boots() != 2;
+    until("what was sent again is answered", || fleet.nodes.iter().all(answers));
+    assert_eq!(fleet.boots(), [2, 2]);
+    assert!(fleet.nodes.iter().all(refuses));
+
+    // What is asked for from now on is for the journal that each machine has now.
+    fleet.is_honest();
+    fleet.wait(2, &of("look", "succeeded"));
+    fleet.ask("node.reboot", "again", &fleet.names);
+    fleet.wait(2, &of("again", "succeeded"));
+    assert_eq!(fleet.boots(), [3, 3]);
+    fleet.all_went_well();
 }

@@ -89,6 +89,10 @@ pub fn accept(offer: &Offer<'_>, facts: &Facts<'_>) -> Verdict {
     if let Err(why) = offer.signature {
         return refuse(Refusal::BadSignature, why.to_string());
     }
+    if let Some(journal) = body.journal.filter(|journal| *journal != facts.journal) {
+        let why = format!("it was signed for the journal {journal}, and this machine's is {}", facts.journal);
+        return refuse(Refusal::JournalOther, why);
+    }
     let toll = match approved(body, offer.approval, facts) {
         Ok(toll) => toll,
         Err(Held::Busy(why)) => return refuse(Refusal::Busy, why),

@@ -160,6 +160,7 @@ pub(super) fn body(kind: CommandKind, payload: Value) -> CommandBody {
         min_generation: None,
         batch: None,
         secrets: Vec::new(),
+        journal: None,
     }
 }
 

@@ -7,7 +7,7 @@ use proto::agent::v1::{self as pb, gateway_frame};
 use schema::{
     generation::{Epoch, Generation},
     inventory::InventorySection,
-    report::{DRIFT_CAPABILITY, POLICY_CAPABILITY, TRUST_CAPABILITY},
+    report::{BINDS_CAPABILITY, DRIFT_CAPABILITY, POLICY_CAPABILITY, TRUST_CAPABILITY},
 };
 
 use super::{Again, Core, Effect, Level, Now, Phase, Proven};
@@ -101,6 +101,7 @@ impl Core {
         self.reads_drift = reads(DRIFT_CAPABILITY);
         self.reads_trust = reads(TRUST_CAPABILITY);
         self.reads_policy = reads(POLICY_CAPABILITY);
+        self.reads_binds = reads(BINDS_CAPABILITY);
         let beat = if BEATS.contains(&welcome.heartbeat_seconds) { welcome.heartbeat_seconds } else { DEFAULT_BEAT };
         let every = Duration::from_secs(beat.into());
         let epoch = Epoch(welcome.epoch);

@@ -66,6 +66,7 @@ impl Core {
             applied: self.progress.applied,
             trust_version: self.reads_trust.then_some(self.trust.version),
             policy: self.reads_policy.then(|| self.policy_held()),
+            binds: self.reads_binds,
             observed: self.progress.observed,
             sections: self.progress.sections.clone(),
             conditions: self.progress.conditions.clone(),

@@ -14,7 +14,7 @@ use schema::{
     command::COMMANDS_CAPABILITY,
     generation::{Epoch, Generation, IdentityGeneration},
     id::{GatewayId, JournalId, NodeId},
-    report::{DRIFT_CAPABILITY, POLICY_CAPABILITY, ReportKind, TRUST_CAPABILITY},
+    report::{BINDS_CAPABILITY, DRIFT_CAPABILITY, POLICY_CAPABILITY, ReportKind, TRUST_CAPABILITY},
     time::{Duration, Timestamp},
 };
 
@@ -277,9 +277,15 @@ impl SessionCore {
             trust_bundle: Some(opened.bundle),
             heartbeat_seconds: u32::try_from(self.rules.heartbeat.as_secs()).unwrap_or(u32::MAX),
             gateway_id: self.rules.gateway_id.to_string(),
-            capabilities: [DRIFT_CAPABILITY, COMMANDS_CAPABILITY, TRUST_CAPABILITY, POLICY_CAPABILITY]
-                .map(str::to_owned)
-                .to_vec(),
+            capabilities: [
+                DRIFT_CAPABILITY,
+                COMMANDS_CAPABILITY,
+                TRUST_CAPABILITY,
+                POLICY_CAPABILITY,
+                BINDS_CAPABILITY,
+            ]
+            .map(str::to_owned)
+            .to_vec(),
             trust_steps: opened.trust_steps,
         }))];
         effects.extend(opened.policies.into_iter().map(|policies| send(Down::Policies(policies))));

@@ -146,6 +146,7 @@ impl Node {
             drift: Vec::new(),
             trust_version: None,
             policy: None,
+            binds: false,
         };
         let payload = canonical::to_vec(&report).unwrap();
         let signature = self.key.sign_report(&self.realm, ReportKind::Status, self.id, &payload);

@@ -253,7 +253,7 @@ impl World {
         txn.commit().await.unwrap();
         let signed = signature(self.worker.sign_command(node, &queued.body)).encode_to_vec();
         let mut txn = self.db.begin().await.unwrap();
-        let signed = commands::Signed { id: queued.command.id, body: None, signature: signed };
+        let signed = commands::Signed { id: queued.command.id, body: None, signature: signed, journal: None };
         commands::sign(&mut txn, &[signed]).await.unwrap();
         txn.commit().await.unwrap();
         queued.command.id

@@ -98,6 +98,7 @@ tier "reboot" { commands "node.reboot"; roles "admin"; threshold 2; max-nodes 4;
             min_generation: Some(leaf.min_generation),
             batch: None,
             secrets: Vec::new(),
+            journal: None,
         };
         Self { keys, people, fleet, node, header, plan, leaf, body, text }
     }

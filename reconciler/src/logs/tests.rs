@@ -44,6 +44,7 @@ fn unsigned(kind: CommandKind, payload: &Value) -> Unsigned {
         min_generation: None,
         batch: None,
         secrets: Vec::new(),
+        journal: None,
     };
     Unsigned { id, node_id, body: body.to_bytes() }
 }

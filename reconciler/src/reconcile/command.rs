@@ -1,8 +1,8 @@
 //! `command`: signs what waits for a node, takes over its last words, and settles what its reconnect proves. Key: the node's id.
 //!
 //! ```text
-//! pending without a signature ─▶ ours? batch open? allowed? ─▶ sign with the worker key, outside any transaction ─▶ put down, poke the gateway
-//!                                  │ cancelled  │ cancelled  └ withheld, with the reason
+//! pending without a signature ─▶ ours? batch open? journal known? allowed? ─▶ sign with the worker key, outside any transaction ─▶ put down, poke the gateway
+//!                                  │ cancelled  │ cancelled   └──────────────└ withheld, with the reason
 //! last words, unread           ─▶ verify (key, node, command, state) ─▶ settled, with its evidence │ late │ refused
 //! signed boot and journal      ─▶ in flight before them ─▶ rebooted: succeeded │ journal lost: failed
 //! ```
@@ -33,7 +33,10 @@ use store::{
     queue::{self, Kind},
 };
 
-use self::{signing::Signing, verify::UpdateRefusal};
+use self::{
+    signing::{Journals, Signing},
+    verify::UpdateRefusal,
+};
 use super::{Context, Failure, Outcome, Reconciler, ShardBy, WaitReason};
 use crate::{
     batch::{self, standing},
@@ -54,6 +57,8 @@ enum Waiting {
     UpdateRefused(String),
     /// People do not allow it.
     NotAllowed(String),
+    /// Its machine has not said yet which journal it has.
+    JournalUnknown(String),
 }
 
 impl WaitReason for Waiting {
@@ -61,19 +66,25 @@ impl WaitReason for Waiting {
         match self {
             Self::UpdateRefused(_) => "update-refused",
             Self::NotAllowed(_) => NOT_ALLOWED,
+            Self::JournalUnknown(_) => JOURNAL_UNKNOWN,
         }
     }
 }
 
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::UpdateRefused(why) | Self::NotAllowed(why)) = self;
+        let (Self::UpdateRefused(why) | Self::NotAllowed(why) | Self::JournalUnknown(why)) = self;
         f.write_str(why)
     }
 }
 
 /// The stable word for a destructive command that is not signed.
 pub(crate) const NOT_ALLOWED: &str = "not-allowed";
+/// The stable word for a command that may not run twice, whose machine has not said yet which journal it has.
+pub(crate) const JOURNAL_UNKNOWN: &str = "journal-unknown";
+/// The same for people; stored beside the command.
+pub(crate) const NO_JOURNAL: &str =
+    "its machine has signed no report yet, so that nobody knows which journal it is for";
 /// Approvals wake their node's key. What else lets a command go, such as a report of its machine or the time, is looked for so often.
 const LOOK: Duration = Duration::from_secs(10);
 
@@ -96,7 +107,7 @@ impl Reconciler for Command {
         settle_proved(context, id).await?;
         Ok(match (refused, withheld) {
             _ if more => Outcome::again(Duration::ZERO, "more-commands"),
-            (None, Some(why)) => Outcome::wait_for(&Waiting::NotAllowed(why), LOOK),
+            (None, Some(waiting)) => Outcome::wait_for(&waiting, LOOK),
             (Some(why), Some(_)) => Outcome::wait_for(&Waiting::UpdateRefused(why), LOOK),
             (Some(why), None) => Outcome::wait(&Waiting::UpdateRefused(why)),
             (None, None) => Outcome::done(),
@@ -112,11 +123,11 @@ const SIGNED_AT_ONCE: u32 = 64;
 struct Looked {
     /// There are more.
     more: bool,
-    /// Which are not allowed, and why the first of them is not.
-    withheld: Option<String>,
+    /// Which are not signed, and why the first of them is not.
+    withheld: Option<Waiting>,
 }
 
-/// A command that people do not allow, and why.
+/// A command that is not signed for now, and why.
 type Withheld = (Queued, String);
 
 /// Signs the next commands that may be; those that may not be keep nobody waiting behind them.
@@ -131,8 +142,12 @@ async fn sign(context: &Context, node: NodeId) -> Result<Looked, Failure> {
         let ours = |queued: &Queued| context.custody().is_queued_here(&queued.command.body, queued.mark.as_deref());
         let (ours, forged): (Vec<Queued>, Vec<Queued>) = waiting.into_iter().partition(ours);
         let (open, over) = of_open_batches(context, ours).await?;
-        let (allowed, withheld) = judged(context, open, now).await?;
-        let signed = Signing { signer: context.signer(), logs: context.logs() }.all(&allowed, now);
+        let journals = Journals::read(context.db(), open.iter().map(|queued| &queued.command)).await?;
+        let (known, unknown): (Vec<Queued>, Vec<Queued>) =
+            open.into_iter().partition(|queued| journals.know(&queued.command));
+        let (allowed, mut withheld) = judged(context, known, now).await?;
+        withheld.extend(unknown.into_iter().map(|queued| (queued, NO_JOURNAL.to_owned())));
+        let signed = Signing { signer: context.signer(), logs: context.logs() }.all(&allowed, &journals, now);
         let mut txn = context.begin().await?;
         commands::sign(&mut txn, &signed).await?;
         refuse_forged(&mut txn, node, &forged).await?;
@@ -148,10 +163,11 @@ async fn sign(context: &Context, node: NodeId) -> Result<Looked, Failure> {
     Ok(Looked { more: false, withheld: summary(&all) })
 }
 
-fn summary(withheld: &[(CommandId, String)]) -> Option<String> {
+fn summary(withheld: &[(CommandId, String)]) -> Option<Waiting> {
     let (id, why) = withheld.first()?;
     let more = if withheld.len() > 1 { format!("; {} more wait likewise", withheld.len() - 1) } else { String::new() };
-    Some(format!("{id} is destructive and is not signed: {why}{more}"))
+    let says = format!("{id} is destructive and is not signed: {why}{more}");
+    Some(if why == NO_JOURNAL { Waiting::JournalUnknown(says) } else { Waiting::NotAllowed(says) })
 }
 
 /// Those whose batch has not ended or that are in none, and the others. The audit log says which have, and no row of a batch.

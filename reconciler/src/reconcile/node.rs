@@ -233,6 +233,9 @@ async fn write(txn: &mut Txn, node: &nodes::Node, read: &Read, judgement: &Judge
             trust::set_held(txn, id, held).await?;
         }
         commands::witness(txn, id, status.boot_id, status.journal_id, status.at).await?;
+        if status.binds {
+            commands::binds(txn, id).await?;
+        }
     }
     node_inventory::upsert(txn, id, &read.inventory.changed()).await?;
     node_inventory::remove(txn, id, read.inventory.gone()).await?;

@@ -334,6 +334,7 @@ impl Machine {
             drift: Vec::new(),
             trust_version: None,
             policy: None,
+            binds: false,
         }
     }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::kind::CommandKind;
 use crate::{
     generation::Generation,
-    id::{BatchId, CommandId, NodeId},
+    id::{BatchId, CommandId, JournalId, NodeId},
     time::Timestamp,
 };
 
@@ -50,6 +50,9 @@ pub struct CommandBody {
     /// The secrets that it needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<SecretRef>,
+    /// The journal that it is for: the node refuses it in every other one. Absent: in any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal: Option<JournalId>,
 }
 
 /// What every version of a body has, so that a node can answer a command that it does not understand.

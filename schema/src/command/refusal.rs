@@ -15,6 +15,8 @@ words! {
         Expired = "EXPIRED",
         /// No worker of this control plane signed these bytes.
         BadSignature = "BAD_SIGNATURE",
+        /// Signed for another journal than the node has. It may have run in that one.
+        JournalOther = "JOURNAL_OTHER",
         /// Destructive, and not part of a batch that people approved.
         BatchUnapproved = "BATCH_UNAPPROVED",
         /// Destructive, outside a batch, and more of those than the trust policy allows in an hour.

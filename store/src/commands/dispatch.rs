@@ -90,7 +90,8 @@ pub(super) fn by_node(mut rows: Vec<DispatchRow>) -> Vec<(NodeId, Vec<Dispatch>)
 }
 
 /// Takes the commands that are due for these sessions, as far as their room goes, in one statement. Within a lane nothing
-/// overtakes: a command that is not signed yet, or rests after the node was busy, holds those after it. What waits for
+/// overtakes: a command that is not signed yet, or for another journal than the session's, or rests after the node was busy, holds
+/// those after it. One that was sent before is left to its machine, which says that it is for another journal. What waits for
 /// approvals, was taken back, is past its deadline or is not for the node's identity holds nothing and is not taken.
 ///
 /// # Errors
@@ -128,7 +129,9 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
                CROSS JOIN LATERAL (
                    SELECT p.id, bool_and(p.ready) OVER (ORDER BY p.seq) AS clear
                    FROM (
-                       SELECT c.id, c.seq, c.signature IS NOT NULL AND c.not_before <= compute_now() AS ready
+                       SELECT c.id, c.seq,
+                              c.signature IS NOT NULL AND c.not_before <= compute_now()
+                              AND (c.for_journal IS NULL OR c.for_journal = l.journal_id OR c.dispatched_at IS NOT NULL) AS ready
                        FROM commands c
                        WHERE c.node_id = l.node_id AND c.lane = l.name AND c.state = 'pending'
                          AND c.not_before IS NOT NULL AND c.not_after > compute_now() AND c.cancel_requested_at IS NULL

@@ -168,6 +168,7 @@ async fn put(txn: &mut Txn, new: &NewCommand, signed_within: Duration) -> Result
         min_generation: new.min_generation,
         batch: new.batch_id,
         secrets: new.secrets.clone(),
+        journal: None,
     };
     let bytes = body.to_bytes();
     let payload = canonical::to_vec(&body.payload).map_err(|error| DbError::corrupt("payload", error))?;

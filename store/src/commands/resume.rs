@@ -191,7 +191,8 @@ pub async fn proved(db: &Db, node: NodeId) -> Result<Vec<Proved>, DbError> {
     Ok(proved)
 }
 
-/// Remembers the boot and the journal of a verified status report, and wakes the `command` reconciler when they are new. A
+/// Remembers the boot and the journal of a verified status report, and wakes the `command` reconciler when they are new: what was
+/// signed for another journal and never sent is signed anew. A
 /// report that was said before the one that is remembered changes nothing. The time is the node's own word, which may be wrong
 /// for once: it is believed no further than the time here, so that the right one comes after it.
 ///
@@ -225,7 +226,20 @@ pub async fn witness(
     .execute(txn.conn())
     .await?;
     if done.rows_affected() == 1 {
+        super::sign::unsign_others(txn, node, journal).await?;
         queue::enqueue(txn, &queue::COMMAND, [node]).await?;
     }
+    Ok(())
+}
+
+/// Remembers that a machine, as it signed, refuses what is for another journal: from then on what may not run twice is for one. A
+/// machine that was heard to say so is not believed to have forgotten it, because a gateway can keep a daemon from saying it.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn binds(txn: &mut Txn, node: NodeId) -> Result<(), DbError> {
+    sqlx::query!("UPDATE node_boots SET binds = true WHERE node_id = $1 AND NOT binds", node.as_uuid())
+        .execute(txn.conn())
+        .await?;
     Ok(())
 }

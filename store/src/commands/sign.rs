@@ -1,10 +1,11 @@
 //! What waits for a signature, and putting it down. A command is signed after it was committed, never in the transaction of
 //! its cause.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use schema::{
-    id::{CommandId, NodeId},
+    command::CommandBody,
+    id::{CommandId, JournalId, NodeId},
     time::Timestamp,
 };
 
@@ -76,14 +77,22 @@ pub struct Signed {
     pub body: Option<Vec<u8>>,
     /// The encoded wire message.
     pub signature: Vec<u8>,
+    /// The journal that the body names; `None`: it is for any.
+    pub journal: Option<JournalId>,
 }
 
 /// Puts signatures down, each beside the body that it is of, and pokes the gateways. A command that was taken, settled or
-/// signed in the meantime stays as it is. Answers those that are signed by this call.
+/// signed in the meantime stays as it is, and so does one whose machine has named another journal since. Answers those that are
+/// signed by this call.
 ///
 /// # Errors
-/// When the statement fails.
+/// When a statement fails.
 pub async fn sign(txn: &mut Txn, signed: &[Signed]) -> Result<Vec<CommandId>, DbError> {
+    let present = present_journals(txn, signed).await?;
+    let counts = |signed: &&Signed| signed.journal.is_none() || present.get(&signed.id) == signed.journal.as_ref();
+    let signed: Vec<&Signed> = signed.iter().filter(counts).collect();
+    let journals: Vec<Option<uuid::Uuid>> =
+        signed.iter().map(|signed| signed.journal.map(JournalId::as_uuid)).collect();
     let ids: Vec<uuid::Uuid> = signed.iter().map(|signed| signed.id.as_uuid()).collect();
     let bodies: Vec<Option<Vec<u8>>> = signed.iter().map(|signed| signed.body.clone()).collect();
     let signatures: Vec<Vec<u8>> = signed.iter().map(|signed| signed.signature.clone()).collect();
@@ -94,30 +103,114 @@ pub async fn sign(txn: &mut Txn, signed: &[Signed]) -> Result<Vec<CommandId>, Db
         r#"WITH quick AS MATERIALIZED (
                SELECT set_config('synchronous_commit', 'off', true)
            ), s AS MATERIALIZED (
-               SELECT c.id, s.body, s.signature
+               SELECT c.id, s.body, s.signature, s.journal
                FROM quick
                CROSS JOIN (
                    SELECT *
-                   FROM UNNEST((SELECT $1::uuid[]), (SELECT $2::bytea[]), (SELECT $3::bytea[])) AS s (id, body, signature)
+                   FROM UNNEST((SELECT $1::uuid[]), (SELECT $2::bytea[]), (SELECT $3::bytea[]), (SELECT $4::uuid[]))
+                        AS s (id, body, signature, journal)
                    ORDER BY id
                ) AS s
                CROSS JOIN LATERAL (SELECT id, state, signature FROM commands WHERE id = s.id LIMIT 1 FOR UPDATE) AS c
                WHERE c.state = 'pending' AND c.signature IS NULL
            )
            UPDATE commands c
-           SET body = COALESCE(s.body, c.body), signature = s.signature, signed_at = compute_now()
+           SET body = COALESCE(s.body, c.body), signature = s.signature, signed_at = compute_now(), for_journal = s.journal
            FROM s
            WHERE c.id = s.id
            RETURNING c.id, c.node_id"#,
         &ids,
         &bodies as _,
         &signatures,
+        &journals as _,
     )
     .fetch_all(txn.conn())
     .await?;
     let nodes: BTreeSet<uuid::Uuid> = rows.iter().map(|row| row.node_id).collect();
     nodes.into_iter().for_each(|node| txn.poke(Poke::Commands(NodeId::from_uuid(node))));
     Ok(rows.into_iter().map(|row| CommandId::from_uuid(row.id)).collect())
+}
+
+/// The journals of the machines whose commands are for one, by command. They stay what they are until the commit.
+async fn present_journals(txn: &mut Txn, signed: &[Signed]) -> Result<HashMap<CommandId, JournalId>, DbError> {
+    let bound: Vec<uuid::Uuid> =
+        signed.iter().filter(|one| one.journal.is_some()).map(|one| one.id.as_uuid()).collect();
+    if bound.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows = sqlx::query!(
+        r#"SELECT c.id, b.journal_id
+           FROM commands c
+           JOIN nodes n ON n.id = c.node_id
+           JOIN node_boots b ON b.node_id = n.id
+           WHERE c.id = ANY ($1)
+           ORDER BY n.id
+           FOR KEY SHARE OF n FOR SHARE OF b"#,
+        &bound,
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    Ok(rows.into_iter().map(|row| (CommandId::from_uuid(row.id), JournalId::from_uuid(row.journal_id))).collect())
+}
+
+/// The journal of a machine, as it last signed that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Journal {
+    /// Which.
+    pub id: JournalId,
+    /// The machine refuses what is for another one.
+    pub binds: bool,
+}
+
+/// The journals of machines. One that has signed no report yet is not among them.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn journals(db: &Db, nodes: &BTreeSet<NodeId>) -> Result<HashMap<NodeId, Journal>, DbError> {
+    if nodes.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let nodes: Vec<uuid::Uuid> = nodes.iter().map(|node| node.as_uuid()).collect();
+    let rows = sqlx::query!("SELECT node_id, journal_id, binds FROM node_boots WHERE node_id = ANY ($1)", &nodes)
+        .fetch_all(db.pool())
+        .await?;
+    let journal = |id, binds| Journal { id: JournalId::from_uuid(id), binds };
+    Ok(rows.into_iter().map(|row| (NodeId::from_uuid(row.node_id), journal(row.journal_id, row.binds))).collect())
+}
+
+/// Takes the signatures back that are for another journal than the one that their machine has now, each body as it was before:
+/// they are made anew. What was handed to a gateway stays as it is, because the machine may have run it.
+pub(super) async fn unsign_others(txn: &mut Txn, node: NodeId, journal: JournalId) -> Result<(), DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT id, body FROM commands
+           WHERE node_id = $1 AND state = 'pending' AND for_journal <> $2 AND dispatched_at IS NULL
+           ORDER BY id
+           FOR NO KEY UPDATE"#,
+        node.as_uuid(),
+        journal.as_uuid(),
+    )
+    .fetch_all(txn.conn())
+    .await?;
+    let (mut ids, mut bodies) = (Vec::new(), Vec::new());
+    for row in rows {
+        // What nobody can read was signed by nobody here, and waits for its deadline.
+        let Ok(body) = CommandBody::read(&row.body) else { continue };
+        ids.push(row.id);
+        bodies.push(CommandBody { journal: None, ..body }.to_bytes());
+    }
+    if ids.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        r#"UPDATE commands c SET body = u.body, signature = NULL, signed_at = NULL, for_journal = NULL
+           FROM UNNEST($1::uuid[], $2::bytea[]) AS u (id, body)
+           WHERE c.id = u.id"#,
+        &ids,
+        &bodies,
+    )
+    .execute(txn.conn())
+    .await?;
+    Ok(())
 }
 
 /// Body and signature of a command as they were last sent; `None` when it was never signed.

@@ -62,7 +62,7 @@ async fn enqueue(db: &Db, node: NodeId, kind: CommandKind, key: &str) -> Command
 }
 
 fn signed(id: CommandId, body: Option<&[u8]>) -> Signed {
-    Signed { id, body: body.map(<[u8]>::to_vec), signature: b"signed".to_vec() }
+    Signed { id, body: body.map(<[u8]>::to_vec), signature: b"signed".to_vec(), journal: None }
 }
 
 async fn sign(db: &Db, id: CommandId) {

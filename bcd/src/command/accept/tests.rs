@@ -24,13 +24,14 @@ struct Broken {
     stale: bool,
     expired: bool,
     signature: bool,
+    journal: bool,
     unapproved: bool,
     busy: bool,
 }
 
 impl Broken {
     fn judge(self, kind: CommandKind) -> Verdict {
-        let node = NodeId::generate();
+        let (node, journal) = (NodeId::generate(), JournalId::generate());
         let body = CommandBody {
             id: CommandId::generate(),
             node_id: if self.unsupported { NodeId::generate() } else { node },
@@ -41,6 +42,7 @@ impl Broken {
             min_generation: self.stale.then_some(Generation(9)),
             batch: None,
             secrets: Vec::new(),
+            journal: Some(if self.journal { JournalId::generate() } else { journal }),
         };
         let facts = Facts {
             node,
@@ -48,7 +50,7 @@ impl Broken {
             applied: Generation(3),
             now: Some(now()),
             wall: now(),
-            journal: JournalId::generate(),
+            journal,
             guard: if self.unapproved { guarded() } else { open() },
             spent: &NOTHING,
             room: usize::from(!self.busy),
@@ -67,6 +69,8 @@ impl Broken {
             Some(Refusal::Expired)
         } else if self.signature {
             Some(Refusal::BadSignature)
+        } else if self.journal {
+            Some(Refusal::JournalOther)
         } else if self.unapproved && destructive {
             Some(Refusal::BatchUnapproved)
         } else if self.busy {
@@ -78,15 +82,16 @@ impl Broken {
 }
 
 fn situations() -> impl Iterator<Item = Broken> {
-    (0..64u8).map(|bits| {
+    (0..128u8).map(|bits| {
         let bit = |place: u8| bits & (1 << place) != 0;
         Broken {
             unsupported: bit(0),
             stale: bit(1),
             expired: bit(2),
             signature: bit(3),
-            unapproved: bit(4),
-            busy: bit(5),
+            journal: bit(4),
+            unapproved: bit(5),
+            busy: bit(6),
         }
     })
 }
@@ -126,6 +131,7 @@ fn plain(kind: CommandKind) -> CommandBody {
         min_generation: None,
         batch: None,
         secrets: Vec::new(),
+        journal: None,
     }
 }
 

@@ -70,6 +70,7 @@ impl World {
             min_generation: None,
             batch: None,
             secrets: Vec::new(),
+            journal: None,
         }
     }
 

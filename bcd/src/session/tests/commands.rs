@@ -20,6 +20,7 @@ impl World {
             min_generation: None,
             batch: None,
             secrets: Vec::new(),
+            journal: None,
         }
     }
 

@@ -38,6 +38,7 @@ impl World {
             min_generation: None,
             batch: None,
             secrets: Vec::new(),
+            journal: None,
         };
         let (bytes, approval) = (body.to_bytes(), approve(&body));
         let signature = Some(message(&self.worker.sign_command(self.node, &bytes)));
@@ -102,6 +103,21 @@ fn who_reads_it_is_told_which_policy_a_machine_believes_and_why_no_other() {
     let refused = held(&world.frame(gateway_frame::Frame::Policies(frame))).expect("a report");
     assert_eq!(refused.epoch, 1);
     assert!(refused.refused.contains("takes one person to agree"), "{refused:?}");
+}
+
+#[test]
+fn a_machine_says_that_it_looks_for_its_journal_to_who_reads_that() {
+    for (capabilities, told) in [(vec!["binds".to_owned()], true), (vec!["policy".to_owned()], false)] {
+        let mut world = World::new();
+        world.capabilities = capabilities;
+        let told_in = |effect: &Effect| match effect {
+            Effect::Send(node_frame::Frame::Status(report)) => {
+                Some(serde_json::from_slice::<StatusReport>(&report.payload).expect("a report").binds)
+            }
+            _ => None,
+        };
+        assert_eq!(world.open().iter().find_map(told_in), Some(told));
+    }
 }
 
 #[test]

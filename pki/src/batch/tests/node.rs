@@ -29,6 +29,7 @@ fn body(leaf: &Leaf) -> CommandBody {
         min_generation: Some(leaf.min_generation),
         batch: None,
         secrets: Vec::new(),
+        journal: None,
     }
 }
 

@@ -1,11 +1,23 @@
 //! Signing commands: many at a time, outside any transaction. What only the control plane can say is said just before.
+//!
+//! What is not safe to run twice is signed for the journal that its machine has, as the machine last signed that: whoever keeps
+//! such a command from it and sends it once the journal is lost is refused. A machine that never said that it looks for that gets
+//! it as ever.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
-use schema::time::Timestamp;
+use schema::{
+    command::CommandBody,
+    id::{JournalId, NodeId},
+    time::Timestamp,
+};
 use store::{
     Db, DbError, Role,
-    commands::{self, Signed, Unsigned},
+    commands::{self, Journal, Signed, Unsigned},
     db,
     poke::Poke,
 };
@@ -23,15 +35,65 @@ pub(super) struct Signing<'a> {
 }
 
 impl Signing<'_> {
-    pub(super) fn all(self, waiting: &[Unsigned], now: Timestamp) -> Vec<Signed> {
-        let sign = |command: &Unsigned| {
-            let completed = self.logs.and_then(|logs| logs.complete(command, now));
-            let body = completed.as_deref().unwrap_or(&command.body);
-            let signature = encode_signature(self.signer.sign_command(command.node_id, body, now));
-            Signed { id: command.id, body: completed, signature }
-        };
-        waiting.iter().map(sign).collect()
+    /// Signs what can be: not what may not run twice, on a machine whose journal nobody knows yet.
+    pub(super) fn all(self, waiting: &[Unsigned], journals: &Journals, now: Timestamp) -> Vec<Signed> {
+        waiting.iter().filter_map(|command| self.one(command, journals, now)).collect()
     }
+
+    fn one(self, command: &Unsigned, journals: &Journals, now: Timestamp) -> Option<Signed> {
+        let (journal, completed) = match journals.of(command) {
+            For::Any => (None, self.logs.and_then(|logs| logs.complete(command, now))),
+            For::One(journal, body) => {
+                (Some(journal), Some(CommandBody { journal: Some(journal), ..*body }.to_bytes()))
+            }
+            For::Unknown => return None,
+        };
+        let body = completed.as_deref().unwrap_or(&command.body);
+        let signature = encode_signature(self.signer.sign_command(command.node_id, body, now));
+        Some(Signed { id: command.id, body: completed, signature, journal })
+    }
+}
+
+/// For which journal a command is signed.
+#[derive(Debug, PartialEq, Eq)]
+enum For {
+    /// Every one: it is safe to run twice, or its machine looks for none.
+    Any,
+    /// This one; the body of the command beside it.
+    One(JournalId, Box<CommandBody>),
+    /// Its machine has signed no report yet.
+    Unknown,
+}
+
+/// The journals of the machines that commands which may not run twice are for.
+#[derive(Debug, Default)]
+pub(super) struct Journals(HashMap<NodeId, Journal>);
+
+impl Journals {
+    pub(super) async fn read(db: &Db, waiting: impl Iterator<Item = &Unsigned>) -> Result<Self, DbError> {
+        let once = waiting.filter(|command| runs_once(command).is_some());
+        let nodes: BTreeSet<NodeId> = once.map(|command| command.node_id).collect();
+        Ok(Self(commands::journals(db, &nodes).await?))
+    }
+
+    /// Whether it is known for which journal a command is.
+    pub(super) fn know(&self, command: &Unsigned) -> bool {
+        self.of(command) != For::Unknown
+    }
+
+    fn of(&self, command: &Unsigned) -> For {
+        let Some(body) = runs_once(command) else { return For::Any };
+        match self.0.get(&command.node_id) {
+            None => For::Unknown,
+            Some(Journal { id, binds: true }) => For::One(*id, Box::new(body)),
+            Some(_) => For::Any,
+        }
+    }
+}
+
+/// Its body, when it may not run twice.
+fn runs_once(command: &Unsigned) -> Option<CommandBody> {
+    CommandBody::read(&command.body).ok().filter(|body| !body.kind.row().retry_safe)
 }
 
 /// Signs commands as soon as they are committed, in the process that committed them. It holds no truth: what it does not
@@ -87,8 +149,53 @@ async fn run(db: &Db, signing: Signing<'_>, mut commands: mpsc::Receiver<Unsigne
 
 async fn put_down(db: &Db, signing: Signing<'_>, waiting: &[Unsigned]) -> Result<(), DbError> {
     let now = db.now().await?;
-    let signed = signing.all(waiting, now);
+    let journals = Journals::read(db, waiting.iter()).await?;
+    let signed = signing.all(waiting, &journals, now);
     let mut txn = db.begin().await?;
     commands::sign(&mut txn, &signed).await?;
     txn.commit().await
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{
+        command::CommandKind,
+        id::{BatchId, CommandId},
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_may_not_run_twice_is_for_one_journal_and_only_where_the_machine_looks_for_that() {
+        let (node, id) = (NodeId::generate(), JournalId::generate());
+        for kind in CommandKind::ALL.iter().copied() {
+            for batch in [None, Some(BatchId::generate())] {
+                let payload = match kind {
+                    CommandKind::GpuReset => json!({ "gpus": ["GPU-1"] }),
+                    CommandKind::DaemonUpgrade => json!({ "version": "1.2.3", "manifest": "bWFuaWZlc3Q=" }),
+                    CommandKind::DiagDcgm => json!({ "level": 1 }),
+                    _ => json!({}),
+                };
+                let body = CommandBody {
+                    id: CommandId::generate(),
+                    node_id: node,
+                    kind,
+                    seq: 1,
+                    payload: kind.check_payload(&payload).expect("a payload"),
+                    not_after: Timestamp::UNIX_EPOCH,
+                    min_generation: None,
+                    batch,
+                    secrets: Vec::new(),
+                    journal: None,
+                };
+                let command = Unsigned { id: body.id, node_id: node, body: body.to_bytes() };
+                let known = |binds| Journals([(node, Journal { id, binds })].into());
+                let (once, body) = (!kind.row().retry_safe, Box::new(body));
+                assert_eq!(Journals::default().of(&command), if once { For::Unknown } else { For::Any }, "{kind}");
+                assert_eq!(known(false).of(&command), For::Any, "{kind}: a daemon from before");
+                assert_eq!(known(true).of(&command), if once { For::One(id, body) } else { For::Any }, "{kind}");
+            }
+        }
+    }
 }

@@ -167,6 +167,42 @@ async fn a_fast_signer_leaves_nothing_to_do_and_its_absence_loses_nothing() {
 }
 
 #[tokio::test]
+async fn a_boot_waits_for_its_machines_journal_is_signed_for_it_and_anew_for_another_one() {
+    let bench = Bench::new().await;
+    let (db, node) = (&bench.house.db, bench.machine.id);
+    store::testing::steal(db, "DELETE FROM node_boots").await.expect("deleted");
+    let (boot, refresh) = (
+        bench.enqueue(CommandKind::NodeReboot, "boot").await.id,
+        bench.enqueue(CommandKind::InventoryRefresh, "harmless").await.id,
+    );
+    bench.tick().await;
+    assert_eq!(bench.read(boot).await.signed_at, None, "nobody knows its journal");
+    assert!(bench.read(refresh).await.signed_at.is_some(), "what may run twice needs none");
+    assert_eq!(commands::withheld(db, boot).await.expect("read").as_deref(), Some(NO_JOURNAL));
+    let (state, reason, _) = bench.outcome().await;
+    assert_eq!((state.as_str(), reason.as_str()), ("wait", JOURNAL_UNKNOWN));
+
+    let says = async |journal: JournalId| {
+        let now = db.now().await.expect("time");
+        let mut txn = db.begin().await.expect("begin");
+        commands::witness(&mut txn, node, bench.machine.boot, journal, now).await.expect("witness");
+        commands::binds(&mut txn, node).await.expect("binds");
+        txn.commit().await.expect("commit");
+        bench.tick().await;
+        let (body, _) = commands::sent(db, boot).await.expect("read").expect("signed");
+        CommandBody::read(&body).expect("a body").journal
+    };
+    for journal in [JournalId::generate(), bench.machine.journal] {
+        assert_eq!(says(journal).await, Some(journal));
+    }
+    let now = db.now().await.expect("time");
+    let verifier = bench.keys.anchor("fleet_test").verifier();
+    let sent = bench.claim().await.into_iter().find(|sent| sent.id == boot).expect("it goes");
+    let signature = decode_signature(&sent.signature).expect("a signature");
+    assert_eq!(verifier.command(node, &sent.body, &signature, Validity::At(now)), Ok(()));
+}
+
+#[tokio::test]
 async fn a_last_word_that_the_node_signed_ends_its_command_once() {
     let bench = Bench::new().await;
     let sent = bench.sent(CommandKind::DiagNvml, "k").await;

@@ -39,6 +39,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Command,
+        "journal-unknown",
+        "The command may not run twice, and is signed for one journal of its machine alone. The machine has signed no status report yet that names its journal.",
+        Machine,
+        "wait for the first report, which comes as soon as the machine has a session: better-compute why node/NODE; if it has one, see its gateway",
+    ),
+    entry(
+        Command,
         "lane-full",
         "The machine has as many commands of this lane under way as it may.",
         Itself,
@@ -156,6 +163,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         "The signature of the command does not count on the machine: nobody that it trusts signed these bytes for it.",
         Operator,
         "see whether the machine follows the newest trust bundle (better-compute keys status tells who is behind); if it does, somebody between tampered with the command",
+    ),
+    entry(
+        Command,
+        "JOURNAL_OTHER",
+        "The command may not run twice, and was signed for another journal than its machine has now. The machine does not know what it did while it had that one: when the command was sent then, it may have run.",
+        Caller,
+        "look at the machine, and ask for it again if it did not run; a command that had ended before was sent again by its gateway, which better-compute commands show ID tells",
     ),
     entry(
         Command,

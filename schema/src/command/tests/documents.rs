@@ -23,6 +23,7 @@ fn body() -> CommandBody {
         min_generation: Some(Generation(3)),
         batch: None,
         secrets: Vec::new(),
+        journal: None,
     }
 }
 

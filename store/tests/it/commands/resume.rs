@@ -94,7 +94,7 @@ async fn reconnect(db: &Db, hello: &SessionOpen) -> (Epoch, Vec<Dispatch>) {
 }
 
 /// What the node says in a status report of its own signature.
-async fn witness(db: &Db, hello: &SessionOpen) {
+pub(super) async fn witness(db: &Db, hello: &SessionOpen) {
     let now = db.now().await.expect("now");
     commit!(db, |txn| {
         commands::witness(&mut txn, hello.node_id, hello.boot_id, hello.journal_id, now).await.expect("witness");
