@@ -152,7 +152,7 @@ impl Plane {
     }
 
     fn chain(&self, csr: &Csr) -> Vec<Vec<u8>> {
-        let issued = self.keys.node_issuer().issue(csr, self.node, now()).expect("issued");
+        let issued = self.keys.node_issuer().issue(csr, self.node, None, now()).expect("issued");
         issued.chain.iter().map(|der| der.to_vec()).collect()
     }
 

@@ -84,7 +84,7 @@ impl House {
             let mut txn = self.db.begin().await?;
             for _ in 0..NODES_PER_COMMIT.min(count - self.machines.len()) {
                 let (id, key) = (NodeId::generate(), NodeKey::generate());
-                let issued = issuer.issue(&Csr::parse(&key.request())?, id, now)?;
+                let issued = issuer.issue(&Csr::parse(&key.request())?, id, None, now)?;
                 let name = format!("n-{}", self.machines.len()).parse()?;
                 nodes::insert(&mut txn, &nodes::NewNode::unknown(id, name)).await?;
                 let certificate = node_certs::NodeCert {

@@ -109,7 +109,11 @@ pub(crate) fn most_crowded<K: Eq + Hash + Copy>(all: impl Iterator<Item = K> + C
 
 #[cfg(test)]
 mod tests {
-    use pki::{issue::Serial, node_key::NodePublicKey, verify::NodeIdentity};
+    use pki::{
+        issue::{CertifiedKinds, Serial},
+        node_key::NodePublicKey,
+        verify::NodeIdentity,
+    };
     use schema::time::Timestamp;
 
     use super::*;
@@ -157,6 +161,7 @@ mod tests {
             node_id: NodeId::generate(),
             serial: Serial::from_bytes(&[1]),
             public_key: NodePublicKey::from_bytes(&[]),
+            kinds: CertifiedKinds::All,
             not_before: Timestamp::UNIX_EPOCH,
             not_after: Timestamp::MAX,
         });

@@ -4,8 +4,9 @@
 //! among the control plane's own processes. Each is trusted on its own, so no certificate works in another's place.
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, SerialNumber, SubjectPublicKeyInfo,
+    BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, SerialNumber,
+    SubjectPublicKeyInfo,
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use schema::{
@@ -13,6 +14,10 @@ use schema::{
     time::{Duration, Timestamp},
 };
 use serde::{Deserialize, Serialize};
+use x509_parser::{
+    certificate::X509Certificate,
+    der_parser::asn1_rs::{FromDer as _, Oid, ToDer as _, Utf8String},
+};
 
 use crate::{
     csr::Csr,
@@ -249,11 +254,17 @@ pub struct IssuedCertificate {
 }
 
 impl NodeIssuer {
-    /// Certifies the key of a checked request as this node, for 24 hours.
+    /// Certifies the key of a checked request as this node, for 24 hours, and the kinds of commands that it accepts; `None`: all.
     ///
     /// # Errors
     /// When the authority cannot sign.
-    pub fn issue(&self, csr: &Csr, node: NodeId, now: Timestamp) -> Result<IssuedCertificate, IssueError> {
+    pub fn issue(
+        &self,
+        csr: &Csr,
+        node: NodeId,
+        kinds: Option<&[String]>,
+        now: Timestamp,
+    ) -> Result<IssuedCertificate, IssueError> {
         let key = SubjectPublicKeyInfo::from_der(&csr.spki).map_err(IssueError::Issue)?;
         let (mut params, serial) = params(now, BACKDATE, NODE_LIFE);
         let id = spiffe_id(&self.trust_domain, node);
@@ -261,6 +272,7 @@ impl NodeIssuer {
         params.distinguished_name.push(DnType::CommonName, node.to_string());
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.custom_extensions = vec![CertifiedKinds::extension(kinds)];
         let certificate = self.authority.sign(&params, &key)?;
         Ok(IssuedCertificate {
             serial,
@@ -269,6 +281,38 @@ impl NodeIssuer {
             not_before: from_offset(params.not_before),
             not_after: from_offset(params.not_after),
         })
+    }
+}
+
+/// The kinds of commands that a node accepts, as its certificate says: whoever writes to the database does not change that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CertifiedKinds {
+    /// The certificate is from before certificates said it.
+    Unsaid,
+    /// All.
+    All,
+    /// These.
+    Only(Vec<String>),
+}
+
+impl CertifiedKinds {
+    /// Of the extension that says it. Its value is a UTF8String: JSON, `null` for all or a list of words. The arc below 2.25 needs no
+    /// registration (ITU-T X.667).
+    const OID: [u64; 3] = [2, 25, 7_031_964_287_516_430_223];
+
+    fn extension(kinds: Option<&[String]>) -> CustomExtension {
+        let said = serde_json::to_string(&kinds).expect("words are JSON");
+        let value = Utf8String::from(said).to_der_vec().expect("a text has a length");
+        CustomExtension::from_oid_content(&Self::OID, value)
+    }
+
+    /// What a certificate says; `None` when that cannot be read.
+    pub(crate) fn read(certificate: &X509Certificate<'_>) -> Option<Self> {
+        let oid = Oid::from(&Self::OID).ok()?;
+        let Some(extension) = certificate.get_extension_unique(&oid).ok()? else { return Some(Self::Unsaid) };
+        let (rest, said) = Utf8String::from_der(extension.value).ok()?;
+        let kinds: Option<Vec<String>> = serde_json::from_str(said.as_ref()).ok()?;
+        rest.is_empty().then(|| kinds.map_or(Self::All, Self::Only))
     }
 }
 

@@ -43,7 +43,7 @@ impl Node {
     pub(crate) fn at(keys: &Keys, now: Timestamp) -> Self {
         let (id, key) = (NodeId::generate(), NodeKey::generate());
         let csr = Csr::parse(&key.request()).expect("own request");
-        let issued = keys.node_issuer().issue(&csr, id, now).expect("issued");
+        let issued = keys.node_issuer().issue(&csr, id, None, now).expect("issued");
         Self { id, key, issued }
     }
 

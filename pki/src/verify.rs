@@ -11,7 +11,12 @@ use serde::{Deserialize, Serialize};
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::{certificate::X509Certificate, extensions::GeneralName};
 
-use crate::{issue::Serial, node_key::NodePublicKey, provider::provider, realm::is_trust_domain};
+use crate::{
+    issue::{CertifiedKinds, Serial},
+    node_key::NodePublicKey,
+    provider::provider,
+    realm::is_trust_domain,
+};
 
 /// When something has to be valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +75,8 @@ pub struct NodeIdentity {
     pub serial: Serial,
     /// The certified key.
     pub public_key: NodePublicKey,
+    /// The kinds of commands that it accepts.
+    pub kinds: CertifiedKinds,
     /// Valid from.
     pub not_before: Timestamp,
     /// Valid until.
@@ -182,6 +189,7 @@ fn read(trust_domain: &str, certificate: &X509Certificate<'_>) -> Result<NodeIde
         node_id: node_id(trust_domain, certificate)?,
         serial: Serial::from_bytes(certificate.raw_serial()),
         public_key: NodePublicKey(certificate.public_key().subject_public_key.data.to_vec()),
+        kinds: CertifiedKinds::read(certificate).ok_or(IdentityRefusal::Malformed)?,
         not_before,
         not_after,
     })

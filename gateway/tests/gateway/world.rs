@@ -193,7 +193,7 @@ impl World {
     /// A key and a certificate that the control plane has no record of.
     pub(crate) fn stranger(&self, issuer: &NodeIssuer) -> Node {
         let (id, key) = (NodeId::generate(), NodeKey::generate());
-        let issued = issuer.issue(&Csr::parse(&key.request()).unwrap(), id, self.clock.now()).unwrap();
+        let issued = issuer.issue(&Csr::parse(&key.request()).unwrap(), id, None, self.clock.now()).unwrap();
         let identity: TlsIdentity = key.identity(issued.chain);
         Node {
             id,

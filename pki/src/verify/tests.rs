@@ -4,6 +4,7 @@ use rcgen::{CertificateParams, DistinguishedName, ExtendedKeyUsagePurpose, Issue
 
 use super::*;
 use crate::{
+    csr::Csr,
     keys::Keys,
     testing::{Node, after, keys, now},
 };
@@ -23,6 +24,24 @@ fn a_node_certificate_identifies_its_node_for_a_day() {
     assert_eq!(identity.not_after, node.issued.not_after);
     assert!(identify(&keys, &node, -299).is_ok());
     assert!(identify(&keys, &node, 86_400).is_ok());
+}
+
+#[test]
+fn a_certificate_says_which_kinds_its_node_accepts() {
+    let keys = keys();
+    let said = |kinds: Option<&[String]>| {
+        let node = Node::of(&keys);
+        let csr = Csr::parse(&node.key.request()).expect("a request");
+        let issued = keys.node_issuer().issue(&csr, node.id, kinds, now()).expect("issued");
+        keys.node_verifier().identify(&issued.chain, Validity::At(now())).expect("good").kinds
+    };
+    assert_eq!(said(None), CertifiedKinds::All);
+    assert_eq!(said(Some(&[])), CertifiedKinds::Only(Vec::new()));
+    // Longer than a length of one byte says.
+    let kinds: Vec<String> = (0..40).map(|number| format!("kind.number-{number}")).collect();
+    assert_eq!(said(Some(&kinds)), CertifiedKinds::Only(kinds));
+    let before = keys.issue_serving(&["localhost".to_owned()], now()).expect("issued");
+    assert_eq!(CertifiedKinds::read(&parse(&before.chain()[0]).expect("a certificate")), Some(CertifiedKinds::Unsaid));
 }
 
 #[test]

@@ -138,7 +138,7 @@ impl JoinService {
         let now = self.clock.now();
         let issued = keyring
             .issuer
-            .issue(entry.csr, id, now)
+            .issue(entry.csr, id, entry.voucher.kinds.as_deref(), now)
             .expect("a checked request and an own authority make a certificate");
         let identity = JoinIdentity {
             node_id: id,

@@ -7,6 +7,7 @@
 use pki::{
     csr::Csr,
     hardware::JoinClaims,
+    issue::CertifiedKinds,
     report::RenewalAsked,
     statement::JoinIdentity,
     verify::{NodeIdentity, Validity},
@@ -96,7 +97,7 @@ impl JoinService {
 
         let issued = keyring
             .issuer
-            .issue(&csr, old.node_id, now)
+            .issue(&csr, old.node_id, known.kinds.as_deref(), now)
             .expect("a checked request and an own authority make a certificate");
         let mut txn = self.db.begin().await?;
         let node = nodes::lock(&mut txn, old.node_id).await?.ok_or(RenewRefusal::Revoked)?;
@@ -176,7 +177,7 @@ impl JoinService {
                 Some(_) => Err(RenewRefusal::Revoked.into()),
                 None => Ok(Known {
                     generation: known.identity_generation,
-                    kinds: known.allowed_kinds,
+                    kinds: certified(old, known.allowed_kinds),
                     name: known.node_name,
                 }),
             };
@@ -185,7 +186,7 @@ impl JoinService {
         if !node_certs::is_key_of(&self.db, node.id, old.public_key.as_bytes()).await? {
             return Err(RenewRefusal::UnknownCertificate.into());
         }
-        let kinds = node_certs::allowed_kinds(&self.db, node.id).await?;
+        let kinds = certified(old, node_certs::allowed_kinds(&self.db, node.id).await?);
         Ok(Known { generation: node.identity_generation, kinds, name: None })
     }
 }
@@ -195,6 +196,15 @@ struct Known {
     generation: IdentityGeneration,
     kinds: Option<Vec<String>>,
     name: Option<String>,
+}
+
+/// The kinds that a certificate says; those of its row where it is from before certificates said any.
+fn certified(old: &NodeIdentity, row: Option<Vec<String>>) -> Option<Vec<String>> {
+    match &old.kinds {
+        CertifiedKinds::Unsaid => row,
+        CertifiedKinds::All => None,
+        CertifiedKinds::Only(kinds) => Some(kinds.clone()),
+    }
 }
 
 fn certificate(keyring: &Keyring, der: &[u8]) -> Result<NodeIdentity, RenewRefusal> {
