@@ -1,11 +1,12 @@
 //! What the benches of the gateway stand in: a durable PostgreSQL of their own, keys, nodes, and gateways as processes.
 
 use std::{
+    collections::HashMap,
     io::{BufRead as _, BufReader},
     net::SocketAddr,
     path::Path,
     process::{Child, Command, Stdio},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use anyhow::{Context as _, Result};
@@ -21,9 +22,9 @@ use prost::Message as _;
 use proto::agent::v1 as pb;
 use schema::{
     clock::{Clock as _, SystemClock},
-    command::CommandKind,
+    command::{CommandKind, CommandUpdate, UpdateState},
     generation::IdentityGeneration,
-    id::{CommandId, JournalId, NodeId},
+    id::{BootId, CommandId, JournalId, NodeId},
     time::Duration,
 };
 use store::{
@@ -50,12 +51,16 @@ pub(crate) struct Machine {
     pub(crate) journal: JournalId,
 }
 
+/// What each node will say last about its commands: made with them, so that a storm does not wait for the keys of its nodes.
+pub(crate) type LastWords = Arc<Mutex<HashMap<CommandId, pb::CommandUpdate>>>;
+
 pub(crate) struct House {
     pub(crate) db: Db,
     pub(crate) keys: Keys,
     pub(crate) realm: Realm,
     pub(crate) worker: Arc<WorkerKey>,
     pub(crate) machines: Vec<Arc<Machine>>,
+    pub(crate) last_words: LastWords,
     server: Embedded,
     dir: TempDir,
 }
@@ -73,7 +78,8 @@ impl House {
         let worker = Arc::new(keys.command_root().certify(&realm, now));
         std::fs::write(dir.path().join("keys"), keys.seal(SECRET))?;
         std::fs::write(dir.path().join("database"), server.db_config().url())?;
-        let mut this = Self { db, keys, realm, worker, machines: Vec::new(), server, dir };
+        let (machines, last_words) = (Vec::new(), LastWords::default());
+        let mut this = Self { db, keys, realm, worker, machines, last_words, server, dir };
         this.fill(count).await?;
         Ok(this)
     }
@@ -127,11 +133,20 @@ impl House {
                 };
                 let queued = commands::enqueue(&mut txn, &new).await?;
                 let signature = wire(self.worker.sign_command(machine.id, &queued.body)).encode_to_vec();
-                all.push(Signed { id: queued.command.id, body: None, signature, journal: None });
+                let id = queued.command.id;
+                all.push(Signed { id, body: None, signature, journal: None });
+                self.last_words.lock().unwrap_or_else(PoisonError::into_inner).insert(id, self.last_word(machine, id));
             }
             txn.commit().await?;
         }
         Ok(all)
+    }
+
+    fn last_word(&self, machine: &Machine, id: CommandId) -> pb::CommandUpdate {
+        let state = UpdateState::Succeeded;
+        let update = CommandUpdate::new(id, machine.id, state, machine.journal, BootId::generate()).to_bytes();
+        let signature = machine.key.sign_command_update(&self.realm, machine.id, &update);
+        pb::CommandUpdate { update, signature }
     }
 
     /// Puts signatures down: from here on the commands can be sent.

@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Instant,
@@ -11,17 +11,14 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use hyper_util::rt::TokioIo;
-use pki::{
-    Realm,
-    tls::{ServerTimes, agent_client},
-};
+use pki::tls::{ServerTimes, agent_client};
 use proto::agent::v1::{
     self as pb, gateway_frame::Frame as Down, node_frame::Frame as Up, session_client::SessionClient,
 };
 use rustls_pki_types::{CertificateDer, ServerName};
 use schema::{
     clock::SystemClock,
-    command::{COMMANDS_CAPABILITY, CommandBody, CommandUpdate, UpdateState},
+    command::{COMMANDS_CAPABILITY, CommandBody},
     id::{BootId, CommandId},
 };
 use tokio::{
@@ -33,7 +30,7 @@ use tokio_rustls::TlsConnector;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 
-use crate::house::{House, Machine};
+use crate::house::{House, LastWords, Machine};
 
 const OPENING_AT_ONCE: usize = 64;
 
@@ -48,7 +45,7 @@ pub(crate) enum Heard {
 #[derive(Clone)]
 pub(crate) struct Nodes {
     roots: Arc<Vec<CertificateDer<'static>>>,
-    realm: Realm,
+    last_words: LastWords,
     pub(crate) heard: mpsc::UnboundedSender<Heard>,
     /// Sessions that are open.
     pub(crate) alive: Arc<AtomicUsize>,
@@ -80,7 +77,8 @@ impl Nodes {
     pub(crate) fn of(house: &House) -> (Self, mpsc::UnboundedReceiver<Heard>) {
         let (heard, all) = mpsc::unbounded_channel();
         let roots = Arc::new(vec![house.keys.root_certificate()]);
-        (Self { roots, realm: house.realm.clone(), heard, alive: Arc::default(), silent: Arc::default() }, all)
+        let last_words = Arc::clone(&house.last_words);
+        (Self { roots, last_words, heard, alive: Arc::default(), silent: Arc::default() }, all)
     }
 
     /// Opens a session for each machine, many at a time. Machine by machine the gateways take turns.
@@ -130,7 +128,7 @@ impl Nodes {
             Some(Down::Welcome(_)) => {}
             other => bail!("no Welcome but {other:?}"),
         }
-        let (this, answers, itself) = (self.clone(), up.clone(), Arc::clone(&machine));
+        let (this, answers) = (self.clone(), up.clone());
         this.alive.fetch_add(1, Ordering::Relaxed);
         let task = tokio::spawn(async move {
             while let Ok(Some(frame)) = down.message().await {
@@ -142,8 +140,9 @@ impl Nodes {
                         if this.silent.load(Ordering::Relaxed) {
                             continue;
                         }
-                        let word = this.last_word(&machine, body.id);
-                        answers.send(pb::NodeFrame { frame: Some(Up::CommandUpdate(word)) }).await.ok();
+                        if let Some(word) = this.last_word(body.id) {
+                            answers.send(pb::NodeFrame { frame: Some(Up::CommandUpdate(word)) }).await.ok();
+                        }
                     }
                     Some(Down::HeartbeatAck(ack)) => _ = this.heard.send(Heard::Ack(ack.sequence, Instant::now())),
                     _ => {}
@@ -151,13 +150,10 @@ impl Nodes {
             }
             this.alive.fetch_sub(1, Ordering::Relaxed);
         });
-        Ok(Open { machine: itself, up, task })
+        Ok(Open { machine, up, task })
     }
 
-    fn last_word(&self, machine: &Machine, id: CommandId) -> pb::CommandUpdate {
-        let state = UpdateState::Succeeded;
-        let update = CommandUpdate::new(id, machine.id, state, machine.journal, BootId::generate()).to_bytes();
-        let signature = machine.key.sign_command_update(&self.realm, machine.id, &update);
-        pb::CommandUpdate { update, signature }
+    fn last_word(&self, id: CommandId) -> Option<pb::CommandUpdate> {
+        self.last_words.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
 }
