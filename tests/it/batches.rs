@@ -219,6 +219,33 @@ fn without_a_pin_a_batch_is_written_down_and_goes_at_once() {
 }
 
 #[test]
+fn what_covers_no_machine_boots_none_that_joins_later_and_goes_under_its_name_once_it_is_asked_for_again() {
+    let fleet = Fleet::new(false);
+    let ask = |reason: &str| {
+        let scope = "command \"node.reboot\"\n  scope { pools \"l40s\" }";
+        let text =
+            format!("batch \"early\" {{\n  {scope}\n  reason \"{reason}\"\n  expires \"{}\"\n}}\n", date("+8 hours"));
+        fleet.repo.write("batches/early.kdl", text);
+        fleet.repo.commit(reason)
+    };
+    ask("nobody is there yet");
+    until("it is told", || fleet.up.cli().run(&["why", "batch/early"]).out.contains("no-machine"));
+    assert!(fleet.up.cli().ok(&["status"]).contains("batch/early refused"));
+
+    let two = Node::running(&fleet.world, "two", &fleet.up, "l40s");
+    fleet.up.wait_converged(&fleet.repo.head(), 2);
+    // The source looks at the fleet once more with the machine in it.
+    fleet.repo.write("batches/note.txt", "not a document\n".to_owned());
+    fleet.repo.commit("something else");
+    fleet.up.wait_converged(&fleet.repo.head(), 2);
+    assert_eq!((fleet.batch("early"), two.boots()), (None, 1));
+
+    ask("it is there");
+    assert_eq!(fleet.wait_state("early", "done")["counts"]["succeeded"], 1);
+    assert_eq!((fleet.node.boots(), two.boots()), (1, 2));
+}
+
+#[test]
 fn people_sign_for_a_boot_and_the_machine_believes_nobody_else() {
     let fleet = Fleet::new(true);
     let refused = fleet.up.cli().run(&["run", "node.reboot", &fleet.name]);

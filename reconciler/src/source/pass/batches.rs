@@ -38,6 +38,8 @@ const NO_HISTORY: &str = "batch-history";
 const NAME_USED: &str = "name-used";
 /// The name is one that emergencies have.
 const NAME_RESERVED: &str = "name-reserved";
+/// It covers no machine.
+const NO_MACHINE: &str = "no-machine";
 /// How the names of emergencies begin.
 const EMERGENCIES: &str = "breakglass";
 
@@ -92,7 +94,7 @@ impl Pass {
             name: name.to_string(),
             code: code.to_owned(),
             message,
-            waits: ![NAME_USED, NAME_RESERVED].contains(&code),
+            waits: ![NAME_USED, NAME_RESERVED, NO_MACHINE].contains(&code),
             commit: None,
             place: place(name),
             looked: texts.get(name).map_or_else(String::new, |text| Digest::of(text.as_bytes()).to_string()),
@@ -246,7 +248,7 @@ const fn whose(origin: Origin) -> &'static str {
 }
 
 /// Stores what a document comes to; a batch that can come to nothing is void at once. Answers why it is none when it cannot
-/// have its name.
+/// have its name, or covers no machine: that uses no name up, and nothing goes later because a machine joins.
 async fn put(
     txn: &mut store::Txn,
     asked: &Asked<'_>,
@@ -262,6 +264,12 @@ async fn put(
     let mut resolved = resolve(asked, machines, trust, now);
     if let Some(why) = lost {
         resolved.flaw = Some(("untraceable", why));
+    }
+    if let Some((NO_MACHINE, why)) = &resolved.flaw
+        && batches::find_for_update(txn, name.as_str()).await?.is_none()
+    {
+        let then = "commit it with another text once its machines are there: the name is free, and this text does nothing by itself";
+        return Ok(Some((NO_MACHINE, format!("{why}; {then}"))));
     }
     let left: Vec<String> = resolved.left_out.iter().map(|(name, why)| format!("{name} ({why})")).collect();
     let message = (!left.is_empty()).then(|| format!("left out: {}", left.join(", ")));

@@ -126,9 +126,9 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         Batch,
         "no-machine",
-        "The batch's scope covers no machine that has joined and reported.",
+        "The batch's scope covers no machine that has joined and reported. What asks in such a way is no batch: it uses no name up, and does nothing when a machine joins later. A batch that covered some before it had another text, and an emergency, are void.",
         Author,
-        "ask for machines that are there, under another name",
+        "once its machines are there, commit it with another text, such as another reason; under another name where `better-compute batches` says void",
     ),
     entry(
         Batch,

@@ -6,9 +6,14 @@ use super::People;
 
 const TIER: &str = "tier \"reboot\" { commands \"node.reboot\"; roles \"admin\" \"operator\"; threshold 1; max-nodes 4; max-ttl \"4h\"; }\n";
 
+/// A batch that comes to nothing whichever machines are there: this version has no such command.
 fn text(name: &str, reason: &str) -> String {
+    asking("node.reimage", name, reason)
+}
+
+fn asking(command: &str, name: &str, reason: &str) -> String {
     format!(
-        "batch \"{name}\" {{\n    command \"node.reboot\"\n    scope {{\n        pools \"h100\"\n    }}\n    reason \"{reason}\"\n    expires \"2099-01-01T00:00:00Z\"\n}}\n"
+        "batch \"{name}\" {{\n    command \"{command}\"\n    scope {{\n        pools \"h100\"\n    }}\n    reason \"{reason}\"\n    expires \"2099-01-01T00:00:00Z\"\n}}\n"
     )
 }
 
@@ -47,7 +52,7 @@ async fn a_name_that_was_used_says_so_until_the_text_has_another_one() {
     people.sign("ada", "boot them");
     people.goes().await;
     let ended = people.batch("kernel").await;
-    assert_eq!(ended, Some((Origin::Document, BatchState::Void, "first".to_owned())), "no machine has joined");
+    assert_eq!(ended, Some((Origin::Document, BatchState::Void, "first".to_owned())), "nobody can do it");
     assert_eq!(people.asks().await, []);
 
     people.git().write("batches/kernel.kdl", &text("kernel", "second"));
@@ -64,6 +69,26 @@ async fn a_name_that_was_used_says_so_until_the_text_has_another_one() {
     people.goes().await;
     assert_eq!(people.asks().await, []);
     assert!(people.batch("kernel-2").await.is_some());
+}
+
+#[tokio::test]
+async fn what_covers_no_machine_is_no_batch_and_leaves_its_name_free() {
+    let Some(people) = People::pinned(TIER).await else { return };
+    people.git().write("batches/kernel.kdl", &asking("node.reboot", "kernel", "first"));
+    let asked = people.sign("ada", "boot them");
+    people.propose("bob", "early", &asked, &[("batches/early.kdl", &asking("node.reboot", "early", "proposed"))]);
+    people.goes().await;
+    assert_eq!(people.asks().await, pairs(&[("kernel", "no-machine"), ("early", "no-machine")]));
+    assert_eq!((people.batch("kernel").await, people.batch("early").await), (None, None));
+    let told = batches::asks(people.world.db.db()).await.expect("reads").items;
+    assert!(told.iter().all(|ask| !ask.new.waits && ask.new.message.contains("the name is free")), "{told:?}");
+    people.goes().await;
+    assert_eq!(batches::asks(people.world.db.db()).await.expect("reads").items, told, "it is not looked at again");
+
+    people.git().write("batches/kernel.kdl", &text("kernel", "second"));
+    people.sign("ada", "ask for something else");
+    people.goes().await;
+    assert_eq!(people.batch("kernel").await.map(|(.., why)| why).as_deref(), Some("second"), "under the same name");
 }
 
 #[tokio::test]

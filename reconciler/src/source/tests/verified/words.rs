@@ -236,7 +236,7 @@ async fn many_branches_keep_no_proposal_out() {
     people.git().git(&["checkout", "-q", "--detach"]);
     people.git().write(
         "batches/kernel.kdl",
-        "batch \"kernel\" {\n    command \"node.reboot\"\n    scope {\n        pools \"h100\"\n    }\n    reason \"boot what hangs\"\n    expires \"2099-01-01T00:00:00Z\"\n}\n",
+        "batch \"kernel\" {\n    command \"node.reimage\"\n    scope {\n        pools \"h100\"\n    }\n    reason \"a new image\"\n    expires \"2099-01-01T00:00:00Z\"\n}\n",
     );
     let made = people.sign("bob", "ask for it");
     people.put("refs/heads/bc/proposals/kernel", &made);
