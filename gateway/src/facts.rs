@@ -202,6 +202,7 @@ impl From<sessions::SessionFacts> for Facts {
             epoch: row.epoch,
             identity_generation: row.identity_generation,
             revoked: row.revoked,
+            vacant: row.vacant,
             renamed: row.renamed,
             generation: row.generation,
             inventory_wanted: row.inventory_wanted,

@@ -160,7 +160,7 @@ impl Refusal {
     /// Whether the certificate's node is one that the control plane has.
     #[must_use]
     pub const fn is_of_a_known_node(&self) -> bool {
-        !matches!(self, Self::UnknownCertificate | Self::NodeGone)
+        !matches!(self, Self::UnknownCertificate | Self::NodeGone | Self::IdentityReplaced)
     }
 
     /// Whether it says something about the peer that people should see. The others pass by themselves, or are no fault.

@@ -320,6 +320,7 @@ mod tests {
             epoch: Epoch(2),
             identity_generation: IdentityGeneration(1),
             revoked: false,
+            vacant: false,
             renamed: false,
             generation: Generation(generation),
             inventory_wanted: Vec::new(),

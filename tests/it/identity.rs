@@ -265,7 +265,7 @@ fn a_revoked_identity_loses_its_session_and_comes_back_only_as_its_token_says() 
 
     let _ = up.cli().ok(&["node", "revoke", &name, "--reason", "its disk was stolen"]);
     until_some("its session ends", || (up.node(&name)["node"]["connectivity"] != "connected").then_some(()));
-    until_some("it is told why", || node.log().contains("IDENTITY_REPLACED").then_some(()));
+    until_some("it is told why", || node.log().contains("CERTIFICATE_REVOKED").then_some(()));
     drop(node.daemon.take());
 
     // The same machine with a new disk, by a token that reclaims.

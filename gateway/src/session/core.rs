@@ -325,7 +325,7 @@ impl SessionCore {
     fn facts(&mut self, facts: &Facts, now: Timestamp) -> Vec<Effect> {
         let State::Open(open) = &mut self.state else { return Vec::new() };
         if facts.identity_generation > open.identity_generation {
-            return self.refuse(Refusal::IdentityReplaced);
+            return self.refuse(if facts.vacant { Refusal::CertificateRevoked } else { Refusal::IdentityReplaced });
         }
         if facts.revoked {
             return self.refuse(Refusal::CertificateRevoked);

@@ -126,6 +126,8 @@ pub struct Facts {
     pub identity_generation: IdentityGeneration,
     /// The certificate of the session is no longer good.
     pub revoked: bool,
+    /// Nobody has the node's identity: it was revoked.
+    pub vacant: bool,
     /// The node has another name than the certificate of the session was issued under.
     pub renamed: bool,
     /// The newest generation of the spec.

@@ -100,6 +100,7 @@ fn facts(generation: u64) -> Facts {
         epoch: Epoch(9),
         identity_generation: IdentityGeneration(1),
         revoked: false,
+        vacant: false,
         renamed: false,
         generation: Generation(generation),
         inventory_wanted: Vec::new(),
@@ -320,6 +321,10 @@ fn a_renamed_machine_is_asked_to_renew_now_and_then_if_it_says_that_it_takes_nam
 fn what_the_database_says_ends_a_session_that_should_not_be() {
     let table = [
         ("IDENTITY_REPLACED", Facts { identity_generation: IdentityGeneration(2), revoked: true, ..facts(3) }),
+        (
+            "CERTIFICATE_REVOKED",
+            Facts { identity_generation: IdentityGeneration(2), revoked: true, vacant: true, ..facts(3) },
+        ),
         ("CERTIFICATE_REVOKED", Facts { revoked: true, ..facts(3) }),
         ("SUPERSEDED", Facts { epoch: Epoch(10), ..facts(3) }),
     ];

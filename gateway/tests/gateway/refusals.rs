@@ -54,6 +54,10 @@ async fn certificates_without_a_record_or_of_an_earlier_identity_open_nothing() 
     nodes::bump_identity(&mut txn, replaced.id).await.unwrap();
     txn.commit().await.unwrap();
     assert_eq!(replaced.greet(gateway.address).await.refusal().await.code, "IDENTITY_REPLACED");
+    let message = world.recorded("unidentified", "IDENTITY_REPLACED").await;
+    assert!(message.contains(&replaced.id.to_string()), "{message}");
+    let of_the_node = store::outcomes::find(&world.db, "session", &replaced.id.to_string()).await.unwrap();
+    assert!(of_the_node.is_none(), "it is about a machine that is the node no more: {of_the_node:?}");
 
     let revoked = world.node().await;
     let mut txn = world.db.begin().await.unwrap();
@@ -91,9 +95,9 @@ async fn a_revoked_identity_ends_its_open_session_before_any_look_at_everybody()
     identities::revoke(&mut txn, revoked.id, "its disk was stolen").await.unwrap();
     txn.commit().await.unwrap();
     // The next look at everybody is a day away, so this is the revocation's own word. Without it the look is the bound.
-    assert_eq!(one.refusal().await.code, "IDENTITY_REPLACED");
+    assert_eq!(one.refusal().await.code, "CERTIFICATE_REVOKED");
     assert!(Timing::default().check <= Duration::from_secs(5));
-    assert_eq!(revoked.greet(gateway.address).await.refusal().await.code, "IDENTITY_REPLACED");
+    assert_eq!(revoked.greet(gateway.address).await.refusal().await.code, "CERTIFICATE_REVOKED");
     two.heartbeat(2).await;
     gateway.stop().await;
 }

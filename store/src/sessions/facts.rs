@@ -25,6 +25,8 @@ pub struct SessionFacts {
     pub identity_generation: IdentityGeneration,
     /// The session's certificate was revoked, or is of an identity that was replaced.
     pub revoked: bool,
+    /// Nobody has the node's identity: it was revoked, and no machine came in for it since.
+    pub vacant: bool,
     /// The machine goes by another name than the node has.
     pub renamed: bool,
     /// Inventory sections to ask for.
@@ -49,6 +51,9 @@ pub async fn check(db: &Db, sessions: &[(NodeId, Vec<u8>)]) -> Result<Vec<Sessio
                   n.identity_generation, n.inventory_wanted,
                   (c.serial IS NULL OR c.revoked_at IS NOT NULL OR c.identity_generation <> n.identity_generation
                    OR n.provision_state = 'retired') AS "revoked!",
+                  (c.revoked_at IS NOT NULL AND NOT EXISTS (SELECT FROM node_certs l
+                                                            WHERE l.node_id = n.id AND l.identity_generation = n.identity_generation
+                                                            OFFSET 0)) AS "vacant!",
                   COALESCE(c.node_name <> n.name, false) AS "renamed!",
                   EXISTS (SELECT FROM commands p
                           WHERE p.node_id = n.id AND p.state = 'pending' AND p.signature IS NOT NULL
@@ -77,6 +82,7 @@ pub async fn check(db: &Db, sessions: &[(NodeId, Vec<u8>)]) -> Result<Vec<Sessio
                 spec_signed_at: convert::time(row.spec_signed_at),
                 identity_generation: IdentityGeneration::from_i64(row.identity_generation),
                 revoked: row.revoked,
+                vacant: row.vacant,
                 renamed: row.renamed,
                 inventory_wanted: row.inventory_wanted.iter().filter_map(|text| text.parse().ok()).collect(),
                 commands_waiting: row.commands_waiting,

@@ -71,7 +71,7 @@ pub enum OpenError {
     /// There is no record of the certificate.
     #[error("the certificate is not on record")]
     Uncertified,
-    /// The certificate was revoked.
+    /// The certificate was revoked, and nobody has the node's identity since.
     #[error("the certificate is revoked")]
     CertificateRevoked,
     /// The journal does not have what it once took and what may not run twice: an old copy of it was put back.
@@ -127,6 +127,10 @@ pub async fn open_all(txn: &mut Txn, sessions: &[SessionOpen]) -> Result<Vec<Res
                       p.gateway_id <> a.gateway_id AND p.disconnected_at IS NULL AS taken_over,
                       CASE WHEN n.provision_state = 'retired' THEN 'retired'
                            WHEN c.serial IS NULL THEN 'uncertified'
+                           WHEN c.identity_generation <> n.identity_generation AND c.revoked_at IS NOT NULL
+                                AND NOT EXISTS (SELECT FROM node_certs l
+                                                WHERE l.node_id = n.id AND l.identity_generation = n.identity_generation
+                                                OFFSET 0) THEN 'revoked'
                            WHEN c.identity_generation <> n.identity_generation THEN 'replaced'
                            WHEN c.revoked_at IS NOT NULL THEN 'revoked'
                            WHEN EXISTS (SELECT

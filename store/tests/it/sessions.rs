@@ -10,7 +10,7 @@ use schema::{
 };
 use sqlx::{Connection as _, PgConnection};
 use store::{
-    Db, node_certs, nodes,
+    Db, identities, node_certs, nodes,
     sessions::{self, OpenError, Opened, SessionOpen},
     testing::TestDb,
 };
@@ -75,6 +75,10 @@ async fn who_may_not_have_a_session_is_told_why() {
     assert_eq!(open(test.db(), &new).await.expect("the new identity").identity_generation, IdentityGeneration(2));
     commit!(test.db(), |txn| node_certs::revoke_all(&mut txn, replaced.id, "stolen").await.expect("revoke"));
     assert!(matches!(open(test.db(), &new).await, Err(OpenError::CertificateRevoked)));
+    commit!(test.db(), |txn| identities::revoke(&mut txn, replaced.id, "stolen").await.expect("revoke"));
+    assert!(matches!(open(test.db(), &new).await, Err(OpenError::CertificateRevoked)), "nobody has replaced it");
+    commit!(test.db(), |txn| node_certs::insert(&mut txn, &certificate(replaced.id, 3)).await.expect("certificate"));
+    assert!(matches!(open(test.db(), &new).await, Err(OpenError::Replaced { .. })));
 }
 
 #[tokio::test]
