@@ -59,6 +59,8 @@ mod wire;
 
 pub use authority::{ServeError, serve};
 pub use refusal::{JoinRefusal, RenewRefusal};
+#[cfg(test)]
+pub(crate) use secrets::BrokerRefusal;
 pub use signer::Signer;
 
 use crate::reconcile::SpecSigner as _;

@@ -27,7 +27,7 @@ const MOST_NODES: usize = 100_000;
 
 /// Why a node gets no values.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum BrokerRefusal {
+pub(crate) enum BrokerRefusal {
     /// The request makes no sense, or is too old.
     #[error(transparent)]
     Request(#[from] RequestRefusal),
@@ -52,6 +52,18 @@ pub(super) enum BrokerRefusal {
 }
 
 impl BrokerRefusal {
+    /// Every stable word.
+    #[cfg(test)]
+    pub(crate) const CODES: &'static [&'static str] = &[
+        "request-too-old",
+        "bad-request",
+        "no-possession",
+        "not-referred",
+        "too-often",
+        "secret-unreadable",
+        "unavailable",
+    ];
+
     /// The stable word.
     pub(super) const fn code(&self) -> &'static str {
         match self {

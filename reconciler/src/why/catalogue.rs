@@ -11,6 +11,7 @@ mod commands;
 mod gates;
 mod joins;
 mod policies;
+mod secrets;
 mod sessions;
 mod statements;
 mod states;
@@ -27,6 +28,8 @@ pub enum Area {
     Join,
     /// A node that wants a new certificate.
     Renewal,
+    /// A machine that asks for the values of secrets.
+    Secret,
     /// A command.
     Command,
     /// A batch of destructive commands.
@@ -51,10 +54,11 @@ pub enum Area {
 
 impl Area {
     /// Every area, in the order of the reference.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Session,
         Self::Join,
         Self::Renewal,
+        Self::Secret,
         Self::Command,
         Self::Batch,
         Self::Statement,
@@ -74,6 +78,7 @@ impl Area {
             Self::Session => "session",
             Self::Join => "join",
             Self::Renewal => "renewal",
+            Self::Secret => "secret",
             Self::Command => "command",
             Self::Batch => "batch",
             Self::Statement => "statement",
@@ -94,6 +99,7 @@ impl Area {
             Self::Session => "Why a machine has no session, or lost it",
             Self::Join => "Why a machine does not become a node",
             Self::Renewal => "Why a node gets no new certificate",
+            Self::Secret => "Why a machine does not get the values of secrets",
             Self::Command => "Why a command waits, or how it ended",
             Self::Batch => "Why a batch of destructive commands waits, or how it ended",
             Self::Statement => "Why what a person signs about destructive work does not count",
@@ -168,6 +174,7 @@ pub fn all() -> impl Iterator<Item = &'static Entry> {
     [
         sessions::ENTRIES,
         joins::ENTRIES,
+        secrets::ENTRIES,
         commands::ENTRIES,
         batches::ENTRIES,
         statements::ENTRIES,

@@ -157,6 +157,10 @@ fn every_code_of_joins_renewals_conditions_and_answers_has_an_entry() {
     let listed = |codes: &[&'static str]| codes.iter().copied().collect::<BTreeSet<_>>();
     assert_eq!(codes(Area::Join), listed(crate::join::JoinRefusal::CODES));
     assert_eq!(codes(Area::Renewal), listed(crate::join::RenewRefusal::CODES));
+    let mut of_secrets = listed(crate::join::BrokerRefusal::CODES);
+    // What the daemon's section fails with.
+    of_secrets.insert("secret-unavailable");
+    assert_eq!(codes(Area::Secret), of_secrets);
     assert_eq!(codes(Area::Api), crate::api::Code::ALL.iter().map(|code| code.as_str()).collect());
     for condition in crate::reconcile::node::OWN_CONDITIONS {
         assert!(codes(Area::Condition).contains(condition), "{condition}");
