@@ -117,6 +117,11 @@ pub fn claim(place: &Place<'_>, key: &HardwareKey, reclaim: bool, residents: &Re
 
 fn by_sight(place: &Place<'_>, key: &HardwareKey, reclaim: bool, residents: &Residents) -> Result<Claim, JoinRefusal> {
     if let Some((resident, at)) = &residents.approved {
+        // No second node is known by hardware that can be believed, whatever somebody said.
+        let is_other = |same: &&Resident| key.trusted && same.trusted && same.id != resident.id;
+        if let Some(same) = residents.by_hardware.as_ref().filter(is_other) {
+            return Err(JoinRefusal::DuplicateHardware(same.name.clone()));
+        }
         return take(resident, Ground::Approval, Some(*at));
     }
     let is_document_of = |resident: &Resident| place.document.is_some_and(|document| document.name == resident.name);

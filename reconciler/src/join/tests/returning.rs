@@ -162,6 +162,20 @@ async fn a_persons_word_counts_for_a_machine_that_stays_away() {
 }
 
 #[tokio::test]
+async fn a_persons_word_makes_no_second_node_of_a_machine() {
+    let house = House::new().await;
+    let (first, _) = house.living("SERIAL0001").await;
+    let (second, _) = house.living("SERIAL0002").await;
+    let again = Machine::new("SERIAL0001").request(&house, &house.token(1).await);
+    assert_eq!(house.held(&again).await, "duplicate-hardware");
+    house.close(second).await;
+    house.silence(LOST).await;
+    house.approve_as(&again, second).await;
+    assert_eq!(house.held(&again).await, "duplicate-hardware", "the hardware is the first one's");
+    assert_eq!(house.generation(first).await, IdentityGeneration(1));
+}
+
+#[tokio::test]
 async fn a_revoked_identity_is_taken_back_at_once() {
     let house = House::new().await;
     let (node, _) = house.living("SERIAL0001").await;

@@ -1,6 +1,6 @@
 //! Who a node is, changed by people: adopted, its hardware moved, its identity revoked, or forgotten.
 
-use pki::hardware::{Claims, HardwareKey};
+use pki::hardware::{Claims, HardwareKey, JoinClaims};
 use schema::{
     attested::AttestKind,
     generation::Version,
@@ -13,6 +13,7 @@ use serde_json::json;
 use store::{
     attestations,
     identities::{self, Hardware, HardwareError},
+    joins::Join,
     node_inventory,
     nodes::{self, Node},
     outcomes, placements, queue,
@@ -158,6 +159,7 @@ pub(in crate::api) async fn rebind(mutation: Mutation<'_>, input: Rebind) -> Res
     match &input.join {
         Some(join) => {
             let join = joins::find(app, join).await?;
+            is_of_no_other(app, &node, &join).await?;
             if node.connectivity == Connectivity::Connected {
                 let error = ApiError::new(Code::InvalidState, format!("node {} is connected", node.name));
                 return Err(error.why("a machine that is here is not replaced by another; switch it off first"));
@@ -182,6 +184,25 @@ pub(in crate::api) async fn rebind(mutation: Mutation<'_>, input: Rebind) -> Res
         }
     }
     changed(txn, id).await
+}
+
+/// A machine that another node is known by cannot be this node as well.
+async fn is_of_no_other(app: &App, node: &Node, join: &Join) -> Result<(), ApiError> {
+    let claims: Option<JoinClaims> = serde_json::from_value(join.join.claims.clone()).ok();
+    let Some(HardwareKey { digest: Some(key), trusted: true, .. }) = claims.map(|claims| claims.hardware_key()) else {
+        return Ok(());
+    };
+    let other = nodes::find_by_hardware_key(&app.db, &key).await?;
+    let Some(other) = other.filter(|other| other.id != node.id && other.hardware_key_trusted) else { return Ok(()) };
+    let error =
+        ApiError::new(Code::Conflict, format!("the machine of this join is node {} by its hardware", other.name));
+    Err(error.why(format!(
+        "rebind that one: `better-compute node rebind {other} --join {id}`; or, when the machine is to be {node} and {other} is gone, \
+         `better-compute node delete {other}` first",
+        other = other.name,
+        id = join.id,
+        node = node.name,
+    )))
 }
 
 /// The hardware that the node's own signed inventory shows.
