@@ -137,16 +137,9 @@ impl Audit {
 
     async fn list(&self, output: &Output) -> Result<(), Failure> {
         let client = Client::new(&self.target)?;
-        let subject = match self.subject.as_deref().and_then(|subject| subject.strip_prefix("node/")) {
-            Some(name) => {
-                let node = client.call("nodes.get", &json!({ "node": name })).await?;
-                node["id"].as_str().map(str::to_owned)
-            }
-            None => self.subject.clone(),
-        };
         let mut filter = Map::new();
         for (key, value) in [
-            ("subject", subject),
+            ("subject", self.subject.clone()),
             ("actor", self.actor.clone()),
             ("action", self.action.clone()),
             ("since", self.since.as_deref().map(|text| since(text, output)).transpose()?),

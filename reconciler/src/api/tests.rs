@@ -15,14 +15,19 @@ use axum::{
     body::Body,
     http::{Request, StatusCode, header},
 };
+use pki::hardware::JoinClaims;
 use schema::{
     clock::ManualClock,
     digest::Digest,
+    generation::IdentityGeneration,
+    inventory::Dmi,
     node::{Hold, HoldSource},
 };
 use serde_json::{Value, json};
 use store::{
-    audit, key_holders, node_holds,
+    audit,
+    identities::{self, Hardware},
+    joins, key_holders, node_certs, node_holds,
     poke::{Heard, Listener, Poke},
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -308,6 +313,91 @@ async fn the_api_lifts_only_its_own_hold() {
     assert!(error["why"].as_str().is_some_and(|why| why.contains("nodes.kdl:7")), "{error}");
     let holds = node_holds::list(&desk.house.db, machine.id).await.expect("read").items;
     assert_eq!(holds.iter().map(|stored| stored.hold.source).collect::<Vec<_>>(), [HoldSource::Git]);
+}
+
+#[tokio::test]
+async fn the_log_is_asked_for_a_machine_by_its_name_and_by_its_id() {
+    let desk = Desk::new().await;
+    let (machine, other) = (desk.house.machine("gpu-1").await, desk.house.machine("gpu-2").await);
+    for (node, key) in [("gpu-1", "1"), ("gpu-2", "2")] {
+        desk.ok("nodes.cordon", json!({ "node": node, "reason": "a fan", "idempotencyKey": key })).await;
+    }
+    let by_name = desk.ok("audit.list", json!({ "subject": "node/gpu-1" })).await;
+    let subjects = |list: &Value| {
+        list["items"].as_array().expect("lines").iter().map(|line| line["subject"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(subjects(&by_name), [json!(machine.id)]);
+    assert_eq!(by_name, desk.ok("audit.list", json!({ "subject": machine.id })).await);
+    assert_eq!(
+        subjects(&desk.ok("audit.list", json!({ "subject": format!("node/{}", other.id) })).await),
+        [json!(other.id)]
+    );
+    assert_eq!(desk.refused("audit.list", json!({ "subject": "node/nope" })).await["code"], "NOT_FOUND");
+}
+
+#[tokio::test]
+async fn a_join_with_the_hardware_of_another_node_becomes_that_node_or_none() {
+    let desk = Desk::new().await;
+    let (machine, _) = (desk.house.machine("gpu-1").await, desk.house.machine("gpu-2").await);
+    let serials = Dmi {
+        serial: Some("A5M2DG769504".to_owned()),
+        board_serial: Some("279397357009883".to_owned()),
+        ..Dmi::default()
+    };
+    let claims = JoinClaims { dmi: serials, ..JoinClaims::default() };
+    let key = claims.hardware_key().digest.expect("two serials");
+    let join = joins::NewJoin {
+        kind: joins::JoinKind::Join,
+        csr_hash: Digest::of("a request"),
+        state: joins::JoinState::Held,
+        reason: "duplicate-hardware".to_owned(),
+        message: String::new(),
+        pool: None,
+        token_id: None,
+        hardware_key: Some(key),
+        claims: serde_json::to_value(&claims).expect("JSON"),
+        attested: Vec::new(),
+        node_id: None,
+        conflict_with: Some(machine.id),
+        peer: None,
+    };
+    let mut txn = desk.house.db.begin().await.expect("begin");
+    identities::set_hardware(&mut txn, machine.id, Hardware { key: Some(key), trusted: true })
+        .await
+        .expect("known by it");
+    joins::upsert(&mut txn, &join).await.expect("held");
+    txn.commit().await.expect("commit");
+    let join = desk.ok("joins.list", json!({})).await["items"][0]["id"].clone();
+    let error = desk.refused("nodes.rebind", json!({ "node": "gpu-2", "join": join, "idempotencyKey": "1" })).await;
+    assert_eq!(error["code"], "CONFLICT", "{error}");
+    assert!(error["message"].as_str().is_some_and(|message| message.contains("gpu-1")), "{error}");
+}
+
+#[tokio::test]
+async fn a_restricted_identity_is_shown_with_the_kinds_that_it_accepts() {
+    let desk = Desk::new().await;
+    let machine = desk.house.machine("gpu-1").await;
+    let why = async || desk.ok("fleet.why", json!({ "subject": "node/gpu-1" })).await["summary"].clone();
+    assert_eq!(desk.ok("nodes.get", json!({ "node": "gpu-1" })).await["identity"].get("kinds"), None);
+    assert!(!why().await.as_str().expect("text").contains("accepts"), "every kind is nothing to say");
+    let now = desk.house.db.now().await.expect("time");
+    let mut txn = desk.house.db.begin().await.expect("begin");
+    let restricted = node_certs::NodeCert {
+        serial: vec![7; 16],
+        node_id: machine.id,
+        public_key: machine.key.public().as_bytes().to_vec(),
+        identity_generation: IdentityGeneration(1),
+        not_before: now,
+        not_after: schema::time::Duration::from_secs(86_400).after(now),
+        revoked_at: None,
+        allowed_kinds: Some(vec!["diag.nvml".to_owned()]),
+        node_name: None,
+    };
+    node_certs::insert(&mut txn, &restricted).await.expect("certificate");
+    txn.commit().await.expect("commit");
+    let shown = desk.ok("nodes.get", json!({ "node": "gpu-1" })).await["identity"]["kinds"].clone();
+    assert_eq!(shown, json!(["diag.nvml"]));
+    assert!(why().await.as_str().expect("text").ends_with("accepts diag.nvml alone"));
 }
 
 #[tokio::test]

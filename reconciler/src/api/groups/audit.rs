@@ -28,7 +28,7 @@ const AT_ONCE: usize = 4_000;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(in crate::api) struct Filter {
-    /// Of this subject: an id, `batch/NAME`, `policy/EPOCH`, a source.
+    /// Of this subject: `node/NAME`, an id, `batch/NAME`, `policy/EPOCH`, a source.
     subject: Option<String>,
     /// Of this actor: a token's name, `source`, a machine's id; or a person of the trust policy, with all that follows from
     /// what they signed.
@@ -164,7 +164,15 @@ pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<Line
     let limit = super::limit_up_to(1_000, input.limit)?;
     let since: Option<Timestamp> = input.since.as_deref().map(|text| super::parse("since", text)).transpose()?;
     let before: Option<i64> = input.before.as_deref().map(|text| super::parse("before", text)).transpose()?;
-    let filter = audit::Filter { subject: input.subject, actor: input.actor, action: input.action, since, before };
+    let subject = match input.subject {
+        Some(subject) => Some(match subject.strip_prefix("node/") {
+            // The log knows machines by their ids: names move on.
+            Some(name) => super::nodes::find(app, name).await?.id.to_string(),
+            None => subject,
+        }),
+        None => None,
+    };
+    let filter = audit::Filter { subject, actor: input.actor, action: input.action, since, before };
     let lines = audit::search(&app.db, &filter, limit).await?;
     let next = lines.last().filter(|_| lines.len() >= limit as usize).map(|line| line.seq.to_string());
     let aside = audit::were_set_aside(&app.db, &lines.iter().map(|line| line.seq).collect::<Vec<_>>()).await?;

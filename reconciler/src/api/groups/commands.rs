@@ -7,7 +7,7 @@ mod view;
 use schema::{
     command::{CommandKind, CommandState, PayloadError},
     generation::Generation,
-    id::{BatchId, CommandId},
+    id::CommandId,
     time::Duration,
 };
 use schemars::JsonSchema;
@@ -45,7 +45,7 @@ pub(in crate::api) struct Run {
     not_after_seconds: Option<u32>,
     /// The generation that the node must have applied before it begins.
     min_generation: Option<Generation>,
-    /// The destructive batch that the command is part of.
+    /// The destructive batch that the command is part of: its name or its id. It binds the payload, which is left out then.
     batch: Option<String>,
     /// Who answers for it; the token's name when it is absent.
     owner: Option<String>,
@@ -84,7 +84,10 @@ pub(in crate::api) async fn run(mutation: Mutation<'_>, input: Run) -> Result<Co
     if !(SHORTEST..=LONGEST).contains(&seconds) {
         return Err(ApiError::field("notAfterSeconds", format!("a command waits {SHORTEST} to {LONGEST} seconds")));
     }
-    let batch_id: Option<BatchId> = input.batch.as_deref().map(|text| super::parse("batch", text)).transpose()?;
+    let batch_id = match &input.batch {
+        Some(said) => Some(super::batches::find(app, said).await?.id),
+        None => None,
+    };
     let payload = input.payload;
     kind.check_callers(payload.as_ref().unwrap_or(&Value::Null)).map_err(not_the_callers)?;
     let created_by = super::brakes::owner(caller, input.owner)?;
@@ -206,7 +209,7 @@ pub(super) fn kind(word: &str) -> Result<CommandKind, ApiError> {
 }
 
 fn batch_required(error: BatchRequired) -> ApiError {
-    let why = format!("{}: make a batch, have it approved, and name it with `batch`", BatchRequired::CODE);
+    let why = format!("{}: make a batch, have it approved, and name it with --batch NAME", BatchRequired::CODE);
     ApiError::new(Code::InvalidState, error.to_string()).why(why)
 }
 

@@ -55,8 +55,8 @@ pub(in crate::api) async fn why(app: &App, input: About) -> Result<Why, ApiError
 }
 
 async fn about(app: &App, input: About) -> Result<Why, ApiError> {
-    if let Ok(id) = input.subject.parse::<CommandId>() {
-        return of_command(app, id).await;
+    if input.subject.starts_with(CommandId::PREFIX) {
+        return of_command(app, super::parse("subject", &input.subject)?).await;
     }
     if input.subject.parse::<BatchId>().is_ok() || input.subject.starts_with("batch/") {
         return of_batch(app, &input.subject).await;
@@ -97,11 +97,15 @@ async fn of_node(app: &App, named: &str) -> Result<Why, ApiError> {
         },
         now,
     );
+    let accepts = match node_certs::allowed_kinds(&app.db, node.id).await? {
+        Some(kinds) if !kinds.is_empty() => format!(", accepts {} alone", kinds.join(", ")),
+        _ => String::new(),
+    };
     let pool = node.pool.as_ref().map_or_else(|| "no pool".to_owned(), |pool| format!("pool/{pool}"));
     Ok(Why {
         subject: format!("node/{}", node.name),
         summary: format!(
-            "{pool}, {}, {}, generation {} of {} observed",
+            "{pool}, {}, {}, generation {} of {} observed{accepts}",
             node.provision, node.connectivity, node.observed, node.generation
         ),
         clear: waits.iter().all(|wait| wait.keeps == Keeps::Nothing),

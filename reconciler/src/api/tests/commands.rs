@@ -104,7 +104,7 @@ async fn what_cannot_be_run_says_why() {
     assert_eq!(code(&error), "INVALID_INPUT");
     assert!(error["fields"][0]["name"].as_str().is_some_and(|name| name.starts_with("payload.sections")), "{error}");
     let batch = refused(json!({ "node": "gpu-1", "kind": "diag.nvml", "batch": "friday" })).await;
-    assert_eq!((code(&batch), &batch["fields"][0]["name"]), ("INVALID_INPUT", &json!("batch")));
+    assert_eq!((code(&batch), &batch["message"]), ("NOT_FOUND", &json!("there is no batch friday")));
     for bad in [
         json!({ "limit": 0 }),
         json!({ "limit": 201 }),
@@ -113,6 +113,8 @@ async fn what_cannot_be_run_says_why() {
     ] {
         assert_eq!(code(&desk.refused("commands.list", bad).await), "INVALID_INPUT");
     }
+    let error = desk.refused("fleet.why", json!({ "subject": "cmd_cut-off" })).await;
+    assert_eq!((code(&error), &error["fields"][0]["name"]), ("INVALID_INPUT", &json!("subject")), "it is no node");
     let gone = schema::id::CommandId::generate();
     assert_eq!(code(&desk.refused("commands.get", json!({ "command": gone })).await), "NOT_FOUND");
 }
@@ -162,7 +164,9 @@ async fn without_a_trust_policy_a_batch_is_only_recorded() {
     assert_eq!((&made["state"], &made["needsApproval"]), (&json!("approved"), &json!(false)));
     let batch = &made["batchId"];
     let run = |kind: &str, key: &str| json!({ "node": "gpu-1", "kind": kind, "batch": batch, "idempotencyKey": key });
-    let queued = desk.ok("commands.run", run("node.reboot", "k")).await;
+    let name = desk.ok("commandBatches.list", json!({ "open": true })).await["items"][0]["name"].clone();
+    let by_name = json!({ "node": "gpu-1", "kind": "node.reboot", "batch": name, "idempotencyKey": "k" });
+    let queued = desk.ok("commands.run", by_name).await;
     assert_eq!(queued["batch"], *batch);
     assert!(queued.get("awaitingApproval").is_none() && queued.get("notBefore").is_some());
     let all = desk.ok("commandBatches.scope", json!({ "batch": batch })).await;

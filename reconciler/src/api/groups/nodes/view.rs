@@ -233,6 +233,9 @@ pub(in crate::api) struct IdentityView {
     certificate_ends: Option<At>,
     /// The version of the trust bundle that it believes, by its own signature.
     trust_version: u64,
+    /// The kinds of commands that it accepts, as the token by which it joined said; absent for every kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kinds: Option<Vec<String>>,
     /// That it has none any more, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     revoked: Option<RevokedView>,
@@ -260,6 +263,11 @@ async fn identity(
         certificate_ends: node_certs::newest_end(&app.db, node.id).await?.map(At),
         attested: attestations::of_node(&app.db, node.id).await?,
         trust_version: identities::trust_version(&app.db, node.id).await?,
+        // An identity that ended accepts nothing, which it says itself.
+        kinds: match revoked {
+            Some(_) => None,
+            None => node_certs::allowed_kinds(&app.db, node.id).await?,
+        },
         revoked: revoked.map(|revocation| RevokedView { at: At(revocation.at), reason: revocation.reason.clone() }),
     })
 }
