@@ -235,7 +235,7 @@ fn what_covers_no_machine_boots_none_that_joins_later_and_goes_under_its_name_on
     let two = Node::running(&fleet.world, "two", &fleet.up, "l40s");
     fleet.up.wait_converged(&fleet.repo.head(), 2);
     // The source looks at the fleet once more with the machine in it.
-    fleet.repo.write("batches/note.txt", "not a document\n".to_owned());
+    fleet.repo.write("batches/note.txt", "not a document\n");
     fleet.repo.commit("something else");
     fleet.up.wait_converged(&fleet.repo.head(), 2);
     assert_eq!((fleet.batch("early"), two.boots()), (None, 1));
