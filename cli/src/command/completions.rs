@@ -32,6 +32,8 @@ impl Completions {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "better-compute", &mut script);
         let script = String::from_utf8(script).during("cannot write completions")?;
+        // clap_complete spells a hyphen of the program's name in two ways in bash, and goes from the one to the other.
+        let script = script.replace("better__subcmd__compute", "better__compute");
         output::plain(script.trim_end())?;
         Ok(Exit::Ok)
     }

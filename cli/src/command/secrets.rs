@@ -89,7 +89,7 @@ impl Secrets {
             }
             Some(Verb::Put { name, file }) => {
                 let value = read(file.as_ref())?;
-                if file.is_none() && value.ends_with(b"\n") {
+                if value.ends_with(b"\n") {
                     note("the value ends with a newline, which is part of it");
                 }
                 let input = json!({ "name": name, "value": STANDARD.encode(&value), "idempotencyKey": once() });

@@ -118,3 +118,54 @@ fn kinds_and_values_are_explained() {
     let (text, _) = run(&example(), &["explain", "pool/h100", "host.files./etc/motd.content"]);
     assert!(text.contains("  template    templates/motd.j2\n  reads       "), "{text}");
 }
+
+/// What bash offers for the last of these words.
+fn offered(words: &[&str]) -> Vec<String> {
+    let (script, code) = run(&example(), &["completions", "bash"]);
+    assert_eq!(code, 0);
+    let (last, before) = (words.len() - 1, words.len().checked_sub(2).map_or("", |at| words[at]));
+    let ask = format!(
+        "{script}\nCOMP_WORDS=({}) COMP_CWORD={last}\n_better__compute better-compute '{}' '{before}'\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"\n",
+        words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+        words[last],
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ask");
+    fs::write(&file, ask).unwrap();
+    let output = Command::new("bash").arg("--norc").arg(&file).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_every_word_of_a_command_line() {
+    assert_eq!(offered(&["better-compute", "uncor"]), ["uncordon"]);
+    assert_eq!(offered(&["better-compute", "keys", "rot"]), ["rotate"]);
+    assert_eq!(offered(&["better-compute", "audit", "--act"]), ["--actor", "--action"]);
+    assert_eq!(offered(&["better-compute", "audit", "verify", "--pi"]), ["--pin"]);
+}
+
+#[test]
+fn a_newline_at_the_end_of_a_secret_is_said_wherever_the_value_comes_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = |value: &str| {
+        let file = dir.path().join("token");
+        fs::write(&file, value).unwrap();
+        // Nobody listens there: what is said is said before the value goes anywhere.
+        let output = Command::new(env!("CARGO_BIN_EXE_better-compute"))
+            .args(["secrets", "put", "registry/pull-token", "--url", "https://127.0.0.1:1", "--file"])
+            .arg(&file)
+            .env("BETTER_COMPUTE_TOKEN", "none")
+            .output()
+            .unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(said("abc\n").contains("ends with a newline"), "{}", said("abc\n"));
+    assert!(!said("abc").contains("ends with a newline"), "{}", said("abc"));
+}
+
+#[test]
+fn the_list_of_kinds_says_what_each_takes() {
+    let (text, _) = run(&example(), &["kinds", "--commands"]);
+    let refresh = text.lines().find(|line| line.starts_with("inventory.refresh")).unwrap();
+    assert!(refresh.contains("sections rescan") || refresh.contains("rescan sections"), "{text}");
+}

@@ -20,16 +20,24 @@ pub(super) fn list(output: &Output) -> Result<(), Failure> {
         let rows = KINDS.iter().map(in_json).collect::<Vec<_>>();
         return output.json(&json!({ "commands": rows }));
     }
-    let mut table = Table::new(&["kind", "lane", "is", "it does"]).whole(&["kind"]);
+    let mut table = Table::new(&["kind", "takes", "lane", "is", "it does"]).whole(&["kind"]).words();
     for row in &KINDS {
         table.row([
             row.kind.as_str().into(),
+            takes(row).into(),
             row.lane.as_str().into(),
             flags(row).join(", ").into(),
             row.summary.into(),
         ]);
     }
     output.table(&table, "")
+}
+
+/// The members of its payload; those with a star must be there.
+fn takes(row: &KindRow) -> String {
+    let word = |member: &Member| format!("{}{}", member.name, if member.required { "*" } else { "" });
+    let words: Vec<String> = members(&row.payload.schema()).iter().map(word).collect();
+    if words.is_empty() { "-".to_owned() } else { words.join(" ") }
 }
 
 /// Shows one kind.
