@@ -28,7 +28,7 @@ pub struct Init {
     /// What the policy calls you [default: the name in your mail address]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Another person, with the file of their public SSH key
+    /// Another person, with the file of their public SSH key; an OpenPGP key is written into the policy by hand
     #[arg(long = "person", value_name = "NAME=FILE")]
     pub people: Vec<String>,
     /// Push the branch when the commit is made
@@ -154,7 +154,9 @@ impl Init {
             let name = Name::new(name).map_err(|error| Failure::usage(error.to_string()))?;
             let text = std::fs::read_to_string(file).during(format!("cannot read {file}"))?;
             let line = text.lines().next().unwrap_or_default().trim();
-            TrustKey::from_ssh(line).during(format!("the key in {file} is not taken"))?;
+            TrustKey::from_ssh(line).during(format!("the key in {file} is not taken")).map_err(|failure| {
+                failure.hint("--person takes a file with one public SSH key, as ~/.ssh/id_ed25519.pub")
+            })?;
             people.push(Person { name, key: format!("key {}", quoted(line)) });
         }
         Ok(people)

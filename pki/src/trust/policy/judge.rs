@@ -376,7 +376,11 @@ impl Judge<'_> {
             let lightest = higher.commands.iter().filter_map(|command| weight(command)).min();
             let mut weaker = Vec::new();
             if higher.rule.threshold < lower.rule.threshold {
-                weaker.push((&above.threshold.at, format!("takes {} people", higher.rule.threshold)));
+                let people = match higher.rule.threshold {
+                    1 => "takes one person".to_owned(),
+                    many => format!("takes {many} people"),
+                };
+                weaker.push((&above.threshold.at, people));
             }
             if higher.max_nodes > lower.max_nodes {
                 weaker.push((&above.max_nodes.at, format!("allows {} machines", higher.max_nodes)));
