@@ -212,11 +212,12 @@ pub fn unreadable(answer: &Value) -> Vec<String> {
 impl ApiError {
     fn into_failure(self) -> Failure {
         let exit = match self.code.as_str() {
-            "UNAUTHENTICATED" | "ACCESS_DENIED" => Exit::Refused,
             "UNAVAILABLE" => Exit::Unreachable,
             "INVALID_INPUT" => Exit::Usage,
-            _ => Exit::Failed,
+            "NOT_FOUND" | "INTERNAL" | "ROW_UNREADABLE" => Exit::Failed,
+            _ => Exit::Refused,
         };
+        let denied = ["UNAUTHENTICATED", "ACCESS_DENIED"].contains(&self.code.as_str());
         let mut message = format!("{} ({})", self.message, self.code);
         let said = message.clone();
         for field in &self.fields {
@@ -238,7 +239,7 @@ impl ApiError {
             .request_id
             .filter(|_| self.code == "INTERNAL")
             .map(|id| format!("the control plane's log has more under {id}"));
-        Failure { exit, message, hint: hint.or(request) }
+        Failure { exit, message, hint: hint.or(request), denied }
     }
 }
 
@@ -366,6 +367,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_the_control_plane_refuses_is_told_from_what_is_not_there_or_broken() {
+        let exit = |code: &str| failure(&format!(r#"{{"error":{{"code":"{code}","message":"no"}}}}"#)).exit;
+        for code in ["UNAUTHENTICATED", "ACCESS_DENIED", "CONFLICT", "INVALID_STATE", "UNSUPPORTED", "TOO_LARGE"] {
+            assert_eq!(exit(code), Exit::Refused, "{code}");
+        }
+        for code in ["NOT_FOUND", "INTERNAL", "ROW_UNREADABLE"] {
+            assert_eq!(exit(code), Exit::Failed, "{code}");
+        }
+        assert_eq!((exit("INVALID_INPUT"), exit("UNAVAILABLE")), (Exit::Usage, Exit::Unreachable));
     }
 
     #[test]

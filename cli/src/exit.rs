@@ -17,7 +17,8 @@ pub enum Exit {
     Usage = 2,
     /// The fleet repository has errors.
     InvalidFleet = 3,
-    /// Somebody may not: no token, one without the right, or a word that would not count under the trust policy.
+    /// The control plane says no, with a code (not to what is not there, nor when it is broken), or a word would not count under
+    /// the trust policy.
     Refused = 4,
     /// Nothing answers.
     Unreachable = 5,
@@ -40,13 +41,15 @@ pub struct Failure {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
+    /// The caller may not do this at all: no token, or one without the right.
+    pub denied: bool,
 }
 
 impl Failure {
     /// A failure of one kind.
     #[must_use]
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: None }
+        Self { exit, message: message.into(), hint: None, denied: false }
     }
 
     /// A failure that no other code names.

@@ -151,25 +151,32 @@ impl Commands {
             return output.json(&json!({ "commands": found }));
         }
         let any = self.node.is_none() && self.state.is_none() && self.kind.is_none();
-        output.table(&table(&found, output), if any { "no command was queued" } else { "no such command" })
+        output.table(
+            &table(&found, self.node.is_some(), output),
+            if any { "no command was queued" } else { "no such command" },
+        )
     }
 }
 
-fn table(commands: &[Value], output: &Output) -> Table {
+/// `of_one`: all of them are of the machine that was asked about.
+fn table(commands: &[Value], of_one: bool, output: &Output) -> Table {
     let titles = ["command", "node", "kind", "state", "queued", "took", "it says"];
-    let mut table = Table::new(&titles).whole(&["command", "node"]).words();
+    let titles: Vec<&str> = titles.into_iter().filter(|title| !of_one || *title != "node").collect();
+    let whole: &[&str] = if of_one { &["command", "kind", "state"] } else { &["command", "node", "state"] };
+    let mut table = Table::new(&titles).whole(whole).words();
     for command in commands {
         let text = |name: &str| command.get(name).and_then(Value::as_str).unwrap_or("-");
         let queued = text("createdAt").parse().map_or_else(|_| "-".to_owned(), |at| output.ago(at));
-        table.row([
-            text("id").into(),
-            show::who(command).into(),
+        let mut cells = vec![text("id").into()];
+        cells.extend((!of_one).then(|| show::who(command).into()));
+        cells.extend([
             text("kind").into(),
             show::state(command),
             queued.into(),
             show::took(command, output).into(),
             show::says(command).into(),
         ]);
+        table.row(cells);
     }
     table
 }
@@ -257,7 +264,17 @@ mod tests {
 
     #[test]
     fn a_list_says_where_each_is_and_why() {
-        insta::assert_snapshot!(table(&commands(), &output()).render(None, false));
+        insta::assert_snapshot!(table(&commands(), false, &output()).render(None, false));
+    }
+
+    #[test]
+    fn of_one_machine_kind_and_state_are_there_whole_on_a_narrow_screen() {
+        let mut command = commands()[2].clone();
+        command["id"] = "cmd_01k9m2v7t3c4w8d5e6f7g8h9ja".into();
+        command["kind"] = "inventory.refresh".into();
+        let text = table(&[command], true, &output()).render(Some(80), false);
+        assert!(text.contains("cmd_01k9m2v7t3c4w8d5e6f7g8h9ja") && text.contains("inventory.refresh"), "{text}");
+        assert!(text.contains("failed") && !text.contains("NODE"), "{text}");
     }
 
     #[test]

@@ -192,6 +192,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_join_token_shows_what_it_is_bound_to() {
+        let token = |more: Value| {
+            let mut token = json!({ "id": "jt_1", "pool": "h100", "uses": 1, "usesLeft": 1 });
+            token.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            token
+        };
+        let bound = json!({ "expect": { "serial": ["A5"] }, "reclaim": true, "kinds": ["diag.nvml", "logs.collect"] });
+        let output = Output {
+            format: crate::output::Format::Text,
+            colour: false,
+            width: None,
+            now: "2026-11-29T12:00:00Z".parse().expect("a time"),
+        };
+        let table = table(Kind::Tokens, &[token(bound), token(json!({}))], &output).render(None, false);
+        assert!(table.contains("serial A5; reclaims; only diag.nvml,logs.collect"), "{table}");
+    }
+
+    #[test]
     fn a_site_shows_its_region_and_its_pools() {
         let site = json!({ "name": "fra1", "pools": ["h100", "l40s"], "document": { "file": "fra1.kdl", "line": 1,
             "state": "declared", "document": { "name": "fra1", "region": "eu-central" } } });

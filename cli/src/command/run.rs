@@ -13,7 +13,6 @@ use clap::{Args, builder::NonEmptyStringValueParser};
 use schema::{
     clock::SharedClock,
     command::CommandKind,
-    id::BatchId,
     time::{Duration, ParseDurationError},
 };
 use serde_json::{Value, json};
@@ -39,7 +38,8 @@ Examples:
 Every machine is looked up first: when one is not there or would refuse, nothing is queued for any.
 What harms running work asks for --even-if-held on a machine that is suspended or frozen.
 A command begins before its deadline or not at all, and runs once. Ctrl-C stops watching and leaves it
-running; `better-compute commands` lists, shows and cancels. Exit code 1 when any did not succeed.
+running; `better-compute commands` lists, shows and cancels. Exit code 1 when any did not succeed,
+4 when the control plane refuses.
 `better-compute kinds --commands` says what each kind does and takes.";
 
 /// How many machines one line may touch when nobody says more: a slip of a selector stays small.
@@ -87,9 +87,9 @@ pub struct Run {
     /// The generation that a machine must have applied before it begins
     #[arg(long, value_name = "N")]
     pub min_generation: Option<u64>,
-    /// The destructive batch that it is part of
+    /// The destructive batch that it is part of, by name or id; it binds what the kind is told
     #[arg(long, value_name = "BATCH")]
-    pub batch: Option<BatchId>,
+    pub batch: Option<String>,
     /// Who answers for it
     #[command(flatten)]
     pub owner: Owner,
@@ -128,16 +128,11 @@ impl Run {
     /// When nothing could be asked. What became of each machine is in the exit code.
     pub async fn run(&self, clock: &SharedClock) -> Result<Exit, Failure> {
         let output = &Output::detect(self.format.format, clock.now());
-        let payload = payload::read(&self.payload, self.file.as_deref())?;
-        // Told here with the place at fault, before anything is queued anywhere.
-        let payload = self.kind.check_payload(&payload).map_err(|error| {
-            Failure::usage(format!("the payload of {}: {}: {}", self.kind, error.path, error.expected))
-                .hint(format!("`better-compute kinds --commands {}` says what it takes", self.kind))
-        })?;
+        let payload = self.said()?;
         let client = Arc::new(Client::new(&self.target)?);
         let nodes = self.machines(&client).await?;
         if self.one_at_a_time {
-            let turns = turns::take(self, &client, nodes, &payload, output).await?;
+            let turns = turns::take(self, &client, nodes, payload.as_ref(), output).await?;
             return self.show(
                 &turns.rows,
                 turns.stopped.is_none(),
@@ -146,7 +141,7 @@ impl Run {
                 &output.at(clock.now()),
             );
         }
-        let mut rows = self.queue(&client, nodes, &payload, &self.key()).await;
+        let mut rows = self.queue(&client, nodes, payload.as_ref(), &self.key()).await;
         if let [Row { outcome: Err(_), .. }] = rows.as_slice() {
             return rows.remove(0).outcome.map(|_| Exit::Failed);
         }
@@ -173,6 +168,20 @@ impl Run {
         }
         let good = |row: &Row| if self.no_wait { row.outcome.is_ok() } else { row.has_succeeded() };
         Ok(if complete && rows.iter().all(good) { Exit::Ok } else { Exit::Failed })
+    }
+
+    /// What the kind is told, complete; nothing where the batch says it.
+    fn said(&self) -> Result<Option<Value>, Failure> {
+        if self.batch.is_some() && self.payload.is_empty() && self.file.is_none() {
+            return Ok(None);
+        }
+        let payload = payload::read(&self.payload, self.file.as_deref())?;
+        // Told here with the place at fault, before anything is queued anywhere.
+        let checked = self.kind.check_payload(&payload).map_err(|error| {
+            Failure::usage(format!("the payload of {}: {}: {}", self.kind, error.path, error.expected))
+                .hint(format!("`better-compute kinds --commands {}` says what it takes", self.kind))
+        });
+        checked.map(Some)
     }
 
     /// The word that stands for this line.
@@ -233,7 +242,7 @@ impl Run {
     }
 
     /// Queues a command for each machine, a few at a time; a machine that is refused stops no other.
-    async fn queue(&self, client: &Arc<Client>, nodes: Vec<Machine>, payload: &Value, key: &str) -> Vec<Row> {
+    async fn queue(&self, client: &Arc<Client>, nodes: Vec<Machine>, payload: Option<&Value>, key: &str) -> Vec<Row> {
         let owner = self.owner.who(client);
         let mut running = JoinSet::new();
         let mut rows: Vec<Option<Row>> = nodes.iter().map(|_| None).collect();
@@ -256,19 +265,21 @@ impl Run {
         rows.into_iter().flatten().collect()
     }
 
-    fn input(&self, node: &str, payload: &Value, key: &str) -> Value {
+    fn input(&self, node: &str, payload: Option<&Value>, key: &str) -> Value {
         let mut input = json!({
             "node": node,
             "kind": self.kind,
-            "payload": payload,
             "notAfterSeconds": self.not_after.as_secs(),
             "idempotencyKey": key,
         });
+        if let Some(payload) = payload {
+            input["payload"] = payload.clone();
+        }
         if let Some(generation) = self.min_generation {
             input["minGeneration"] = generation.into();
         }
         if let Some(batch) = &self.batch {
-            input["batch"] = batch.to_string().into();
+            input["batch"] = batch.as_str().into();
         }
         input
     }
@@ -299,6 +310,23 @@ fn place(rows: &mut [Option<Row>], done: Option<Result<(usize, Row), tokio::task
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_told_within_a_batch_is_the_batchs_to_say_unless_something_is_said() {
+        use clap::Parser as _;
+        let told = |more: &[&str]| {
+            let line = ["better-compute", "run", "node.reboot", "gpu-1"].into_iter().chain(more.iter().copied());
+            let crate::args::Command::Run(run) = crate::args::Cli::try_parse_from(line).unwrap().command else {
+                unreachable!()
+            };
+            let payload = run.said().unwrap();
+            let input = run.input("node_1", payload.as_ref(), "k");
+            (input["batch"].clone(), input.get("payload").is_some())
+        };
+        assert_eq!(told(&["--batch", "kernel-5"]), ("kernel-5".into(), false));
+        assert_eq!(told(&["--batch", "kernel-5", "--payload", "reason=x"]), ("kernel-5".into(), true));
+        assert_eq!(told(&[]), (Value::Null, true));
+    }
 
     #[test]
     fn a_machine_that_is_said_by_name_and_by_id_is_one() {

@@ -87,7 +87,7 @@ impl Status {
         let client = Client::new(&self.target)?;
         match ask(&client).await {
             // The control plane was made anew between the reading and the call.
-            Err(failure) if failure.exit == Exit::Refused && client.is_outdated(&self.target) => {
+            Err(failure) if failure.denied && client.is_outdated(&self.target) => {
                 Err(Failure { exit: Exit::Unreachable, ..failure })
             }
             answer => answer,

@@ -69,8 +69,22 @@ pub(super) fn of(kind: Kind) -> &'static [Column] {
             "used" => |item, _| used(item),
             "state" => |item, _| alive(item),
             "expires" => |item, output| age(item, "/expiresAt", output),
+            "bound to" => |item, _| bounds(item),
         },
     }
+}
+
+/// What a join token says beside its pool.
+fn bounds(item: &Value) -> Cell {
+    let words = |values: &Value| {
+        let words = values.as_array().into_iter().flatten().filter_map(Value::as_str);
+        words.collect::<Vec<_>>().join(",")
+    };
+    let expect = item["expect"].as_object().into_iter().flatten();
+    let mut parts: Vec<String> = expect.map(|(kind, values)| format!("{kind} {}", words(values))).collect();
+    parts.extend((item["reclaim"] == true).then(|| "reclaims".to_owned()));
+    parts.extend(item["kinds"].is_array().then(|| format!("only {}", words(&item["kinds"]))));
+    if parts.is_empty() { "-".into() } else { parts.join("; ").into() }
 }
 
 fn plain(item: &Value, pointer: &str) -> Option<String> {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{Head, document};
 use crate::{
     client::Client,
-    exit::{Exit, Failure},
+    exit::Failure,
     output::note,
 };
 
@@ -48,10 +48,14 @@ pub(in crate::command) async fn of_revision(client: &Client, revision: &str) -> 
 }
 
 async fn ask(client: &Client, input: &Value) -> Result<Value, Failure> {
-    client.call("plans.preview", input).await.map_err(|failure| match failure.exit {
-        Exit::Refused => failure
-            .hint("the token needs the scope plans:preview; `better-compute token api create --plan-only` makes one"),
-        _ => failure,
+    client.call("plans.preview", input).await.map_err(|failure| {
+        if failure.denied {
+            failure.hint(
+                "the token needs the scope plans:preview; `better-compute token api create --plan-only` makes one",
+            )
+        } else {
+            failure
+        }
     })
 }
 

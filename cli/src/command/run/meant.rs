@@ -66,7 +66,7 @@ pub(super) async fn look_up(client: &Client, kind: CommandKind, said: &[String])
     for some in said.chunks(AT_ONCE) {
         let answer = match client.call("commands.check", &json!({ "kind": kind, "nodes": some })).await {
             // Who may not look is answered by the call that queues.
-            Err(failure) if failure.exit == Exit::Refused => {
+            Err(failure) if failure.denied => {
                 all.extend(some.iter().map(|said| Meant::unseen(said)));
                 continue;
             }
@@ -91,7 +91,9 @@ pub(super) fn wrong(kind: CommandKind, meant: &[Meant]) -> Option<Failure> {
     };
     let first = refused.first()?;
     let lines: Vec<String> = refused.iter().map(line).collect();
-    let mut failure = Failure::new(Exit::Failed, lines.join("; "));
+    let absent = |(_, refused): &(&Meant, &Refused)| refused.code == "NOT_FOUND";
+    let exit = if refused.iter().all(absent) { Exit::Failed } else { Exit::Refused };
+    let mut failure = Failure::new(exit, lines.join("; "));
     let why = first.1.why.clone().filter(|_| refused.len() == 1);
     let others = meant.len() - refused.len();
     failure.hint = match (why, others) {
@@ -130,10 +132,10 @@ impl Held {
             self.still.iter().map(|(other, _)| other).filter(|other| *other != who).collect::<BTreeSet<_>>().len();
         let more = if others == 0 { String::new() } else { format!(", and {others} more like it") };
         Some(
-            Failure::failed(format!(
-                "{kind} harms what runs on a machine that stands still: {}{more}",
-                said(who, hold)
-            ))
+            Failure::new(
+                Exit::Refused,
+                format!("{kind} harms what runs on a machine that stands still: {}{more}", said(who, hold)),
+            )
             .hint("say --even-if-held when that is meant; nothing was queued"),
         )
     }
@@ -177,7 +179,7 @@ mod tests {
     fn one_machine_that_is_not_there_stops_all() {
         assert!(wrong(CommandKind::NodeReboot, &[meant(json!({}))]).is_none());
         let failure = wrong(CommandKind::NodeReboot, &[meant(json!({})), typo()]).unwrap();
-        assert_eq!(failure.message, "there is no node typo");
+        assert_eq!((failure.exit, failure.message.as_str()), (Exit::Failed, "there is no node typo"));
         let hint = failure.hint.unwrap();
         assert_eq!(hint, "node.reboot was queued for none of the 2 machines that were said");
     }
@@ -188,7 +190,7 @@ mod tests {
             json!({ "code": "INVALID_STATE", "message": "the node's identity was revoked: sold", "why": "a token" });
         let failure = wrong(CommandKind::DiagNvml, &[meant(json!({ "refused": refused }))]).unwrap();
         assert_eq!(failure.message, "gpu-1: the node's identity was revoked: sold (INVALID_STATE)");
-        assert_eq!(failure.hint.as_deref(), Some("a token"));
+        assert_eq!((failure.exit, failure.hint.as_deref()), (Exit::Refused, Some("a token")));
     }
 
     #[test]
@@ -200,6 +202,7 @@ mod tests {
         let still = held(&[meant(json!({ "held": [hold("suspend", "pool/h100")] }))]);
         let failure = still.refusal(CommandKind::NodeReboot).unwrap();
         assert!(failure.message.ends_with("gpu-1 is suspended by pool/h100: exam (ada)"), "{}", failure.message);
+        assert_eq!(failure.exit, Exit::Refused);
         assert!(failure.hint.unwrap().contains("--even-if-held"));
     }
 }

@@ -180,12 +180,15 @@ pub(in crate::command) fn result(command: &Value, output: &Output) -> Option<Str
     (!is_empty).then(|| format!("{}:\n{}", printable(&head), output.outline(result, 1)))
 }
 
-/// What was read, and what of it was new.
+/// What was read, and what of it was sent: whether that had changed, the machine does not say.
 fn inventory(refreshed: &InventoryRefreshed) -> String {
     let read = count(refreshed.digests.len() as u64, "section");
     let sent: Vec<&str> = refreshed.sent.iter().map(|section| section.as_str()).collect();
-    let sent =
-        if sent.is_empty() { "nothing had changed".to_owned() } else { format!("{} had changed", sent.join(", ")) };
+    let sent = if sent.is_empty() {
+        "what had changed was sent".to_owned()
+    } else {
+        format!("{} sent whether changed or not", sent.join(", "))
+    };
     let unread = refreshed.unread.iter().map(|(section, why)| format!("; {section} could not be read: {why}"));
     format!("{read} read, {sent}{}", unread.collect::<String>())
 }

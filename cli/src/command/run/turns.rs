@@ -56,7 +56,7 @@ pub(super) async fn take(
     run: &Run,
     client: &Arc<Client>,
     nodes: Vec<Machine>,
-    payload: &Value,
+    payload: Option<&Value>,
     output: &Output,
 ) -> Result<Turns, Failure> {
     let all = nodes.len();
@@ -119,7 +119,7 @@ async fn back(
             Ok(_) => {}
             Err(failure) if failure.exit == Exit::Unreachable => {}
             // Who may not look goes by what the command came to.
-            Err(failure) if failure.exit == Exit::Refused => return Ok(None),
+            Err(failure) if failure.denied => return Ok(None),
             Err(failure) => return Err(failure),
         }
         if !said && !output.is_json() {
