@@ -31,9 +31,15 @@ use crate::{agent::NodeClock, session::Inventory};
 
 /// What became of a command, for whoever reads the log of the machine.
 pub(super) fn ended(update: &CommandUpdate) {
-    let why = [update.reason.as_ref().map(ToString::to_string), update.message.clone()];
-    let why: String = why.into_iter().flatten().map(|word| format!(": {word}")).collect();
-    tracing::info!("{} {}{why}", update.command, update.state.as_str());
+    tracing::info!("{}", told(update));
+}
+
+/// A reason that is the state's own word is said once.
+fn told(update: &CommandUpdate) -> String {
+    let state = update.state.as_str();
+    let reason = update.reason.as_ref().map(ToString::to_string).filter(|reason| reason != state);
+    let why: String = [reason, update.message.clone()].into_iter().flatten().map(|word| format!(": {word}")).collect();
+    format!("{} {state}{why}", update.command)
 }
 
 #[cfg(test)]

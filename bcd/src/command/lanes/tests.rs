@@ -460,3 +460,16 @@ fn the_allowance_ends_at_its_number() {
     assert_eq!(reason(&mut world, one), None);
     assert_eq!(reason(&mut world, two), Some(Refusal::UnbatchedLimit.into()));
 }
+
+#[test]
+fn a_reason_that_is_the_states_own_word_is_told_once() {
+    let said = |state, reason| {
+        let (id, node) = (CommandId::generate(), schema::id::NodeId::generate());
+        let boot = schema::id::BootId::generate();
+        let update =
+            CommandUpdate::new(id, node, state, schema::id::JournalId::generate(), boot).because(reason, UNBEGUN);
+        told(&update).replace(&id.to_string(), "cmd")
+    };
+    assert_eq!(said(UpdateState::Cancelled, Reason::CANCELLED), "cmd cancelled: it was cancelled before it began");
+    assert_eq!(said(UpdateState::Failed, Reason::TIMEOUT), "cmd failed: timeout: it was cancelled before it began");
+}
