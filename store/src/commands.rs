@@ -46,8 +46,8 @@ pub use enqueue::{EnqueueError, Enqueued, NewCommand, enqueue, enqueue_to_sign, 
 pub use read::{Filter, ahead, count_open, evidence, find, find_by_key, find_many, list};
 pub use resume::{Back, Proved, Resume, binds, on_reconnect, proved, resume, resume_all, witness};
 pub use settle::{
-    Ending, Evidence, Settled, Swept, cancel, cancel_pending_of, end_open_of, is_sweep_due, lock, lock_all, prune,
-    record_late, settle, sweep,
+    Ending, Evidence, Settled, Swept, cancel, end_open_of, is_sweep_due, lock, lock_all, prune, record_late, settle,
+    sweep,
 };
 pub use sign::{
     Journal, Marked, OpenSigned, Queued, Signed, Unsigned, journals, mark_anew, marked, sent, sign, signed_open,

@@ -217,29 +217,33 @@ fn cursor(life: i32, xid: &str, id: i64) -> Result<Cursor, DbError> {
     Ok(Cursor { life, xid: xid.parse().map_err(|e| DbError::corrupt("event", e))?, id })
 }
 
-/// Notes which server this database is on, and begins another life when that is not the one of before: it was restored, and
-/// counts its transactions anew. Whether it did. Called once at the start of a process, before anything is written.
+/// Notes where this database is (the server, its timeline, and the ids that a restore gives the database and a table of it), and
+/// begins another life when that is not where it was before: it was restored. Whether it did. Called once at the start of a
+/// process, before anything is written.
 ///
 /// # Errors
 /// When a statement fails.
 pub async fn begin_life(db: &Db) -> Result<bool, DbError> {
     let mut txn = db.begin().await?;
     let server = sqlx::query_scalar!(
-        r#"SELECT s.system_identifier::text || '/' || c.timeline_id AS "server!"
-           FROM pg_control_system() s, pg_control_checkpoint() c"#
+        r#"SELECT concat_ws('/', s.system_identifier, c.timeline_id, d.oid, 'outbox_lives'::regclass::oid) AS "server!"
+           FROM pg_control_system() s, pg_control_checkpoint() c, pg_database d
+           WHERE d.datname = current_database()"#
     )
     .fetch_one(txn.conn())
     .await?;
     let last = sqlx::query!("SELECT life, server FROM outbox_lives ORDER BY life DESC LIMIT 1 FOR UPDATE")
         .fetch_one(txn.conn())
         .await?;
-    let begins = last.server.as_ref().is_some_and(|before| *before != server);
+    // What was noted before ids were is the beginning of the same place.
+    let goes_on = |before: &String| *before == server || server.starts_with(&format!("{before}/"));
+    let begins = last.server.as_ref().is_some_and(|before| !goes_on(before));
     if begins {
         sqlx::query!("INSERT INTO outbox_lives (life, server) VALUES ($1, $2)", last.life + 1, server)
             .execute(txn.conn())
             .await?;
         secrets::skip_versions(&mut txn).await?;
-    } else if last.server.is_none() {
+    } else if last.server.as_ref() != Some(&server) {
         sqlx::query!("UPDATE outbox_lives SET server = $2 WHERE life = $1", last.life, server)
             .execute(txn.conn())
             .await?;

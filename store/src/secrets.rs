@@ -33,7 +33,8 @@ pub struct Secret {
 /// When the statement fails.
 pub async fn next_version(txn: &mut Txn, name: &SecretName) -> Result<u64, DbError> {
     let counter = sqlx::query_scalar!(
-        r#"INSERT INTO secrets AS s (name, counter) VALUES ($1, 1)
+        // A name that this database does not know may have had versions since the backup that it was restored from.
+        r#"INSERT INTO secrets AS s (name, counter) VALUES ($1, outbox_life()::bigint * 10000 + 1)
            ON CONFLICT (name) DO UPDATE SET counter = s.counter + 1
            RETURNING counter"#,
         name.as_str(),

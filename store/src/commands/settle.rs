@@ -224,25 +224,13 @@ pub async fn cancel(txn: &mut Txn, id: CommandId) -> Result<Option<Command>, DbE
     read::in_txn(txn, id).await
 }
 
-/// Cancels what waits for a node that goes away.
-///
-/// # Errors
-/// When a statement fails.
-pub async fn cancel_pending_of(txn: &mut Txn, node: NodeId, reason: &Reason) -> Result<(), DbError> {
-    end_of(txn, node, reason, false).await
-}
-
 /// Ends everything for a machine that is its node no more: what waits is cancelled, and what is in flight fails, because what
-/// another machine does later says nothing about it.
+/// a machine says later is not its node's word. The node's row and its session's are held until the commit, so nothing is queued or
+/// claimed behind it.
 ///
 /// # Errors
 /// When a statement fails.
 pub async fn end_open_of(txn: &mut Txn, node: NodeId, reason: &Reason) -> Result<(), DbError> {
-    end_of(txn, node, reason, true).await
-}
-
-/// The node's row and its session's are held until the commit, so nothing is queued or claimed behind it.
-async fn end_of(txn: &mut Txn, node: NodeId, reason: &Reason, in_flight: bool) -> Result<(), DbError> {
     sqlx::query!("SELECT id FROM nodes WHERE id = $1 FOR UPDATE", node.as_uuid()).fetch_optional(txn.conn()).await?;
     sqlx::query!("SELECT node_id FROM sessions WHERE node_id = $1 FOR UPDATE", node.as_uuid())
         .fetch_optional(txn.conn())
@@ -250,11 +238,10 @@ async fn end_of(txn: &mut Txn, node: NodeId, reason: &Reason, in_flight: bool) -
     let open = sqlx::query!(
         r#"SELECT id, state = 'pending' AS "waits!"
            FROM commands
-           WHERE node_id = $1 AND state IN ('pending', 'dispatched', 'acked', 'running') AND ($2 OR state = 'pending')
+           WHERE node_id = $1 AND state IN ('pending', 'dispatched', 'acked', 'running')
            ORDER BY id
            FOR NO KEY UPDATE"#,
         node.as_uuid(),
-        in_flight,
     )
     .fetch_all(txn.conn())
     .await?;

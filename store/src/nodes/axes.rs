@@ -165,12 +165,13 @@ pub async fn bump_identity(txn: &mut Txn, id: NodeId) -> Result<(), DbError> {
     Ok(())
 }
 
-/// Deletes a node and everything that hangs off it. The commands that wait for it are cancelled; those that ended are kept.
+/// Deletes a node and everything that hangs off it. The commands that wait for it are cancelled, and those in flight fail: nobody can
+/// verify any more what the machine says of them. Those that ended are kept.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn delete(txn: &mut Txn, id: NodeId) -> Result<(), DbError> {
-    commands::cancel_pending_of(txn, id, &Reason::NODE_DELETED).await?;
+    commands::end_open_of(txn, id, &Reason::NODE_DELETED).await?;
     sqlx::query!("DELETE FROM nodes WHERE id = $1", id.as_uuid()).execute(txn.conn()).await?;
     txn.poke(Poke::Node(id));
     Ok(())

@@ -122,6 +122,21 @@ pub async fn restored(db: &Db) -> Result<(), DbError> {
     Ok(())
 }
 
+/// Makes the database one that was restored on its own server: its tables are others than those that were there.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn restored_beside(db: &Db) -> Result<(), DbError> {
+    for statement in [
+        "CREATE TABLE restored AS SELECT * FROM outbox_lives",
+        "DROP TABLE outbox_lives",
+        "ALTER TABLE restored RENAME TO outbox_lives",
+    ] {
+        sqlx::query(statement).execute(db.pool()).await?;
+    }
+    Ok(())
+}
+
 /// Does what whoever stole the database can do: one statement, whatever it is.
 ///
 /// # Errors

@@ -280,9 +280,9 @@ pub(super) const ENTRIES: &[Entry] = &[
     entry(
         Command,
         "node-deleted",
-        "The node was deleted before the command was sent.",
+        "The node was deleted. What waited was never sent; what failed was in flight, and the machine may have done it.",
         Caller,
-        "nothing is to be done",
+        "look at the machine, if the command had been sent",
     ),
     entry(
         Command,

@@ -141,7 +141,7 @@ async fn what_was_taken_back_in_flight_and_came_back_unbegun_is_not_sent_again_b
 }
 
 #[tokio::test]
-async fn deleting_a_node_cancels_what_waits_and_keeps_what_was() {
+async fn deleting_a_node_cancels_what_waits_and_fails_what_is_in_flight() {
     let test = TestDb::create().await;
     let id = node(test.db(), "a").await.id;
     let epoch = open(test.db(), &session(id)).await;
@@ -151,7 +151,9 @@ async fn deleting_a_node_cancels_what_waits_and_keeps_what_was() {
     commit!(test.db(), |txn| nodes::delete(&mut txn, id).await.expect("delete"));
     let cancelled = read(test.db(), waiting).await;
     assert_eq!((cancelled.state, cancelled.reason.as_deref()), (CommandState::Cancelled, Some("node-deleted")));
-    assert_eq!((cancelled.node, state(test.db(), sent).await), (None, CommandState::Dispatched));
+    let failed = read(test.db(), sent).await;
+    assert_eq!((failed.state, failed.reason.as_deref()), (CommandState::Failed, Some("node-deleted")));
+    assert_eq!((cancelled.node, failed.node), (None, None));
     let wanted = new(test.db(), id, CommandKind::DiagNvml, "3").await;
     assert!(matches!(try_enqueue(test.db(), &wanted).await, Err(EnqueueError::UnknownNode(_))));
 }
