@@ -7,11 +7,7 @@ use schema::fleet::{SourceBlob, Sources};
 use serde_json::{Map, Value, json};
 
 use super::{Head, document};
-use crate::{
-    client::Client,
-    exit::Failure,
-    output::note,
-};
+use crate::{client::Client, exit::Failure, output::note};
 
 /// What a control plane says of files.
 pub(in crate::command) enum Answer {
