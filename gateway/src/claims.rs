@@ -62,7 +62,7 @@ impl Claims {
 
     /// Answers until it is cancelled.
     pub(crate) async fn run(&self, db: &Db, registry: &Registry, steps: &Steps, cancel: CancellationToken) {
-        // The first claim over a connection is planned, which takes as long as many others.
+        // The first claim over each of its two connections is planned, which takes as long as many others.
         let nobody =
             [commands::Claim { node: NodeId::generate(), epoch: Epoch(0), number: 0, room: [0; Lane::ALL.len()] }];
         let plan = || commands::claim(db, &nobody);

@@ -49,6 +49,15 @@ impl Fleet {
         fleet
     }
 
+    /// Every machine starts again without its journal.
+    fn lose_journals(&mut self) {
+        for node in &mut self.nodes {
+            node.kill();
+            std::fs::remove_file(node.state().join("journal.redb")).expect("removed");
+            node.run(&[]);
+        }
+    }
+
     fn pin(&self) {
         let (dir, keys) = (self.repo.dir().display().to_string(), self.world.path("keys").display().to_string());
         let words = ["trust", "pin", &self.repo.head(), "--repo", &dir, "--keys", &keys, "--yes"];
@@ -154,11 +163,7 @@ fn approvals_that_a_gateway_leaves_out_spoils_or_swaps_run_nothing_and_an_honest
     // A machine that lost its journal is sent what it did, with its approvals, while all of that still counts.
     let before = fleet.boots();
     fleet.sends("c.kind = 'inventory.refresh' AND o.kind = 'node.reboot' AND o.node_id = c.node_id");
-    for node in &mut fleet.nodes {
-        node.kill();
-        std::fs::remove_file(node.state().join("journal.redb")).expect("removed");
-        node.run(&[]);
-    }
+    fleet.lose_journals();
     fleet.ask("inventory.refresh", "look", &fleet.names);
     let refuses = |node: &Node| node.log().contains("is refused: it was signed for the journal");
     until("it is refused", || fleet.nodes.iter().all(refuses));
@@ -244,11 +249,7 @@ fn a_machine_that_lost_its_journal_does_not_repeat_what_a_lying_gateway_sends_it
     assert_eq!(fleet.boots(), [2, 2]);
 
     fleet.sends("c.kind = 'inventory.refresh' AND o.kind = 'node.reboot' AND o.node_id = c.node_id");
-    for node in &mut fleet.nodes {
-        node.kill();
-        std::fs::remove_file(node.state().join("journal.redb")).expect("removed");
-        node.run(&[]);
-    }
+    fleet.lose_journals();
     fleet.ask("inventory.refresh", "look", &fleet.names);
     let refuses = |node: &Node| node.log().contains("is refused: it was signed for the journal");
     let answers = |node: &Node| refuses(node) || node.boots() != 2;
