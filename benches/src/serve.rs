@@ -16,6 +16,7 @@ use pki::{
     bundle::TrustBundle,
     keys::Keys,
     tls::{ServingCertificate, gateway_server},
+    verify::Peer,
     worker::WorkerKey,
 };
 use proto::{
@@ -149,16 +150,20 @@ impl ControlPlane for Authority {
 async fn probe(keys: &Keys, listener: std::net::TcpListener) -> Result<()> {
     let clock: SharedClock = Arc::new(SystemClock);
     let serving = ServingCertificate::new(&keys.issue_serving(&["127.0.0.1".to_owned()], clock.now())?)?;
-    let acceptor = TlsAcceptor::from(Arc::new(gateway_server(serving, clock)));
+    let acceptor = TlsAcceptor::from(Arc::new(gateway_server(serving, Arc::clone(&clock))));
+    let verifier = keys.node_verifier();
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     let (connections, incoming) = mpsc::channel(64);
     tokio::spawn(async move {
         while let Ok((tcp, _)) = listener.accept().await {
             let (acceptor, connections) = (acceptor.clone(), connections.clone());
+            let (verifier, clock) = (verifier.clone(), Arc::clone(&clock));
             tokio::spawn(async move {
                 tcp.set_nodelay(true).ok();
-                if let Ok(tls) = acceptor.accept(tcp).await {
+                let Ok(tls) = acceptor.accept(tcp).await else { return };
+                // Mutual TLS judges the chain of its client; a gateway does after the handshake, to say why it refuses.
+                if let Peer::Node(_) = verifier.peer(tls.get_ref().1.peer_certificates(), clock.now()) {
                     connections.send(Ok::<_, std::io::Error>(tls)).await.ok();
                 }
             });

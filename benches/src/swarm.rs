@@ -32,7 +32,8 @@ use tonic::transport::Endpoint;
 
 use crate::house::{House, LastWords, Machine};
 
-const OPENING_AT_ONCE: usize = 64;
+/// What opens when many do: a gateway writes as many rows in a transaction as wait, and a crowd of 64 leaves it waiting.
+const OPENING_AT_ONCE: usize = 256;
 
 /// What a node was sent, and when.
 #[derive(Debug)]
