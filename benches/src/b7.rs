@@ -24,6 +24,8 @@ use crate::{
 
 /// How long the load lasts.
 const SECONDS: usize = 3;
+/// How much of that is not counted.
+const RUN_IN: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs the bench; answers whether the machine was quiet enough.
@@ -70,36 +72,42 @@ async fn size(options: &Options, count: usize, out: &mut impl Write) -> Result<b
     tail.verdict(out)
 }
 
-/// The moments of a steady load.
-fn moments(rate: usize) -> impl Iterator<Item = tokio::time::Instant> {
+/// The moments of a steady load, and whether each is counted.
+fn moments(rate: usize) -> impl Iterator<Item = (tokio::time::Instant, bool)> {
     let begin = tokio::time::Instant::now();
-    (0..rate * SECONDS).map(move |nth| begin + Duration::from_secs_f64(nth as f64 / rate as f64))
+    (0..rate * SECONDS).map(move |nth| {
+        let after = Duration::from_secs_f64(nth as f64 / rate as f64);
+        (begin + after, after >= RUN_IN)
+    })
 }
 
 async fn commits(house: &House, rate: usize) -> Result<Vec<f64>> {
     let mut running = JoinSet::new();
-    for at in moments(rate) {
+    for (at, counts) in moments(rate) {
         tokio::time::sleep_until(at).await;
         let db = house.db.clone();
-        running.spawn(async move { probes::raw_commit(&db).await.map(|()| at.elapsed().as_secs_f64()) });
+        running
+            .spawn(async move { probes::raw_commit(&db).await.map(|()| counts.then(|| at.elapsed().as_secs_f64())) });
     }
-    Ok(running.join_all().await.into_iter().collect::<Result<_, _>>()?)
+    let seconds: Vec<Option<f64>> = running.join_all().await.into_iter().collect::<Result<_, _>>()?;
+    Ok(seconds.into_iter().flatten().collect())
 }
 
 async fn echoes(house: &House, rate: usize) -> Result<Vec<f64>> {
     let served = Served::start(Kind::Probe, house.dir())?;
     let (nodes, mut heard) = Nodes::of(house);
     let open = nodes.open_all(&house.machines, &[served.address]).await?;
-    let mut said: Vec<Instant> = Vec::new();
-    for ((sequence, at), session) in (0_u64..).zip(moments(rate)).zip(open.iter().cycle()) {
+    let mut said = HashMap::new();
+    for ((sequence, (at, counts)), session) in (0_u64..).zip(moments(rate)).zip(open.iter().cycle()) {
         tokio::time::sleep_until(at).await;
-        said.push(at.into_std());
+        said.extend(counts.then(|| (sequence, at.into_std())));
         session.up.send(pb::NodeFrame { frame: Some(Up::Heartbeat(pb::Heartbeat { sequence })) }).await?;
     }
     let mut seconds = Vec::new();
     while seconds.len() < said.len() {
-        if let Heard::Ack(sequence, at) = next(&mut heard).await? {
-            let since = said.get(usize::try_from(sequence)?).context("an echo of nothing")?;
+        if let Heard::Ack(sequence, at) = next(&mut heard).await?
+            && let Some(since) = said.get(&sequence)
+        {
             seconds.push(at.saturating_duration_since(*since).as_secs_f64());
         }
     }
@@ -115,9 +123,9 @@ async fn dispatches(house: &House, rate: usize) -> Result<Vec<f64>> {
     let ready = house.queue(house.machines.iter().cycle().take(rate * SECONDS)).await?;
     let mut since = HashMap::new();
     let mut signing = JoinSet::new();
-    for (at, signed) in moments(rate).zip(ready) {
+    for ((at, counts), signed) in moments(rate).zip(ready) {
         tokio::time::sleep_until(at).await;
-        since.insert(signed.id, at.into_std());
+        since.extend(counts.then(|| (signed.id, at.into_std())));
         let db = house.db.clone();
         signing.spawn(async move { House::sign(&db, &[signed]).await });
     }
