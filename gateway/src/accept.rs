@@ -16,10 +16,14 @@ use std::{
 };
 
 use pki::verify::NodeVerifier;
-use schema::clock::SharedClock;
+use schema::{
+    clock::SharedClock,
+    places::{Place, Places, most_crowded, network},
+    seldom::Seldom,
+};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    sync::mpsc,
     task::{AbortHandle, JoinSet},
     time::{Instant, sleep, sleep_until, timeout},
 };
@@ -29,8 +33,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     connection::{Activity, Connection, PeerInfo},
     lanes::Lanes,
-    places::{Places, Shares, most_crowded, network},
+    places::{Peers, Shares},
 };
+
+/// How often the log says that connections are dropped.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// How handshakes are bounded.
 #[derive(Debug, Clone)]
@@ -44,12 +51,18 @@ pub(crate) struct AcceptLimits {
     pub(crate) shares: Shares,
 }
 
+/// Peers that are known by now, and those who were dropped.
+struct Known {
+    peers: Peers,
+    dropped: Seldom,
+}
+
 /// A connection that came.
 struct Came {
     tcp: std::net::TcpStream,
     address: SocketAddr,
     has_begun: Arc<AtomicBool>,
-    permit: OwnedSemaphorePermit,
+    place: Place<IpAddr>,
 }
 
 /// A handshake that is under way.
@@ -79,9 +92,10 @@ impl Acceptor {
     /// Accepts until it is cancelled.
     pub(crate) async fn run(self, listener: TcpListener, lanes: Arc<Lanes>, cancel: CancellationToken) {
         let this = Arc::new(self);
-        let places = Arc::new(Semaphore::new(this.limits.connections));
+        let places = Places::new(this.limits.connections, this.limits.connections);
+        let (full_up, broken) = (Seldom::new(TOLD_EVERY), Seldom::new(TOLD_EVERY));
         let mut handshakes = JoinSet::new();
-        let shares = Places::new(this.limits.shares);
+        let peers = Arc::new(Known { peers: Peers::new(this.limits.shares), dropped: Seldom::new(TOLD_EVERY) });
         let mut guests: VecDeque<Guest> = VecDeque::new();
         loop {
             let full = handshakes.len() >= this.limits.handshakes;
@@ -104,20 +118,30 @@ impl Acceptor {
                 }
                 accepted = accept(&listener), if !full => match accepted {
                     Ok((tcp, address)) => {
-                        let Ok(permit) = Arc::clone(&places).try_acquire_owned() else {
-                            tracing::warn!(%address, "a connection was dropped: the gateway has all that it takes");
+                        let network = network(address.ip());
+                        let Ok(place) = places.take(network) else {
+                            if let Some(dropped) = full_up.happened(Instant::now().into_std()) {
+                                let (most, has) = places.most().unwrap_or((network, 0));
+                                tracing::warn!(
+                                    dropped, connections = this.limits.connections, %most, has,
+                                    "connections are dropped: the gateway has all that it takes; run another gateway, or close \
+                                     the port to the address that has the most if that is no site of yours"
+                                );
+                            }
                             continue;
                         };
                         let has_begun = Arc::new(AtomicBool::new(false));
-                        let (this, shares, lane) = (Arc::clone(&this), Arc::clone(&shares), lanes.next());
-                        let came = Came { tcp, address, has_begun: Arc::clone(&has_begun), permit };
-                        let handshake = this.handshake(came, shares, lane.serve.clone());
+                        let (this, peers, lane) = (Arc::clone(&this), Arc::clone(&peers), lanes.next());
+                        let came = Came { tcp, address, has_begun: Arc::clone(&has_begun), place };
+                        let handshake = this.handshake(came, peers, lane.serve.clone());
                         let task = handshakes.spawn_on(handshake, &lane.handle);
-                        guests.push_back(Guest { since: Instant::now(), network: network(address.ip()), has_begun, task });
+                        guests.push_back(Guest { since: Instant::now(), network, has_begun, task });
                     }
                     Err(error) => {
                         // Out of file descriptors, mostly: it passes when connections close.
-                        tracing::warn!(%error, "a connection was not accepted");
+                        if let Some(times) = broken.happened(Instant::now().into_std()) {
+                            tracing::warn!(times, %error, "connections were not accepted");
+                        }
                         sleep(Duration::from_millis(100)).await;
                     }
                 },
@@ -125,8 +149,8 @@ impl Acceptor {
         }
     }
 
-    async fn handshake(self: Arc<Self>, came: Came, shares: Arc<Places>, out: mpsc::Sender<io::Result<Connection>>) {
-        let Came { tcp, address, has_begun, permit } = came;
+    async fn handshake(self: Arc<Self>, came: Came, known: Arc<Known>, out: mpsc::Sender<io::Result<Connection>>) {
+        let Came { tcp, address, has_begun, place } = came;
         let tcp = match tcp.set_nodelay(true).and_then(|()| TcpStream::from_std(tcp)) {
             Ok(tcp) => tcp,
             Err(error) => {
@@ -142,12 +166,14 @@ impl Acceptor {
         match timeout(self.limits.handshake_timeout, shake).await {
             Ok(Ok(io)) => {
                 let peer = self.verifier.peer(io.get_ref().1.peer_certificates(), self.clock.now());
-                let Some(place) = shares.take(&peer, address.ip()) else {
-                    tracing::info!(%address, "a connection was dropped: its peer has all that it may have");
+                let Ok(share) = known.peers.take(&peer, address.ip()) else {
+                    if let Some(dropped) = known.dropped.happened(Instant::now().into_std()) {
+                        tracing::warn!(dropped, last = %address, "connections are dropped: their peers have all that they may have");
+                    }
                     return;
                 };
                 let info = PeerInfo { address, peer, activity: Arc::new(Activity::default()) };
-                let connection = Connection::new(io, info, self.limits.idle_after, (permit, place));
+                let connection = Connection::new(io, info, self.limits.idle_after, (place, share));
                 // Nobody takes it: the server is stopping.
                 out.send(Ok(connection)).await.ok();
             }

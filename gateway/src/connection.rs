@@ -6,7 +6,7 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::{
         Arc,
@@ -17,16 +17,16 @@ use std::{
 };
 
 use pki::verify::Peer;
+use schema::places::Place;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
-    sync::OwnedSemaphorePermit,
     time::{Instant, Sleep, sleep_until},
 };
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
-use crate::places::Place;
+use crate::places::PeerPlace;
 
 /// How much a node may send before something useful came out of it: more than the largest frame.
 const LENT_TO_NODES: u64 = 6 * 1024 * 1024;
@@ -142,7 +142,7 @@ pub(crate) struct Connection {
     idle: Idle,
     timer: Pin<Box<Sleep>>,
     debt: Debt,
-    _place: (OwnedSemaphorePermit, Place),
+    _place: (Place<IpAddr>, PeerPlace),
 }
 
 impl Connection {
@@ -150,7 +150,7 @@ impl Connection {
         io: TlsStream<TcpStream>,
         info: PeerInfo,
         idle_after: Duration,
-        place: (OwnedSemaphorePermit, Place),
+        place: (Place<IpAddr>, PeerPlace),
     ) -> Self {
         let most = if matches!(info.peer, Peer::Node(_)) { LENT_TO_NODES } else { LENT_TO_STRANGERS };
         let now = Instant::now();

@@ -6,7 +6,7 @@ use std::{
 };
 
 use proto::agent::v1::{self as pb, join_server::Join};
-use schema::clock::SharedClock;
+use schema::{clock::SharedClock, places::network};
 use tokio::sync::SemaphorePermit;
 use tonic::{Request, Response, Status};
 
@@ -15,7 +15,6 @@ use crate::{
     connection::PeerInfo,
     gate::{Gate, Width},
     limit::Rate,
-    places::network,
 };
 
 /// The largest request of these calls, in bytes.

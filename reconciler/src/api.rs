@@ -121,7 +121,7 @@ impl std::fmt::Display for Pin {
 pub async fn run(config: Config, cancel: CancellationToken) -> std::io::Result<()> {
     let address = config.listener.local_addr()?;
     tracing::info!(%address, "the API listens");
-    serve::serve(config.listener, config.tls, dispatch::router(config.app), cancel).await;
+    serve::serve(config.listener, config.tls, dispatch::router(config.app), serve::Limits::default(), cancel).await;
     tracing::info!("the API stopped");
     Ok(())
 }

@@ -37,3 +37,5 @@ pub mod reconcile;
 pub mod source;
 pub mod trust;
 pub mod why;
+
+mod door;

@@ -28,8 +28,8 @@ const TURN: Duration = Duration::from_secs(20);
 /// How many times the longest body is taken in before the connection is cut.
 const HEARD: usize = 4;
 
-/// How long a call of a method that does not exist may take.
-const LIMIT: Duration = Duration::from_secs(30);
+/// How long a call of a method that does not exist may take, and one that is no method.
+pub(super) const LIMIT: Duration = Duration::from_secs(30);
 
 /// The routes of the API.
 pub fn router(app: App) -> Router {

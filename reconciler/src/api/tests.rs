@@ -5,6 +5,7 @@ mod damaged;
 mod drift;
 mod generated;
 mod plans;
+mod port;
 mod proposals;
 mod secrets;
 
@@ -25,7 +26,7 @@ use schema::{
 };
 use serde_json::{Value, json};
 use store::{
-    audit,
+    Db, audit,
     identities::{self, Hardware},
     joins, key_holders, node_certs, node_holds,
     poke::{Heard, Listener, Poke},
@@ -44,8 +45,12 @@ struct Desk {
 }
 
 fn app(house: &House) -> App {
+    app_over(house.db.clone())
+}
+
+fn app_over(db: Db) -> App {
     App {
-        db: house.db.clone(),
+        db,
         gateways: vec!["https://gw.example.org:7443".to_owned()],
         pin: Digest::of("anchor").into(),
         pinned: crate::trust::Pinned::none(),

@@ -3,7 +3,7 @@
 //! The request is authenticated before anything is made of it, and nothing in it is read: what was pushed is learned from
 //! the repository. GitHub and Gitea sign the body (`X-Hub-Signature-256`), GitLab sends the secret (`X-Gitlab-Token`).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -33,7 +33,13 @@ impl std::fmt::Debug for Webhook {
 }
 
 pub(super) async fn receive(State(app): State<Arc<App>>, request: Request) -> Response {
-    match poke(&app, request).await {
+    receive_within(dispatch::LIMIT, &app, request).await
+}
+
+/// Takes a call that arrives in time.
+pub(super) async fn receive_within(limit: Duration, app: &App, request: Request) -> Response {
+    let late = || ApiError::new(Code::Unavailable, "the call took too long to arrive; try again");
+    match tokio::time::timeout(limit, poke(app, request)).await.unwrap_or_else(|_| Err(late())) {
         Ok(()) => (StatusCode::ACCEPTED, Json(json!({}))).into_response(),
         Err(error) => error.into_response(&dispatch::request_id()),
     }

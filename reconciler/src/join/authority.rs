@@ -10,11 +10,12 @@ use proto::{
         authority_server::{Authority, AuthorityServer},
     },
 };
-use schema::id::NodeId;
+use schema::{id::NodeId, seldom::Seldom};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::mpsc,
     task::JoinSet,
+    time::Instant,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_stream::wrappers::ReceiverStream;
@@ -25,6 +26,7 @@ use super::{
     JoinRefusal, JoinService, RenewRefusal, admit::JoinError, gateways::FollowRefusal, refusal::Standing,
     renew::RenewError, secrets::BrokerRefusal, wire,
 };
+use crate::door::{Door, TOLD_EVERY, Width};
 
 /// Where the stable word of a refusal travels.
 const CODE: &str = "bc-code";
@@ -33,7 +35,7 @@ const PEER: &str = "bc-peer";
 /// A gateway that does not finish its handshake by then is let go.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Handshakes that are under way at once.
-const HANDSHAKES: usize = 64;
+const HANDSHAKES: Width = Width { all: 64, each: 16 };
 /// How long a connection lives: who is believed no more after a rotation shows its certificate again and is refused.
 const LIVES: Duration = Duration::from_secs(600);
 
@@ -218,7 +220,7 @@ pub(super) async fn serve_for(
     tls: Arc<InternalServer>,
     cancel: CancellationToken,
 ) -> Result<(), ServeError> {
-    let (sender, connections) = mpsc::channel(HANDSHAKES);
+    let (sender, connections) = mpsc::channel(HANDSHAKES.all);
     let accepting = accept(listener, tls, sender, cancel.clone());
     let serving = tonic::transport::Server::builder()
         .max_connection_age(lives)
@@ -236,26 +238,46 @@ async fn accept(
     sender: mpsc::Sender<Connection>,
     cancel: CancellationToken,
 ) {
+    let (door, broken) = (Door::new("the internal port", HANDSHAKES), Seldom::new(TOLD_EVERY));
+    let failed = Arc::new(Seldom::new(TOLD_EVERY));
     let mut handshakes = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             () = cancel.cancelled() => break,
             Some(_) = handshakes.join_next() => continue,
-            accepted = listener.accept(), if handshakes.len() < HANDSHAKES => accepted,
+            accepted = listener.accept() => accepted,
         };
-        let Ok((stream, peer)) = accepted else {
-            // Out of file descriptors, most likely: give connections time to end.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if let Some(times) = broken.happened(Instant::now().into_std()) {
+                    tracing::warn!(times, %error, "the internal port could not accept connections");
+                }
+                // Out of file descriptors, most likely: give connections time to end.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
         };
-        let (acceptor, sender) = (TlsAcceptor::from(tls.config()), sender.clone());
+        let place = match door.enter(peer.ip(), Instant::now().into_std()) {
+            Ok(place) => place,
+            Err(told) => {
+                told.iter().for_each(|line| tracing::warn!("{line}"));
+                continue;
+            }
+        };
+        let (acceptor, sender, failed) = (TlsAcceptor::from(tls.config()), sender.clone(), Arc::clone(&failed));
         handshakes.spawn(async move {
-            match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+            let why = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => {
                     sender.send(Ok(stream)).await.ok();
+                    drop(place);
+                    return;
                 }
-                Ok(Err(error)) => tracing::warn!(%peer, %error, "an internal connection was refused"),
-                Err(_) => tracing::warn!(%peer, "an internal handshake took too long"),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "the handshake took too long".to_owned(),
+            };
+            if let Some(times) = failed.happened(Instant::now().into_std()) {
+                tracing::warn!(times, last = %peer, why, "internal connections were refused");
             }
         });
     }
