@@ -3,6 +3,9 @@
 //! While a statement runs, others ask; what has asked by then goes with the next. A claim whose answer was lost may have
 //! taken something, so what those sessions have in flight is read before they claim again. It may also still be on its way:
 //! claims are numbered, and whoever reads what is in flight makes those before it void.
+//!
+//! A session whose node has many last words on their way to the database waits until they are there: it would have more to say
+//! than is kept.
 
 use std::{
     collections::HashMap,
@@ -21,6 +24,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    last_words::LastWords,
     registry::Registry,
     session::{Claimed, Dispatch, Input, Room},
     steps::Steps,
@@ -60,8 +64,21 @@ impl Claims {
         self.wake.notify_one();
     }
 
+    /// Last words went to the database: who waited for that goes on.
+    pub(crate) fn go_on(&self) {
+        if !self.lock().is_empty() {
+            self.wake.notify_one();
+        }
+    }
+
     /// Answers until it is cancelled.
-    pub(crate) async fn run(&self, db: &Db, registry: &Registry, steps: &Steps, cancel: CancellationToken) {
+    pub(crate) async fn run(
+        &self,
+        db: &Db,
+        registry: &Registry,
+        (steps, words): (&Steps, &LastWords),
+        cancel: CancellationToken,
+    ) {
         // The first claim over each of its two connections is planned, which takes as long as many others.
         let nobody =
             [commands::Claim { node: NodeId::generate(), epoch: Epoch(0), number: 0, room: [0; Lane::ALL.len()] }];
@@ -70,12 +87,18 @@ impl Claims {
             () = cancel.cancelled() => return,
             _ = async { tokio::join!(plan(), plan()) } => {}
         }
-        let answer = |most| self.answer(db, registry, steps, most);
+        let answer = |most| self.answer(db, registry, (steps, words), most);
         writer::run(SESSIONS_PER_STATEMENT, Duration::ZERO, &self.wake, cancel, answer).await;
     }
 
-    async fn answer(&self, db: &Db, registry: &Registry, steps: &Steps, most: usize) -> Result<usize, Failure> {
-        let mut asked = self.take(registry, most);
+    async fn answer(
+        &self,
+        db: &Db,
+        registry: &Registry,
+        (steps, words): (&Steps, &LastWords),
+        most: usize,
+    ) -> Result<usize, Failure> {
+        let mut asked = self.take(registry, words, most);
         if asked.is_empty() {
             return Ok(0);
         }
@@ -98,11 +121,12 @@ impl Claims {
     }
 
     /// Some of those that asked and are still here: all in doubt, or none.
-    fn take(&self, registry: &Registry, most: usize) -> HashMap<NodeId, Asked> {
+    fn take(&self, registry: &Registry, words: &LastWords, most: usize) -> HashMap<NodeId, Asked> {
         let mut waiting = self.lock();
         waiting.retain(|node_id, asked| registry.find(*node_id).is_some_and(|seat| seat.epoch == asked.epoch));
         let in_doubt = waiting.values().any(|asked| asked.in_doubt);
-        waiting.extract_if(|_, asked| asked.in_doubt == in_doubt).take(most).collect()
+        let goes = |node_id: &NodeId, asked: &mut Asked| asked.in_doubt == in_doubt && !words.are_many(*node_id);
+        waiting.extract_if(goes).take(most).collect()
     }
 
     fn doubt(&self, asked: HashMap<NodeId, Asked>) {
@@ -165,7 +189,8 @@ pub(crate) fn dispatch(stored: commands::Dispatch) -> Option<Dispatch> {
 
 #[cfg(test)]
 mod tests {
-    use schema::{generation::IdentityGeneration, time::Timestamp};
+    use schema::{generation::IdentityGeneration, id::CommandId, time::Timestamp};
+    use store::commands::RawUpdate;
 
     use super::*;
     use crate::registry::Seat;
@@ -180,12 +205,39 @@ mod tests {
         let serial = serde_json::from_str("\"40ab\"").expect("a serial");
         let seat = Seat::new(NodeId::generate(), Epoch(1), IdentityGeneration(1), serial);
         registry.seat(&seat);
-        let (claims, steps) = (Claims::default(), Steps::default());
+        let (claims, steps, words) = (Claims::default(), Steps::default(), LastWords::default());
         claims.ask(seat.node_id, seat.epoch, [1; 3]);
-        assert_eq!(claims.answer(&db, &registry, &steps, SESSIONS_PER_STATEMENT).await, Err(Failure::Refused));
+        assert_eq!(
+            claims.answer(&db, &registry, (&steps, &words), SESSIONS_PER_STATEMENT).await,
+            Err(Failure::Refused)
+        );
         assert!(claims.lock().values().all(|asked| asked.in_doubt));
-        assert_eq!(claims.answer(&db, &registry, &steps, 1).await, Ok(1));
+        assert_eq!(claims.answer(&db, &registry, (&steps, &words), 1).await, Ok(1));
         assert!(claims.lock().is_empty());
         assert_eq!(seat.mailbox.next().await, Input::Claimed(Claimed::default()));
+    }
+
+    #[tokio::test]
+    async fn who_has_many_last_words_on_their_way_claims_when_they_have_gone() {
+        let registry = Registry::new(10, Timestamp::UNIX_EPOCH);
+        let serial = serde_json::from_str("\"40ab\"").expect("a serial");
+        let seat = Seat::new(NodeId::generate(), Epoch(1), IdentityGeneration(1), serial);
+        registry.seat(&seat);
+        let (claims, words) = (Claims::default(), LastWords::default());
+        let word = || RawUpdate {
+            node: seat.node_id,
+            epoch: seat.epoch,
+            id: CommandId::generate(),
+            payload: vec![1],
+            signature: vec![2],
+        };
+        (0..32).for_each(|_| assert!(words.put(&registry, word())));
+        claims.ask(seat.node_id, seat.epoch, [1; 3]);
+        assert!(claims.take(&registry, &words, 9).is_empty());
+        claims.wake.notified().await;
+        words.taken_of(seat.node_id);
+        claims.go_on();
+        claims.wake.notified().await;
+        assert_eq!(claims.take(&registry, &words, 9).len(), 1);
     }
 }

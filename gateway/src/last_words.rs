@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    claims::Claims,
     refusal::Refusal,
     registry::Registry,
     writer::{self, Failure, Pushed, greediest},
@@ -126,6 +127,14 @@ impl LastWords {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// So many of a node wait that it should not get work that leads to more: what it has in flight still fits.
+    pub(crate) fn are_many(&self, node: NodeId) -> bool {
+        self.lock()
+            .by_node
+            .get(&node)
+            .is_some_and(|held| held.words >= PER_NODE / 2 || held.bytes >= BYTES_PER_NODE / 2)
+    }
+
     /// Takes over a last word, unless there is no room for it.
     pub(crate) fn put(&self, registry: &Registry, word: RawUpdate) -> bool {
         let pushed = self.lock().push(word);
@@ -142,8 +151,13 @@ impl LastWords {
     }
 
     /// Writes what comes until it is cancelled.
-    pub(crate) async fn run(&self, db: &Db, registry: &Registry, cancel: CancellationToken) {
-        writer::run(PER_STATEMENT, writer::GATHERING, &self.wake, cancel, |most| self.write(db, registry, most)).await;
+    pub(crate) async fn run(&self, db: &Db, registry: &Registry, claims: &Claims, cancel: CancellationToken) {
+        let write = async |most| {
+            let written = self.write(db, registry, most).await;
+            claims.go_on();
+            written
+        };
+        writer::run(PER_STATEMENT, writer::GATHERING, &self.wake, cancel, write).await;
     }
 
     /// Writes what still waits, as long as that works.
@@ -153,6 +167,11 @@ impl LastWords {
         if left > 0 {
             tracing::warn!(left, "last words on commands were not written; their nodes will say them again");
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn taken_of(&self, node: NodeId) {
+        self.lock().drop_all_of(node);
     }
 
     async fn write(&self, db: &Db, registry: &Registry, most: usize) -> Result<usize, Failure> {

@@ -21,7 +21,7 @@ use store::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{refusal::Refusal, writer};
+use crate::{refusal::Refusal, registry::Registry, writer};
 
 /// The kind of these outcomes.
 pub const OUTCOME_KIND: &str = "session";
@@ -33,6 +33,9 @@ pub const STRANGERS: &str = "unidentified";
 const PERIOD: Duration = Duration::from_millis(500);
 /// A session that is taken over twice within this time is worth a word.
 const FLAPPING: Span = Span::from_secs(60);
+/// A session that was open when its node was refused and is open so much later was heard meanwhile: it is cut when it is silent
+/// for as long. The refusal was a copy's.
+const OUTLIVED: Span = Span::from_secs(90);
 const QUIET: Span = Span::from_secs(15 * 60);
 /// What a node mends by itself with a renewal: it is over when the same peer comes in.
 const RENEWED: [&str; 3] = ["FOREIGN_CA", "UNKNOWN_CERTIFICATE", "CERTIFICATE_EXPIRED"];
@@ -48,6 +51,8 @@ struct Waiting {
     last_stranger: Option<(Timestamp, Option<String>)>,
     /// When the sessions of nodes were last taken over, and whether that is recorded.
     taken_over: HashMap<NodeId, (Timestamp, bool)>,
+    /// When nodes were refused last, since their newest session here opened.
+    refused: HashMap<NodeId, Timestamp>,
 }
 
 impl Recorder {
@@ -60,7 +65,9 @@ impl Recorder {
     pub(crate) fn refused(&self, node_id: NodeId, refusal: &Refusal, now: Timestamp) {
         if refusal.is_recorded() {
             self.put(node_id.to_string(), refusal, refusal.to_string());
-            self.lock().taken_over.remove(&node_id);
+            let mut waiting = self.lock();
+            waiting.taken_over.remove(&node_id);
+            waiting.refused.insert(node_id, now);
         } else if *refusal == Refusal::Superseded {
             let before = self.lock().taken_over.get(&node_id).copied();
             let again = before.is_some_and(|(at, _)| Span::between(at, now) < FLAPPING);
@@ -100,6 +107,7 @@ impl Recorder {
     #[track_caller]
     pub(crate) fn opened(&self, node_id: NodeId) {
         let mut waiting = self.lock();
+        waiting.refused.remove(&node_id);
         // Two daemons that take the session from each other open one each time.
         if !waiting.taken_over.get(&node_id).is_some_and(|(_, recorded)| *recorded) {
             waiting.rows.insert(node_id.to_string(), (Verdict::Done, place()));
@@ -120,7 +128,13 @@ impl Recorder {
     }
 
     /// Writes what comes until it is cancelled.
-    pub(crate) async fn run(&self, db: &Db, clock: &dyn schema::clock::Clock, cancel: CancellationToken) {
+    pub(crate) async fn run(
+        &self,
+        db: &Db,
+        registry: &Registry,
+        clock: &dyn schema::clock::Clock,
+        cancel: CancellationToken,
+    ) {
         let mut period = tokio::time::interval(PERIOD);
         period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -129,6 +143,7 @@ impl Recorder {
                 _ = period.tick() => {
                     self.forget_strangers(clock.now());
                     self.forget_flapping(clock.now());
+                    self.forget_refused(|node_id| registry.find(node_id).is_some(), clock.now());
                     self.flush(db).await;
                 }
             }
@@ -149,6 +164,14 @@ impl Recorder {
         let over = taken_over.extract_if(|_, (at, _)| Span::between(*at, now) >= FLAPPING);
         let recorded = over.filter(|(_, (_, recorded))| *recorded);
         rows.extend(recorded.map(|(node_id, _)| (node_id.to_string(), (Verdict::Done, place()))));
+    }
+
+    fn forget_refused(&self, has_session: impl Fn(NodeId) -> bool, now: Timestamp) {
+        let mut waiting = self.lock();
+        let Waiting { rows, refused, .. } = &mut *waiting;
+        let over = refused.extract_if(|_, at| Span::between(*at, now) >= OUTLIVED);
+        let outlived = over.filter(|(node_id, _)| has_session(*node_id));
+        rows.extend(outlived.map(|(node_id, _)| (node_id.to_string(), (Verdict::Done, place()))));
     }
 
     /// Writes what waits, once.
@@ -221,6 +244,25 @@ mod tests {
         assert_eq!(stored(&recorder, node).as_deref(), Some(STATE_UNWRITABLE));
         recorder.opened(node);
         assert_eq!(stored(&recorder, node).as_deref(), Some("Done"));
+    }
+
+    #[test]
+    fn what_a_copy_earned_is_over_when_the_session_of_the_node_has_lived_on_for_a_while() {
+        let (recorder, node, gone) = (Recorder::default(), NodeId::generate(), NodeId::generate());
+        let at = |seconds: i64| Timestamp::from_second(1_000_000 + seconds).expect("a time");
+        let has_session = |id| id == node;
+        for id in [node, gone] {
+            recorder.refused(id, &Refusal::JournalOld, at(0));
+            assert_eq!(stored(&recorder, id).as_deref(), Some("JOURNAL_OLD"));
+        }
+        recorder.refused(node, &Refusal::RateLimited("sessions of this node"), at(30));
+        assert_eq!(stored(&recorder, node).as_deref(), Some("RATE_LIMITED"));
+        recorder.forget_refused(has_session, at(119));
+        assert_eq!(stored(&recorder, node), None);
+        recorder.forget_refused(has_session, at(120));
+        assert_eq!(stored(&recorder, node).as_deref(), Some("Done"));
+        assert_eq!(stored(&recorder, gone), None, "it has no session, and its refusal stays");
+        assert!(recorder.lock().refused.is_empty());
     }
 
     #[test]

@@ -220,13 +220,13 @@ fn spawn_writers(shared: &Arc<Shared>, stop: &CancellationToken) -> JoinSet<()> 
     let (this, stop) = part();
     writers.spawn(async move { this.questions.answer_specs(&this.db, &this.registry, stop).await });
     let (this, stop) = part();
-    writers.spawn(async move { this.recorder.run(&this.db, &*this.clock, stop).await });
+    writers.spawn(async move { this.recorder.run(&this.db, &this.registry, &*this.clock, stop).await });
     let ((this, stop), db) = (part(), shared.db.planning_once(OWN_CONNECTIONS));
-    writers.spawn(async move { this.claims.run(&db, &this.registry, &this.steps, stop).await });
+    writers.spawn(async move { this.claims.run(&db, &this.registry, (&this.steps, &this.last_words), stop).await });
     let (this, stop) = part();
     writers.spawn(async move { this.steps.run(&this.db, stop).await });
     let ((this, stop), db) = (part(), shared.db.planning_once(OWN_CONNECTIONS));
-    writers.spawn(async move { this.last_words.run(&db, &this.registry, stop).await });
+    writers.spawn(async move { this.last_words.run(&db, &this.registry, &this.claims, stop).await });
     let (this, stop) = part();
     writers.spawn(async move { this.pokes.run(&this.db, stop).await });
     let (this, stop) = part();

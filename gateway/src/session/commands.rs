@@ -8,6 +8,9 @@
 //!
 //! An update on a command that this session did not send is of no use unless it is a last word: that one is passed on,
 //! because only the control plane knows what it is worth.
+//!
+//! What is sent allows what is said about it, so that a node is heard out as fast as it is given work, and the credits are what
+//! holds both back. What nobody asked for is held to a rate.
 
 use std::{
     borrow::Cow,
@@ -16,7 +19,7 @@ use std::{
 
 use proto::agent::v1::{self as pb, gateway_frame::Frame as Down};
 use schema::{
-    command::{Lane, Reason, UpdateState, update::MAX_UPDATE},
+    command::{CommandKind, Lane, Reason, UpdateState, update::MAX_UPDATE},
     id::{CommandId, NodeId},
     time::{Duration, Timestamp},
 };
@@ -28,10 +31,12 @@ use crate::{
     refusal::{Refusal, shortened},
 };
 
-/// More than fourteen commands in flight say.
-const UPDATES: Rate = Rate { burst: 256, per_minute: 6_000 };
-/// Last words on commands that this session did not send: what a daemon says of its own after a restart.
-const UNASKED: Rate = Rate { burst: 32, per_minute: 30 };
+/// What is said about one command that was sent: that it is taken, that it runs, how it ended, and one of these once more.
+const SAID_OF_EACH: u32 = 4;
+/// Updates beyond that, and on commands that this session did not send.
+const UNASKED: Rate = Rate { burst: 256, per_minute: 600 };
+/// Last words among these: what a daemon says of its own after a restart.
+const UNASKED_LAST_WORDS: Rate = Rate { burst: 32, per_minute: 30 };
 const CANCEL_AGAIN: Duration = Duration::from_secs(30);
 const MAX_SIGNATURE_BYTES: usize = 128;
 /// More than the last words of one node that may wait to be stored.
@@ -57,14 +62,18 @@ pub(super) struct Commands {
     claiming: Option<Room>,
     /// More was heard of since that claim was made; its answer may be older.
     heard_since: bool,
-    updates: Bucket,
     unasked: Bucket,
+    unasked_last_words: Bucket,
+    /// Inventory reports that commands asked for and that did not come yet.
+    inventories: usize,
 }
 
 #[derive(Debug)]
 struct Out {
     lane: Lane,
     said: Option<UpdateState>,
+    /// Updates that are still to come, at most.
+    to_come: u32,
     cancelled: Option<Timestamp>,
 }
 
@@ -82,8 +91,9 @@ impl Commands {
             may_wait: [capable; Lane::ALL.len()],
             claiming: None,
             heard_since: false,
-            updates: Bucket::new(UPDATES, now),
             unasked: Bucket::new(UNASKED, now),
+            unasked_last_words: Bucket::new(UNASKED_LAST_WORDS, now),
+            inventories: 0,
         }
     }
 
@@ -156,8 +166,8 @@ impl Commands {
             Some(word) if word == Reason::JOURNAL_UNUSABLE.as_str() => Effect::JournalUnusable(id),
             _ => Effect::Progress(id, UpdateState::Busy),
         };
-        if !self.updates.take(now) {
-            return Err(Refusal::RateLimited("updates of commands"));
+        if !(self.comes(id) || self.unasked.take(now)) {
+            return Err(Refusal::RateLimited("updates of commands that were not sent"));
         }
         let mut effects = vec![Effect::Beat];
         if state.is_terminal() {
@@ -165,7 +175,7 @@ impl Commands {
             self.waiting.retain(|command| command.id != id);
             let asked = self.out.remove(&id).is_some() || self.waiting.len() < waited;
             let unasked = !asked && !self.over.contains(&id);
-            if unasked && !self.unasked.take(now) {
+            if unasked && !self.unasked_last_words.take(now) {
                 return Err(Refusal::RateLimited("last words on commands that were not sent"));
             }
             if asked || unasked {
@@ -191,10 +201,24 @@ impl Commands {
         Ok(effects)
     }
 
+    /// Whether a command asked for the inventory report that came.
+    pub(super) fn inventory_comes(&mut self) -> bool {
+        let asked = self.inventories > 0;
+        self.inventories = self.inventories.saturating_sub(1);
+        asked
+    }
+
     /// The gateway is going away: nothing more is sent. What was never sent waits in the database again.
     pub(super) fn leave(&mut self) {
         self.sends = false;
         self.waiting.clear();
+    }
+
+    /// Whether an update was to come of what was sent.
+    fn comes(&mut self, id: CommandId) -> bool {
+        let Some(out) = self.out.get_mut(&id).filter(|out| out.to_come > 0) else { return false };
+        out.to_come -= 1;
+        true
     }
 
     fn knows(&self, id: CommandId) -> bool {
@@ -243,7 +267,10 @@ impl Commands {
                 continue;
             }
             let cancelled = command.cancel.then_some(now);
-            self.out.insert(command.id, Out { lane: command.lane, said: None, cancelled });
+            if command.kind == CommandKind::InventoryRefresh {
+                self.inventories = command.lane.credits().min(self.inventories + 1);
+            }
+            self.out.insert(command.id, Out { lane: command.lane, said: None, to_come: SAID_OF_EACH, cancelled });
             effects.push(Effect::Send(Box::new(Down::Command(command.frame))));
             effects.extend(command.cancel.then(|| cancel(command.id)));
         }

@@ -246,7 +246,8 @@ impl SessionCore {
             return vec![Effect::Beat];
         }
         *last = report.seq;
-        if bucket.take(now) {
+        let asked = kind == ReportKind::Inventory && open.commands.inventory_comes();
+        if asked || bucket.take(now) {
             if kind == ReportKind::Status {
                 open.waiting_status = None;
             }

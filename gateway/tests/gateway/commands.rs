@@ -148,6 +148,29 @@ async fn what_is_in_flight_comes_again_in_order_and_is_cancelled_again() {
 }
 
 #[tokio::test]
+async fn hundreds_of_quick_commands_end_in_one_session() {
+    let world = World::new().await;
+    let gateway = world.gateway();
+    let node = world.node().await;
+    let mut waiting = Vec::new();
+    for _ in 0..400 {
+        waiting.push(world.command(node.id, CommandKind::InventoryRefresh).await);
+    }
+    let reader = world.reader(vec![(node.id, node.key.public())]);
+    let (mut session, _) = node.open(gateway.address).await;
+    for id in &waiting {
+        assert_eq!(id_of(&session.command().await), *id);
+        for said in [UpdateState::Acked, UpdateState::Running, UpdateState::Succeeded] {
+            session.say(Up::CommandUpdate(node.update(*id, said))).await;
+        }
+    }
+    eventually(|| async { (commands::count_open(&world.db, node.id).await.unwrap() == 0).then_some(()) }).await;
+    session.heartbeat(1).await;
+    reader.abort();
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn a_daemon_that_says_nothing_of_commands_is_sent_none() {
     let world = World::new().await;
     let gateway = world.gateway();

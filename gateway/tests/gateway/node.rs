@@ -187,7 +187,8 @@ impl Session {
         loop {
             match self.next().await {
                 Some(Down::Command(command)) => return command,
-                Some(Down::Refused(_) | Down::Goodbye(_)) | None => panic!("the session ended before a command came"),
+                Some(Down::Refused(refused)) => panic!("the session ended before a command came: {refused:?}"),
+                Some(Down::Goodbye(_)) | None => panic!("the session ended before a command came"),
                 Some(_) => {}
             }
         }

@@ -10,7 +10,7 @@ use schema::{
     id::{CommandId, NodeId},
 };
 
-use super::known_kinds;
+use super::{known_kinds, updates};
 use crate::{Db, DbError, convert};
 
 /// How many commands of each lane a session has room for.
@@ -92,7 +92,8 @@ pub(super) fn by_node(mut rows: Vec<DispatchRow>) -> Vec<(NodeId, Vec<Dispatch>)
 /// Takes the commands that are due for these sessions, as far as their room goes, in one statement. Within a lane nothing
 /// overtakes: a command that is not signed yet, or for another journal than the session's, or rests after the node was busy, holds
 /// those after it. One that was sent before is left to its machine, which says that it is for another journal. What waits for
-/// approvals, was taken back, is past its deadline or is not for the node's identity holds nothing and is not taken.
+/// approvals, was taken back, is past its deadline or is not for the node's identity holds nothing and is not taken. A node of which
+/// many last words wait to be read gets nothing until they were: it would have more to say than is stored.
 ///
 /// # Errors
 /// When the statement fails. When its answer is lost, [`in_flight`] has what it took, and it takes nothing later.
@@ -115,6 +116,7 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
                CROSS JOIN LATERAL (SELECT FROM commands WHERE node_id = w.node_id AND state = 'pending' LIMIT 1) AS waits
                JOIN sessions s ON s.node_id = w.node_id AND s.epoch = w.epoch
                WHERE s.disconnected_at IS NULL AND s.claims_void < w.number
+                 AND NOT EXISTS (SELECT FROM command_updates u WHERE u.node_id = w.node_id OFFSET $8)
                ORDER BY s.node_id
                FOR SHARE OF s
            ), lane AS MATERIALIZED (
@@ -165,6 +167,7 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
         &room(Lane::Bulk),
         &known_kinds(),
         &numbers,
+        updates::MANY - 1,
     )
     .fetch_all(db.pool())
     .await?;

@@ -41,6 +41,8 @@ pub struct StoredUpdate {
 pub const UPDATES_AT_ONCE: usize = 50;
 /// Of a node of which so many wait no more are stored until they were read.
 const MOST: i64 = 200;
+/// A node of which so many wait is given nothing new: what it has in flight and on the way still fits.
+pub(super) const MANY: i64 = 100;
 
 /// Stores last words whose session is the node's latest one, closed or not, and wakes the `command` reconciler. A repeated one is
 /// kept once. Answers the nodes of which too many wait already: nothing of theirs was stored.

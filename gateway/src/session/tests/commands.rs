@@ -244,6 +244,38 @@ fn a_flood_of_updates_ends_the_session() {
     let command = some(1, Lane::Control);
     core.handle(claimed(&command), at(1));
     let said = (0..1000).take_while(|_| !core.handle(update(command[0].id, UpdateState::Acked), at(1)).is_empty());
-    assert_eq!(said.count(), 257, "and the last of them is told why");
+    assert_eq!(said.count(), 4 + 256 + 1, "what one command may bring, a burst, and the last is told why");
+    assert!(core.is_closed());
+}
+
+#[test]
+fn a_thousand_quick_commands_end_in_one_session() {
+    let mut core = open_session(rules());
+    for command in some(1_000, Lane::Control) {
+        let mut effects = core.handle(claimed(std::slice::from_ref(&command)), at(1));
+        assert_eq!(sent(&effects), [command.id]);
+        for said in [UpdateState::Acked, UpdateState::Running, UpdateState::Succeeded] {
+            effects = core.handle(update(command.id, said), at(1));
+        }
+        assert!(effects.iter().any(|effect| matches!(effect, Effect::Settle(_))), "{effects:?}");
+        core.handle(Input::CommandsMayWait, at(1));
+    }
+    assert!(!core.is_closed());
+}
+
+#[test]
+fn what_each_of_a_thousand_commands_asks_for_is_no_flood_and_more_of_it_is() {
+    let mut core = open_session(rules());
+    let inventory = |seq| up(Up::Inventory(report(seq)));
+    let commands = some(1_000, Lane::Control);
+    for (seq, command) in (1..).zip(&commands) {
+        core.handle(claimed(std::slice::from_ref(command)), at(1));
+        let effects = core.handle(inventory(seq), at(1));
+        assert!(effects.iter().any(|effect| matches!(effect, Effect::Store(_))), "{seq}: {effects:?}");
+        core.handle(update(command.id, UpdateState::Succeeded), at(1));
+        core.handle(Input::CommandsMayWait, at(1));
+    }
+    let flood = (1_001..).take_while(|seq| !core.handle(inventory(*seq), at(1)).is_empty() && *seq < 2_000);
+    assert_eq!(flood.count(), 16 + 1, "and the last is told why");
     assert!(core.is_closed());
 }

@@ -266,6 +266,21 @@ async fn a_node_that_says_too_much_is_not_listened_to_until_it_was_read() {
 }
 
 #[tokio::test]
+async fn a_node_of_which_much_is_unread_is_given_nothing_new_until_it_was_read() {
+    let test = TestDb::create().await;
+    let id = node(test.db(), "a").await.id;
+    let epoch = open(test.db(), &session(id)).await;
+    let waiting = ready(test.db(), id, CommandKind::InventoryRefresh, "k").await;
+    let update = || RawUpdate { node: id, epoch, id: CommandId::generate(), payload: vec![1], signature: vec![2] };
+    let many: Vec<RawUpdate> = (0..100).map(|_| update()).collect();
+    assert!(commands::store_updates(test.db(), &many).await.expect("store").is_empty());
+    assert!(claim(test.db(), id, epoch).await.is_empty());
+    let first = commands::updates(test.db(), id).await.expect("updates")[0].row;
+    commit!(test.db(), |txn| commands::remove_updates(&mut txn, &[first]).await.expect("remove"));
+    assert_eq!(ids(&claim(test.db(), id, epoch).await), [waiting]);
+}
+
+#[tokio::test]
 async fn a_restricted_identity_refuses_other_kinds_when_they_are_queued_and_when_they_are_taken() {
     let test = TestDb::create().await;
     let id = node(test.db(), "a").await.id;
