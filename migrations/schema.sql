@@ -607,6 +607,7 @@ table outcomes
     message text not null default ''::text
     place text not null
     since timestamp with time zone not null default compute_now()
+    constraint outcomes_lengths_check CHECK (((length(reason) <= 200) AND (length(message) <= 4000) AND (length(place) <= 400)))
     constraint outcomes_pkey PRIMARY KEY (kind, key)
     constraint outcomes_state_check CHECK ((state = ANY (ARRAY['done'::text, 'again'::text, 'wait'::text, 'error'::text])))
     constraint outcomes_times_check CHECK (isfinite(since)) NOT VALID
@@ -909,6 +910,7 @@ table workers fillfactor=50
     started_at timestamp with time zone not null default compute_now()
     heartbeat_at timestamp with time zone not null default compute_now()
     expires_at timestamp with time zone not null
+    constraint workers_end_check CHECK ((expires_at <= (heartbeat_at + '00:05:00'::interval)))
     constraint workers_pkey PRIMARY KEY (id)
     constraint workers_times_check CHECK ((isfinite(started_at) AND isfinite(heartbeat_at) AND isfinite(expires_at))) NOT VALID
 function audit_chain_is_kept()  BEGIN IF TG_OP = 'DELETE' AND current_setting('better_compute.sets_aside', true) = 'on' THEN RETURN NULL; END IF; RAISE EXCEPTION 'the audit log is append only'; END
@@ -919,3 +921,4 @@ function compute_now()  SELECT statement_timestamp() + COALESCE(NULLIF(current_s
 function node_allowed_kinds(uuid)  BEGIN RETURN ( SELECT CASE WHEN c.counts THEN c.allowed_kinds ELSE '{}' END FROM (SELECT c.allowed_kinds, c.issued_at, c.not_after, c.identity_generation = n.identity_generation AND c.revoked_at IS NULL AS counts FROM node_certs c JOIN nodes n ON n.id = c.node_id WHERE c.node_id = node) AS c ORDER BY c.counts DESC, c.issued_at DESC, c.not_after DESC LIMIT 1 ); END
 function node_bucket(nodes)  SELECT CASE WHEN n.role <> 'host' THEN 'excluded' -- IS NOT TRUE: a pool or an owner that is missing makes the comparison null, and null is not ours. WHEN (n.trust = 'platform' OR (n.trust = 'tenant-owned' AND n.owner_tenant = (SELECT p.owner_tenant FROM pools p WHERE p.name = n.pool))) IS NOT TRUE THEN 'excluded' WHEN n.maintenance OR n.cordoned THEN 'maintenance' WHEN n.provision_state NOT IN ('adopted', 'deployed') THEN 'provisioning' WHEN n.observed_generation < 1 THEN 'provisioning' WHEN n.connectivity <> 'connected' THEN 'unreachable' WHEN cardinality(n.no_schedule_reasons) > 0 THEN 'unhealthy' ELSE 'schedulable' END
 function outbox_life() SELECT max(life) FROM outbox_lives
+function worker_lives(workers)  SELECT member.expires_at > compute_now() AND member.expires_at <= compute_now() + interval '6 minutes' AND member.heartbeat_at <= compute_now() + interval '1 minute'

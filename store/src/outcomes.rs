@@ -77,6 +77,18 @@ impl Verdict {
     }
 }
 
+/// So many characters of a reason, of a message and of a place are stored, as the table has it (`outcomes_lengths_check`).
+const REASON: usize = 200;
+const MESSAGE: usize = 4_000;
+const PLACE: usize = 400;
+
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most - 1) {
+        Some((last, of)) if last + of.len_utf8() < text.len() => format!("{}…", &text[..last]),
+        _ => text.to_owned(),
+    }
+}
+
 /// An outcome to store.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
@@ -109,7 +121,7 @@ pub struct Outcome {
     pub since: Timestamp,
 }
 
-/// Stores outcomes, those that differ from what is stored. For runs outside the queue; [`queue::settle`] does it for
+/// Stores outcomes, those that differ from what is stored; a text that is too long is cut. For runs outside the queue; [`queue::settle`] does it for
 /// claims.
 ///
 /// # Errors
@@ -133,9 +145,9 @@ pub async fn record(txn: &mut Txn, records: &[Record<'_>]) -> Result<(), DbError
         &column(|r| r.kind.to_owned()),
         &column(|r| r.key.to_owned()),
         &column(|r| r.verdict.state().to_owned()),
-        &column(|r| r.verdict.reason().to_owned()),
-        &column(|r| r.verdict.message().to_owned()),
-        &column(|r| r.place.to_owned()),
+        &column(|r| cut(r.verdict.reason(), REASON)),
+        &column(|r| cut(r.verdict.message(), MESSAGE)),
+        &column(|r| cut(r.place, PLACE)),
     )
     .execute(txn.conn())
     .await?;

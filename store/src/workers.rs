@@ -1,4 +1,7 @@
 //! Membership: which processes work in which role. Shards are divided among the live ones.
+//!
+//! A member ends minutes after its last sign of life at the latest: the table takes no later end (`workers_end_check`), and no reader
+//! believes one (`worker_lives`).
 
 use std::time::Duration;
 
@@ -43,7 +46,7 @@ pub async fn join(db: &Db, id: WorkerId, role: Role, host: &str, pid: u32, ttl: 
     sqlx::query!(
         r#"INSERT INTO workers (id, role, host, pid, pid_namespace, expires_at)
            VALUES ($1, $2, $3, $4, $5, compute_now() + $6 * interval '1 millisecond')
-           ON CONFLICT (id) DO UPDATE SET expires_at = EXCLUDED.expires_at"#,
+           ON CONFLICT (id) DO UPDATE SET heartbeat_at = EXCLUDED.heartbeat_at, expires_at = EXCLUDED.expires_at"#,
         id.as_uuid(),
         role.as_str(),
         host,
@@ -85,8 +88,8 @@ pub async fn beat(db: &Db, id: WorkerId, role: Role, ttl: Duration) -> Result<Op
                WHERE holder = $1 AND EXISTS (SELECT FROM beat)
                RETURNING name, epoch
            ), member AS MATERIALIZED (
-               SELECT id, role, expires_at > compute_now() AND heartbeat_at <= compute_now() + interval '1 minute' AS lives
-               FROM workers
+               SELECT id, role, worker_lives(w) AS lives
+               FROM workers w
                WHERE id <> $1
            )
            SELECT (SELECT COALESCE(array_agg(name ORDER BY name), '{}') FROM renewed) AS "names!: Vec<String>",
@@ -119,17 +122,12 @@ pub async fn leave(db: &Db, id: WorkerId) -> Result<(), DbError> {
     Ok(())
 }
 
-/// Removes the rows of processes that have been silent for too long, or whose sign of life is of a time to come, and answers how many there were.
+/// Removes the rows of processes that have been silent for too long, or that say so of a time to come, and answers how many there were.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn prune(db: &Db) -> Result<u64, DbError> {
-    Ok(sqlx::query!(
-        "DELETE FROM workers WHERE expires_at <= compute_now() OR heartbeat_at > compute_now() + interval '1 minute'"
-    )
-    .execute(db.pool())
-    .await?
-    .rows_affected())
+    Ok(sqlx::query!("DELETE FROM workers w WHERE NOT worker_lives(w)").execute(db.pool()).await?.rows_affected())
 }
 
 /// The live processes of a role, ordered by id; of every role when `None`.
@@ -140,8 +138,8 @@ pub async fn live(db: &Db, role: Option<Role>) -> Result<Listed<Worker>, DbError
     let statement = sqlx::query_as!(
         Row,
         r#"SELECT id, role, host, pid, pid_namespace, started_at, heartbeat_at
-           FROM workers
-           WHERE expires_at > compute_now() AND heartbeat_at <= compute_now() + interval '1 minute' AND ($1::text IS NULL OR role = $1)
+           FROM workers w
+           WHERE worker_lives(w) AND ($1::text IS NULL OR role = $1)
            ORDER BY id"#,
         role.map(Role::as_str),
     );

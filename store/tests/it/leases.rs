@@ -105,6 +105,30 @@ async fn a_fenced_transaction_holds_off_a_takeover_and_not_a_renewal() {
 }
 
 #[tokio::test]
+async fn nobody_is_waited_for_longer_than_minutes_whatever_a_row_says() {
+    let test = TestDb::create().await;
+    let (a, b) = (WorkerId::generate(), WorkerId::generate());
+    workers::join(test.db(), a, Role::Controllers, "one", 10, TTL).await.expect("join");
+    let years = Duration::from_secs(10 * 365 * 86_400);
+    assert!(
+        workers::join(test.db(), b, Role::Controllers, "two", 11, years).await.is_err(),
+        "the table takes no such end"
+    );
+    for change in [
+        "ALTER TABLE workers DROP CONSTRAINT workers_end_check",
+        "INSERT INTO workers (id, role, host, pid, expires_at)
+         VALUES (gen_random_uuid(), 'controllers', 'nowhere', 1, compute_now() + interval '10 years')",
+    ] {
+        store::testing::steal(test.db(), change).await.expect("whoever has the database may do all of it");
+    }
+    let live = workers::live(test.db(), Some(Role::Controllers)).await.expect("live").items;
+    assert_eq!(live.into_iter().map(|worker| worker.id).collect::<Vec<_>>(), [a]);
+    let said = workers::beat(test.db(), a, Role::Controllers, TTL).await.expect("beat").expect("a member");
+    assert_eq!((said.live, said.dead), (vec![a], true));
+    assert_eq!(workers::prune(test.db()).await.expect("prune"), 1);
+}
+
+#[tokio::test]
 async fn members_live_while_they_say_so() {
     let test = TestDb::create().await;
     let (a, b) = (WorkerId::generate(), WorkerId::generate());

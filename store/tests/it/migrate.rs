@@ -43,6 +43,26 @@ async fn a_database_that_is_newer_or_different_is_refused() {
     assert!(matches!(migrate::run(&test.config()).await, Err(MigrateError::Changed(1))));
 }
 
+#[tokio::test]
+async fn what_is_longer_or_later_than_tables_take_by_now_stops_no_migration() {
+    let test = TestDb::create().await;
+    let mut conn = PgConnection::connect(&test.config().url()).await.expect("a connection");
+    for sql in [
+        "ALTER TABLE outcomes DROP CONSTRAINT outcomes_lengths_check; ALTER TABLE workers DROP CONSTRAINT workers_end_check;
+         DROP FUNCTION worker_lives(workers);
+         INSERT INTO outcomes (kind, key, state, reason, message, place)
+            SELECT 'k', 'k', 'error', repeat('r', 9000), repeat('m', 9000), repeat('p', 9000);
+         INSERT INTO workers (id, role, host, pid, expires_at)
+            SELECT gen_random_uuid(), 'controllers', 'h', 1, compute_now() + age FROM unnest(ARRAY['10 years', '12 seconds']::interval[]) age",
+        include_str!("../../../migrations/0069_worker_ends.sql"),
+        include_str!("../../../migrations/0070_outcome_lengths.sql"),
+    ] {
+        conn.execute(AssertSqlSafe(sql.to_owned())).await.expect("it is carried out");
+    }
+    let told = sqlx::query_scalar("SELECT length(message)::int8 + (SELECT count(*) FROM workers) FROM outcomes");
+    assert_eq!(told.fetch_one(&mut conn).await.ok(), Some(4_001_i64), "the message is cut, and one process is left");
+}
+
 /// The schema from the catalogs, in a form that does not depend on the server's version.
 const DUMP: &str = r"
     SELECT line FROM (

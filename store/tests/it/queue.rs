@@ -204,6 +204,21 @@ async fn errors_stand_before_waits_however_many_there_are() {
 }
 
 #[tokio::test]
+async fn an_outcome_says_no_more_than_a_page_whoever_writes_it() {
+    let test = TestDb::create().await;
+    let failed = Verdict::Failed { reason: "r".repeat(300), message: "ü".repeat(9_000) };
+    let record = outcomes::Record { kind: "job", key: "a", verdict: &failed, place: &"p".repeat(500) };
+    commit!(test.db(), |txn| outcomes::record(&mut txn, &[record]).await.expect("recorded"));
+    let stored = outcomes::find(test.db(), "job", "a").await.expect("find").expect("an outcome");
+    let lengths = [stored.reason, stored.message.clone(), stored.place].map(|text| text.chars().count());
+    assert_eq!((lengths, stored.message.ends_with("ü…")), ([200, 4_000, 400], true));
+    for column in ["reason", "message", "place"] {
+        let long = format!("UPDATE outcomes SET {column} = repeat('x', 4001)");
+        assert!(store::testing::steal(test.db(), &long).await.is_err(), "{column}");
+    }
+}
+
+#[tokio::test]
 async fn sharded_keys_go_to_the_holder_of_their_shard() {
     let test = TestDb::create().await;
     let (a, b) = (WorkerId::generate(), WorkerId::generate());

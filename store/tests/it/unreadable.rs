@@ -39,7 +39,7 @@ const ROWS: &str = "
     INSERT INTO key_holders (name, is_gateway, revision, expires_at)
         SELECT n, true, 1, now() + interval '1 hour' FROM unnest(ARRAY['a','b','c']) n;
     INSERT INTO workers (id, role, host, pid, expires_at)
-        SELECT gen_random_uuid(), 'sinks', n, 1, now() + interval '1 hour' FROM unnest(ARRAY['a','b','c']) n;
+        SELECT gen_random_uuid(), 'sinks', n, 1, now() + interval '4 minutes' FROM unnest(ARRAY['a','b','c']) n;
     INSERT INTO outcomes (kind, key, state, reason, message, place)
         SELECT n, 'k', 'wait', 'r', 'm', 'p' FROM unnest(ARRAY['a','b','c']) n;
     INSERT INTO holds (id, subject, gate, source, owner, reason)

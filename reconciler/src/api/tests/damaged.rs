@@ -15,7 +15,7 @@ const ROWS: [&str; 6] = [
     "INSERT INTO api_tokens (id, hash, name, scopes, created_by)
      VALUES (gen_random_uuid(), sha256('x'), 'ci', '{*}', 'ada')",
     "INSERT INTO workers (id, role, host, pid, expires_at)
-     VALUES (gen_random_uuid(), 'sinks', 'one', 1, now() + interval '1 hour')",
+     VALUES (gen_random_uuid(), 'sinks', 'one', 1, now() + interval '4 minutes')",
     "UPDATE node_certs SET revoked_at = now(), revoked_reason = 'lost'",
 ];
 

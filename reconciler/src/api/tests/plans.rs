@@ -42,7 +42,7 @@ impl Desk {
             .collect();
         let fleet = schema::fleet::load(&files).fleet.expect("a fleet");
         let worker = WorkerId::generate();
-        let ttl = std::time::Duration::from_secs(600);
+        let ttl = std::time::Duration::from_secs(300);
         store::workers::join(db, worker, store::Role::Source, "test", 1, ttl).await.expect("joins");
         let name = [store::leases::singleton("source")];
         let lease = store::leases::acquire(db, worker, &name, ttl).await.expect("asks").pop().expect("free");

@@ -115,11 +115,11 @@ async fn the_next_process_takes_over_at_once_when_one_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_of_this_machine_that_is_gone_is_not_waited_for() {
     let (db, git) = world().await;
-    let (dead, day) = (schema::id::WorkerId::generate(), Duration::from_secs(86_400));
+    let (dead, ttl) = (schema::id::WorkerId::generate(), Duration::from_secs(300));
     // No process has this id: it is beyond what the kernel gives.
-    store::workers::join(db.db(), dead, store::Role::Source, "test", 1 << 23, day).await.expect("joins");
+    store::workers::join(db.db(), dead, store::Role::Source, "test", 1 << 23, ttl).await.expect("joins");
     let lease = [store::leases::singleton("source")];
-    store::leases::acquire(db.db(), dead, &lease, day).await.expect("asks").pop().expect("free");
+    store::leases::acquire(db.db(), dead, &lease, ttl).await.expect("asks").pop().expect("free");
     let cancel = CancellationToken::new();
     let running = tokio::spawn(run(role(&db, &git, NEVER), cancel.clone()));
     in_force(db.db(), &git.head()).await;
