@@ -20,7 +20,7 @@ macro_rules! lines {
 mod aside;
 mod chain;
 
-pub use aside::{Outside, lock, outside, set_aside, set_outside_aside, were_set_aside};
+pub use aside::{Looked, Outside, glance, lock, outside, set_aside, set_outside_aside, were_set_aside};
 pub use chain::{
     Chained, Checkpoint, KeyVouch, Standing, chained, chained_of, checkpoint_over, checkpoints, checkpoints_back,
     extend, put_checkpoint, standing, tail, vouch, vouches,

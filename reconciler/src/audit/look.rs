@@ -1,6 +1,9 @@
 //! What stands in the chain behind the last checkpoint that is ours, held against what its links say was chained.
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
 
 use pki::{
     audit::{Checkpoint, link},
@@ -9,7 +12,7 @@ use pki::{
 use schema::{digest::Digest, time::Timestamp};
 use store::{
     Db, DbError,
-    audit::{self, Chained},
+    audit::{self, Chained, Looked},
 };
 
 use super::row;
@@ -64,8 +67,36 @@ pub(crate) const OUTSIDE: &str = "audit-outside";
 /// So many are named.
 const NAMED: u32 = 20;
 
+/// How far a look came that is one of many.
+#[derive(Debug, Default)]
+pub(crate) struct Glances(Mutex<Looked>);
+
+/// So many of the newest lines are looked at in one of them, and as many of the others, one after another.
+const GLANCE: u32 = 20_000;
+
+impl Glances {
+    /// What the database has beside the chain. As long as nothing is known of such lines this looks at a part of all lines, and in
+    /// the end at every one; from then on at all of them.
+    pub(crate) async fn look(&self, db: &Db, known: bool) -> Result<Option<Outside>, DbError> {
+        self.look_at(db, known, GLANCE).await
+    }
+
+    /// The same, at so many lines.
+    pub(super) async fn look_at(&self, db: &Db, known: bool, lines: u32) -> Result<Option<Outside>, DbError> {
+        if !known {
+            let looked = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let (found, upto) = audit::glance(db, looked, lines).await?;
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = upto;
+            if !found {
+                return Ok(None);
+            }
+        }
+        Outside::look(db).await
+    }
+}
+
 impl Outside {
-    /// What the database has beside the chain.
+    /// What the database has beside the chain: looks at every line.
     pub(crate) async fn look(db: &Db) -> Result<Option<Self>, DbError> {
         let audit::Outside { count, first } = audit::outside(db, NAMED).await?;
         Ok((count > 0).then(|| Self { count, ids: first.iter().map(|line| line.id.to_string()).collect() }))

@@ -315,6 +315,24 @@ async fn nothing_goes_from_the_chain_but_by_being_set_aside() {
 }
 
 #[tokio::test]
+async fn a_look_at_a_part_forgets_no_line_that_another_part_has() {
+    let house = House::new().await;
+    write(&house, 6).await;
+    signed(&house).await;
+    let glances = super::look::Glances::default();
+    let seen = async |known| {
+        let found = glances.look_at(&house.db, known, 2).await.expect("looked");
+        found.map(|outside| outside.to_string())
+    };
+    steal(&house, "ALTER TABLE audit_chain DISABLE TRIGGER USER").await;
+    steal(&house, "DELETE FROM audit_chain WHERE seq = (SELECT min(seq) FROM audit)").await;
+    let found = seen(false).await.expect("found");
+    assert!(found.starts_with("1 line "), "{found}");
+    assert_eq!(seen(false).await, None, "another part, without a memory of the first");
+    assert_eq!(seen(true).await, Some(found), "what was told is told until it is over");
+}
+
+#[tokio::test]
 async fn lines_that_were_written_while_the_triggers_were_off_are_told_until_they_are_set_aside_by_name() {
     let house = House::new().await;
     write(&house, 2).await;

@@ -70,7 +70,7 @@ impl Registry {
             .with(Liveness)
             .with(CommandSweeper)
             .with(Batches::default())
-            .with(AuditChain)
+            .with(AuditChain::default())
             .with(Housekeeping)
     }
 

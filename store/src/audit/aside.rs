@@ -15,56 +15,73 @@ pub struct Outside {
     pub first: Vec<Entry>,
 }
 
-/// Lines that are not in the chain, do not wait for it, and were not set aside: whoever wrote them had switched the log's triggers
-/// off. At most `named` of them are read. Looks at every line there is.
+/// The numbers of the lines behind `after`, up to `upto`, that are not in the chain, do not wait for it, and were not set aside:
+/// whoever wrote them had switched the log's triggers off.
+async fn seqs(db: impl sqlx::PgExecutor<'_>, after: i64, upto: i64) -> Result<Vec<i64>, DbError> {
+    // Each table is told the bounds: what is read is no more than lies within them.
+    let found = sqlx::query_scalar!(
+        r#"SELECT a.seq AS "seq!" FROM audit a
+           WHERE a.seq > $1 AND a.seq <= $2
+             AND NOT EXISTS (SELECT FROM audit_chain c WHERE c.seq = a.seq AND c.seq > $1 AND c.seq <= $2)
+             AND NOT EXISTS (SELECT FROM audit_tail t WHERE t.seq = a.seq AND t.seq > $1 AND t.seq <= $2)
+             AND NOT EXISTS (SELECT FROM audit_aside s WHERE s.seq = a.seq AND s.seq > $1 AND s.seq <= $2)
+           ORDER BY a.seq"#,
+        after,
+        upto,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(found)
+}
+
+/// Lines that are in no chain. At most `named` of them are read. Looks at every line there is.
 ///
 /// # Errors
 /// When a statement fails.
 pub async fn outside(db: &Db, named: u32) -> Result<Outside, DbError> {
-    let first: Vec<Entry> = lines!(
-        Row,
-        "",
-        r#"WHERE NOT EXISTS (SELECT FROM audit_chain c WHERE c.seq = a.seq)
-             AND NOT EXISTS (SELECT FROM audit_tail t WHERE t.seq = a.seq)
-             AND NOT EXISTS (SELECT FROM audit_aside s WHERE s.seq = a.seq)
-           ORDER BY a.seq LIMIT $1"#,
-        i64::from(named),
-    )
-    .fetch_all(db.pool())
-    .await?
-    .into_iter()
-    .map(Row::read)
-    .collect();
-    if first.len() < named as usize {
-        return Ok(Outside { count: first.len() as u64, first });
-    }
-    let count = sqlx::query_scalar!(
-        r#"SELECT count(*) AS "count!" FROM audit a
-           WHERE NOT EXISTS (SELECT FROM audit_chain c WHERE c.seq = a.seq)
-             AND NOT EXISTS (SELECT FROM audit_tail t WHERE t.seq = a.seq)
-             AND NOT EXISTS (SELECT FROM audit_aside s WHERE s.seq = a.seq)"#
+    let all = seqs(db.pool(), i64::MIN, i64::MAX).await?;
+    let first = &all[..all.len().min(named as usize)];
+    let first = lines!(Row, "", "WHERE a.seq = ANY($1) ORDER BY a.seq", first).fetch_all(db.pool()).await?;
+    Ok(Outside { count: all.len() as u64, first: first.into_iter().map(Row::read).collect() })
+}
+
+/// How far lines were looked at that were in no chain: behind the line with this number, and from the beginning when there is none.
+pub type Looked = Option<i64>;
+
+/// Whether there are lines in no chain among the newest `lines`, and among as many behind `looked`. Also how far that was; who
+/// goes on from there has looked at every line in the end.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn glance(db: &Db, looked: Looked, lines: u32) -> Result<(bool, Looked), DbError> {
+    let after = looked.unwrap_or(i64::MIN);
+    let ends = sqlx::query!(
+        r#"SELECT (SELECT seq FROM audit WHERE seq > $1 ORDER BY seq OFFSET $2::bigint - 1 LIMIT 1) AS upto,
+                  (SELECT seq FROM audit ORDER BY seq DESC OFFSET $2 LIMIT 1) AS newest"#,
+        after,
+        i64::from(lines),
     )
     .fetch_one(db.pool())
     .await?;
-    Ok(Outside { count: u64::try_from(count).unwrap_or_default(), first })
+    let found = !seqs(db.pool(), after, ends.upto.unwrap_or(i64::MAX)).await?.is_empty()
+        || !seqs(db.pool(), ends.newest.unwrap_or(i64::MIN), i64::MAX).await?.is_empty();
+    Ok((found, ends.upto))
 }
 
 /// Sets the lines aside that are in no chain. Answers how many.
 ///
 /// # Errors
-/// When the statement fails.
+/// When a statement fails.
 pub async fn set_outside_aside(txn: &mut Txn) -> Result<usize, DbError> {
-    let done = sqlx::query!(
+    let all = seqs(txn.conn(), i64::MIN, i64::MAX).await?;
+    sqlx::query!(
         r#"INSERT INTO audit_aside (what, place, seq, body)
-           SELECT 'outside', a.seq, a.seq, uuid_send(a.id) FROM audit a
-           WHERE NOT EXISTS (SELECT FROM audit_chain c WHERE c.seq = a.seq)
-             AND NOT EXISTS (SELECT FROM audit_tail t WHERE t.seq = a.seq)
-             AND NOT EXISTS (SELECT FROM audit_aside s WHERE s.seq = a.seq)
-           ORDER BY a.seq"#
+           SELECT 'outside', a.seq, a.seq, uuid_send(a.id) FROM audit a WHERE a.seq = ANY($1) ORDER BY a.seq"#,
+        &all,
     )
     .execute(txn.conn())
     .await?;
-    Ok(usize::try_from(done.rows_affected()).unwrap_or(usize::MAX))
+    Ok(all.len())
 }
 
 /// Keeps the chain as it is for everybody else until the commit.

@@ -140,3 +140,41 @@ async fn what_is_set_aside_is_chained_anew_where_it_is_said_so() {
     assert_eq!(standing(db).await, (places - 2, places - 2, 1));
     assert_eq!(audit::were_set_aside(db, &[odd, again]).await.expect("read").into_iter().collect::<Vec<_>>(), [odd]);
 }
+
+#[tokio::test]
+async fn glances_find_a_line_of_no_chain_wherever_it_is_and_read_no_more_than_they_are_told() {
+    let test = TestDb::create().await;
+    let db = test.db();
+    for subject in ["a", "b", "c", "d", "e", "f"] {
+        say(db, subject).await;
+    }
+    assert!(extend(db, 0, &links(db).await).await);
+    let all = audit::list(db, None, None, 100).await.expect("read");
+    let number = |nth: usize| all[all.len() - 1 - nth].seq;
+    let glance = async |looked| audit::glance(db, looked, 2).await.expect("looked");
+    // Two lines at a time, until none is left; then from the beginning.
+    let (mut looked, mut rounds) = (None, Vec::new());
+    loop {
+        let (found, upto) = glance(looked).await;
+        assert!(!found, "nothing is there");
+        rounds.push(upto);
+        looked = upto;
+        if upto.is_none() {
+            break;
+        }
+    }
+    assert_eq!(rounds.len(), all.len() / 2 + 1, "{rounds:?}");
+
+    steal(db, "ALTER TABLE audit_chain DISABLE TRIGGER USER").await.expect("a thief");
+    let unchain = format!("DELETE FROM audit_chain WHERE seq = {}", number(1));
+    steal(db, &unchain).await.expect("a thief");
+    assert!(glance(None).await.0, "an old line, when its turn comes");
+    assert!(!glance(Some(number(2))).await.0, "its turn is over");
+    let unchain = format!("DELETE FROM audit_chain WHERE seq = {}", number(all.len() - 1));
+    steal(db, &unchain).await.expect("a thief");
+    assert!(glance(Some(number(2))).await.0, "the newest line, each time");
+    let outside = audit::outside(db, 1).await.expect("read");
+    assert_eq!((outside.count, outside.first[0].seq), (2, number(1)));
+    let aside = commit!(db, |txn| audit::set_outside_aside(&mut txn).await.expect("set aside"));
+    assert_eq!((aside, audit::outside(db, 9).await.expect("read").count), (2, 0));
+}
