@@ -76,7 +76,7 @@ impl Run for Machine {
             CommandKind::LogsCollect => with(context, |payload| logs::run(self, context, &payload)),
             CommandKind::NodeReboot => with(context, |payload| reboot::run(self, context, &payload)),
             CommandKind::GpuReset => with(context, |payload| reset::run(self, context, &payload)),
-            CommandKind::DaemonUpgrade => with(context, |payload| upgrade::run(self, context, &payload)),
+            CommandKind::DaemonUpgrade => with(context, |payload| upgrade::run(context, &payload)),
         };
         ended.unwrap_or_else(Outcome::from)
     }

@@ -11,6 +11,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use pki::{
     Realm,
     anchor::AnchorTrust,
+    batch::Trusted,
     trust::{
         policy::{self, Policy},
         revoked::Revocations,
@@ -153,12 +154,6 @@ impl Policies {
         (&self.kept.trust_domain, &self.kept.control_plane) == (&realm.trust_domain, &realm.fleet_id)
     }
 
-    /// The trust domain that statements name.
-    #[must_use]
-    pub fn trust_domain(&self) -> &str {
-        &self.kept.trust_domain
-    }
-
     /// The epoch of the policy in force; 0 before the first one came.
     #[must_use]
     pub fn epoch(&self) -> u64 {
@@ -169,6 +164,13 @@ impl Policies {
     #[must_use]
     pub fn present(&self) -> Option<&Policy> {
         self.known.values().next_back()
+    }
+
+    /// Whose word counts here; `None` before a policy came.
+    #[must_use]
+    pub fn trusted(&self) -> Option<Trusted<'_>> {
+        let Kept { trust_domain, trust, .. } = &self.kept;
+        Some(Trusted { trust_domain, fleet: trust.fleet, policy: self.present()?, revoked: &self.revoked })
     }
 
     /// The keys that were revoked, by name.

@@ -12,6 +12,7 @@ pub mod command;
 pub mod data_dir;
 pub mod exit;
 pub mod output;
+pub mod signer;
 pub mod statement;
 pub mod tree;
 pub mod up;

@@ -5,7 +5,7 @@
 use std::{
     fmt,
     io::Write as _,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -16,6 +16,7 @@ use schema::{fleet::trust::PrincipalKind, name::Name};
 use crate::{
     exit::{During as _, Failure},
     output::{Output, note},
+    signer::{SigningKey, signing_key},
 };
 
 /// Whoever sits here, by the key that git signs with.
@@ -89,13 +90,30 @@ pub fn is_here(repo: &Path, url: &str) -> bool {
 /// # Errors
 /// When git signs with no key, or with one that is not a person's in the policy.
 pub fn speaker(repo: &Path, policy: &Policy) -> Result<Speaker, Failure> {
+    let speaker = keyholder(repo, policy)?;
+    let kind = policy.principals()[&speaker.principal].kind;
+    if kind != PrincipalKind::Human {
+        let (who, kind) = (&speaker.principal, kind.as_str());
+        return Err(refused(
+            "no-person",
+            format!("git signs here with the key of {who}, which is a {kind} and no person"),
+        ));
+    }
+    Ok(speaker)
+}
+
+/// The same, whoever it is: a service signs some things as well.
+///
+/// # Errors
+/// When git signs with no key, or with one that the policy does not list.
+pub fn keyholder(repo: &Path, policy: &Policy) -> Result<Speaker, Failure> {
     let found = match signing_key(repo)? {
-        SigningKey::Ssh(key, _) => {
+        SigningKey::Ssh { key, .. } => {
             policy.keys().find(|held| held.name() == key.name()).cloned().ok_or_else(|| key.name())
         }
-        SigningKey::OpenPgp(names) => {
-            let held = policy.keys().find(|held| names.contains(&held.name())).cloned();
-            held.ok_or_else(|| names.join(", "))
+        SigningKey::OpenPgp { prints, .. } => {
+            let held = policy.keys().find(|held| prints.contains(&held.name())).cloned();
+            held.ok_or_else(|| prints.join(", "))
         }
     };
     let key = found.map_err(|name| {
@@ -106,14 +124,7 @@ pub fn speaker(repo: &Path, policy: &Policy) -> Result<Speaker, Failure> {
         )
         .hint(format!("the policy lists {}; choose the key with `git config user.signingKey`", known.join(", ")))
     })?;
-    let (principal, held) = policy.holder(&key).expect("a key of a policy has a holder");
-    if held.kind != PrincipalKind::Human {
-        let kind = held.kind.as_str();
-        return Err(refused(
-            "no-person",
-            format!("git signs here with the key of {principal}, which is a {kind} and no person"),
-        ));
-    }
+    let (principal, _) = policy.holder(&key).expect("a key of a policy has a holder");
     Ok(Speaker { principal: principal.clone(), key })
 }
 
@@ -122,74 +133,6 @@ pub fn speaker(repo: &Path, policy: &Policy) -> Result<Speaker, Failure> {
 pub fn refused(code: &str, why: impl fmt::Display) -> Failure {
     let entry = catalogue::find(Area::Statement, code);
     Failure::refused(code, why).or_hint(|| entry.map(|entry| entry.remedy.to_owned()))
-}
-
-/// The key that git signs with.
-#[derive(Debug)]
-pub enum SigningKey {
-    /// Through `ssh-keygen`, with its line as a policy lists it.
-    Ssh(TrustKey, String),
-    /// Through `gpg`: the fingerprints that it may be.
-    OpenPgp(Vec<String>),
-}
-
-/// The key that git is configured to sign with.
-///
-/// # Errors
-/// When there is none, or it is not admitted.
-pub fn signing_key(repo: &Path) -> Result<SigningKey, Failure> {
-    let none = || {
-        Failure::failed("git signs with no key here")
-            .hint("git config --global gpg.format ssh && git config --global user.signingKey ~/.ssh/id_ed25519.pub")
-    };
-    let named = config(repo, "user.signingKey");
-    if config(repo, "gpg.format").as_deref() == Some("ssh") {
-        let text = named.or_else(|| default_key(repo)).ok_or_else(none)?;
-        let line = public_line(&text)?;
-        let key = TrustKey::from_ssh(&line).during(format!("git signs with a key that is not taken ({text})"))?;
-        return Ok(SigningKey::Ssh(key, line));
-    }
-    let who = named.or_else(|| config(repo, "user.email")).ok_or_else(none)?;
-    let program = config(repo, "gpg.openpgp.program").or_else(|| config(repo, "gpg.program"));
-    let mut gpg = Command::new(program.unwrap_or_else(|| "gpg".to_owned()));
-    gpg.args(["--batch", "--with-colons", "--with-subkey-fingerprint", "--list-secret-keys", "--", &who]);
-    let listed =
-        gpg.stdin(Stdio::null()).stderr(Stdio::null()).output().during("cannot ask gpg for the signing key")?;
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    let prints = listed.lines().filter(|line| line.starts_with("fpr:")).filter_map(|line| line.split(':').nth(9));
-    let prints: Vec<String> = prints.map(str::to_ascii_uppercase).collect();
-    if prints.is_empty() { Err(none()) } else { Ok(SigningKey::OpenPgp(prints)) }
-}
-
-/// A value of git's configuration.
-#[must_use]
-pub fn config(repo: &Path, key: &str) -> Option<String> {
-    git(repo, &["config", "--get", key]).ok().filter(|text| !text.is_empty())
-}
-
-fn default_key(repo: &Path) -> Option<String> {
-    let command = config(repo, "gpg.ssh.defaultKeyCommand")?;
-    let out = Command::new("sh").args(["-c", &command]).current_dir(repo).stderr(Stdio::null()).output().ok()?;
-    String::from_utf8(out.stdout).ok()?.lines().next().map(str::to_owned)
-}
-
-/// The line of a public key that `user.signingKey` names: the key itself, its file, or the file of the secret beside it.
-fn public_line(text: &str) -> Result<String, Failure> {
-    let literal = text.strip_prefix("key::").unwrap_or(text);
-    if ["ssh-", "ecdsa-", "sk-"].iter().any(|start| literal.starts_with(start)) {
-        return Ok(literal.to_owned());
-    }
-    let home = || std::env::var_os("HOME").map(PathBuf::from);
-    let path = match text.strip_prefix("~/").zip(home()) {
-        Some((rest, home)) => home.join(rest),
-        None => PathBuf::from(text),
-    };
-    let read = |path: &Path| std::fs::read_to_string(path).during(format!("cannot read {}", path.display()));
-    let line = |text: &str| text.lines().next().unwrap_or_default().trim().to_owned();
-    let beside = PathBuf::from(format!("{}.pub", path.display()));
-    let whole =
-        if path.extension().is_none_or(|end| end != "pub") && beside.is_file() { read(&beside)? } else { read(&path)? };
-    Ok(line(&whole))
 }
 
 /// Makes a statement: a commit with this parent and tree, signed with the person's own configuration of git. It is read back as a
@@ -330,6 +273,12 @@ fn base(repo: &Path) -> Command {
     let mut git = Command::new("git");
     git.arg("-C").arg(repo);
     git
+}
+
+/// A value of git's configuration.
+#[must_use]
+pub fn config(repo: &Path, key: &str) -> Option<String> {
+    git(repo, &["config", "--get", key]).ok().filter(|text| !text.is_empty())
 }
 
 /// What git answers, or what it complains of.

@@ -39,7 +39,7 @@ pub struct Verified {
     pub folder: String,
     /// The branch; `HEAD` when none is checked out.
     pub branch: String,
-    /// The tip of the branch.
+    /// The tip of the branch, or the commit of it that was named.
     pub tip: ObjectId,
     /// What people said, as far as it was fetched.
     pub statements: Vec<Heard>,
@@ -96,9 +96,17 @@ impl Verified {
     /// # Errors
     /// When it cannot be read, or nothing of it is verified.
     pub fn open(place: &Place, anchor: Option<&str>) -> Result<Self, Failure> {
+        Self::up_to(None, place, anchor)
+    }
+
+    /// Walks the branch up to a commit of it, or to its tip.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn up_to(commit_name: Option<&str>, place: &Place, anchor: Option<&str>) -> Result<Self, Failure> {
         let (repo, folder) = place.open()?;
         let branch = place.branch_of(&repo);
-        let tip = commit(&repo, place.branch.as_deref().unwrap_or("HEAD"))?;
+        let tip = commit(&repo, commit_name.or(place.branch.as_deref()).unwrap_or("HEAD"))?;
         let anchor = anchor.map(|name| commit(&repo, name)).transpose()?;
         let history = repo.trust_history(&folder);
         let statements = history.statements().map_err(git("cannot read the statements"))?;

@@ -9,7 +9,7 @@
 //! | [`csr`], [`issue`], [`verify`] | certificate requests, certificates, and who a peer is |
 //! | [`node_key`], [`report`] | the key that lives on a machine and what it signs |
 //! | [`worker`], [`statement`] | the command-signing root, its 24-hour workers, and what they sign |
-//! | [`release`] | the keys that vouch for versions of the daemon, and what they sign |
+//! | [`release`] | manifests of the daemon's versions, and who of a trust policy vouches for them |
 //! | [`command`] | commands to a node, and a node's last word on them |
 //! | [`anchor`], [`bundle`] | what a machine is told to trust, first by pin and later by signature |
 //! | [`token`], [`sealed`] | join and API tokens, and how a join token travels |

@@ -37,7 +37,7 @@ pub enum Purpose {
     JoinAttestation,
     /// A gateway asks for its next certificates.
     GatewayRenewal,
-    /// Release keys vouch for a version of the daemon.
+    /// People and services vouch for a version of the daemon.
     Release,
     /// Whoever verified the history of a source says how far.
     VerifiedCheckpoint,

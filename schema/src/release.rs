@@ -1,7 +1,7 @@
 //! A release of the node daemon: what its manifest binds, and whether a node may take it. Pure.
 //!
 //! A manifest names one version and the bytes of it for each architecture, from when until when it may be taken, and from
-//! which versions on. Release keys sign its canonical bytes; whose keys count is not said here.
+//! which versions on. Its canonical bytes are signed; by whom is not said here.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub struct Binary {
     pub size: u64,
 }
 
-/// What release keys sign: the canonical JSON of this.
+/// What is signed: the canonical JSON of this.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Manifest {

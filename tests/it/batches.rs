@@ -28,15 +28,25 @@ impl Fleet {
         fleet
     }
 
+    /// A pinned fleet whose policy says this as well.
+    pub(super) fn whose_policy_says(more: &str) -> Self {
+        let fleet = Self::begin(Some(more));
+        fleet.pin();
+        fleet
+    }
+
     /// A fleet, perhaps with people; nobody has pinned it.
     pub(super) fn of(people: bool) -> Self {
+        Self::begin(people.then_some(""))
+    }
+
+    fn begin(policy: Option<&str>) -> Self {
         let world = World::new();
         let repo = Repo::of_examples(&world, "fleet");
         repo.remove("batches/2026-12-kernel.kdl");
-        if people {
-            gather(&world, &repo);
-        } else {
-            repo.commit("trust: who may do what");
+        match policy {
+            Some(more) => gather_under(&world, &repo, more),
+            None => drop(repo.commit("trust: who may do what")),
         }
         let up = Up::start(&world, "up", repo.dir());
         let mut node = Node::new(&world, "one");
@@ -124,10 +134,15 @@ pub(super) fn receipted(fleet: &Fleet, batch: &str, by: &str) {
 
 /// Gives a repository people and what they may, in a commit of one of them.
 pub(super) fn gather(world: &World, repo: &Repo) {
+    gather_under(world, repo, "");
+}
+
+/// The same, where the policy says this as well.
+fn gather_under(world: &World, repo: &Repo, more: &str) {
     for who in PEOPLE.into_iter().chain([SERVICE]) {
         key(world, who);
     }
-    repo.write("trust/policy.kdl", policy(world));
+    repo.write("trust/policy.kdl", policy(world) + more);
     for (name, value) in [("gpg.format", "ssh"), ("user.name", "Ada"), ("user.email", "ada@example.com")] {
         repo.git(&["config", name, value]);
     }

@@ -25,6 +25,7 @@ mod plans;
 mod plunder;
 mod proposals;
 mod pull_request;
+mod releases;
 mod roles;
 mod rolling;
 mod secrets;

@@ -17,8 +17,9 @@ use tokio::sync::{mpsc::UnboundedSender, watch};
 use super::{
     journal::{Entry, Journal, JournalError},
     lanes::Told,
+    quorum::Guard,
 };
-use crate::{agent::NodeClock, session::Inventory};
+use crate::{agent::NodeClock, policies::Policies, session::Inventory};
 
 /// A command that is to be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,9 +156,16 @@ pub struct Context {
     pub(super) journal: Journal,
     pub(super) clock: Arc<NodeClock>,
     pub(super) told: UnboundedSender<Told>,
+    pub(super) guard: Arc<Guard>,
 }
 
 impl Context {
+    /// What people agreed on, as far as this node knew when the command began; `None` when nobody ever told it of a policy.
+    #[must_use]
+    pub fn policies(&self) -> Option<&Policies> {
+        self.guard.policies.as_deref()
+    }
+
     /// The command.
     #[must_use]
     pub const fn order(&self) -> &Order {
@@ -291,8 +299,14 @@ mod testing {
                 journal,
                 clock,
                 told,
+                guard: Arc::default(),
             };
             (context, handle)
+        }
+
+        /// The same on a node that believes these policies.
+        pub(crate) fn believing(self, policies: Policies) -> Self {
+            Self { guard: Arc::new(Guard { policies: Some(Arc::new(policies)), ..Guard::default() }), ..self }
         }
     }
 }

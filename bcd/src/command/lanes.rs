@@ -327,6 +327,7 @@ impl Shared {
             journal: self.journal.clone(),
             clock: Arc::clone(&self.clock),
             told: self.told.clone(),
+            guard: self.gate.guard(),
             order,
         };
         let ran = catch_unwind(AssertUnwindSafe(|| self.run.run(&context)));

@@ -9,7 +9,7 @@ use std::{
 };
 
 use pki::{
-    batch::{Approval, Authority, Me, Permit, Trusted, permit},
+    batch::{Approval, Authority, Me, Permit, permit},
     trust::policy::Policy,
 };
 use schema::{
@@ -236,7 +236,7 @@ pub fn approved(asked: &Asked<'_>, guard: &Guard) -> Result<Toll, Held> {
     }
     let approval = Approval::read(asked.approval).map_err(|why| unapproved(why.to_string()))?;
     let now = asked.now.ok_or_else(|| Held::Busy("the time is not proven yet".to_owned()))?;
-    let policy = policies.present().ok_or_else(|| Held::Busy("the trust policy has not come yet".to_owned()))?;
+    let trusted = policies.trusted().ok_or_else(|| Held::Busy("the trust policy has not come yet".to_owned()))?;
     let hardware_key = guard.hardware_key.as_deref();
     let hardware_key = hardware_key.ok_or_else(|| Held::Busy("the machine has not been looked at yet".to_owned()))?;
     let me = Me {
@@ -247,8 +247,6 @@ pub fn approved(asked: &Asked<'_>, guard: &Guard) -> Result<Toll, Held> {
         journal: asked.journal,
         facts: &guard.facts,
     };
-    let (trust_domain, fleet) = (policies.trust_domain(), policies.trust().fleet);
-    let trusted = Trusted { trust_domain, fleet, policy, revoked: policies.revoked() };
     let permit = permit(asked.body, &approval, &me, &trusted, now).map_err(|denied| {
         if denied.may_pass() { Held::Busy(denied.to_string()) } else { unapproved(denied.to_string()) }
     })?;

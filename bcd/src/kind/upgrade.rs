@@ -1,17 +1,14 @@
 //! `daemon.upgrade`: whether this node may take a release. Nothing is put in place by this version.
 //!
 //! ```text
-//! payload ─▶ does it run already? ─▶ signed by enough release keys? ─▶ this version, now, from here, for this machine?
+//! payload ─▶ does it run already? ─▶ signed by enough of those whom the policy names? ─▶ this version, now, for this machine?
 //! ```
 //!
 //! The kind is safe to run again: a daemon that is back in the wanted version finds the command in its journal, and the
-//! version that runs is the answer. Whose keys count comes from the trust policy and from nothing else; this version reads
-//! none, and so believes no release.
+//! version that runs is the answer. Whose signature counts, `releases` of the trust policy says that this node believes, and nothing
+//! else does: no spec and no command.
 
-use pki::{
-    Realm,
-    release::{ManifestRefusal, ReleaseKeys, SignedManifest},
-};
+use pki::release::{ManifestRefusal, SignedManifest};
 use schema::{
     command::{Reason, payload::DaemonUpgrade, result::DaemonUpgraded},
     release::{Arch, Binary, ReleaseRefusal, Taker},
@@ -19,8 +16,11 @@ use schema::{
 };
 use semver::Version;
 
-use super::{Machine, failed, succeeded};
-use crate::command::{Context, Outcome, Stop};
+use super::{failed, succeeded};
+use crate::{
+    command::{Context, Outcome, Stop},
+    policies::Policies,
+};
 
 /// What a release is held against.
 #[derive(Debug)]
@@ -28,19 +28,17 @@ struct Facts<'a> {
     running: &'a Version,
     arch: Option<Arch>,
     now: Timestamp,
-    realm: Option<&'a Realm>,
-    /// Whose releases are taken; `None` without a trust policy.
-    keys: Option<&'a ReleaseKeys>,
+    /// What people agreed on; `None` when nobody ever told this node of a policy.
+    policies: Option<&'a Policies>,
 }
 
-pub(super) fn run(machine: &Machine, context: &Context, payload: &DaemonUpgrade) -> Result<Outcome, Stop> {
+pub(super) fn run(context: &Context, payload: &DaemonUpgrade) -> Result<Outcome, Stop> {
     context.go_on()?;
     let running: Version = env!("CARGO_PKG_VERSION").parse().expect("cargo writes versions");
     if payload.version == running.to_string() {
         return Ok(succeeded(&DaemonUpgraded { version: payload.version.clone() }));
     }
-    let realm = machine.state.trust().ok().flatten().map(|trust| trust.realm());
-    let facts = Facts { running: &running, arch: Arch::own(), now: context.now(), realm: realm.as_ref(), keys: None };
+    let facts = Facts { running: &running, arch: Arch::own(), now: context.now(), policies: context.policies() };
     Ok(match judge(payload, &facts) {
         Err((reason, why)) => failed(reason, why),
         Ok(_) => failed(
@@ -57,16 +55,21 @@ fn judge(payload: &DaemonUpgrade, facts: &Facts<'_>) -> Result<Binary, (Reason, 
         Ok(read) => read,
         Err(error) => return refuse(Reason::RELEASE_MALFORMED, &error),
     };
-    let (Some(keys), Some(realm)) = (facts.keys, facts.realm) else {
-        return refuse(
-            Reason::RELEASE_UNTRUSTED,
-            &"this node holds no trust policy that says who may sign a release, and so takes none",
-        );
+    let untrusted = |why: String| Err((Reason::RELEASE_UNTRUSTED, why));
+    if let Some((policies, why)) = facts.policies.and_then(|policies| Some((policies, policies.halted()?))) {
+        let epoch = policies.epoch();
+        return untrusted(format!("the trust policy that follows epoch {epoch} cannot be judged here: {why}"));
+    }
+    let Some(trusted) = facts.policies.and_then(Policies::trusted) else {
+        let why = "this node holds no trust policy that says who may sign a release, and so takes none";
+        return untrusted(why.to_owned());
     };
-    let manifest = match read.verify(realm, keys) {
+    let manifest = match read.verify(&trusted) {
         Ok(manifest) => manifest,
-        Err(error @ ManifestRefusal::Untrusted { .. }) => return refuse(Reason::RELEASE_UNTRUSTED, &error),
         Err(error @ ManifestRefusal::Malformed(_)) => return refuse(Reason::RELEASE_MALFORMED, &error),
+        Err(error @ (ManifestRefusal::NoRule(_) | ManifestRefusal::Untrusted(_))) => {
+            return untrusted(error.to_string());
+        }
     };
     let taker = Taker { wanted: &payload.version, running: facts.running, arch: facts.arch, now: facts.now };
     manifest.take(&taker).or_else(|error| {

@@ -62,15 +62,20 @@ impl Person {
     #[must_use]
     pub fn commit(&self, tree: ObjectId, parents: &[ObjectId], message: &str) -> Vec<u8> {
         let head = head(tree, parents);
-        let payload = format!("{head}\n{message}");
-        let hashed = digest(&SHA512, payload.as_bytes());
-        let fields = [field(b"git"), field(b""), field(b"sha512")].concat();
+        let armour = self.sign("git", format!("{head}\n{message}").as_bytes());
+        format!("{head}gpgsig {}\n\n{message}", armour.trim_end().replace('\n', "\n ")).into_bytes()
+    }
+
+    /// A signature over a text, for a namespace.
+    #[must_use]
+    pub fn sign(&self, namespace: &str, text: &[u8]) -> String {
+        let hashed = digest(&SHA512, text);
+        let fields = [field(namespace.as_bytes()), field(b""), field(b"sha512")].concat();
         let signed = [&b"SSHSIG"[..], &fields, &field(hashed.as_ref())].concat();
         let own = [field(b"ssh-ed25519"), field(self.pair.sign(&signed).as_ref())].concat();
         let text = STANDARD.encode([&b"SSHSIG\0\0\0\x01"[..], &field(&self.blob()), &fields, &field(&own)].concat());
         let lines: Vec<&str> = (0..text.len()).step_by(70).map(|at| &text[at..text.len().min(at + 70)]).collect();
-        let armour = format!("-----BEGIN SSH SIGNATURE-----\n {}\n -----END SSH SIGNATURE-----", lines.join("\n "));
-        format!("{head}gpgsig {armour}\n\n{message}").into_bytes()
+        format!("-----BEGIN SSH SIGNATURE-----\n{}\n-----END SSH SIGNATURE-----\n", lines.join("\n"))
     }
 }
 

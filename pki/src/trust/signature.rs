@@ -1,4 +1,4 @@
-//! Whose signature a commit has: the armour says how it was made, the bytes say by which key.
+//! Whose signature a commit or another text has: the armour says how it was made, the bytes say by which key.
 
 use super::{
     armor::ArmorRefusal,
@@ -22,9 +22,14 @@ pub enum SignatureRefusal {
     /// The bytes are not of the one form.
     #[error("its signature is malformed: {0}")]
     Shape(&'static str),
-    /// It was made for something else than git.
-    #[error("its signature was made for {0:?}, not for \"git\"")]
-    Namespace(String),
+    /// It was made for something else.
+    #[error("its signature was made for {found:?}, not for {wanted:?}")]
+    Namespace {
+        /// What it says to be for.
+        found: String,
+        /// What is looked for.
+        wanted: &'static str,
+    },
     /// It is not over the bytes of a document.
     #[error("its OpenPGP signature is of type {0:#04x}, not over a document's bytes")]
     Type(u8),
@@ -71,7 +76,7 @@ impl SignatureRefusal {
             Self::Kind
             | Self::Armor(_)
             | Self::Shape(_)
-            | Self::Namespace(_)
+            | Self::Namespace { .. }
             | Self::Type(_)
             | Self::Hash(_)
             | Self::Algorithm(_)
@@ -82,6 +87,9 @@ impl SignatureRefusal {
     }
 }
 
+/// What a commit is signed for, as its SSH signature says.
+pub(super) const GIT: &str = "git";
+
 /// The key among `keys` that signed a commit.
 ///
 /// # Errors
@@ -91,10 +99,21 @@ pub fn signer<'k>(
     keys: impl IntoIterator<Item = &'k TrustKey>,
 ) -> Result<&'k TrustKey, SignatureRefusal> {
     let armour = commit.signature().ok_or(SignatureRefusal::Unsigned)?;
+    signer_of(&armour, &commit.payload(), GIT, keys)
+}
+
+/// The key among `keys` that signed bytes, for a namespace where its kind of signature has one. One of OpenPGP has none: the bytes
+/// have to say themselves what they are.
+pub(crate) fn signer_of<'k>(
+    armour: &str,
+    bytes: &[u8],
+    namespace: &'static str,
+    keys: impl IntoIterator<Item = &'k TrustKey>,
+) -> Result<&'k TrustKey, SignatureRefusal> {
     if armour.starts_with("-----BEGIN SSH SIGNATURE-----") {
-        ssh::signer(&armour, &commit.payload(), keys)
+        ssh::signer(armour, bytes, namespace, keys)
     } else if armour.starts_with("-----BEGIN PGP SIGNATURE-----") {
-        openpgp::signer(&armour, &commit.payload(), keys)
+        openpgp::signer(armour, bytes, keys)
     } else if armour.contains("-----BEGIN SSH SIGNATURE-----") || armour.contains("-----BEGIN PGP SIGNATURE-----") {
         Err(SignatureRefusal::Armor(ArmorRefusal::Begin))
     } else {

@@ -1,4 +1,4 @@
-//! Signatures of `ssh-keygen -Y sign -n git`: version 1, the namespace `git`, nothing reserved, nothing left over.
+//! Signatures of `ssh-keygen -Y sign`: version 1, the namespace that is asked for, nothing reserved, nothing left over.
 
 #[cfg(test)]
 mod tests;
@@ -11,13 +11,12 @@ use aws_lc_rs::{
 use super::{
     armor::{self, Dress},
     key::{Material, RsaHash, TrustKey},
-    signature::SignatureRefusal,
+    signature::{GIT, SignatureRefusal},
     wire::{Reader, Short, padded},
 };
 use crate::signed::push_field;
 
 const MAGIC: &[u8; 6] = b"SSHSIG";
-const NAMESPACE: &[u8] = b"git";
 const LABEL: &str = "SSH SIGNATURE";
 /// The flag that a security key was touched.
 const TOUCHED: u8 = 0x01;
@@ -31,6 +30,7 @@ impl From<Short> for SignatureRefusal {
 pub(super) fn signer<'k>(
     armour: &str,
     payload: &[u8],
+    wanted: &'static str,
     keys: impl IntoIterator<Item = &'k TrustKey>,
 ) -> Result<&'k TrustKey, SignatureRefusal> {
     let bytes = armor::open(armour, LABEL, Dress::Ssh).map_err(SignatureRefusal::Armor)?;
@@ -47,8 +47,8 @@ pub(super) fn signer<'k>(
     let hash = rest.string()?;
     let signature = rest.string()?;
     rest.end()?;
-    if namespace != NAMESPACE {
-        return Err(SignatureRefusal::Namespace(word(namespace)));
+    if namespace != wanted.as_bytes() {
+        return Err(SignatureRefusal::Namespace { found: word(namespace), wanted });
     }
     if !reserved.is_empty() {
         return Err(SignatureRefusal::Shape("its reserved field is not empty"));
@@ -69,9 +69,9 @@ pub(super) fn blob(pair: &Ed25519KeyPair) -> Vec<u8> {
     fields([b"ssh-ed25519".as_slice(), pair.public_key().as_ref()])
 }
 
-/// The signature of an Ed25519 key over a text, as [`signer`] reads it.
+/// The signature of an Ed25519 key over a commit, as [`signer`] reads it.
 pub(super) fn sign(pair: &Ed25519KeyPair, payload: &[u8]) -> String {
-    let head = [NAMESPACE, b"".as_slice(), b"sha512".as_slice()];
+    let head = [GIT.as_bytes(), b"".as_slice(), b"sha512".as_slice()];
     let hashed = digest(&SHA512, payload);
     let signed = [MAGIC.as_slice(), &fields(head.into_iter().chain([hashed.as_ref()]))].concat();
     let signature = fields([b"ssh-ed25519".as_slice(), pair.sign(&signed).as_ref()]);

@@ -10,7 +10,7 @@ use std::{
 };
 
 use aws_lc_rs::{
-    digest::{Algorithm, SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest},
+    digest::{Algorithm, SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA512, digest},
     signature::{Ed25519KeyPair, KeyPair as _},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -53,6 +53,41 @@ impl Secret {
     }
 }
 
+/// A security key made of software: what it signs is what a real one signs.
+pub(crate) struct SecurityKey {
+    pair: Ed25519KeyPair,
+    blob: Vec<u8>,
+    pub(crate) line: String,
+}
+
+impl SecurityKey {
+    pub(crate) fn generate() -> Self {
+        let pair = Ed25519KeyPair::generate().expect("random bytes");
+        let blob = [field(b"sk-ssh-ed25519@openssh.com"), field(pair.public_key().as_ref()), field(b"ssh:")].concat();
+        let line = format!("sk-ssh-ed25519@openssh.com {}", STANDARD.encode(&blob));
+        Self { pair, blob, line }
+    }
+
+    pub(crate) fn key(&self) -> TrustKey {
+        TrustKey::from_ssh(&self.line).expect("an admitted key")
+    }
+
+    /// A signature with these flags: the lowest says that it was touched.
+    pub(crate) fn sign(&self, namespace: &str, flags: u8, text: &[u8]) -> String {
+        let hashed = digest(&SHA512, text);
+        let head = [field(namespace.as_bytes()), field(b""), field(b"sha512")].concat();
+        let signed = [&b"SSHSIG"[..], &head, &field(hashed.as_ref())].concat();
+        let counter = 7_u32.to_be_bytes();
+        let text = [digest(&SHA256, b"ssh:").as_ref(), &[flags], &counter, digest(&SHA256, &signed).as_ref()].concat();
+        let body = field(self.pair.sign(&text).as_ref());
+        let signature = [&field(b"sk-ssh-ed25519@openssh.com")[..], &body, &[flags], &counter].concat();
+        armor::close(
+            &[&b"SSHSIG\0\0\0\x01"[..], &field(&self.blob), &head, &field(&signature)].concat(),
+            "SSH SIGNATURE",
+        )
+    }
+}
+
 /// Keys are made once for all tests: RSA takes its time.
 pub(crate) fn secret(name: &str) -> &'static Secret {
     static ALL: OnceLock<std::sync::Mutex<std::collections::BTreeMap<String, &'static Secret>>> = OnceLock::new();
@@ -79,9 +114,9 @@ pub(crate) fn secret(name: &str) -> &'static Secret {
 }
 
 /// A key ring of its own with one key that `gpg` made.
-pub(super) struct Gpg {
+pub(crate) struct Gpg {
     pub(super) home: tempfile::TempDir,
-    pub(super) fingerprint: String,
+    pub(crate) fingerprint: String,
 }
 
 impl Gpg {
@@ -98,7 +133,7 @@ impl Gpg {
         feed(&mut command, block.as_bytes());
     }
 
-    pub(super) fn with(algorithm: &str) -> Self {
+    pub(crate) fn with(algorithm: &str) -> Self {
         let mut this = Self::empty();
         this.run(&["--quick-generate-key", "Ada <ada@test.example>", algorithm, "sign", "never"], &[]);
         let listed = this.run(&["--list-keys", "--with-colons"], &[]);
@@ -116,15 +151,15 @@ impl Gpg {
         done
     }
 
-    pub(super) fn export(&self) -> String {
+    pub(crate) fn export(&self) -> String {
         String::from_utf8(self.run(&["--armor", "--export"], &[]).stdout).expect("text")
     }
 
-    pub(super) fn key(&self) -> TrustKey {
+    pub(crate) fn key(&self) -> TrustKey {
         TrustKey::from_openpgp(&self.export(), &self.fingerprint).expect("an admitted key")
     }
 
-    pub(super) fn sign(&self, document: &[u8], more: &[&str]) -> String {
+    pub(crate) fn sign(&self, document: &[u8], more: &[&str]) -> String {
         let args = [more, &["--armor", "--detach-sign"]].concat();
         String::from_utf8(self.run(&args, document).stdout).expect("text")
     }
@@ -398,14 +433,14 @@ fn feed(command: &mut Command, input: &[u8]) -> Output {
 }
 
 /// The plain commit that most tests begin with.
-pub(super) const PLAIN: &str = "tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n\
+pub(crate) const PLAIN: &str = "tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n\
     author Ada <ada@test.example> 1767225600 +0000\n\
     committer Ada <ada@test.example> 1767225600 +0000\n\
     \n\
     pools: two more machines\n";
 
 /// A commit, split.
-pub(super) fn split(raw: &[u8]) -> Commit<'_> {
+pub(crate) fn split(raw: &[u8]) -> Commit<'_> {
     Commit::split(ObjectFormat::Sha1, raw).expect("a commit")
 }
 

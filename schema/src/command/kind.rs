@@ -197,7 +197,7 @@ pub static KINDS: [KindRow; CommandKind::ALL.len()] = [
     },
     KindRow {
         kind: CommandKind::DaemonUpgrade,
-        summary: "Takes another version of the daemon, when release keys vouch for it. This version checks that and puts none in place.",
+        summary: "Takes another version of the daemon, when enough of those signed it whom the trust policy names. This version checks that and puts none in place.",
         lane: Lane::Provision,
         destructive: false,
         retry_safe: true,

@@ -2,11 +2,15 @@
 
 use std::path::Path;
 
-use pki::trust::{object::ObjectId, policy, walk};
+use pki::trust::{
+    object::ObjectId,
+    policy::{self, Policy},
+    walk,
+};
 use reconciler::source::{self, Repo};
 use schema::{
     diagnostic::{self, Diagnostic, SourceRef, codes},
-    fleet::{Loaded, Sources, trust},
+    fleet::{Fleet, Loaded, Sources, trust},
 };
 
 /// How far back a policy is looked for: a fleet without one moves no further.
@@ -42,6 +46,7 @@ pub(super) fn with_trust(mut loaded: Loaded, files: &Sources, behind: impl FnOnc
             loaded.sources.insert(trust::FILE, text);
         }
         found = checked.diagnostics;
+        found.extend(checked.policy.zip(loaded.fleet.as_ref()).and_then(|(policy, fleet)| no_signer(&policy, fleet)));
     }
     if files.get(trust::FILE).is_none() {
         found.extend(behind().and_then(|behind| behind.last_policy()).map(gone));
@@ -52,6 +57,14 @@ pub(super) fn with_trust(mut loaded: Loaded, files: &Sources, behind: impl FnOnc
     loaded.diagnostics.extend(found);
     diagnostic::sort(&mut loaded.diagnostics);
     loaded
+}
+
+/// Machines take a release by the policy's `releases` and by nothing else.
+fn no_signer(policy: &Policy, fleet: &Fleet) -> Option<Diagnostic> {
+    let release = fleet.releases.values().next().filter(|_| policy.releases().is_none())?;
+    let message = "no machine takes a release: the trust policy has no `releases`, which says who signs them";
+    let help = "in trust/policy.kdl: releases { roles \"…\"; threshold 2; }";
+    Some(Diagnostic::new(codes::OUT_OF_REACH, &release.at, message).help(help))
 }
 
 fn gone(last: ObjectId) -> Diagnostic {

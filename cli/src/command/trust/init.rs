@@ -13,7 +13,8 @@ use crate::{
     data_dir,
     exit::{During as _, Exit, Failure},
     output::{self, Output},
-    statement::{self, SigningKey, git},
+    signer::{SigningKey, signing_key},
+    statement::{self, git},
     up::keys::KeyDir,
     verified::{Place, Verified, branch_that_is_named},
 };
@@ -144,9 +145,9 @@ impl Init {
     /// Whoever sits here first, then the others.
     fn everybody(&self) -> Result<Vec<Person>, Failure> {
         let dir = &self.place.repo;
-        let key = match statement::signing_key(dir)? {
-            SigningKey::Ssh(_, line) => format!("key {}", quoted(&line)),
-            SigningKey::OpenPgp(prints) => openpgp(&prints)?,
+        let key = match signing_key(dir)? {
+            SigningKey::Ssh { line, .. } => format!("key {}", quoted(&line)),
+            SigningKey::OpenPgp { prints, .. } => openpgp(&prints)?,
         };
         let mut people = vec![Person { name: self.own_name(dir)?, key }];
         for text in &self.people {

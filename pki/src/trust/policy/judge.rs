@@ -6,13 +6,16 @@ use schema::{
     diagnostic::{Code, Diagnostic, SourceRef, codes},
     fleet::{
         Located,
-        trust::{FILE, PolicyDocument, PrincipalDocument, PrincipalKind, RuleDocument, TierDocument},
+        trust::{FILE, PolicyDocument, PrincipalDocument, RuleDocument, TierDocument},
     },
     name::Name,
 };
 
 use super::{KeyState, PathRule, Policy, Principal, Rule, Tier, reach::reach};
-use crate::trust::key::{Flaw, KeyRefusal, Part, RawKey, TrustKey};
+use crate::{
+    release,
+    trust::key::{Flaw, KeyRefusal, Part, RawKey, TrustKey},
+};
 
 /// The longest that any approval holds.
 const LONGEST_HOURS: u64 = 24;
@@ -289,14 +292,15 @@ impl Judge<'_> {
             let people = policy.eligible(rule).count();
             self.too_few(&written.threshold.at, what, rule.threshold, people);
         }
-        if let Some((written, rule)) = document.releases.as_ref().zip(policy.releases.as_ref()) {
-            let signers = policy.principals.values().filter(|principal| {
-                principal.kind != PrincipalKind::Forge
-                    && rule.names(principal)
-                    && policy.signs(principal, &BTreeSet::new())
-            });
-            let signers = signers.count();
-            self.too_few(&written.threshold.at, "signing a release", rule.threshold, signers);
+        if let Some(written) = &document.releases {
+            let (needed, signers) = (written.threshold.value, release::may_sign(policy, &BTreeSet::new()).len());
+            if signers < needed as usize {
+                let takes = if needed == 1 { "one".to_owned() } else { format!("{needed}") };
+                let can = if signers == 0 { "nobody can".to_owned() } else { format!("{signers} can") };
+                let message = format!("a release is signed by {takes} of those who may, and {can}");
+                let help = "lower the threshold, or give the role to more people or services that have a key which is not revoked";
+                self.at(codes::TOO_FEW_PEOPLE, &written.threshold.at, message, help);
+            }
         }
         let vouching = policy.change.as_ref().map_or(0, |rule| policy.eligible(rule).count());
         for rule in document.paths.values() {

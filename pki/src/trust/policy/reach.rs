@@ -15,12 +15,12 @@ use schema::{
 };
 
 use super::{Policy, Principal, Tier};
-use crate::batch::judge::open_slots;
+use crate::{batch::judge::open_slots, release};
 
 /// What is likely not meant in a policy without mistakes.
 pub(super) fn reach(document: &PolicyDocument, policy: &Policy) -> Vec<Diagnostic> {
     let reach = Reach { document, policy };
-    let found = [reach.changed_by_fewer(), reach.nobody_vouches(), reach.usual_vouching()];
+    let found = [reach.changed_by_fewer(), reach.nobody_vouches(), reach.usual_vouching(), reach.releases()];
     found.into_iter().flatten().chain(reach.asked_by_paths()).chain(reach.own_file()).chain(reach.slots()).collect()
 }
 
@@ -49,6 +49,9 @@ impl Reach<'_> {
         }
         if let Some(rule) = &document.reseal {
             asked.push((rule.threshold.value, &rule.threshold.at, "a rewritten history".to_owned()));
+        }
+        if let Some(rule) = &document.releases {
+            asked.push((rule.threshold.value, &rule.threshold.at, "a release of the daemon".to_owned()));
         }
         if let Some(tier) = &document.breakglass {
             asked.push((tier.threshold.value, &tier.threshold.at, "an emergency".to_owned()));
@@ -95,6 +98,17 @@ impl Reach<'_> {
             self.beyond(changes.value, &self.signers(pattern), &changes.at, &format!("the files of {pattern}"))
         });
         asked.collect()
+    }
+
+    /// A manifest carries so many signatures and no more.
+    fn releases(&self) -> Option<Diagnostic> {
+        let threshold = &self.document.releases.as_ref()?.threshold;
+        (threshold.value as usize > release::MOST).then(|| {
+            let (most, needed) = (release::MOST, threshold.value);
+            let message =
+                format!("a release is signed by {needed} of those who may, and its manifest carries {most} signatures");
+            Diagnostic::new(codes::OUT_OF_REACH, &threshold.at, message).help("lower the threshold")
+        })
     }
 
     /// The same for the policy's own file, which a wider rule may cover: fewer people sign changes of it.

@@ -142,6 +142,7 @@ fn what_fewer_people_can_change_than_is_asked_for_elsewhere_is_told() {
     for more in [
         tier(1),
         "reseal { roles \"admin\"; threshold 2; }\n".to_owned(),
+        "releases { roles \"admin\"; threshold 2; }\n".to_owned(),
         "change { roles \"admin\"; threshold 1; }\n".to_owned(),
         "change { roles \"admin\"; threshold 1; }\npath \"pools/**\" { roles \"admin\"; changes 1; }\n".to_owned(),
     ] {
@@ -149,6 +150,34 @@ fn what_fewer_people_can_change_than_is_asked_for_elsewhere_is_told() {
         assert!(told.len() == 1 && told[0].starts_with("BC0611 one person changes this policy, and "), "{told:?}");
         assert_eq!(warned(&format!("{alone}{more}{two}")), [""; 0], "{more}");
     }
+}
+
+#[test]
+fn releases_ask_for_no_more_than_there_are_who_may_sign_one() {
+    let asks = |threshold: u32, more: &str| {
+        format!(
+            "path \"**\" {{ roles \"admin\"; changes 0; }}\ntrust {{ roles \"admin\"; threshold 2; }}\n{more}releases {{ roles \"admin\" \"release\"; threshold {threshold}; }}\n"
+        )
+    };
+    let third = |kind: &str| {
+        let key = crate::batch::testing::Person::new("ci").line();
+        format!("principal \"ci\" {{ kind \"{kind}\"; roles \"release\"; key \"{key}\"; }}\n")
+    };
+    let checked = |threshold: u32, more: &str| check(with(&asks(threshold, more)).as_bytes()).diagnostics;
+    let told = |threshold: u32, more: &str| {
+        let found = checked(threshold, more).into_iter().filter(|found| found.code != codes::CHANGED_BY_FEWER);
+        found.map(|found| format!("{} {}", found.code, found.message)).collect::<Vec<_>>()
+    };
+    let few = |takes: u32, can: u32| {
+        [format!("{} a release is signed by {takes} of those who may, and {can} can", codes::TOO_FEW_PEOPLE)]
+    };
+    assert_eq!(told(3, &third("service")), [""; 0], "a service signs releases");
+    assert_eq!(told(4, &third("service")), few(4, 3));
+    assert_eq!(told(3, &third("forge")), few(3, 2), "a forge stands for nobody");
+    // A manifest carries so many and no more.
+    let many: String = (0..40).map(|number| third("service").replace("\"ci\"", &format!("\"ci-{number}\""))).collect();
+    let over = "BC0612 a release is signed by 33 of those who may, and its manifest carries 32 signatures";
+    assert_eq!((told(32, &many), told(33, &many)), (Vec::new(), vec![over.to_owned()]));
 }
 
 #[test]

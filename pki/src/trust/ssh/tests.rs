@@ -1,6 +1,5 @@
 //! SSH signatures against `ssh-keygen` and `git`: what we take they take, and where we are stricter a test says why.
 
-use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::*;
@@ -8,7 +7,9 @@ use crate::trust::{
     commit::Commit,
     key::KeyRefusal,
     object::ObjectFormat,
-    testing::{Git, PLAIN, field, has, mpint, secret, sign_raw, split, ssh_sign, ssh_verifies, twin, with_numbers},
+    testing::{
+        Git, PLAIN, SecurityKey, field, has, mpint, secret, sign_raw, split, ssh_sign, ssh_verifies, twin, with_numbers,
+    },
 };
 
 const KINDS: [&str; 3] = ["ed25519", "ecdsa", "rsa"];
@@ -41,7 +42,7 @@ fn what_git_and_ssh_keygen_sign_is_verified_by_all_three() {
             let raw = git.signed(key, "by git");
             let commit = Commit::split(format, &raw).expect("a commit");
             let (armour, payload) = (commit.signature().expect("signed"), commit.payload());
-            assert_eq!(signer(&armour, &payload, [&key.key()]), Ok(&key.key()), "{kind}");
+            assert_eq!(signer(&armour, &payload, GIT, [&key.key()]), Ok(&key.key()), "{kind}");
             assert!(git.verifies(&commit.id().to_string(), &[&key.line]), "{kind}");
             assert!(ssh_verifies(&key.line, &payload, &armour), "{kind}");
         }
@@ -49,7 +50,7 @@ fn what_git_and_ssh_keygen_sign_is_verified_by_all_three() {
     for kind in KINDS {
         let key = secret(kind);
         let armour = ssh_sign(key, "git", &["-O", "hashalg=sha256"], PLAIN.as_bytes());
-        assert_eq!(signer(&armour, PLAIN.as_bytes(), [&key.key()]), Ok(&key.key()), "{kind} over sha256");
+        assert_eq!(signer(&armour, PLAIN.as_bytes(), GIT, [&key.key()]), Ok(&key.key()), "{kind} over sha256");
     }
 }
 
@@ -61,7 +62,7 @@ fn who_is_not_known_is_told_by_name() {
     let (ada, bob) = (secret("ed25519"), secret("ed25519.bob"));
     let armour = ssh_sign(ada, "git", &[], PLAIN.as_bytes());
     let refusal = SignatureRefusal::UnknownKey(ada.key().name());
-    assert_eq!(signer(&armour, PLAIN.as_bytes(), [&bob.key()]), Err(refusal));
+    assert_eq!(signer(&armour, PLAIN.as_bytes(), GIT, [&bob.key()]), Err(refusal));
     assert!(!ssh_verifies(&bob.line, PLAIN.as_bytes(), &armour));
 }
 
@@ -99,13 +100,19 @@ fn a_signature_has_one_form_and_one_spelling() {
     let version = with(b"SSHSIG\0\0\0\x01", b"SSHSIG\0\0\0\0");
     let longer = closed(&[&bytes[..], b"x"].concat());
     for refused in [reserved, version, longer] {
-        assert!(matches!(signer(&refused, payload, [&key.key()]), Err(SignatureRefusal::Shape(_))), "{refused}");
+        assert!(matches!(signer(&refused, payload, GIT, [&key.key()]), Err(SignatureRefusal::Shape(_))), "{refused}");
     }
     for spelling in [armour.replace('\n', "\r\n"), format!("note\n{armour}"), format!("{armour}note\n")] {
-        assert!(matches!(signer(&spelling, payload, [&key.key()]), Err(SignatureRefusal::Armor(_))), "{spelling:?}");
+        assert!(
+            matches!(signer(&spelling, payload, GIT, [&key.key()]), Err(SignatureRefusal::Armor(_))),
+            "{spelling:?}"
+        );
     }
     let other = ssh_sign(key, "file", &[], payload);
-    assert_eq!(signer(&other, payload, [&key.key()]), Err(SignatureRefusal::Namespace("file".to_owned())));
+    assert_eq!(
+        signer(&other, payload, GIT, [&key.key()]),
+        Err(SignatureRefusal::Namespace { found: "file".to_owned(), wanted: GIT })
+    );
     assert!(!ssh_verifies(&key.line, payload, &other));
 }
 
@@ -120,7 +127,7 @@ fn weak_keys_sign_nothing_although_ssh_keygen_takes_them() {
         let key = secret(kind);
         let armour = ssh_sign(key, "git", &[], PLAIN.as_bytes());
         assert!(ssh_verifies(&key.line, PLAIN.as_bytes(), &armour), "ssh-keygen takes {kind}");
-        assert_eq!(signer(&armour, PLAIN.as_bytes(), []), Err(SignatureRefusal::Key(refusal)));
+        assert_eq!(signer(&armour, PLAIN.as_bytes(), GIT, []), Err(SignatureRefusal::Key(refusal)));
     }
 }
 
@@ -134,7 +141,7 @@ fn rsa_over_sha256_is_another_algorithm() {
     let at = bytes.windows(12).position(|window| window == b"rsa-sha2-512").expect("the algorithm");
     bytes[at..at + 12].copy_from_slice(b"rsa-sha2-256");
     let refusal = SignatureRefusal::Algorithm("rsa-sha2-256".to_owned());
-    assert_eq!(signer(&closed(&bytes), PLAIN.as_bytes(), [&key.key()]), Err(refusal));
+    assert_eq!(signer(&closed(&bytes), PLAIN.as_bytes(), GIT, [&key.key()]), Err(refusal));
 }
 
 #[test]
@@ -152,7 +159,10 @@ fn the_other_half_of_an_ecdsa_signature_is_the_same_persons() {
         assert_eq!(crate::trust::signature::signer(&split(&raw), [&key.key()]), Ok(&key.key()));
     }
     let long = with_numbers(&armour, |r, s| [field(&[&[0, 0], r].concat()), mpint(s)]);
-    assert!(signer(&long, PLAIN.as_bytes(), [&key.key()]).is_err(), "zeros in front are another number's spelling");
+    assert!(
+        signer(&long, PLAIN.as_bytes(), GIT, [&key.key()]).is_err(),
+        "zeros in front are another number's spelling"
+    );
 }
 
 #[test]
@@ -170,32 +180,20 @@ fn an_ed25519_signature_has_no_other_half() {
         bytes[s + at] = sum.to_le_bytes()[0];
         carry = sum >> 8;
     }
-    assert_eq!(signer(&closed(&bytes), PLAIN.as_bytes(), [&key.key()]), Err(SignatureRefusal::Bad));
-}
-
-/// A security key made of software: what it signs is what a real one signs.
-fn security_key(flags: u8) -> (TrustKey, String, String) {
-    let pair = Ed25519KeyPair::generate().expect("a key");
-    let own = [field(b"sk-ssh-ed25519@openssh.com"), field(pair.public_key().as_ref()), field(b"ssh:")].concat();
-    let line = format!("sk-ssh-ed25519@openssh.com {}", STANDARD.encode(&own));
-    let hashed = digest(&SHA512, PLAIN.as_bytes());
-    let signed = [MAGIC.to_vec(), field(b"git"), field(b""), field(b"sha512"), field(hashed.as_ref())].concat();
-    let counter = 7_u32.to_be_bytes();
-    let text = [digest(&SHA256, b"ssh:").as_ref(), &[flags], &counter, digest(&SHA256, &signed).as_ref()].concat();
-    let body = field(pair.sign(&text).as_ref());
-    let signature = [&field(b"sk-ssh-ed25519@openssh.com")[..], &body, &[flags], &counter].concat();
-    (TrustKey::from_ssh(&line).expect("a key"), line, closed(&blob(&own, &signature)))
+    assert_eq!(signer(&closed(&bytes), PLAIN.as_bytes(), GIT, [&key.key()]), Err(SignatureRefusal::Bad));
 }
 
 #[test]
 fn a_security_key_has_to_be_touched_although_ssh_keygen_does_not_ask() {
-    let (key, line, armour) = security_key(TOUCHED);
-    assert_eq!(signer(&armour, PLAIN.as_bytes(), [&key]), Ok(&key));
-    let (lazy, lazy_line, untouched) = security_key(0);
-    assert_eq!(signer(&untouched, PLAIN.as_bytes(), [&lazy]), Err(SignatureRefusal::NoUserPresence));
+    let security = SecurityKey::generate();
+    let (key, line, payload) = (security.key(), &security.line, PLAIN.as_bytes());
+    let armour = security.sign("git", TOUCHED, payload);
+    assert_eq!(signer(&armour, payload, GIT, [&key]), Ok(&key));
+    let untouched = security.sign("git", 0, payload);
+    assert_eq!(signer(&untouched, payload, GIT, [&key]), Err(SignatureRefusal::NoUserPresence));
     if has("ssh-keygen") {
-        assert!(ssh_verifies(&line, PLAIN.as_bytes(), &armour));
-        assert!(ssh_verifies(&lazy_line, PLAIN.as_bytes(), &untouched), "ssh-keygen takes it untouched");
+        assert!(ssh_verifies(line, payload, &armour));
+        assert!(ssh_verifies(line, payload, &untouched), "ssh-keygen takes it untouched");
     }
 }
 
@@ -208,5 +206,5 @@ fn a_key_of_small_order_signs_everything_and_is_nobodys() {
     assert!(TrustKey::verify_ed25519(&point, b"any text at all", &forged), "the primitive takes the forgery");
     let own = [field(b"ssh-ed25519"), field(&point)].concat();
     let armour = closed(&blob(&own, &[field(b"ssh-ed25519"), field(&forged)].concat()));
-    assert_eq!(signer(&armour, PLAIN.as_bytes(), []), Err(SignatureRefusal::Key(KeyRefusal::SmallOrder)));
+    assert_eq!(signer(&armour, PLAIN.as_bytes(), GIT, []), Err(SignatureRefusal::Key(KeyRefusal::SmallOrder)));
 }

@@ -225,15 +225,16 @@ pub(super) const ENTRIES: &[Entry] = &[
         "release-malformed",
         "What came as the manifest of a release is none, or is not in its one form.",
         Caller,
-        "make it with `better-compute release sign`, and send it unchanged",
+        "make it with `better-compute release make`, and send it unchanged",
     ),
     entry(
         Command,
         "release-untrusted",
-        "Too few of the keys that count on the machine signed the release. Without a trust policy none count.",
+        "Too few of those whom `releases` of the trust policy names signed the release, with keys that still count. Without a policy, or \
+         without `releases` in it, nobody counts.",
         Operator,
-        "have enough release keys sign it: `better-compute release sign --key FILE MANIFEST`; without a trust policy install it \
-         with the machine's package manager",
+        "whoever may signs it: `better-compute release sign MANIFEST`, and `release verify` says who is missing; without a trust policy \
+         install it with the machine's package manager",
     ),
     entry(
         Command,
@@ -254,7 +255,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "release-expired",
         "The time in which the release could be taken is over.",
         Operator,
-        "sign its manifest anew, or take a later release",
+        "make and sign a manifest that is good for longer, or take a later release",
     ),
     entry(
         Command,
@@ -268,7 +269,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "release-downgrade",
         "The release is older than what runs, and its manifest does not allow that.",
         Operator,
-        "sign a manifest with `--downgrade` when going back is meant",
+        "make and sign a manifest with `--downgrade` when going back is meant",
     ),
     entry(
         Command,
