@@ -269,4 +269,34 @@ mod tests {
         let text = in_words(&refused, false);
         assert!(text.contains("threshold 0") && text.contains("trust/policy.kdl:1"), "{text}");
     }
+
+    #[test]
+    fn a_release_that_nobody_may_sign_is_told_in_its_place() {
+        let policy = |more: &str| {
+            let person = pki::batch::testing::Person::new("ada");
+            format!(
+                "policy {{ format 1; epoch 1; }}\npath \"**\" {{ roles \"admin\"; changes 0; }}\n\
+                 trust {{ roles \"admin\"; threshold 1; }}\n\
+                 principal \"ada\" {{ kind \"human\"; roles \"admin\"; key \"{}\"; }}\n{more}",
+                person.line()
+            )
+        };
+        let digest = schema::digest::Digest::of("bytes");
+        let release = format!(
+            "release \"bcd\" {{ version \"0.2.0\"; signature \"https://x.example/m\"; \
+             artifact \"amd64\" {{ url \"https://x.example/bcd\"; digest \"{digest}\"; }}; }}\n"
+        );
+        let told = |more: &str| {
+            let mut files = Sources::default();
+            files.insert_file("fleet.kdl", &b"fleet \"acme\" { format 1; trust-domain \"acme.example\"; }\n"[..]);
+            files.insert_file("releases/bcd.kdl", release.as_bytes());
+            files.insert_file(trust::FILE, policy(more).as_bytes());
+            let loaded = with_trust(schema::fleet::load(&files), &files, || None);
+            assert!(loaded.fleet.is_some(), "{}", in_words(&loaded, false));
+            in_words(&loaded, false)
+        };
+        let text = told("");
+        assert!(text.contains("no machine takes a release") && text.contains("releases/bcd.kdl:1"), "{text}");
+        assert!(!told("releases { roles \"admin\"; threshold 1; }\n").contains("no machine takes"));
+    }
 }
