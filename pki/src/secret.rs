@@ -107,6 +107,12 @@ impl SecretStore {
         self.inner().head()
     }
 
+    /// How envelopes begin that open here, with the present key or one before it.
+    #[must_use]
+    pub fn heads(&self) -> Vec<Vec<u8>> {
+        self.inner().keys.iter().map(|key| [&[VERSION][..], &key.id].concat()).collect()
+    }
+
     /// The same value, sealed with the present key.
     ///
     /// # Errors
@@ -241,6 +247,8 @@ mod tests {
         assert_eq!(copy.key_name(), after.key_name());
         assert_ne!(copy.key_name(), store().key_name());
         assert!(!old.starts_with(&copy.head()));
+        assert!(copy.heads().iter().any(|head| old.starts_with(head)));
+        assert!(!after.heads().iter().any(|head| old.starts_with(head)));
         let new = copy.reseal(at, &old).expect("opens");
         assert!(new.starts_with(&copy.head()));
         assert_eq!(after.open(at, &new).expect("opens").as_slice(), b"value");

@@ -333,6 +333,18 @@ pub async fn find_by_csr(db: &Db, csr_hash: &Digest) -> Result<Option<Join>, DbE
     rows::find(db.pool(), select!("WHERE csr_hash = $1", convert::digest_column(csr_hash))).await
 }
 
+/// The renewal of a node that waits for somebody, when one does.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn waiting_renewal(db: &Db, node: NodeId) -> Result<Option<Join>, DbError> {
+    let statement = select!(
+        "WHERE node_id = $1 AND kind = 'renewal' AND state = 'waiting' ORDER BY updated_at DESC, id DESC LIMIT 1",
+        node.as_uuid(),
+    );
+    rows::find(db.pool(), statement).await
+}
+
 /// Attempts, the latest first; of one state, or of all.
 ///
 /// # Errors

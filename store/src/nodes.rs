@@ -18,7 +18,10 @@ use schema::{
     id::NodeId,
     inventory::InventorySection,
     name::Name,
-    node::{Condition, Connectivity, NoScheduleReason, Power, ProvisionState, Role, Trust, provision::IllegalMove},
+    node::{
+        Condition, ConditionStatus, Connectivity, NoScheduleReason, Power, ProvisionState, Role, Trust,
+        provision::IllegalMove,
+    },
     time::Timestamp,
 };
 
@@ -128,6 +131,12 @@ impl Node {
     #[must_use]
     pub fn assignment(&self) -> Option<SpecFrom> {
         self.assigned.map(|target| SpecFrom { target, overlay: self.assigned_overlay.clone() })
+    }
+
+    /// Whether this condition holds; one that is not known does not.
+    #[must_use]
+    pub fn has_condition(&self, kind: &str) -> bool {
+        self.conditions.iter().any(|condition| condition.kind == kind && condition.status == ConditionStatus::True)
     }
 
     /// Refuses when the caller read another version of the node.

@@ -221,6 +221,9 @@ fn cursor(life: i32, xid: &str, id: i64) -> Result<Cursor, DbError> {
 /// begins another life when that is not where it was before: it was restored. Whether it did. Called once at the start of a
 /// process, before anything is written.
 ///
+/// A life is numbered by the second in which it began: the number after the last one would come again when the same dump is
+/// restored again.
+///
 /// # Errors
 /// When a statement fails.
 pub async fn begin_life(db: &Db) -> Result<bool, DbError> {
@@ -239,9 +242,15 @@ pub async fn begin_life(db: &Db) -> Result<bool, DbError> {
     let goes_on = |before: &String| *before == server || server.starts_with(&format!("{before}/"));
     let begins = last.server.as_ref().is_some_and(|before| !goes_on(before));
     if begins {
-        sqlx::query!("INSERT INTO outbox_lives (life, server) VALUES ($1, $2)", last.life + 1, server)
-            .execute(txn.conn())
-            .await?;
+        sqlx::query!(
+            // A clock that is decades ahead leaves room for the lives after it.
+            r#"INSERT INTO outbox_lives (life, server)
+               VALUES (greatest($1, least(extract(epoch FROM compute_now() - timestamptz '2026-01-01 00:00Z'), 2e9)::integer), $2)"#,
+            last.life + 1,
+            server,
+        )
+        .execute(txn.conn())
+        .await?;
         secrets::skip_versions(&mut txn).await?;
     } else if last.server.as_ref() != Some(&server) {
         sqlx::query!("UPDATE outbox_lives SET server = $2 WHERE life = $1", last.life, server)
@@ -250,6 +259,19 @@ pub async fn begin_life(db: &Db) -> Result<bool, DbError> {
     }
     txn.commit().await?;
     Ok(begins)
+}
+
+/// When this database was restored last, as far as anybody noticed.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn restored_at(db: &Db) -> Result<Option<Timestamp>, DbError> {
+    let at = sqlx::query_scalar!(
+        r#"SELECT began_at AS "at: jiff_sqlx::Timestamp" FROM outbox_lives WHERE life > 0 ORDER BY life DESC LIMIT 1"#
+    )
+    .fetch_optional(db.pool())
+    .await?;
+    Ok(at.map(jiff_sqlx::Timestamp::to_jiff))
 }
 
 /// Forgets events that are a week old.

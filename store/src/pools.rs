@@ -260,8 +260,10 @@ pub struct Progress {
     /// Those assigned to the pool's target, or to the one of their own profile.
     pub assigned: u64,
     /// Those that receive a spec, are assigned to their target, have a spec composed from it, observed its generation with no
-    /// section failed, and wait for no reboot.
+    /// section failed, wait for no reboot, and have an identity.
     pub converged: u64,
+    /// Those whose identity was revoked: they do not come back by themselves.
+    pub revoked: u64,
     /// Those on which new work may be placed.
     pub schedulable: u64,
 }
@@ -284,10 +286,16 @@ pub async fn progress(db: &Db) -> Result<Listed<Progress>, DbError> {
                                          IS NOT DISTINCT FROM (n.assigned_digest, n.assigned_overlay)
                                      AND n.generation > 0 AND n.observed_generation >= n.generation
                                      AND NOT n.conditions @> '[{"type": "RebootRequired", "status": "true"}]'
+                                     AND r.node_id IS NULL
                                      AND NOT EXISTS (SELECT FROM node_sections s WHERE s.node_id = n.id AND s.state = 'failed')) AS "converged!",
+                  count(r.node_id) AS "revoked!",
                   count(*) FILTER (WHERE n.id IS NOT NULL AND node_bucket(n) = 'schedulable') AS "schedulable!"
            FROM pools p
            FULL JOIN (SELECT * FROM nodes WHERE pool IS NOT NULL AND provision_state <> 'retired') n ON n.pool = p.name
+           LEFT JOIN (SELECT DISTINCT c.node_id FROM node_certs c JOIN nodes m ON m.id = c.node_id
+                      WHERE c.revoked_at IS NOT NULL
+                        AND NOT EXISTS (SELECT FROM node_certs l WHERE l.node_id = m.id AND l.revoked_at IS NULL
+                                          AND l.identity_generation = m.identity_generation)) r ON r.node_id = n.id
            GROUP BY 1
            ORDER BY 1"#,
     );
@@ -306,6 +314,8 @@ struct ProgressRow {
     assigned: i64,
     #[sqlx(rename = "converged!")]
     converged: i64,
+    #[sqlx(rename = "revoked!")]
+    revoked: i64,
     #[sqlx(rename = "schedulable!")]
     schedulable: i64,
 }
@@ -323,6 +333,7 @@ impl Stored for ProgressRow {
             connected: count(self.connected),
             assigned: count(self.assigned),
             converged: count(self.converged),
+            revoked: count(self.revoked),
             schedulable: count(self.schedulable),
         })
     }

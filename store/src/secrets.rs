@@ -34,7 +34,9 @@ pub struct Secret {
 pub async fn next_version(txn: &mut Txn, name: &SecretName) -> Result<u64, DbError> {
     let counter = sqlx::query_scalar!(
         // A name that this database does not know may have had versions since the backup that it was restored from.
-        r#"INSERT INTO secrets AS s (name, counter) VALUES ($1, outbox_life()::bigint * 10000 + 1)
+        // A life below a hundred thousand is a plain count and not a time.
+        r#"INSERT INTO secrets AS s (name, counter)
+           SELECT $1, CASE WHEN life < 100000 THEN life * 10000 ELSE life END + 1 FROM outbox_life() life
            ON CONFLICT (name) DO UPDATE SET counter = s.counter + 1
            RETURNING counter"#,
         name.as_str(),
@@ -44,13 +46,16 @@ pub async fn next_version(txn: &mut Txn, name: &SecretName) -> Result<u64, DbErr
     version(counter)
 }
 
-/// Goes on with the versions of the next ten thousand: this database was restored, and what was put since its backup has
-/// versions that must not come back with another value.
+/// Goes on with the versions of the life that began in this transaction, from the second of its beginning: this database was
+/// restored, and what was put since its backup, also where that was restored before, has versions that must not come back with
+/// another value. Nobody puts one secret every second from one restore to the next.
 ///
 /// # Errors
 /// When the statement fails.
 pub async fn skip_versions(txn: &mut Txn) -> Result<(), DbError> {
-    sqlx::query!("UPDATE secrets SET counter = (counter / 10000 + 1) * 10000").execute(txn.conn()).await?;
+    sqlx::query!("UPDATE secrets SET counter = greatest((counter / 10000 + 1) * 10000, outbox_life())")
+        .execute(txn.conn())
+        .await?;
     Ok(())
 }
 
@@ -168,30 +173,59 @@ pub struct Sealed {
     pub envelope: Vec<u8>,
 }
 
-/// How many envelopes do not begin like this.
+/// How many envelopes do not begin like this and are needed: one that begins like none of those that open is needed unless a
+/// newer version of its secret opens.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn count_other_heads(db: &Db, head: &[u8]) -> Result<u64, DbError> {
+pub async fn count_other_heads(db: &Db, head: &[u8], opens: &[Vec<u8>]) -> Result<u64, DbError> {
     let count = sqlx::query_scalar!(
-        r#"SELECT count(*) AS "count!" FROM secret_versions WHERE substr(envelope, 1, length($1::bytea)) <> $1"#,
+        r#"SELECT count(*) AS "count!" FROM secret_versions s
+           WHERE substr(envelope, 1, length($1::bytea)) <> $1
+             AND (substr(envelope, 1, length($1)) = ANY ($2::bytea[])
+                  OR NOT EXISTS (SELECT FROM secret_versions n WHERE n.name = s.name AND n.version > s.version
+                                   AND substr(n.envelope, 1, length($1)) = ANY ($2)))"#,
         head,
+        opens,
     )
     .fetch_one(db.pool())
     .await?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-/// Some envelopes that do not begin like this, which nobody else replaces or deletes before this transaction's end.
+/// The newest versions that begin like none of those that open: their values are lost, or another key opens them.
 ///
 /// # Errors
 /// When the statement fails.
-pub async fn lock_other_heads(txn: &mut Txn, head: &[u8], limit: u32) -> Result<Vec<Sealed>, DbError> {
+pub async fn list_closed(db: &Db, opens: &[Vec<u8>]) -> Result<Vec<(SecretName, u64)>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT name, version FROM secret_versions s
+           WHERE version = (SELECT max(version) FROM secret_versions n WHERE n.name = s.name)
+             AND NOT EXISTS (SELECT FROM UNNEST($1::bytea[]) head WHERE substr(envelope, 1, length(head)) = head)
+           ORDER BY name"#,
+        opens,
+    )
+    .fetch_all(db.pool())
+    .await?;
+    rows.into_iter().map(|row| Ok((convert::word("secret name", &row.name)?, version(row.version)?))).collect()
+}
+
+/// Some envelopes that do not begin like this and open, which nobody else replaces or deletes before this transaction's end.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn lock_other_heads(
+    txn: &mut Txn,
+    head: &[u8],
+    opens: &[Vec<u8>],
+    limit: u32,
+) -> Result<Vec<Sealed>, DbError> {
     let rows = sqlx::query!(
         r#"SELECT name, version, envelope FROM secret_versions
-           WHERE substr(envelope, 1, length($1::bytea)) <> $1
-           ORDER BY name, version LIMIT $2 FOR UPDATE SKIP LOCKED"#,
+           WHERE substr(envelope, 1, length($1::bytea)) <> $1 AND substr(envelope, 1, length($1)) = ANY ($2::bytea[])
+           ORDER BY name, version LIMIT $3 FOR UPDATE SKIP LOCKED"#,
         head,
+        opens,
         i64::from(limit),
     )
     .fetch_all(txn.conn())

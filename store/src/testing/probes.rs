@@ -128,13 +128,49 @@ pub async fn restored(db: &Db) -> Result<(), DbError> {
 /// When a statement fails.
 pub async fn restored_beside(db: &Db) -> Result<(), DbError> {
     for statement in [
-        "CREATE TABLE restored AS SELECT * FROM outbox_lives",
+        "CREATE TABLE restored (LIKE outbox_lives INCLUDING ALL)",
+        "INSERT INTO restored SELECT * FROM outbox_lives",
         "DROP TABLE outbox_lives",
         "ALTER TABLE restored RENAME TO outbox_lives",
     ] {
         sqlx::query(statement).execute(db.pool()).await?;
     }
     Ok(())
+}
+
+/// Keeps what a dump has of secrets and of lives, for [`restored_again`].
+///
+/// # Errors
+/// When a statement fails.
+pub async fn dumped(db: &Db) -> Result<(), DbError> {
+    for statement in [
+        "CREATE SCHEMA dump",
+        "CREATE TABLE dump.outbox_lives AS SELECT * FROM outbox_lives",
+        "CREATE TABLE dump.secrets AS SELECT * FROM secrets",
+        "CREATE TABLE dump.secret_versions AS SELECT * FROM secret_versions",
+    ] {
+        sqlx::query(statement).execute(db.pool()).await?;
+    }
+    Ok(())
+}
+
+/// Makes these tables what they were when the dump was taken, in another place than before, and without any event.
+///
+/// # Errors
+/// When a statement fails.
+pub async fn restored_again(db: &Db) -> Result<(), DbError> {
+    for statement in [
+        "DELETE FROM outbox",
+        "DELETE FROM outbox_lives",
+        "INSERT INTO outbox_lives SELECT * FROM dump.outbox_lives",
+        "DELETE FROM secret_versions",
+        "DELETE FROM secrets",
+        "INSERT INTO secrets SELECT * FROM dump.secrets",
+        "INSERT INTO secret_versions SELECT * FROM dump.secret_versions",
+    ] {
+        sqlx::query(statement).execute(db.pool()).await?;
+    }
+    restored_beside(db).await
 }
 
 /// Does what whoever stole the database can do: one statement, whatever it is.

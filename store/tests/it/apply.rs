@@ -431,6 +431,14 @@ async fn progress_counts_what_is_really_there() {
     assert_eq!(progress().await, [("empty".to_owned(), 0, 0, 0), ("h100".to_owned(), 2, 1, 0)]);
     commit!(test.db(), |txn| nodes::observe(&mut txn, fresh.id, Generation(1), Generation(1)).await.expect("observe"));
     assert_eq!(progress().await[1], ("h100".to_owned(), 2, 1, 1));
+
+    let certificate = crate::certificate(fresh.id, 1);
+    commit!(test.db(), |txn| {
+        store::node_certs::insert(&mut txn, &certificate).await.expect("insert");
+        store::node_certs::revoke_all(&mut txn, fresh.id, "stolen").await.expect("revoked");
+    });
+    let h100 = &pools::progress(test.db()).await.expect("progress").items[1];
+    assert_eq!((h100.total, h100.converged, h100.revoked), (2, 0, 1), "nobody waits for it");
 }
 
 #[tokio::test]

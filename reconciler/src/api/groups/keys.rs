@@ -121,6 +121,7 @@ pub(in crate::api) async fn holders(app: &App, _: Nothing) -> Result<Holders, Ap
     let view = |holder: key_holders::Holder| HolderView {
         name: holder.name,
         is_gateway: holder.is_gateway,
+    let now = app.db.now().await?;
         revision: holder.revision,
         seen_at: At(holder.seen_at),
         certificate_ends_at: holder.is_gateway.then_some(At(holder.expires_at)),
@@ -137,12 +138,12 @@ pub(in crate::api) async fn holders(app: &App, _: Nothing) -> Result<Holders, Ap
             name: SIGNED_BEFORE.to_owned(),
             is_gateway: false,
             revision: 0,
-            seen_at: At(app.db.now().await?),
+            seen_at: At(now),
             certificate_ends_at: None,
             ended_by: None,
         });
     }
-    let sealed_before = secrets::count_other_heads(&app.db, &app.secrets.head()).await?;
+    let sealed_before = secrets::count_other_heads(&app.db, &app.secrets.head(), &app.secrets.heads()).await?;
     let commands_before = commands_before(app).await?;
     Ok(Holders { pin: app.pin.to_string(), holders, sealed_before, commands_before, unreadable })
 }
@@ -198,8 +199,18 @@ pub(in crate::api) async fn reseal(mutation: Mutation<'_>, input: Reseal) -> Res
             "a process takes a step over within seconds; where it has a copy of the key directory, copy the files anew",
         ));
     }
-    let others = secrets::count_other_heads(&app.db, &head).await?;
-    let found = secrets::lock_other_heads(txn, &head, RESEALED_AT_ONCE).await?;
+    let opens = app.secrets.heads();
+    let closed = secrets::list_closed(&app.db, &opens).await?;
+    if !closed.is_empty() {
+        let names: Vec<&str> = closed.iter().map(|(name, _)| name.as_str()).collect();
+        let what = format!("the newest version of {} does not open: {}", counted(names.len()), names.join(", "));
+        return Err(ApiError::new(Code::InvalidState, what).why(
+            "the control plane has other keys than the one that sealed it; put each of them again with `better-compute \
+             secrets put`, or delete it, and then go on with the rotation",
+        ));
+    }
+    let others = secrets::count_other_heads(&app.db, &head, &opens).await?;
+    let found = secrets::lock_other_heads(txn, &head, &opens, RESEALED_AT_ONCE).await?;
     let resealed = found.len() as u64;
     for mut sealed in found {
         let address = Address { name: &sealed.name, version: sealed.version, tenant: None };
@@ -220,6 +231,10 @@ pub(in crate::api) async fn reseal(mutation: Mutation<'_>, input: Reseal) -> Res
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::api) struct EndGateway {
     /// Its name, as `keys.holders` says it.
+fn counted(secrets: usize) -> String {
+    if secrets == 1 { "one secret".to_owned() } else { format!("{secrets} secrets") }
+}
+
     name: String,
 }
 

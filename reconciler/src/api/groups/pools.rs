@@ -31,6 +31,8 @@ pub(in crate::api) struct PoolView {
     assigned: u64,
     /// Those that observed the spec of what they should be with every section converged.
     converged: u64,
+    /// Those whose identity was revoked: they do not come back by themselves.
+    revoked: u64,
     /// Those on which new work may be placed.
     schedulable: u64,
 }
@@ -62,6 +64,7 @@ pub(super) async fn all(app: &App, unreadable: &mut Vec<UnreadableView>) -> Resu
                 connected: progress.connected,
                 assigned: progress.assigned,
                 converged: progress.converged,
+                revoked: progress.revoked,
                 schedulable: progress.schedulable,
             }
         })

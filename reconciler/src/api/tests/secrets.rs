@@ -93,6 +93,28 @@ async fn a_process_seals_anew_with_the_key_that_is_named_and_with_no_other() {
 }
 
 #[tokio::test]
+async fn versions_that_no_key_opens_are_named_at_once_and_block_a_rotation_only_while_they_are_the_newest() {
+    let desk = Desk::new().await;
+    let lost = [
+        "INSERT INTO secrets (name, counter) VALUES ('a', 1), ('b', 1)",
+        "INSERT INTO secret_versions (name, version, envelope, created_by) SELECT name, 1, '\\x01', 'test' FROM secrets",
+    ];
+    for statement in lost {
+        store::testing::steal(&desk.house.db, statement).await.expect("another key sealed them");
+    }
+    let call = |key: &str| json!({ "key": store().key_name(), "idempotencyKey": key });
+    let refused = desk.refused("keys.reseal", call("1")).await;
+    assert!(refused["message"].as_str().is_some_and(|text| text.ends_with("does not open: a, b")), "{refused}");
+    let sealed = async || desk.ok("keys.holders", json!({})).await["sealedBefore"].clone();
+    assert_eq!(sealed().await, 2);
+    for name in ["a", "b"] {
+        desk.ok("secrets.put", json!({ "name": name, "value": ENCODED, "idempotencyKey": name })).await;
+    }
+    assert_eq!(desk.ok("keys.reseal", call("2")).await, json!({ "resealed": 0, "left": 0 }));
+    assert_eq!(sealed().await, 0);
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_value_is_said_without_it() {
     let desk = Desk::new().await;
     let too_long = "QUFB".repeat(22_000);
