@@ -173,7 +173,7 @@ fn secret_status(refusal: &BrokerRefusal) -> Status {
         BrokerRefusal::Request(_) | BrokerRefusal::Key(_) => Code::InvalidArgument,
         BrokerRefusal::Signature | BrokerRefusal::NotReferred => Code::PermissionDenied,
         BrokerRefusal::TooOften => Code::ResourceExhausted,
-        BrokerRefusal::Unreadable => Code::FailedPrecondition,
+        BrokerRefusal::Unreadable | BrokerRefusal::HardwareChanged(_) => Code::FailedPrecondition,
     };
     refused(code, refusal.code(), refusal.to_string())
 }

@@ -14,11 +14,12 @@ use pki::{
     secret::Address,
 };
 use proto::agent::v1 as pb;
-use schema::{id::NodeId, node::ProvisionState, spec::NodeSpec, time::Timestamp};
+use schema::{id::NodeId, name::Name, node::ProvisionState, spec::NodeSpec, time::Timestamp};
 use serde_json::json;
 use store::{DbError, audit, node_certs, nodes, secrets};
 
 use super::{JoinService, wire};
+use crate::reconcile::node::HARDWARE_CHANGED;
 
 /// Requests of one node in a minute: more than a daemon ever needs.
 const PER_MINUTE: u32 = 30;
@@ -40,6 +41,12 @@ pub(crate) enum BrokerRefusal {
     /// It asks for something else than its spec refers to.
     #[error("the spec of this node does not refer to what it asks for")]
     NotReferred,
+    /// What asks shows other hardware than the node is known by.
+    #[error(
+        "the machine shows other hardware than node {0} is known by, so its secrets are kept back: after a repair \
+         `better-compute node rebind {0}` says that it is the same machine"
+    )]
+    HardwareChanged(Name),
     /// Too often.
     #[error("too many requests of this node: try again in a minute")]
     TooOften,
@@ -59,6 +66,7 @@ impl BrokerRefusal {
         "bad-request",
         "no-possession",
         "not-referred",
+        "hardware-changed",
         "too-often",
         "secret-unreadable",
         "unavailable",
@@ -71,6 +79,7 @@ impl BrokerRefusal {
             Self::Request(_) | Self::Key(_) => "bad-request",
             Self::Signature => "no-possession",
             Self::NotReferred => "not-referred",
+            Self::HardwareChanged(_) => "hardware-changed",
             Self::TooOften => "too-often",
             Self::Unreadable => "secret-unreadable",
             Self::Db(_) => "unavailable",
@@ -114,6 +123,9 @@ impl JoinService {
             return Err(BrokerRefusal::TooOften);
         }
         let node = nodes::find(&self.db, id).await?.filter(|node| node.provision != ProvisionState::Retired);
+        if let Some(node) = node.as_ref().filter(|node| node.has_condition(HARDWARE_CHANGED)) {
+            return Err(BrokerRefusal::HardwareChanged(node.name.clone()));
+        }
         let stored = nodes::find_spec(&self.db, id).await?;
         let spec = stored.and_then(|stored| NodeSpec::from_bytes(&stored.bytes).ok()).filter(|_| node.is_some());
         let referred = spec.map(|spec| spec.secrets()).unwrap_or_default();

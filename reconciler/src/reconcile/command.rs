@@ -29,7 +29,7 @@ use serde_json::json;
 use store::{
     Txn, audit,
     commands::{self, Ending, Evidence, Proved, Queued, Resume, Settled, StoredUpdate, Unsigned},
-    node_certs,
+    node_certs, nodes,
     queue::{self, Kind},
 };
 
@@ -37,7 +37,7 @@ use self::{
     signing::{Journals, Signing},
     verify::UpdateRefusal,
 };
-use super::{Context, Failure, Outcome, Reconciler, ShardBy, WaitReason};
+use super::{Context, Failure, Outcome, Reconciler, ShardBy, WaitReason, node::HARDWARE_CHANGED};
 use crate::{
     batch::{self, standing},
     custody::BEHIND_PIN,
@@ -59,6 +59,8 @@ enum Waiting {
     NotAllowed(String),
     /// Its machine has not said yet which journal it has.
     JournalUnknown(String),
+    /// What has its key is another machine, or has another board.
+    OtherHardware(String),
 }
 
 impl WaitReason for Waiting {
@@ -67,13 +69,15 @@ impl WaitReason for Waiting {
             Self::UpdateRefused(_) => "update-refused",
             Self::NotAllowed(_) => NOT_ALLOWED,
             Self::JournalUnknown(_) => JOURNAL_UNKNOWN,
+            Self::OtherHardware(_) => OTHER_HARDWARE,
         }
     }
 }
 
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::UpdateRefused(why) | Self::NotAllowed(why) | Self::JournalUnknown(why)) = self;
+        let (Self::UpdateRefused(why) | Self::NotAllowed(why) | Self::JournalUnknown(why) | Self::OtherHardware(why)) =
+            self;
         f.write_str(why)
     }
 }
@@ -85,6 +89,10 @@ pub(crate) const JOURNAL_UNKNOWN: &str = "journal-unknown";
 /// The same for people; stored beside the command.
 pub(crate) const NO_JOURNAL: &str =
     "its machine has signed no report yet, so that nobody knows which journal it is for";
+/// The stable word for a destructive command whose machine shows other hardware than the node is known by.
+pub(crate) const OTHER_HARDWARE: &str = "hardware-changed";
+/// The same for people; stored beside the command.
+pub(crate) const IS_ANOTHER: &str = "its machine shows other hardware than the node is known by";
 /// Approvals wake their node's key. What else lets a command go, such as a report of its machine or the time, is looked for so often.
 const LOOK: Duration = Duration::from_secs(10);
 
@@ -145,7 +153,7 @@ async fn sign(context: &Context, node: NodeId) -> Result<Looked, Failure> {
         let journals = Journals::read(context.db(), open.iter().map(|queued| &queued.command)).await?;
         let (known, unknown): (Vec<Queued>, Vec<Queued>) =
             open.into_iter().partition(|queued| journals.know(&queued.command));
-        let (allowed, mut withheld) = judged(context, known, now).await?;
+        let (allowed, mut withheld) = judged(context, node, known, now).await?;
         withheld.extend(unknown.into_iter().map(|queued| (queued, NO_JOURNAL.to_owned())));
         let signed = Signing { signer: context.signer(), logs: context.logs() }.all(&allowed, &journals, now);
         let mut txn = context.begin().await?;
@@ -167,7 +175,11 @@ fn summary(withheld: &[(CommandId, String)]) -> Option<Waiting> {
     let (id, why) = withheld.first()?;
     let more = if withheld.len() > 1 { format!("; {} more wait likewise", withheld.len() - 1) } else { String::new() };
     let says = format!("{id} is destructive and is not signed: {why}{more}");
-    Some(if why == NO_JOURNAL { Waiting::JournalUnknown(says) } else { Waiting::NotAllowed(says) })
+    Some(match why.as_str() {
+        NO_JOURNAL => Waiting::JournalUnknown(says),
+        IS_ANOTHER => Waiting::OtherHardware(says),
+        _ => Waiting::NotAllowed(says),
+    })
 }
 
 /// Those whose batch has not ended or that are in none, and the others. The audit log says which have, and no row of a batch.
@@ -177,9 +189,11 @@ async fn of_open_batches(context: &Context, queued: Vec<Queued>) -> Result<(Vec<
     Ok(queued.into_iter().partition(|queued| batch_of(queued).is_none_or(|batch| !ended.contains(&batch))))
 }
 
-/// Those that may be signed, and those that people do not allow, once a trust anchor is pinned.
+/// Those that may be signed; and those that are for another machine than the one that shows itself, or that people do not
+/// allow, once a trust anchor is pinned.
 async fn judged(
     context: &Context,
+    node: NodeId,
     queued: Vec<Queued>,
     now: schema::time::Timestamp,
 ) -> Result<(Vec<Unsigned>, Vec<Withheld>), Failure> {
@@ -188,6 +202,10 @@ async fn judged(
     let mut allowed: Vec<Unsigned> = harmless.into_iter().map(|queued| queued.command).collect();
     let mut withheld = Vec::new();
     if asked.is_empty() {
+        return Ok((allowed, withheld));
+    }
+    if nodes::find(context.db(), node).await?.is_some_and(|node| node.has_condition(HARDWARE_CHANGED)) {
+        withheld.extend(asked.into_iter().map(|queued| (queued, IS_ANOTHER.to_owned())));
         return Ok((allowed, withheld));
     }
     if context.custody().is_behind_pin(context.db()).await? {

@@ -44,7 +44,7 @@ use self::{
 };
 use super::{Context, Failure, Outcome, Reconciler, ShardBy, WaitReason, nodespec};
 
-pub use judge::{INVENTORY_INCOMPLETE, OWN_CONDITIONS, REPORT_REFUSED};
+pub use judge::{HARDWARE_CHANGED, INVENTORY_INCOMPLETE, OWN_CONDITIONS, REPORT_REFUSED};
 
 /// The reconciler.
 #[derive(Debug)]

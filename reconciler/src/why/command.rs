@@ -9,7 +9,7 @@ use schema::{
 use store::{commands::Command, nodes::Node, outcomes::Outcome};
 
 use super::{Area, Keeps, Lifter, Wait, for_node, in_order, node::session};
-use crate::reconcile::command::{JOURNAL_UNKNOWN, NO_JOURNAL, NOT_ALLOWED};
+use crate::reconcile::command::{IS_ANOTHER, JOURNAL_UNKNOWN, NO_JOURNAL, NOT_ALLOWED, OTHER_HARDWARE};
 
 /// What is known of a command.
 #[derive(Debug)]
@@ -67,6 +67,7 @@ fn pending(facts: &CommandFacts<'_>, now: Timestamp) -> Vec<Wait> {
     } else if command.signed_at.is_none() {
         let unsigned = match facts.withheld {
             Some(why @ NO_JOURNAL) => wait(JOURNAL_UNKNOWN, format!("it may not run twice and is not signed: {why}")),
+            Some(why @ IS_ANOTHER) => wait(OTHER_HARDWARE, format!("it is destructive and is not signed: {why}")),
             Some(why) => wait(NOT_ALLOWED, format!("it is destructive and is not signed: {why}")),
             None => wait("unsigned", "it is not signed yet"),
         };

@@ -5,6 +5,7 @@ use schema::{
     clock::Clock as _,
     effect::EffectClass,
     generation::Generation,
+    node::{Condition, ConditionStatus},
     spec::{HostFile, HostSection, NodeSpec, SecretVersion},
 };
 use store::{node_certs, nodes, pools, secrets};
@@ -135,6 +136,29 @@ async fn strangers_and_the_revoked_get_nothing() {
     node_certs::revoke_all(&mut txn, node.id, "stolen").await.expect("revoked");
     txn.commit().await.expect("commit");
     assert_eq!(node.refusal(&house, &[("mine", 1)]).await, "no-possession");
+}
+
+#[tokio::test]
+async fn what_shows_other_hardware_than_the_node_gets_nothing_until_it_is_the_node_again() {
+    let house = House::new().await;
+    put(&house, "mine").await;
+    let node = Holder::new(&house, "SERIAL0001", &["mine"]).await;
+    let shows = async |status| {
+        let condition = Condition {
+            kind: "HardwareChanged".to_owned(),
+            status,
+            reason: "OtherIdentifiers".to_owned(),
+            message: String::new(),
+            since: house.clock.now(),
+        };
+        let mut txn = house.db.begin().await.expect("begin");
+        nodes::set_conditions(&mut txn, node.id, &[condition]).await.expect("set");
+        txn.commit().await.expect("commit");
+    };
+    shows(ConditionStatus::True).await;
+    assert_eq!(node.refusal(&house, &[("mine", 1)]).await, "hardware-changed");
+    shows(ConditionStatus::False).await;
+    ask(&house, &node.asking(&house, &[("mine", 1)])).await.expect("released");
 }
 
 #[tokio::test]

@@ -167,6 +167,30 @@ async fn a_fast_signer_leaves_nothing_to_do_and_its_absence_loses_nothing() {
 }
 
 #[tokio::test]
+async fn a_machine_that_shows_other_hardware_is_not_booted_and_is_asked_what_does_no_harm() {
+    let bench = Bench::new().await;
+    let db = &bench.house.db;
+    let changed = r#"[{"type": "HardwareChanged", "status": "true", "reason": "OtherIdentifiers", "since": "2026-11-29T12:00:00Z"}]"#;
+    let shows = async |conditions: &str| {
+        store::testing::steal(db, &format!("UPDATE nodes SET conditions = '{conditions}'")).await.expect("set");
+        bench.tick().await;
+    };
+    let (boot, refresh) = (
+        bench.enqueue(CommandKind::NodeReboot, "boot").await.id,
+        bench.enqueue(CommandKind::InventoryRefresh, "harmless").await.id,
+    );
+    shows(changed).await;
+    assert!(bench.read(refresh).await.signed_at.is_some());
+    assert_eq!(bench.read(boot).await.signed_at, None);
+    assert_eq!(commands::withheld(db, boot).await.expect("read").as_deref(), Some(IS_ANOTHER));
+    let (state, reason, _) = bench.outcome().await;
+    assert_eq!((state.as_str(), reason.as_str()), ("wait", OTHER_HARDWARE));
+    bench.house.test.advance(LOOK).await;
+    shows("[]").await;
+    assert!(bench.read(boot).await.signed_at.is_some(), "it is the node again");
+}
+
+#[tokio::test]
 async fn a_boot_waits_for_its_machines_journal_is_signed_for_it_and_anew_for_another_one() {
     let bench = Bench::new().await;
     let (db, node) = (&bench.house.db, bench.machine.id);

@@ -28,7 +28,7 @@ pub const INVENTORY_INCOMPLETE: &str = "InventoryIncomplete";
 pub const REPORT_REFUSED: &str = "ReportRefused";
 
 /// The machine shows other hardware than the node is known by.
-pub(super) const HARDWARE_CHANGED: &str = "HardwareChanged";
+pub const HARDWARE_CHANGED: &str = "HardwareChanged";
 
 /// The conditions that the control plane judges. What a node says about these is not taken over.
 pub const OWN_CONDITIONS: &[&str] = &[

@@ -46,6 +46,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Command,
+        "hardware-changed",
+        "The command is destructive, and the machine shows other hardware than the node is known by: it may be another machine with a copy of the node's disk.",
+        Operator,
+        "after a repair: better-compute node rebind NODE, and the command goes; otherwise better-compute node revoke NODE and stop the machine",
+    ),
+    entry(
+        Command,
         "lane-full",
         "The machine has as many commands of this lane under way as it may.",
         Itself,

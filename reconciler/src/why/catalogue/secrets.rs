@@ -25,6 +25,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Secret,
+        "hardware-changed",
+        "The machine that asks has the node's key and shows other hardware than the node is known by: its board was replaced, or its disk or a copy of it runs in another machine. It gets no values, and keeps those that it has.",
+        Operator,
+        "after a repair: better-compute node rebind NODE; otherwise better-compute node revoke NODE, stop the machine, and put anew what it has",
+    ),
+    entry(
+        Secret,
         "no-possession",
         "The request is not signed by a node of this fleet, or that node's identity was revoked.",
         Operator,
