@@ -1,6 +1,7 @@
 //! While the checkpoint key is replaced: what the key before still stands behind, which counts for nothing once that one is
 //! over. The source signs manifests and tags places anew; what waits to be acted on is marked anew here.
 
+use pki::checkpoint::CheckpointPurpose;
 use store::{
     Db, DbError, audit, batches,
     commands::{self, Marked},
@@ -8,7 +9,7 @@ use store::{
 };
 
 use super::{Custody, attest::of_other_keys};
-use crate::audit::look::ours;
+use crate::{audit::look::ours, source::FLEET};
 
 /// So many marks are read, and made anew, at a time.
 const AT_ONCE: u32 = 500;
@@ -38,9 +39,14 @@ impl Custody {
         let places = placements::list(&mut txn).await?.iter().filter(|place| before(place)).count();
         drop(txn);
         let Before { commands, batches } = self.marked_before(db).await?;
+        let verified = store::trust::checkpoint(db, FLEET).await?.is_some_and(|stored| {
+            let signed = held.manifests.verify(CheckpointPurpose::VerifiedCheckpoint, &stored.body, &stored.signature);
+            signed.is_ok_and(|key| key != present)
+        });
         let last = audit::checkpoints_back(db, None, 1).await?.pop();
         let log = last.and_then(|last| ours(&last, &held.audit)).filter(|last| Some(last.key) == held.audit.before());
-        Ok((manifests + places + commands.len() + batches.len() + usize::from(log.is_some())) as u64)
+        let single = usize::from(verified) + usize::from(log.is_some());
+        Ok((manifests + places + commands.len() + batches.len() + single) as u64)
     }
 
     /// Marks anew what waits and was marked with the key before; without one there is nothing to read.

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use pki::{
-    checkpoint::CheckpointPurpose,
+    checkpoint::{CheckpointKey, CheckpointPurpose},
     keys::TrustPin,
     trust::{
         object,
@@ -79,9 +79,12 @@ impl Pass {
         self.data.join(format!("{}.verified", self.name))
     }
 
-    /// The checkpoint of a pin, of any where there is none, and the number of the one in the database.
-    pub(super) async fn checkpoint(&self, pin: Option<&TrustPin>) -> Result<(Option<Body>, Option<u64>), PassError> {
-        let Some(custody) = self.custody.clone() else { return Ok((None, None)) };
+    /// The checkpoint of a pin, of any where there is none, and the number of the one in the database, with the key that signed it.
+    pub(super) async fn checkpoint(
+        &self,
+        pin: Option<&TrustPin>,
+    ) -> Result<(Option<Body>, Option<u64>, Option<CheckpointKey>), PassError> {
+        let Some(custody) = self.custody.clone() else { return Ok((None, None, None)) };
         let stored = trust::checkpoint(&self.db, &self.name).await?;
         let number = stored.as_ref().map(|stored| stored.seq);
         let file = std::fs::read(self.file()).ok().and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
@@ -89,6 +92,9 @@ impl Pass {
         let database = stored.map(|stored| (stored.body, stored.signature));
         let signer = custody.signer();
         let verifier = signer.verifier();
+        let key = database.as_ref().and_then(|(bytes, signature): &(Vec<u8>, Vec<u8>)| {
+            verifier.verify(CheckpointPurpose::VerifiedCheckpoint, bytes, signature).ok()
+        });
         let read = |(bytes, signature): (Vec<u8>, Vec<u8>)| {
             if let Err(error) = verifier.verify(CheckpointPurpose::VerifiedCheckpoint, &bytes, &signature) {
                 tracing::error!(source = %self.name, %error, "a checkpoint of the verified history is not believed");
@@ -98,12 +104,12 @@ impl Pass {
             let ours = pin.is_none_or(|pin| (body.anchor, body.fleet) == (pin.commit, pin.fleet));
             (ours && body.source == self.name).then_some(body)
         };
-        Ok(([file, database].into_iter().flatten().filter_map(read).max_by_key(|body| body.seq), number))
+        Ok(([file, database].into_iter().flatten().filter_map(read).max_by_key(|body| body.seq), number, key))
     }
 
     /// Why nothing is followed without a pin: a checkpoint that our own key signed says that there is one.
     pub(super) async fn pinned_before(&self) -> Result<Option<Trouble>, PassError> {
-        let (body, _) = self.checkpoint(None).await?;
+        let (body, ..) = self.checkpoint(None).await?;
         Ok(body.map(|body| {
             let why = format!(
                 "the fleet is pinned to {}, and the keys of this process are from before that: give them to it again (better-compute keys source)",

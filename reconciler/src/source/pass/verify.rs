@@ -10,6 +10,7 @@ use std::{
 };
 
 use pki::{
+    checkpoint::CheckpointKey,
     keys::TrustPin,
     trust::{
         object,
@@ -47,12 +48,14 @@ pub(super) struct Trusted {
     signed: Option<Body>,
     /// The number of the checkpoint in the database.
     stored: Option<u64>,
+    /// The key that signed it.
+    key: Option<CheckpointKey>,
     /// How far history was verified, and the number of the checkpoint that says so.
     reached: Option<(Verified, String, u64)>,
     /// What was looked at of what people said.
     pub(super) ears: Ears,
-    /// The tip and the number of statements that the last walk was about, when it ended well.
-    settled: Option<(String, usize)>,
+    /// The tip and the number of statements that the last walk was about, when it ended well, and the key that signed how far it came.
+    settled: Option<(String, usize, Option<CheckpointKey>)>,
 }
 
 impl Trusted {
@@ -119,7 +122,9 @@ impl Pass {
             Ok(heard) => heard,
             Err(error) => return Ok(Err(error.into())),
         };
-        if self.trusted.settled.as_ref().is_some_and(|(tip, count)| *tip == seen.tip && *count == heard.len()) {
+        let key = self.custody.as_ref().map(|custody| custody.signer().key());
+        let settled = |(tip, count, by): &(String, usize, _)| *tip == seen.tip && *count == heard.len() && *by == key;
+        if self.trusted.settled.as_ref().is_some_and(settled) {
             return Ok(Ok(()));
         }
         let walked = match self.walk(seen, (&pin, &domain), (known, handed_out.clone()), heard.clone()).await {
@@ -138,7 +143,7 @@ impl Pass {
             self.keep_verified(lease, source, seen, (&pin, newest), &walked).await?;
         }
         let Some((judged, refusal)) = walked.refused() else {
-            self.trusted.settled = Some((seen.tip.clone(), heard.len()));
+            self.trusted.settled = Some((seen.tip.clone(), heard.len(), key));
             return Ok(Ok(()));
         };
         let state = match refusal {
@@ -170,7 +175,7 @@ impl Pass {
     /// Reads how far history was verified, before anything is looked at: the branch is the one that was verified.
     pub(super) async fn recall(&mut self) -> Result<(), PassError> {
         let Some(pin) = self.pinned.get().filter(|_| !self.trusted.recalled) else { return Ok(()) };
-        (self.trusted.signed, self.trusted.stored) = self.checkpoint(Some(&pin)).await?;
+        (self.trusted.signed, self.trusted.stored, self.trusted.key) = self.checkpoint(Some(&pin)).await?;
         self.trusted.recalled = true;
         Ok(())
     }
@@ -236,7 +241,10 @@ impl Pass {
     ) -> Result<(), PassError> {
         let Some(reached) = &walked.reached else { return Ok(()) };
         let before = self.trusted.reached.as_ref().filter(|(_, of, _)| *of == seen.branch);
-        let same = before.is_some_and(|(before, ..)| before == reached) && walked.epochs.is_empty();
+        // What the key before signed counts for nothing once that one is over.
+        let key = self.custody.as_ref().map(|custody| custody.signer().key());
+        let same =
+            before.is_some_and(|(before, ..)| before == reached) && walked.epochs.is_empty() && self.trusted.key == key;
         let commit = reached.commit.to_string();
         if same && source.verified.as_ref().is_some_and(|at| at.commit == commit) {
             return Ok(());
@@ -302,7 +310,7 @@ impl Pass {
         sources::advance(&mut txn, &self.name, Stage::Verified, verified, &commit).await?;
         txn.commit().await?;
         self.keep_beside(&body, &signature);
-        self.trusted.stored = Some(seq);
+        (self.trusted.stored, self.trusted.key) = (Some(seq), key);
         self.trusted.reached = Some((reached.clone(), seen.branch.clone(), seq));
         self.trusted.signed = None;
         if !walked.epochs.is_empty() {

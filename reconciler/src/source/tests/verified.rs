@@ -11,7 +11,8 @@ mod words;
 use std::{path::PathBuf, sync::Arc};
 
 use pki::{
-    keys::{Keys, TrustPin},
+    checkpoint::CheckpointPurpose,
+    keys::{Keys, RotationKind, TrustPin},
     trust::{
         object::{ObjectFormat, ObjectId},
         policy::{self, Policy},
@@ -416,6 +417,24 @@ async fn a_thief_of_the_database_verifies_nothing() {
     people.git().git(&["reset", "-q", "--hard", &good]);
     people.goes().await;
     assert_eq!(people.policies().await.len(), 1, "what was there is there again");
+}
+
+#[tokio::test]
+async fn how_far_history_was_verified_outlives_the_key_that_signed_it() {
+    let Some(mut people) = People::pinned("").await else { return };
+    let step = |people: &mut People| {
+        people.keys.advance(RotationKind::Checkpoint, "fleet_test", jiff::Timestamp::UNIX_EPOCH);
+        people.custody.use_keys(&people.keys.source());
+    };
+    for _ in 0..2 {
+        step(&mut people);
+    }
+    let _ = people.run().await;
+    step(&mut people);
+    let stored = store::trust::checkpoint(people.world.db.db(), FLEET).await.expect("reads").expect("a checkpoint");
+    let signer = people.custody.signer();
+    let by = signer.verifier().verify(CheckpointPurpose::VerifiedCheckpoint, &stored.body, &stored.signature);
+    assert_eq!(by, Ok(signer.key()));
 }
 
 #[tokio::test]
