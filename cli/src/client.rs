@@ -190,7 +190,7 @@ impl Client {
             return Failure::new(Exit::Unreachable, format!("{} did not answer in time", self.url));
         }
         let hint = if self.url.starts_with("https://") {
-            "is `better-compute up` running?"
+            "is the control plane running (`better-compute up`, or `serve`)?"
         } else {
             "the API speaks https only; write https://HOST:PORT"
         };

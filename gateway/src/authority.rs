@@ -126,8 +126,22 @@ impl<T: Authority> ControlPlane for InProcess<T> {
 
 /// What the control plane said instead of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the control plane refused: {0}")]
-pub struct Refused(String);
+#[error("the control plane refused: {text}")]
+pub struct Refused {
+    text: String,
+    /// The two do not believe each other: this gateway needs new keys.
+    pub is_outside: bool,
+}
+
+impl Refused {
+    fn of(status: &Status) -> Self {
+        let code = status.metadata().get(CODE_METADATA).is_some_and(|code| code == "not-a-gateway");
+        // A handshake that fails is told in the sources of a status only.
+        let words = format!("{status:?}");
+        let handshake = ["UnknownIssuer", "UnknownCA"].iter().any(|word| words.contains(word));
+        Self { text: status.message().to_owned(), is_outside: code || handshake }
+    }
+}
 
 /// A control plane reached over internal mutual TLS.
 #[derive(Debug, Clone)]
@@ -168,8 +182,7 @@ impl AuthorityClient {
             serving_chain: renewing.serving_chain.iter().map(|der| der.to_vec()).collect(),
         });
         let call = internal::FollowKeysRequest { revision, renewal };
-        let answered = answer(self.client().follow_keys(call).await);
-        let answer = answered.map_err(|status| Refused(status.message().to_owned()))?;
+        let answer = self.client().follow_keys(call).await.map_err(|status| Refused::of(&status))?.into_inner();
         let certificates = |chain: Vec<Vec<u8>>| chain.into_iter().map(CertificateDer::from).collect();
         let issued = answer.issued.map(|issued| IssuedGateway {
             serving: certificates(issued.serving),

@@ -80,6 +80,11 @@ impl App {
     fn auditor(&self) -> Result<&Auditor, ApiError> {
         self.auditor.as_ref().ok_or_else(|| ApiError::new(Code::Unsupported, "this process has no keys for that"))
     }
+
+    /// Whether a gateway gets in no more by itself.
+    fn is_outside(&self, holder: &store::key_holders::Holder, now: schema::time::Timestamp) -> bool {
+        self.auditor.as_ref().is_some_and(|auditor| auditor.joins.is_outside(holder, now))
+    }
 }
 
 /// What exports of the audit log are made with.

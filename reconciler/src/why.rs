@@ -20,7 +20,7 @@ mod tests;
 pub use batch::{BatchFacts, asks, batch, votes};
 pub use catalogue::{Area, Entry, Lifter};
 pub use command::{CommandFacts, command};
-pub use node::{Gate, NodeFacts, is_echo, node, revoked};
+pub use node::{Gate, NodeFacts, OUTSIDE, is_echo, node, outside, revoked};
 
 /// What is kept from happening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]

@@ -184,7 +184,7 @@ fn keys_rotate_under_an_open_session_and_a_machine_that_was_off_comes_back_by_it
 
     let mut version = 1;
     for kind in ["node-ca", "command-root", "node-ca"] {
-        let began = up.cli().ok(&["keys", "rotate", kind]);
+        let began = up.cli().ok(&["keys", "rotate", kind, "--step", "begin"]);
         assert!(began.contains("begun"), "{began}");
         version += 1;
         until_some("the node steps while its session is open", || {

@@ -1,7 +1,7 @@
 //! Keys: each is replaced while everything runs, a process reads only those that its roles need, and connects with no more
 //! rights than those need.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -15,8 +15,12 @@ use tests::{
 
 use crate::{
     batches::{Fleet, receipted},
+    journey::change,
     secrets::{PROFILE, put},
 };
+
+/// The steps of a rotation, and what each says.
+const STEPS: [(&str, &str); 3] = [("begin", "begun"), ("switch", "switched"), ("finish", "finished")];
 
 /// Takes the next step, which waits until everybody followed the one before.
 fn step(cli: &Cli, keys: &str, kind: &str, force: &[&str]) -> String {
@@ -27,6 +31,19 @@ fn step(cli: &Cli, keys: &str, kind: &str, force: &[&str]) -> String {
 
 fn status(cli: &Cli, keys: &str) -> Value {
     cli.json(&["keys", "status", "--keys", keys, "--format", "json"])
+}
+
+/// Somebody who works on rows, so that nobody else does.
+fn holding(up: &Up, rows: &str) -> Child {
+    let dir = up.data().join("postgres");
+    let mut psql = Command::new("psql");
+    psql.arg("-h").arg(&dir).args(["-U", "better_compute", "-d", "better_compute", "-Atqc"]);
+    psql.arg(format!("BEGIN; {rows}; SELECT pg_sleep(600)"));
+    let holder = psql.env("PGPASSWORD", password(up.data())).stdout(Stdio::null()).spawn().expect("psql");
+    until("the rows are held", || {
+        up.sql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)%'") == "2"
+    });
+    holder
 }
 
 /// Makes the machine ask for its value again.
@@ -67,14 +84,7 @@ fn values_are_sealed_anew_while_everything_runs_and_a_kill_in_the_middle_loses_n
     assert!(early.err.contains("put before the switch"), "{}", early.err);
 
     // One value cannot be worked on: somebody else does. Both processes end in the middle.
-    let dir = up.data().join("postgres");
-    let mut psql = Command::new("psql");
-    psql.arg("-h").arg(&dir).args(["-U", "better_compute", "-d", "better_compute", "-Atqc"]);
-    psql.arg("BEGIN; SELECT 1 FROM secret_versions WHERE name = 'ntp/key' FOR UPDATE; SELECT pg_sleep(600)");
-    let mut holder = psql.env("PGPASSWORD", password(up.data())).stdout(Stdio::null()).spawn().expect("psql");
-    until("the row is held", || {
-        up.sql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)%'") == "2"
-    });
+    let mut holder = holding(&up, "SELECT 1 FROM secret_versions WHERE name = 'ntp/key' FOR UPDATE");
     let refused = up.cli().run(&["keys", "rotate", "secret-store", "--force"]);
     assert!(refused.err.contains("1 value wait"), "{}{}", refused.out, refused.err);
     assert_eq!(sealed_before(&up), "1", "the others are sealed anew");
@@ -92,9 +102,12 @@ fn values_are_sealed_anew_while_everything_runs_and_a_kill_in_the_middle_loses_n
     until("a new value comes", || one.file("/etc/ntp.key").as_deref() == Some("the next value"));
 
     // Three steps in one breath, whoever follows: the last one waits for who still seals with the key that goes.
-    for said in ["begun", "switched", "finished"] {
-        assert!(step(&up.cli(), &keys, "secret-store", &["--force"]).contains(said));
+    for (name, said) in STEPS {
+        assert!(step(&up.cli(), &keys, "secret-store", &["--force", "--step", name]).contains(said));
     }
+    let again = up.cli().run(&["keys", "rotate", "secret-store"]);
+    assert!(again.code != 0 && again.err.contains("the next step begins another"), "{}{}", again.out, again.err);
+    assert!(step(&up.cli(), &keys, "secret-store", &["--step", "finish"]).contains("finished already"));
     asks_again(&mut one, "the next value");
 
     // The old key is gone: what it sealed opens nowhere, and a backup of then needs the keys of then.
@@ -156,12 +169,112 @@ fn gateways_apart_follow_every_rotation_by_themselves() {
     });
     let name = name.expect("a gateway");
     let _ = cli.ok(&["keys", "end-gateway", &name]);
-    assert!(step(&cli, &keys, "internal-authority", &[]).contains("begun"));
+    assert!(step(&cli, &keys, "internal-authority", &["--step", "begin"]).contains("begun"));
     until("the ended one is refused", || {
         apart.gateways.iter().any(|gateway| gateway.process.log().contains("this gateway was ended"))
     });
     assert!(step(&cli, &keys, "internal-authority", &[]).contains("switched"), "nobody waits for it");
     drop((one, two));
+}
+
+/// Whether everybody works with the present keys.
+fn followed(status: &Value) -> bool {
+    let holders = status["holders"].as_array().expect("holders");
+    holders.iter().all(|holder| holder["revision"] == status["revision"])
+}
+
+fn forced(cli: &Cli, keys: &str, kind: &str) -> String {
+    let mut told = String::new();
+    for (name, said) in STEPS {
+        let done = cli.run(&["keys", "rotate", kind, "--keys", keys, "--step", name, "--force"]);
+        assert!(done.code == 0 && done.out.contains(said), "{}{}", done.out, done.err);
+        told.push_str(&done.err);
+    }
+    told
+}
+
+#[test]
+fn rotations_that_are_forced_in_one_breath_leave_no_gateway_behind_that_runs() {
+    let world = World::new();
+    let repo = Repo::of_examples(&world, "fleet");
+    let mut apart = Apart::start(&world, &repo, 2);
+    let (cli, keys) = (apart.cli(), world.path("keys").display().to_string());
+    let join = |apart: &Apart, name: &str, gateway: usize| {
+        let url = format!("https://{}", apart.gateways[gateway].address);
+        let mut node = Node::new(&world, name);
+        let (code, words) = node.join(&url, &apart.pin(), &apart.token("h100", 1));
+        assert_eq!(code, 0, "{words}");
+        node.run(&[]);
+        node
+    };
+    let converged = |nodes: &str| {
+        let words = ["status", "--wait", "converged", "--commit", &repo.head(), "--nodes", nodes, "--timeout", "90s"];
+        let said = cli.run(&words);
+        assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    };
+    let mut one = join(&apart, "one", 0);
+    converged("1");
+    until("both gateways are known", || status(&cli, &keys)["holders"].as_array().is_some_and(|all| all.len() == 3));
+    for kind in ["internal-authority", "node-ca"] {
+        let _ = forced(&cli, &keys, kind);
+        until("all follow to the end", || followed(&status(&cli, &keys)));
+    }
+    one.kill();
+    one.run(&[]);
+    let two = join(&apart, "two", 1);
+    let _ = change(&repo, 12);
+    converged("2");
+
+    // What nodes see of a gateway that was off is replaced when it is back, however many steps it missed.
+    apart.gateways[1].process.kill();
+    let told = forced(&cli, &keys, "node-ca");
+    assert!(told.contains("it follows when it is back"), "{told}");
+    apart.gateways[1].restart();
+    until("it follows by itself", || followed(&status(&cli, &keys)));
+
+    // What it shows the control plane is not.
+    apart.gateways[1].process.kill();
+    let told = forced(&cli, &keys, "internal-authority");
+    assert!(told.contains("needs new keys") && told.contains("better-compute keys gateway"), "{told}");
+    apart.gateways[1].restart();
+    until("it says what it needs", || apart.gateways[1].process.log().contains("better-compute keys gateway"));
+    until("the control plane says so too", || {
+        cli.ok(&["keys", "status", "--keys", &keys]).contains("it needs new keys")
+            && cli.ok(&["status"]).contains("needs new keys")
+    });
+    let name = two.name_in_fleet();
+    drop(two);
+    until("its machine is away", || {
+        cli.json(&["api", "nodes.get", &format!("node={name}")])["node"]["connectivity"] != "connected"
+    });
+    let said = cli.ok(&["why", &format!("node/{name}")]);
+    assert!(said.contains("needs new keys"), "{said}");
+}
+
+#[test]
+fn a_checkpoint_key_that_is_forced_out_takes_nothing_with_it() {
+    let world = World::new();
+    let repo = Repo::of_examples(&world, "fleet");
+    let up = Up::start(&world, "up", repo.dir());
+    let one = Node::running(&world, "one", &up, "h100");
+    up.wait_converged(&repo.head(), 1);
+    let (cli, keys) = (up.cli(), up.data().join("keys").display().to_string());
+    assert!(step(&cli, &keys, "checkpoint", &[]).contains("begun"));
+    until("the control plane follows", || followed(&status(&cli, &keys)));
+    // The source cannot sign anew what is in force, and the finish does not go on without that.
+    let mut holder = holding(&up, "SELECT 1 FROM manifests FOR UPDATE");
+    assert!(step(&cli, &keys, "checkpoint", &["--force"]).contains("switched"));
+    let refused = cli.run(&["keys", "rotate", "checkpoint", "--force", "--wait", "5s"]);
+    assert_eq!(refused.code, 4, "{}{}", refused.out, refused.err);
+    assert!(refused.err.contains("every machine would wait"), "{}", refused.err);
+    up.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)%' AND pid <> pg_backend_pid()");
+    holder.wait().expect("ended");
+    assert!(step(&cli, &keys, "checkpoint", &["--force"]).contains("finished"));
+    let commit = change(&repo, 12);
+    up.wait_converged(&commit, 1);
+    let unproven = "SELECT count(*) FROM outcomes WHERE reason LIKE '%unproven' OR reason LIKE '%altered'";
+    assert_eq!(up.sql(unproven), "0");
+    drop(one);
 }
 
 #[test]

@@ -114,6 +114,9 @@ pub enum Verb {
         /// Name or address under which nodes reach the gateway
         #[arg(long = "name", value_name = "HOST", required = true)]
         names: Vec<String>,
+        /// Replace the gateway's keys that are in the directory
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -133,7 +136,9 @@ impl Keys {
             Verb::Signing { keys, out } => signing(&KeyDir::at(keys), &KeyDir::at(out))?,
             Verb::Source { keys, out } => source(&KeyDir::at(keys), &KeyDir::at(out))?,
             Verb::EndGateway { name, target } => end_gateway(name, target).await?,
-            Verb::Gateway { keys, out, names } => gateway(&KeyDir::at(keys), &KeyDir::at(out), names, clock)?,
+            Verb::Gateway { keys, out, names, force } => {
+                gateway(&KeyDir::at(keys), &KeyDir::at(out), names, *force, clock)?
+            }
         }
         Ok(Exit::Ok)
     }
@@ -204,8 +209,14 @@ async fn end_gateway(name: &str, target: &Target) -> Result<(), Failure> {
     Ok(())
 }
 
-fn gateway(place: &KeyDir, out: &KeyDir, hosts: &[String], clock: &SharedClock) -> Result<(), Failure> {
+fn gateway(place: &KeyDir, out: &KeyDir, hosts: &[String], force: bool, clock: &SharedClock) -> Result<(), Failure> {
     let keys = control_plane(place)?;
+    if !force && out.is_in_use() {
+        let message = format!("{} is not empty: a gateway may work with the keys in it", out.path().display());
+        return Err(
+            Failure::failed(message).hint("name another directory, or say --force to replace its gateway's keys")
+        );
+    }
     let first = hosts.first().map_or("gateway", String::as_str);
     let label: String =
         first.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();

@@ -48,6 +48,13 @@ enum Trouble {
     Tls(#[from] tls::TlsError),
 }
 
+impl Trouble {
+    /// Whether nothing but new keys helps.
+    const fn is_outside(&self) -> bool {
+        matches!(self, Self::Refused(refused) if refused.is_outside)
+    }
+}
+
 impl GatewayHolder {
     /// Follows until it is cancelled.
     pub(super) async fn run(mut self, cancel: CancellationToken) {
@@ -62,7 +69,15 @@ impl GatewayHolder {
                 Ok(()) => said.clear(),
                 Err(trouble) => {
                     let text = chain(&trouble);
-                    if text != said {
+                    if text != said && trouble.is_outside() {
+                        tracing::error!(
+                            code = "gateway-outside",
+                            trouble = text,
+                            "this gateway and the control plane do not believe each other, as when it was away while \
+                             internal-authority was rotated: make new keys for it where the control plane's are, `better-compute \
+                             keys gateway --keys DIR --out DIR --name HOST`, and start it with them"
+                        );
+                    } else if text != said {
                         tracing::warn!(trouble = text, "this gateway cannot follow the control plane's keys");
                     }
                     said = text;

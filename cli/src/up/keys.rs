@@ -123,6 +123,12 @@ impl KeyDir {
         })
     }
 
+    /// Whether there is anything in it already.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        fs::read_dir(&self.0).is_ok_and(|mut entries| entries.next().is_some())
+    }
+
     /// Stores the control plane's keys, sealed.
     ///
     /// # Errors

@@ -218,6 +218,7 @@ pub struct GatewayIssuer {
     node_authorities: Vec<CertificateDer<'static>>,
     internal_authorities: Vec<CertificateDer<'static>>,
     revision: u64,
+    outside: u64,
 }
 
 impl GatewayIssuer {
@@ -225,12 +226,20 @@ impl GatewayIssuer {
         Self {
             serving: keys.serving.clone(),
             internal: keys.internal.clone(),
-            serving_authorities: keys.serving_authorities(),
+            serving_authorities: keys.serving_authorities(now),
             crosses: keys.rotations.crosses(now).collect(),
             node_authorities: keys.node_authorities(),
             internal_authorities: keys.internal_authorities(),
             revision: keys.revision,
+            outside: keys.internal_outside(),
         }
+    }
+
+    /// Whether a gateway whose keys are of this revision and the control plane do not believe each other any more: it was away while
+    /// the internal authority was replaced, and needs new keys.
+    #[must_use]
+    pub const fn is_outside(&self, revision: u64) -> bool {
+        revision < self.outside
     }
 
     /// The revision of the keys that this certifies with.

@@ -14,6 +14,8 @@
 //! Keys that nodes do not believe (the checkpoint key, the secret store's, the internal authority) step the same way; who has
 //! to follow are processes, which say which revision of the keys they work with.
 
+use std::collections::BTreeMap;
+
 use rustls_pki_types::CertificateDer;
 use schema::time::{Duration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -22,7 +24,7 @@ use super::Keys;
 use crate::{
     bundle::{SignedBundle, TrustBundle},
     encoding::{Base64, Secret},
-    issue::{Authority, AuthorityKind},
+    issue::{Authority, AuthorityKind, SERVING_LIFE},
     provider::random,
     sealed::JoinKey,
     verify::NodeVerifier,
@@ -121,6 +123,8 @@ pub struct RotationStatus {
     pub made_at: Option<Timestamp>,
     /// The rotation, when one is under way.
     pub rotation: Option<Rotation>,
+    /// When the one before it was finished, where that was noted.
+    pub finished_at: Option<Timestamp>,
 }
 
 /// What a step did.
@@ -159,8 +163,8 @@ struct Kept {
 }
 
 impl Kept {
-    fn new(certificate: &CertificateDer<'_>, now: Timestamp) -> Self {
-        Self { certificate: Base64(certificate.to_vec()), until: MAX_OFFLINE.after(now) }
+    fn new(certificate: &CertificateDer<'_>, life: Duration, now: Timestamp) -> Self {
+        Self { certificate: Base64(certificate.to_vec()), until: life.after(now) }
     }
 
     fn der(&self) -> CertificateDer<'static> {
@@ -191,14 +195,23 @@ pub(super) struct Rotations {
     crosses: Vec<Kept>,
     /// Node authorities that issue nothing any more.
     former: Vec<Kept>,
+    /// Serving authorities that issue nothing any more, as long as something of theirs is valid.
+    former_serving: Vec<Kept>,
+    /// When the last rotation of each kind was finished.
+    finished: BTreeMap<RotationKind, Timestamp>,
+    /// The revision of the last step of the internal authority.
+    internal_step: u64,
+    /// A gateway whose keys are of a revision before this one and the control plane do not believe each other any more.
+    internal_outside: u64,
 }
 
 impl Rotations {
-    pub(super) const fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.bundles.is_empty()
             && self.internal_authority.is_none()
             && self.checkpoint.is_none()
             && self.secret_store.is_none()
+            && self.finished.is_empty()
     }
 
     pub(super) fn is_sound(&self) -> bool {
@@ -256,9 +269,17 @@ impl Keys {
         std::iter::once(self.internal.certificate()).chain(other).collect()
     }
 
-    pub(super) fn serving_authorities(&self) -> Vec<CertificateDer<'static>> {
+    /// The authorities whose serving certificates a gateway may show when it asks for its next keys: those that are over, too. Who
+    /// it is its internal certificate says, and that counts only under an authority in force.
+    pub(super) fn serving_authorities(&self, now: Timestamp) -> Vec<CertificateDer<'static>> {
         let other = self.rotations.node_ca.as_ref().map(|running| running.other.serving.certificate());
-        std::iter::once(self.serving.certificate()).chain(other).collect()
+        let former = self.rotations.former_serving.iter().filter(|kept| now < kept.until).map(Kept::der);
+        std::iter::once(self.serving.certificate()).chain(other).chain(former).collect()
+    }
+
+    /// The revision from which on a gateway's keys open the internal service.
+    pub(super) const fn internal_outside(&self) -> u64 {
+        self.rotations.internal_outside
     }
 
     /// Judges certificates that are being renewed: those of authorities that are over, too.
@@ -272,8 +293,18 @@ impl Keys {
     /// Where each kind of key stands.
     #[must_use]
     pub fn rotation_status(&self) -> [RotationStatus; 6] {
-        let made_at = |kind| self.born.get(&kind).copied();
-        RotationKind::ALL.map(|kind| RotationStatus { kind, made_at: made_at(kind), rotation: self.rotation(kind) })
+        RotationKind::ALL.map(|kind| self.rotation_status_of(kind))
+    }
+
+    /// Where the keys of one kind stand.
+    #[must_use]
+    pub fn rotation_status_of(&self, kind: RotationKind) -> RotationStatus {
+        RotationStatus {
+            kind,
+            made_at: self.born.get(&kind).copied(),
+            rotation: self.rotation(kind),
+            finished_at: self.rotations.finished.get(&kind).copied(),
+        }
     }
 
     /// The rotation of this kind that is under way.
@@ -320,6 +351,13 @@ impl Keys {
             self.announce(fleet_id);
         }
         self.revision += 1;
+        if kind == RotationKind::InternalAuthority {
+            // Who has the begin knows the next authority; who has the switch has a certificate of it.
+            if done != Advanced::Begun {
+                self.rotations.internal_outside = self.rotations.internal_step;
+            }
+            self.rotations.internal_step = self.revision;
+        }
         done
     }
 
@@ -366,7 +404,7 @@ impl Keys {
         if let (RotationKind::NodeCa, Some(running)) = (kind, &mut self.rotations.node_ca) {
             switched(&mut running.at);
             let cross = self.root.cross(&running.other.root, MAX_OFFLINE, now);
-            self.rotations.crosses.push(Kept::new(&cross, now));
+            self.rotations.crosses.push(Kept::new(&cross, MAX_OFFLINE, now));
             std::mem::swap(&mut self.root, &mut running.other.root);
             std::mem::swap(&mut self.node, &mut running.other.node);
             std::mem::swap(&mut self.serving, &mut running.other.serving);
@@ -397,7 +435,9 @@ impl Keys {
         match kind {
             RotationKind::NodeCa => {
                 if let Some(running) = self.rotations.node_ca.take() {
-                    self.rotations.former.push(Kept::new(&running.other.node.certificate(), now));
+                    let Authorities { node, serving, .. } = running.other;
+                    self.rotations.former.push(Kept::new(&node.certificate(), MAX_OFFLINE, now));
+                    self.rotations.former_serving.push(Kept::new(&serving.certificate(), SERVING_LIFE, now));
                 }
             }
             RotationKind::CommandRoot => self.rotations.command_root = None,
@@ -408,7 +448,9 @@ impl Keys {
         }
         let over = |kept: &Kept| now < kept.until;
         self.rotations.former.retain(over);
+        self.rotations.former_serving.retain(over);
         self.rotations.crosses.retain(over);
+        self.rotations.finished.insert(kind, now);
         Advanced::Finished
     }
 

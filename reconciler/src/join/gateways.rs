@@ -10,7 +10,10 @@ use proto::internal::v1 as internal;
 use rustls_pki_types::CertificateDer;
 use schema::time::{Duration, Timestamp};
 use serde_json::json;
-use store::{DbError, audit, key_holders};
+use store::{
+    DbError, audit,
+    key_holders::{self, Holder},
+};
 
 use super::{JoinService, knocks::Knocks, wire};
 
@@ -19,7 +22,9 @@ const RENEWALS: u64 = 40;
 /// One more after this.
 const RENEWAL_EVERY: Duration = Duration::from_secs(600);
 /// How often a gateway that says the same is written down.
-const WRITTEN_EVERY: i64 = 30;
+const WRITTEN_EVERY: i64 = 10;
+/// One that says nothing for so long gets no answer: whoever gets one says something every few seconds.
+const QUIET: i64 = 30;
 
 /// Why a gateway is not served.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +85,14 @@ impl Said {
 }
 
 impl JoinService {
+    /// Whether a gateway gets in no more by itself: it was away while the internal authority was replaced.
+    pub(crate) fn is_outside(&self, holder: &Holder, now: Timestamp) -> bool {
+        let lives = holder.is_gateway && holder.ended_by.is_none();
+        lives
+            && now.as_second() - holder.seen_at.as_second() > QUIET
+            && self.keyring().gateways.is_outside(holder.revision)
+    }
+
     /// Takes note of a gateway, and certifies its next keys when it asks for that.
     pub(super) async fn follow(
         &self,

@@ -54,14 +54,29 @@ pub struct NodeFacts<'a> {
     pub policy: Option<Held>,
 }
 
+    /// Gateways that get in no more by themselves.
+    pub outside: &'a [String],
 /// A machine that cannot keep what it has to keep, as on a full disk.
 const STATE_UNWRITABLE: &str = "state-unwritable";
 
 /// What only follows from another thing that is told: the cause, and its echoes.
-const ECHOES: [(&str, &[&str]); 4] = [
+const ECHOES: [(&str, &[&str]); 5] = [
+    // By whichever gateway it came, nobody says that this passes by itself.
+    (OUTSIDE, &["disconnected"]),
     // A machine that can keep nothing has one short session after the other.
     ("state-unwritable", &["disconnected"]),
     ("acceptance-failed", &["not-adopted", "maintenance", "provision-failed"]),
+/// A gateway that missed what it cannot follow.
+pub const OUTSIDE: &str = "gateway-outside";
+
+/// What is said of such a gateway.
+#[must_use]
+pub fn outside(gateway: &str) -> String {
+    format!(
+        "the gateway {gateway} was away while internal-authority was rotated: it needs new keys, and lets no machine in until then"
+    )
+}
+
     ("acceptance-running", &["not-adopted", "provisioning"]),
     ("inventory-incomplete", &["not-adopted", "provisioning"]),
 ];
@@ -89,6 +104,10 @@ pub fn node(facts: &NodeFacts<'_>, now: Timestamp) -> Vec<Wait> {
     waits.extend(facts.outcomes.iter().filter(told).filter_map(outcome));
     waits.extend(facts.gates.iter().map(gate));
     waits.extend(facts.holds.iter().map(|stored| cordon(node, stored)));
+    if facts.revoked.is_none() && node.connectivity != Connectivity::Connected {
+        let gateway = |name: &String| Wait::new(Area::Session, OUTSIDE, Keeps::Contact, outside(name));
+        waits.extend(facts.outside.iter().map(gateway));
+    }
     waits.extend(facts.sections.iter().filter_map(failed));
     waits.extend(conditions(node));
     waits.extend(facts.policy.as_ref().and_then(policy));

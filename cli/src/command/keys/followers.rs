@@ -14,6 +14,9 @@ use crate::{
     up::keys::KeyDir,
 };
 
+/// Whoever runs says so at least every fifteen seconds.
+const HEARD: i64 = 20;
+
 /// Whether gateways apart have to follow: those hold nothing of the others.
 const fn is_followed_by_gateways(kind: RotationKind) -> bool {
     !matches!(kind, RotationKind::Checkpoint | RotationKind::SecretStore)
@@ -39,7 +42,31 @@ pub(super) struct Behind {
     /// How many nodes.
     pub(super) nodes: u64,
     /// Processes and gateways that work with keys of before.
-    pub(super) holders: Vec<String>,
+    pub(super) holders: Vec<Follower>,
+}
+
+/// A process or a gateway that works with keys of before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Follower {
+    pub(super) name: String,
+    pub(super) is_gateway: bool,
+    /// It missed what it cannot follow.
+    pub(super) needs_keys: bool,
+    /// When it last said something; what cannot be read says nothing.
+    pub(super) seen_at: Option<Timestamp>,
+}
+
+impl Follower {
+    /// Whether it runs, as far as anybody can tell: it follows within seconds.
+    pub(super) fn is_heard(&self, now: Timestamp) -> bool {
+        self.seen_at.is_some_and(|at| now.as_second() - at.as_second() <= HEARD)
+    }
+}
+
+/// The names of followers.
+pub(super) fn names(followers: &[Follower]) -> Vec<&str> {
+    followers.iter().map(|follower| follower.name.as_str()).collect()
 }
 
 impl Behind {
@@ -81,7 +108,7 @@ impl Behind {
     pub(super) fn names(&self) -> String {
         const MOST: usize = 10;
         let nodes: BTreeSet<&str> = self.trust.iter().chain(&self.certificates).map(String::as_str).collect();
-        let shown: Vec<&str> = self.holders.iter().map(String::as_str).chain(nodes).take(MOST).collect();
+        let shown: Vec<&str> = names(&self.holders).into_iter().chain(nodes).take(MOST).collect();
         match self.count().saturating_sub(shown.len() as u64) {
             0 => shown.join(", "),
             more => format!("{} and {more} more", shown.join(", ")),
@@ -101,6 +128,9 @@ pub(super) struct Holder {
     pub(super) certificate_ends_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ended_by: Option<String>,
+    /// A gateway that missed what it cannot follow.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) needs_keys: bool,
 }
 
 /// Everybody who works with keys of this control plane.
@@ -142,16 +172,23 @@ impl Holders {
     }
 
     /// Who works with keys of before. Who was ended is waited for by nobody.
-    pub(super) fn behind(&self, kind: RotationKind, revision: u64) -> Vec<String> {
+    pub(super) fn behind(&self, kind: RotationKind, revision: u64) -> Vec<Follower> {
         let follows =
             |holder: &&Holder| holder.ended_by.is_none() && (!holder.is_gateway || is_followed_by_gateways(kind));
         let behind = self.holders.iter().filter(follows).filter(|holder| holder.revision < revision);
         // Nobody knows how far one is whose row cannot be read.
         let unread = self.unreadable.iter().map(|row| {
             let key = row["key"].as_str().unwrap_or("-");
-            format!("the row of key_holders with {} that cannot be read", printable(key))
+            let name = format!("the row of key_holders with {} that cannot be read", printable(key));
+            Follower { name, is_gateway: false, needs_keys: false, seen_at: None }
         });
-        behind.map(|holder| holder.name.clone()).chain(unread).collect()
+        let follower = |holder: &Holder| Follower {
+            name: holder.name.clone(),
+            is_gateway: holder.is_gateway,
+            needs_keys: holder.needs_keys,
+            seen_at: Some(holder.seen_at),
+        };
+        behind.map(follower).chain(unread).collect()
     }
 
     /// Refuses keys that are not those of the control plane that answered: a copy from before, or another one's.
@@ -189,6 +226,7 @@ mod tests {
             seen_at: Timestamp::UNIX_EPOCH,
             certificate_ends_at: None,
             ended_by: None,
+            needs_keys: false,
         };
         Holders {
             pin: pin.to_owned(),
@@ -202,9 +240,10 @@ mod tests {
     #[test]
     fn a_holder_whose_row_cannot_be_read_is_waited_for() {
         let mut some = holders("", &[("one/1", false, 3)]);
-        assert_eq!(some.behind(RotationKind::NodeCa, 3), Vec::<String>::new());
+        assert_eq!(some.behind(RotationKind::NodeCa, 3), Vec::new());
         some.unreadable = vec![json!({ "table": "key_holders", "key": "name \"gw\"", "why": "x" })];
-        assert!(some.behind(RotationKind::NodeCa, 3)[0].contains("name \"gw\""));
+        let behind = some.behind(RotationKind::NodeCa, 3);
+        assert!(behind[0].name.contains("name \"gw\"") && !behind[0].is_heard(Timestamp::UNIX_EPOCH));
     }
 
     #[test]
@@ -226,8 +265,8 @@ mod tests {
     #[test]
     fn gateways_follow_only_the_keys_that_they_hold_something_of() {
         let some = holders("", &[("one/1", false, 2), ("gw", true, 2)]);
-        assert_eq!(some.behind(RotationKind::SecretStore, 3), ["one/1"]);
-        assert_eq!(some.behind(RotationKind::InternalAuthority, 3), ["one/1", "gw"]);
+        assert_eq!(names(&some.behind(RotationKind::SecretStore, 3)), ["one/1"]);
+        assert_eq!(names(&some.behind(RotationKind::InternalAuthority, 3)), ["one/1", "gw"]);
     }
 
     #[test]
@@ -237,7 +276,8 @@ mod tests {
         assert_eq!(two.names(), "gpu-01, gpu-02");
         let many = Behind { trust: (0..20).map(name).collect(), nodes: 5_000, ..Behind::default() };
         assert!(many.names().ends_with("gpu-09 and 4990 more"), "{}", many.names());
-        let gateway = Behind { holders: vec!["gw-1".to_owned()], ..two };
+        let holder = Follower { name: "gw-1".to_owned(), is_gateway: true, needs_keys: false, seen_at: None };
+        let gateway = Behind { holders: vec![holder], ..two };
         assert_eq!((gateway.count(), gateway.names().as_str()), (3, "gw-1, gpu-01, gpu-02"));
     }
 }

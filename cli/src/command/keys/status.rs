@@ -8,8 +8,9 @@ use schema::{clock::SharedClock, time::Timestamp};
 use serde_json::json;
 
 use super::{
-    followers::{Behind, Holders, followers},
+    followers::{Behind, Holders, followers, names},
     open,
+    rotate::NEW_KEYS,
 };
 use crate::{
     args::FormatArg,
@@ -60,11 +61,12 @@ pub(super) async fn show(place: &KeyDir, keys: &Keys, client: &Client, output: &
                 "madeAt": status.made_at,
                 "followedBy": followers(status.kind),
                 "rotation": status.rotation,
+                "finishedAt": status.finished_at,
                 "behind": {
                     "count": behind.count(),
                     "trust": behind.trust,
                     "certificates": behind.certificates,
-                    "holders": behind.holders,
+                    "holders": names(&behind.holders),
                 },
             })
         };
@@ -103,7 +105,11 @@ pub(super) async fn show(place: &KeyDir, keys: &Keys, client: &Client, output: &
     let mut holders = Table::new(&["process or gateway", "keys", "seen", "certificate ends", "ended by"])
         .whole(&["process or gateway"]);
     for holder in &known.holders {
-        let state = if holder.revision < keys.revision() { "behind" } else { "present" };
+        let state = match holder.revision < keys.revision() {
+            true if holder.needs_keys => "needs new keys",
+            true => "behind",
+            false => "present",
+        };
         holders.row([
             holder.name.clone().into(),
             state.to_owned().into(),
@@ -118,6 +124,9 @@ pub(super) async fn show(place: &KeyDir, keys: &Keys, client: &Client, output: &
         if behind.count() > 0 {
             output.line(format!("{}: not followed yet: {}", status.kind, behind.names()))?;
         }
+    }
+    for holder in known.holders.iter().filter(|holder| holder.needs_keys) {
+        output.line(format!("{}: {NEW_KEYS}", holder.name))?;
     }
     if known.commands_before.count > 0 {
         output.line(known.commands_before.in_words())?;

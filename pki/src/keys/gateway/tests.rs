@@ -24,6 +24,10 @@ fn renew(keys: &Keys, gateway: &GatewayKeys, at: Timestamp) -> Result<GatewayKey
     Ok(gateway.renewed(&renewing, issued))
 }
 
+fn names_of(keys: &GatewayKeys) -> Option<Vec<String>> {
+    names(&x509_parser::parse_x509_certificate(&keys.serving.chain()[0]).expect("a certificate").1)
+}
+
 /// Whether the two complete an internal handshake.
 fn meet(keys: &Keys, gateway: &GatewayKeys, at: Timestamp) -> bool {
     let clock = Arc::new(ManualClock::new(at));
@@ -38,11 +42,8 @@ fn the_next_certificates_have_the_names_of_the_present_ones_and_other_keys() {
     let keys = keys();
     let first = gateway(&keys);
     let next = renew(&keys, &first, after(60)).expect("renewed");
-    let hosts = |keys: &GatewayKeys| {
-        names(&x509_parser::parse_x509_certificate(&keys.serving.chain()[0]).expect("a certificate").1)
-    };
-    assert_eq!(hosts(&next), hosts(&first));
-    assert_eq!(hosts(&next).expect("names"), ["gw.example.org", "192.0.2.7"]);
+    assert_eq!(names_of(&next), names_of(&first));
+    assert_eq!(names_of(&next).expect("names"), ["gw.example.org", "192.0.2.7"]);
     assert_ne!(next.serving.key().secret_der(), first.serving.key().secret_der());
     assert_ne!(next.internal.key().secret_der(), first.internal.key().secret_der());
     assert!(next.serving.not_after() > first.serving.not_after());
@@ -87,6 +88,39 @@ fn at_every_step_a_gateway_that_followed_the_one_before_meets_the_control_plane(
             assert!(meet(&keys, &held, now()), "{kind} {expected:?}");
         }
     }
+}
+
+#[test]
+fn a_gateway_that_missed_every_step_of_the_authority_of_its_serving_certificate_follows_when_it_is_back() {
+    let mut keys = keys();
+    let held = gateway(&keys);
+    for _ in 0..2 {
+        while keys.advance(RotationKind::NodeCa, FLEET, now()) != Advanced::Finished {}
+    }
+    let keys = Keys::open(&keys.seal(b"secret"), b"secret").expect("opens");
+    assert!(meet(&keys, &held, after(60)) && !keys.gateway_issuer(now()).is_outside(held.revision));
+    let next = renew(&keys, &held, after(60)).expect("renewed");
+    assert_eq!((next.revision, names_of(&next)), (keys.revision(), names_of(&held)));
+    // A certificate of an authority that is over names nobody new, and the internal authority says who asks.
+    let other = Keys::generate("bc.local", now()).expect("keys");
+    assert!(matches!(renew(&keys, &gateway(&other), after(60)), Err(GatewayRefusal::NotAGateway)));
+    assert!(matches!(renew(&keys, &held, after(31 * 86_400)), Err(GatewayRefusal::NotAGateway)));
+}
+
+#[test]
+fn a_gateway_is_outside_once_it_and_the_control_plane_do_not_believe_each_other() {
+    let mut keys = keys();
+    let kept = gateway(&keys).revision;
+    let outside = |keys: &Keys, revision| keys.gateway_issuer(now()).is_outside(revision);
+    keys.advance(RotationKind::InternalAuthority, FLEET, now());
+    let begun = keys.revision();
+    assert!(!outside(&keys, kept), "the old authority signs");
+    keys.advance(RotationKind::Checkpoint, FLEET, now());
+    keys.advance(RotationKind::InternalAuthority, FLEET, now());
+    let switched = keys.revision();
+    assert!(outside(&keys, kept) && !outside(&keys, begun), "it does not know the next one");
+    keys.advance(RotationKind::InternalAuthority, FLEET, now());
+    assert!(outside(&keys, begun) && !outside(&keys, switched), "it has no certificate of the next one");
 }
 
 #[test]

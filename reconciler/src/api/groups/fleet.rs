@@ -256,6 +256,20 @@ impl Problem {
 
     /// What is refused of a machine whose identity was revoked is refused for that.
     pub(super) fn of_node(outcome: &outcomes::Outcome, revoked: Option<&Revocation>) -> Self {
+    /// A gateway that gets in no more.
+    fn of_gateway(holder: &key_holders::Holder) -> Self {
+        Self {
+            reconciler: "gateway".to_owned(),
+            key: holder.name.clone(),
+            node: None,
+            state: "wait".to_owned(),
+            reason: why::OUTSIDE.to_owned(),
+            message: why::outside(&holder.name),
+            since: At(holder.seen_at),
+            place: file!().to_owned(),
+        }
+    }
+
         let problem = Self::of(outcome);
         match revoked.filter(|_| outcome.kind == "session") {
             Some(revoked) => {
@@ -462,6 +476,8 @@ async fn problems(app: &App, unreadable: &mut Vec<UnreadableView>) -> Result<Vec
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::api) struct Accept {
     /// The whole id of the commit that the branch names.
+    let now = app.db.now().await?;
+    problems.extend(holders.iter().filter(|holder| app.is_outside(holder, now)).map(Problem::of_gateway));
     commit: String,
 }
 

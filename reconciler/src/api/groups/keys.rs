@@ -87,6 +87,9 @@ pub(in crate::api) struct HolderView {
     /// Who ended this gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     ended_by: Option<String>,
+    /// This gateway was away while the internal authority was replaced, and gets in no more without new keys. Absent otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    needs_keys: bool,
 }
 
 /// Who works with which keys.
@@ -118,10 +121,11 @@ pub(in crate::api) struct CommandsBefore {
 }
 
 pub(in crate::api) async fn holders(app: &App, _: Nothing) -> Result<Holders, ApiError> {
+    let now = app.db.now().await?;
     let view = |holder: key_holders::Holder| HolderView {
+        needs_keys: app.is_outside(&holder, now),
         name: holder.name,
         is_gateway: holder.is_gateway,
-    let now = app.db.now().await?;
         revision: holder.revision,
         seen_at: At(holder.seen_at),
         certificate_ends_at: holder.is_gateway.then_some(At(holder.expires_at)),
@@ -141,6 +145,7 @@ pub(in crate::api) async fn holders(app: &App, _: Nothing) -> Result<Holders, Ap
             seen_at: At(now),
             certificate_ends_at: None,
             ended_by: None,
+            needs_keys: false,
         });
     }
     let sealed_before = secrets::count_other_heads(&app.db, &app.secrets.head(), &app.secrets.heads()).await?;

@@ -4,6 +4,7 @@ use schema::{
     command::CommandState,
     id::{BatchId, CommandId},
     object::{Kind, ObjectRef},
+    time::Timestamp,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -95,6 +96,7 @@ async fn of_node(app: &App, named: &str) -> Result<Why, ApiError> {
                 None => None,
             },
         },
+            outside: &outside(app, now).await?,
         now,
     );
     let accepts = match node_certs::allowed_kinds(&app.db, node.id).await? {
@@ -114,6 +116,12 @@ async fn of_node(app: &App, named: &str) -> Result<Why, ApiError> {
 }
 
 async fn of_batch(app: &App, said: &str) -> Result<Why, ApiError> {
+/// Gateways that get in no more by themselves.
+async fn outside(app: &App, now: Timestamp) -> Result<Vec<String>, ApiError> {
+    let holders = store::key_holders::list(&app.db).await?.items;
+    Ok(holders.into_iter().filter(|holder| app.is_outside(holder, now)).map(|holder| holder.name).collect())
+}
+
     let found = super::batches::find(app, said).await;
     let name = match &found {
         Ok(batch) => batch.new.name.to_string(),

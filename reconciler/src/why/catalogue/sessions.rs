@@ -18,6 +18,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Session,
+        "gateway-outside",
+        "A gateway was away while internal-authority was rotated. It and the control plane do not believe each other any more: machines that come by it do not join, renew or hear of new keys.",
+        Operator,
+        "better-compute keys gateway --keys DIR --out DIR --name HOST, start the gateway with that directory, and then better-compute keys end-gateway NAME for its old name",
+    ),
+    entry(
+        Session,
         "unreachable",
         "Nothing was heard from the machine for 90 seconds.",
         Machine,

@@ -153,6 +153,7 @@ fn each_situation_of_a_machine_has_its_words() {
         maintenance: true,
         maintenance_reason: Some("diag.dcgm failed: fan 3".to_owned()),
         observed: Generation(0),
+        outside: &[],
         generation: Generation(0),
         ..a_machine()
     };
@@ -183,6 +184,9 @@ fn each_situation_of_a_machine_has_its_words() {
     };
     let behind = [outcome("node", "section-failed", "the node could not converge host")];
     let sections = [section];
+    let gateways = ["gw-1-a1b2c3".to_owned()];
+    let cut = away(Connectivity::Disconnected);
+    look("a gateway that gets in no more", &NodeFacts { outside: &gateways, ..quiet(&cut) });
     look("a section that failed", &NodeFacts { outcomes: &behind, sections: &sections, ..quiet(&fine) });
 
     let gates = [
