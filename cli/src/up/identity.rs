@@ -105,7 +105,10 @@ pub async fn rename(db: &Db, place: &KeyDir) -> Result<(), Failure> {
 /// When the database does not answer.
 pub async fn begin_life(db: &Db) -> Result<(), Failure> {
     if store::outbox::begin_life(db).await.map_err(database("cannot note which server this is"))? {
-        tracing::warn!("this database is on another server than before: it was restored");
+        tracing::warn!(
+            "this database was restored from a backup: what was done since then is undone, revocations too; \
+             `better-compute why database-restored` says what to look at"
+        );
     }
     Ok(())
 }

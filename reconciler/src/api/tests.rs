@@ -131,6 +131,20 @@ async fn without_a_token_that_works_nobody_is_known() {
 }
 
 #[tokio::test]
+async fn a_restored_database_is_told_of_for_a_day() {
+    let desk = Desk::new().await;
+    let db = &desk.house.db;
+    let told = async || desk.ok("fleet.status", json!({})).await.get("restoredAt").is_some();
+    store::outbox::begin_life(db).await.expect("a first start");
+    assert!(!told().await);
+    store::testing::probes::restored_beside(db).await.expect("restored");
+    store::outbox::begin_life(db).await.expect("a start");
+    assert!(told().await);
+    desk.house.test.advance(std::time::Duration::from_secs(86_400)).await;
+    assert!(!told().await);
+}
+
+#[tokio::test]
 async fn a_damaged_row_of_the_control_plane_is_named_and_left_out() {
     let desk = Desk::new().await;
     assert_eq!(desk.ok("fleet.status", json!({})).await["trustDomain"], "bc.local");

@@ -7,14 +7,14 @@ use schema::{
         condition::{ConditionStatus, REBOOT_REQUIRED, SECTION_FAILED},
     },
     report::SectionState,
-    time::Timestamp,
+    time::{Duration, Timestamp},
 };
 use store::{
-    node_certs::Revocation, node_holds::NodeHold, node_sections::NodeSection, nodes::Node, outcomes::Outcome,
-    trust::Held,
+    joins::Join, node_certs::Revocation, node_holds::NodeHold, node_sections::NodeSection, nodes::Node,
+    outcomes::Outcome, trust::Held,
 };
 
-use super::{Area, Keeps, Lifter, Wait, for_node, in_order};
+use super::{Area, Keeps, Lifter, Wait, catalogue, for_node, in_order};
 
 /// Something between a machine and its target: a freeze, a pin, a suspension or a gate of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,24 +48,22 @@ pub struct NodeFacts<'a> {
     pub open_commands: usize,
     /// When its newest certificate ends.
     pub certificate_ends: Option<Timestamp>,
+    /// Its renewal, when that waits for somebody.
+    pub renewal: Option<&'a Join>,
     /// How its last identity ended, when it has none.
     pub revoked: Option<Revocation>,
     /// Which trust policy it believes, in a fleet that is pinned.
     pub policy: Option<Held>,
-}
-
     /// Gateways that get in no more by themselves.
     pub outside: &'a [String],
+}
+
+/// How long a machine may be away and still step to the roots of a rotation that it missed.
+const STEPS_KEPT: Duration = Duration::from_secs(400 * 86_400);
+
 /// A machine that cannot keep what it has to keep, as on a full disk.
 const STATE_UNWRITABLE: &str = "state-unwritable";
 
-/// What only follows from another thing that is told: the cause, and its echoes.
-const ECHOES: [(&str, &[&str]); 5] = [
-    // By whichever gateway it came, nobody says that this passes by itself.
-    (OUTSIDE, &["disconnected"]),
-    // A machine that can keep nothing has one short session after the other.
-    ("state-unwritable", &["disconnected"]),
-    ("acceptance-failed", &["not-adopted", "maintenance", "provision-failed"]),
 /// A gateway that missed what it cannot follow.
 pub const OUTSIDE: &str = "gateway-outside";
 
@@ -77,6 +75,13 @@ pub fn outside(gateway: &str) -> String {
     )
 }
 
+/// What only follows from another thing that is told: the cause, and its echoes.
+const ECHOES: [(&str, &[&str]); 5] = [
+    // By whichever gateway it came, nobody says that this passes by itself.
+    (OUTSIDE, &["disconnected"]),
+    // A machine that can keep nothing has one short session after the other.
+    ("state-unwritable", &["disconnected"]),
+    ("acceptance-failed", &["not-adopted", "maintenance", "provision-failed"]),
     ("acceptance-running", &["not-adopted", "provisioning"]),
     ("inventory-incomplete", &["not-adopted", "provisioning"]),
 ];
@@ -99,15 +104,15 @@ pub fn node(facts: &NodeFacts<'_>, now: Timestamp) -> Vec<Wait> {
     let node = facts.node;
     let mut waits = Vec::new();
     waits.extend(contact(facts, now));
+    if facts.revoked.is_none() && node.connectivity != Connectivity::Connected {
+        let gateway = |name: &String| Wait::new(Area::Session, OUTSIDE, Keeps::Contact, outside(name));
+        waits.extend(facts.outside.iter().map(gateway));
+    }
     // What is refused of a machine whose identity was revoked is refused for that.
     let told = |one: &&Outcome| facts.revoked.is_none() || one.kind != "session";
     waits.extend(facts.outcomes.iter().filter(told).filter_map(outcome));
     waits.extend(facts.gates.iter().map(gate));
     waits.extend(facts.holds.iter().map(|stored| cordon(node, stored)));
-    if facts.revoked.is_none() && node.connectivity != Connectivity::Connected {
-        let gateway = |name: &String| Wait::new(Area::Session, OUTSIDE, Keeps::Contact, outside(name));
-        waits.extend(facts.outside.iter().map(gateway));
-    }
     waits.extend(facts.sections.iter().filter_map(failed));
     waits.extend(conditions(node));
     waits.extend(facts.policy.as_ref().and_then(policy));
@@ -135,20 +140,49 @@ fn contact(facts: &NodeFacts<'_>, now: Timestamp) -> Option<Wait> {
         );
         return Some(Wait::new(Area::Session, "revoked", Keeps::Contact, says).since(revoked.at).remedy(remedy));
     }
+    let ended = facts.certificate_ends.filter(|ends| *ends <= now);
     let refused = facts.outcomes.iter().filter_map(session).any(|wait| wait.code != STATE_UNWRITABLE);
     let code = match node.connectivity {
         Connectivity::Connected => return None,
-        _ if facts.certificate_ends.is_some_and(|ends| ends <= now) => "certificate-ended",
+        _ if ended.is_some() => return ended.map(|ended| certificate_ended(facts, ended, now)),
         Connectivity::Disconnected => "disconnected",
         Connectivity::Unreachable => "unreachable",
         Connectivity::Lost => "lost",
     };
-    let says = match (code, refused) {
-        ("certificate-ended", _) => "its certificate ended while it was away".to_owned(),
-        (_, true) => format!("the machine is {} and what it tries is refused", node.connectivity),
-        (_, false) => format!("the machine is {}: it has no session", node.connectivity),
+    let says = if refused {
+        format!("the machine is {} and what it tries is refused", node.connectivity)
+    } else {
+        format!("the machine is {}: it has no session", node.connectivity)
     };
     Some(Wait::new(Area::Session, code, Keeps::Contact, says).since(node.connectivity_since))
+}
+
+/// What brings a machine back whose certificate ended: its own renewal, somebody's word, or another join.
+fn certificate_ended(facts: &NodeFacts<'_>, ended: Timestamp, now: Timestamp) -> Wait {
+    let pool = facts.node.pool.as_ref().map_or("POOL", |pool| pool.as_str());
+    match facts.renewal {
+        Some(Join { approval: Some(approval), .. }) => {
+            let says = format!("its renewal was let through by {} and goes with its next try", approval.by);
+            Wait::new(Area::Session, "certificate-ended", Keeps::Contact, says)
+                .lifted_by(Lifter::Itself)
+                .remedy("wait a minute; `bcd status` on the machine says how its renewal goes")
+        }
+        Some(join) => Wait::new(Area::Renewal, &join.join.reason, Keeps::Contact, &join.join.message).remedy(format!(
+            "better-compute joins approve {}, once it is clear that the machine is where it should be",
+            join.id
+        )),
+        None => {
+            let says = "its certificate ended while it was away, and its renewal has not come";
+            let wait = Wait::new(Area::Session, "certificate-ended", Keeps::Contact, says);
+            let back = format!(
+                "start the machine; if `bcd status` on it says that the gateway's certificate was not issued by this fleet's \
+                 authority, it has missed a rotation for too long: better-compute token create --pool {pool} --reclaim, and \
+                 `bcd join --force` on it with that"
+            );
+            if STEPS_KEPT.after(ended) > now { wait } else { wait.remedy(back) }
+        }
+    }
+    .since(ended)
 }
 
 /// What the gateway said last of the machine's session, when it was no good.
@@ -213,7 +247,13 @@ fn failed(section: &NodeSection) -> Option<Wait> {
     }
     let says =
         format!("section {} failed at generation {}: {}", section.section, section.generation, section.status.reason);
-    Some(Wait::new(Area::Work, "section-failed", Keeps::DesiredState, says).since(section.since))
+    let wait = Wait::new(Area::Work, "section-failed", Keeps::DesiredState, says).since(section.since);
+    // The broker's word is the reason, and no file of the fleet is wrong.
+    let broker = section.status.reason.rsplit(": ").find_map(|word| catalogue::find(Area::Secret, word));
+    Some(match broker {
+        Some(entry) => wait.lifted_by(entry.lifted_by).remedy(entry.remedy),
+        None => wait,
+    })
 }
 
 /// Which trust policy the machine believes, when it is not the one in force.

@@ -27,6 +27,7 @@ pub(super) struct Report {
     dev: Option<bool>,
     verification: Option<String>,
     trust: Option<Trust>,
+    restored_at: Option<Timestamp>,
     pub(super) sources: Vec<Source>,
     pools: Vec<Pool>,
     nodes: Nodes,
@@ -154,6 +155,7 @@ struct Pool {
     connected: u64,
     assigned: u64,
     converged: u64,
+    revoked: u64,
     schedulable: u64,
 }
 
@@ -191,9 +193,14 @@ impl Report {
         Self::deserialize(document).during("the control plane's status is in a form that this version does not know")
     }
 
-    /// Machines in all.
-    pub(super) fn total(&self) -> u64 {
-        self.pools.iter().map(|pool| pool.total).sum()
+    /// Machines that can be waited for: one whose identity was revoked does not come back by itself.
+    pub(super) fn expected(&self) -> u64 {
+        self.pools.iter().map(|pool| pool.total.saturating_sub(pool.revoked)).sum()
+    }
+
+    /// Machines whose identity was revoked.
+    pub(super) fn revoked(&self) -> u64 {
+        self.pools.iter().map(|pool| pool.revoked).sum()
     }
 
     /// Machines that have observed what they should be.
@@ -210,12 +217,14 @@ impl Report {
     pub(super) fn render(&self, output: &Output) -> String {
         let mut parts = vec![self.headline(output)];
         parts.extend(self.audit(output));
+        parts.extend(self.restored(output));
         parts.extend(self.clocks(output));
         parts.extend(self.unreadable(output));
         parts.extend(self.trust.as_ref().map(|trust| trust.render(output)));
         let verified = self.verification.as_deref().is_some_and(|word| word != UNVERIFIED);
         parts.extend(self.sources.iter().map(|source| source.render(verified, output)));
         parts.push(self.pool_table(output));
+        parts.extend(self.revoked_line(output));
         parts.extend(self.drift.render(output));
         parts.extend(self.batches(output));
         parts.extend(self.held(output));
@@ -252,6 +261,16 @@ impl Report {
         (!told.is_empty()).then(|| told.join("\n\n"))
     }
 
+    /// That the database is a backup of the last day, and what to do about it.
+    fn restored(&self, output: &Output) -> Option<String> {
+        let title = format!("the database was restored from a backup, {}", output.ago(self.restored_at?));
+        let says = "What was done since that backup is undone: revoked machines, ended gateways and revoked tokens count again; holds, \
+                    approvals, deletes and secrets are as they were. Do again what has to be.";
+        let next = Style::Dim.paint("  `better-compute why database-restored` says more.", output.colour);
+        let title = Style::Bad.paint(&title, output.colour);
+        Some(format!("{title}\n{}\n{next}", output.indented(says, "  ")))
+    }
+
     /// Hosts of the control plane whose clock is not PostgreSQL's.
     fn clocks(&self, output: &Output) -> Option<String> {
         let line = |problem: &Problem| {
@@ -275,7 +294,7 @@ impl Report {
     fn pool_table(&self, output: &Output) -> String {
         let mut table = Table::new(&["pool", "converged", "connected", "assigned", "schedulable"]);
         for pool in &self.pools {
-            let style = if pool.converged == pool.total { Style::Good } else { Style::Attention };
+            let style = if pool.converged + pool.revoked == pool.total { Style::Good } else { Style::Attention };
             table.row([
                 pool.name.as_str().into(),
                 Cell::from(format!("{}/{}", pool.converged, pool.total)).style(style),
@@ -285,6 +304,16 @@ impl Report {
             ]);
         }
         if table.is_empty() { "no pools yet".to_owned() } else { table.render(output.width, output.colour) }
+    }
+
+    fn revoked_line(&self, output: &Output) -> Option<String> {
+        let (count, verb) = match self.revoked() {
+            0 => return None,
+            1 => ("1 machine".to_owned(), "has"),
+            many => (format!("{many} machines"), "have"),
+        };
+        let text = format!("{count} of these {verb} no identity (revoked), and nobody waits for them");
+        Some(Style::Attention.paint(&text, output.colour))
     }
 
     /// Destructive work that waits for people or machines, and emergencies to look at.
@@ -532,6 +561,14 @@ mod tests {
         let told = "clocks differ\n  vm/27471: the clock of its host is 20m behind PostgreSQL's\n  \
                     `better-compute why clock-apart` says more.";
         assert_eq!((text.matches(told).count(), text.matches("vm/27471").count()), (1, 1), "{text}");
+    }
+
+    #[test]
+    fn a_restored_database_says_so_at_the_top_and_what_to_look_at() {
+        let document = json!({ "restoredAt": "2026-11-29T09:10:00Z" });
+        let text = Report::read(&document).unwrap().render(&output());
+        assert!(text.contains("the database was restored from a backup, 3h ago\n"), "{text}");
+        assert!(text.contains("revoked machines") && text.contains("why database-restored"), "{text}");
     }
 
     #[test]

@@ -48,11 +48,18 @@ impl Aim<'_> {
         match self.goal {
             Goal::Applied => self.not_applied(report),
             Goal::Refused => self.not_refused(report),
-            Goal::Connected => too_few("connected", report.connected(), self.nodes.max(report.total())),
-            Goal::Converged => self
-                .not_applied(report)
-                .or_else(|| too_few("converged", report.converged(), self.nodes.max(report.total()))),
+            Goal::Connected => self.too_few("connected", report.connected(), report),
+            Goal::Converged => {
+                self.not_applied(report).or_else(|| self.too_few("converged", report.converged(), report))
+            }
         }
+    }
+
+    fn too_few(&self, what: &str, have: u64, report: &Report) -> Option<String> {
+        let missing = too_few(what, have, self.nodes.max(report.expected()))?;
+        let revoked = report.revoked();
+        let apart = format!("; {} without an identity (revoked) left out", count(revoked, "machine"));
+        Some(if revoked > 0 { missing + &apart } else { missing })
     }
 
     fn is_meant(&self, commit: &str) -> bool {
@@ -116,6 +123,23 @@ mod tests {
         assert_eq!(aim.missing(&report("ok", "bbb222", "bbb222", 2)).as_deref(), Some("2 of 3 machines converged"));
         assert_eq!(aim.missing(&report("ok", "bbb222", "bbb222", 3)), None);
         assert_eq!(too_few("connected", 0, 1).as_deref(), Some("0 of 1 machine connected"));
+    }
+
+    #[test]
+    fn a_machine_whose_identity_was_revoked_is_not_waited_for() {
+        let document = |converged: u64| {
+            json!({
+                "sources": [{ "state": "ok", "applied": { "commit": "aaa111", "at": "2026-11-29T12:00:00Z" }, "remote": { "commit": "aaa111", "at": "2026-11-29T12:00:00Z" } }],
+                "pools": [{ "name": "h100", "total": 7, "converged": converged, "connected": 6, "revoked": 1 }],
+            })
+        };
+        let missing = |goal, converged| {
+            let aim = Aim { goal, commit: None, nodes: 0 };
+            aim.missing(&Report::read(&document(converged)).unwrap())
+        };
+        assert_eq!((missing(Goal::Converged, 6), missing(Goal::Connected, 0)), (None, None));
+        let left_out = "5 of 6 machines converged; 1 machine without an identity (revoked) left out";
+        assert_eq!(missing(Goal::Converged, 5).as_deref(), Some(left_out));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schema::{id::NodeId, node::Connectivity};
+use schema::{id::NodeId, node::Connectivity, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use store::{
     joins::JoinState,
     key_holders,
     node_certs::{self, Revocation},
-    node_drift, nodes, outcomes, queue, revisions,
+    node_drift, nodes, outbox, outcomes, queue, revisions,
     rollbacks::{self, Rollback, RollbackState},
     sessions, sources,
     trust::Following,
@@ -35,6 +35,8 @@ use crate::{
 const WORST: u32 = 50;
 /// How many retained objects it names.
 const RETAINED: u32 = 10;
+/// How long it says that the database was restored.
+const RESTORED_LATELY: Duration = Duration::from_secs(86_400);
 /// How many refused joins it shows.
 const REFUSED: u32 = 10;
 
@@ -254,8 +256,6 @@ impl Problem {
         })
     }
 
-    /// What is refused of a machine whose identity was revoked is refused for that.
-    pub(super) fn of_node(outcome: &outcomes::Outcome, revoked: Option<&Revocation>) -> Self {
     /// A gateway that gets in no more.
     fn of_gateway(holder: &key_holders::Holder) -> Self {
         Self {
@@ -270,6 +270,8 @@ impl Problem {
         }
     }
 
+    /// What is refused of a machine whose identity was revoked is refused for that.
+    pub(super) fn of_node(outcome: &outcomes::Outcome, revoked: Option<&Revocation>) -> Self {
         let problem = Self::of(outcome);
         match revoked.filter(|_| outcome.kind == "session") {
             Some(revoked) => {
@@ -307,6 +309,9 @@ pub(in crate::api) struct Status {
     trust: Option<TrustView>,
     /// The control plane's version.
     version: String,
+    /// When the database was restored from a backup; absent when that was not within the last day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    restored_at: Option<At>,
     /// The database's time.
     now: At,
     /// Where machines dial.
@@ -359,6 +364,8 @@ pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Status, ApiE
     }
     let trust = trust(app).await?;
     let depth = queue::depth(db).await?;
+    let now = db.now().await?;
+    let restored = outbox::restored_at(db).await?.filter(|at| RESTORED_LATELY.after(*at) > now);
     let (retained, first) = revisions::retained(db, RETAINED).await?;
     let status = Status {
         fleet_id: plane.as_ref().map(|plane| plane.fleet_id.to_string()),
@@ -367,7 +374,8 @@ pub(in crate::api) async fn status(app: &App, _: Nothing) -> Result<Status, ApiE
         verification: trust.as_ref().map_or("unverified", TrustView::word).to_owned(),
         trust,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        now: At(db.now().await?),
+        restored_at: restored.map(At),
+        now: At(now),
         gateways: app.gateways.clone(),
         pin: app.pin.to_string(),
         sources: sources(app, &mut unreadable).await?,
@@ -468,6 +476,8 @@ async fn problems(app: &App, unreadable: &mut Vec<UnreadableView>) -> Result<Vec
     }
     let holders = super::readable(key_holders::list(&app.db).await?, unreadable);
     problems.extend(holders.iter().filter_map(Problem::of_clock));
+    let now = app.db.now().await?;
+    problems.extend(holders.iter().filter(|holder| app.is_outside(holder, now)).map(Problem::of_gateway));
     Ok(problems)
 }
 
@@ -476,8 +486,6 @@ async fn problems(app: &App, unreadable: &mut Vec<UnreadableView>) -> Result<Vec
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::api) struct Accept {
     /// The whole id of the commit that the branch names.
-    let now = app.db.now().await?;
-    problems.extend(holders.iter().filter(|holder| app.is_outside(holder, now)).map(Problem::of_gateway));
     commit: String,
 }
 

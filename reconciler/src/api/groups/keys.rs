@@ -231,15 +231,15 @@ pub(in crate::api) async fn reseal(mutation: Mutation<'_>, input: Reseal) -> Res
     Ok(Resealed { resealed, left: others.saturating_sub(resealed) })
 }
 
+fn counted(secrets: usize) -> String {
+    if secrets == 1 { "one secret".to_owned() } else { format!("{secrets} secrets") }
+}
+
 /// Which gateway.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::api) struct EndGateway {
     /// Its name, as `keys.holders` says it.
-fn counted(secrets: usize) -> String {
-    if secrets == 1 { "one secret".to_owned() } else { format!("{secrets} secrets") }
-}
-
     name: String,
 }
 

@@ -9,8 +9,8 @@ use schema::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{
-    audit, batches, commands, node_certs, node_holds, node_sections, nodes, outcomes, queue, rows::UNREADABLE,
-    sessions, trust,
+    audit, batches, commands, joins, node_certs, node_holds, node_sections, nodes, outcomes, queue,
+    rows::UNREADABLE, sessions, trust,
 };
 
 use super::brakes;
@@ -89,14 +89,15 @@ async fn of_node(app: &App, named: &str) -> Result<Why, ApiError> {
             sections: &node_sections::list(&app.db, node.id).await?,
             outcomes: &outcomes::of_key(&app.db, &node.id.to_string()).await?.items,
             open_commands: commands::count_open(&app.db, node.id).await?,
+            renewal: joins::waiting_renewal(&app.db, node.id).await?.as_ref(),
             certificate_ends: node_certs::newest_end(&app.db, node.id).await?,
             revoked: node_certs::revocation(&app.db, node.id).await?,
             policy: match app.pinned.get() {
                 Some(_) => Some(trust::held(&app.db, node.id).await?),
                 None => None,
             },
-        },
             outside: &outside(app, now).await?,
+        },
         now,
     );
     let accepts = match node_certs::allowed_kinds(&app.db, node.id).await? {
@@ -115,13 +116,13 @@ async fn of_node(app: &App, named: &str) -> Result<Why, ApiError> {
     })
 }
 
-async fn of_batch(app: &App, said: &str) -> Result<Why, ApiError> {
 /// Gateways that get in no more by themselves.
 async fn outside(app: &App, now: Timestamp) -> Result<Vec<String>, ApiError> {
     let holders = store::key_holders::list(&app.db).await?.items;
     Ok(holders.into_iter().filter(|holder| app.is_outside(holder, now)).map(|holder| holder.name).collect())
 }
 
+async fn of_batch(app: &App, said: &str) -> Result<Why, ApiError> {
     let found = super::batches::find(app, said).await;
     let name = match &found {
         Ok(batch) => batch.new.name.to_string(),

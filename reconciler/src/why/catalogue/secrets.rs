@@ -56,7 +56,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "secret-unreadable",
         "The stored value does not open: the control plane has other keys than the one that sealed it.",
         Operator,
-        "start the control plane with the keys that belong to this database, or put the value again with `better-compute secrets put`",
+        "put the value again: better-compute secrets put NAME; or start the control plane with a copy of the key directory that has the key which sealed it",
     ),
     entry(
         Secret,

@@ -186,6 +186,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     entry(
         Work,
+        "database-restored",
+        "The database is one from a backup. Whatever was done since that backup is undone: a node that was revoked, an API or join token that was taken back and a gateway that was ended count again; holds, suspensions, approvals, deletes and the values of secrets are those of the backup. It is said for a day.",
+        Operator,
+        "before gateways start, or now: better-compute node revoke NODE for each machine that must not come back, better-compute token revoke for tokens, and put secrets again; docs/guides/backup-and-restore.md has the list",
+    ),
+    entry(
+        Work,
         "clock-apart",
         "The clock of a host of the control plane and PostgreSQL's differ by a minute or more. What is signed, dated and decided goes by PostgreSQL's, so nothing waits for this; but one of the two is wrong, and where it is PostgreSQL's, everything goes by a wrong clock.",
         Operator,

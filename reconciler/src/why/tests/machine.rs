@@ -2,7 +2,7 @@
 
 use schema::{
     generation::{Generation, IdentityGeneration, Version},
-    id::NodeId,
+    id::{JoinId, NodeId},
     node::{
         Condition, Connectivity, Hold, HoldSource, NoScheduleReason, Power, ProvisionState, Role, Trust,
         condition::ConditionStatus,
@@ -11,7 +11,12 @@ use schema::{
     spec::Section,
 };
 use store::{
-    node_certs::Revocation, node_holds::NodeHold, node_sections::NodeSection, nodes::Node, outcomes::Outcome,
+    joins::{Approval, Join, JoinKind, JoinState, NewJoin},
+    node_certs::Revocation,
+    node_holds::NodeHold,
+    node_sections::NodeSection,
+    nodes::Node,
+    outcomes::Outcome,
     trust::Held,
 };
 
@@ -100,6 +105,31 @@ fn hold(source: HoldSource, owner: &str, reason: &str, place: Option<&str>) -> H
     }
 }
 
+fn a_renewal() -> Join {
+    Join {
+        id: JoinId::from_uuid(uuid::Uuid::from_u128(3)),
+        join: NewJoin {
+            kind: JoinKind::Renewal,
+            state: JoinState::Waiting,
+            reason: "renewal-too-late".to_owned(),
+            message: "node fra1-r12-u04: its certificate ended too long ago; it shows the node's hardware".to_owned(),
+            pool: Some("h100".to_owned()),
+            token_id: None,
+            csr_hash: schema::digest::Digest::of("x"),
+            hardware_key: None,
+            claims: serde_json::Value::Null,
+            attested: Vec::new(),
+            node_id: Some(a_machine().id),
+            conflict_with: None,
+            peer: None,
+        },
+        approval: None,
+        attempts: 1,
+        created_at: at(-4),
+        updated_at: at(-2),
+    }
+}
+
 fn gate(word: &str, by: &str, by_hand: bool, reason: &str, place: Option<&str>) -> Gate {
     let source = if by_hand { HoldSource::Api } else { HoldSource::Git };
     Gate {
@@ -120,8 +150,10 @@ fn quiet(node: &Node) -> NodeFacts<'_> {
         outcomes: &[],
         open_commands: 0,
         certificate_ends: Some(at(600)),
+        renewal: None,
         revoked: None,
         policy: Some(Held::Newest),
+        outside: &[],
     }
 }
 
@@ -141,8 +173,20 @@ fn each_situation_of_a_machine_has_its_words() {
     }
     let late = away(Connectivity::Lost);
     look("a certificate that ended", &NodeFacts { certificate_ends: Some(at(-1)), ..quiet(&late) });
+    let months = at(-100 * 24 * 60);
+    let mut renewal = a_renewal();
+    let waiting = NodeFacts { certificate_ends: Some(months), renewal: Some(&renewal), ..quiet(&late) };
+    look("a renewal that comes after months", &waiting);
+    let years = Some(at(-500 * 24 * 60));
+    look("a certificate that ended before the last rotations", &NodeFacts { certificate_ends: years, ..quiet(&late) });
+    renewal.approval = Some(Approval { at: at(-1), by: "ada".to_owned(), as_node: None });
+    let waiting = NodeFacts { certificate_ends: Some(months), renewal: Some(&renewal), ..quiet(&late) };
+    look("a renewal that was let through", &waiting);
     let foreign = [outcome("session", "DESCRIBED_HARDWARE", "the machine is described by a file")];
     look("refused", &NodeFacts { outcomes: &foreign, ..quiet(&late) });
+    let gateways = ["gw-1-a1b2c3".to_owned()];
+    let cut = away(Connectivity::Disconnected);
+    look("a gateway that gets in no more", &NodeFacts { outside: &gateways, ..quiet(&cut) });
     look("a full disk", &NodeFacts { outcomes: &[full_disk()], ..quiet(&away(Connectivity::Disconnected)) });
     let replaced = [outcome("session", "IDENTITY_REPLACED", "the node has a newer identity")];
     let revoked = Revocation { at: at(-5), reason: "sold on ebay".to_owned() };
@@ -153,7 +197,6 @@ fn each_situation_of_a_machine_has_its_words() {
         maintenance: true,
         maintenance_reason: Some("diag.dcgm failed: fan 3".to_owned()),
         observed: Generation(0),
-        outside: &[],
         generation: Generation(0),
         ..a_machine()
     };
@@ -184,10 +227,12 @@ fn each_situation_of_a_machine_has_its_words() {
     };
     let behind = [outcome("node", "section-failed", "the node could not converge host")];
     let sections = [section];
-    let gateways = ["gw-1-a1b2c3".to_owned()];
-    let cut = away(Connectivity::Disconnected);
-    look("a gateway that gets in no more", &NodeFacts { outside: &gateways, ..quiet(&cut) });
     look("a section that failed", &NodeFacts { outcomes: &behind, sections: &sections, ..quiet(&fine) });
+    let mut sections = sections;
+    sections[0].status.reason =
+        "secret-unavailable: the value of secret://db-password: secret-unreadable: a stored value does not open"
+            .to_owned();
+    look("a value that does not open", &NodeFacts { outcomes: &behind, sections: &sections, ..quiet(&fine) });
 
     let gates = [
         gate("freeze", "freeze/year-end", false, "skeleton staff", Some("freezes/year-end.kdl:2")),
