@@ -26,7 +26,7 @@ use crate::{
     hardware::Hardware,
     join::Renewed,
     session::{Again, Core, Effect, Event, Inventory, Level, Now},
-    state::{Desired, Identity, StateDir, StateError, StateLock},
+    state::{Contact, Desired, Identity, StateDir, StateError, StateLock},
     vault::Released,
 };
 
@@ -149,6 +149,8 @@ struct Agent {
     renewal_began: Option<Instant>,
     /// Why a renewal was refused last, so that it is said once.
     refused_renewal: String,
+    /// How this node stands with the control plane, as it is kept for people.
+    contact: Contact,
     /// What the handshake of the present connection left open for want of the time.
     left_open: Option<LeftOpen>,
     link: Option<Link>,
@@ -442,6 +444,8 @@ impl Agent {
             Effect::Renew => self.renew_soon(),
             Effect::Opened => {
                 self.opened_at = Some(Instant::now());
+                self.contact.session = Some(self.clock.now());
+                self.keep_contact();
                 // What could not be had without a gateway is tried again.
                 self.want_pass(false);
             }

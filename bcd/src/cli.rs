@@ -11,7 +11,10 @@ use std::{
 use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nvml_wrapper::error::NvmlError;
-use pki::token::{Token, TokenKind};
+use pki::{
+    token::{Token, TokenKind},
+    verify::NodeIdentity,
+};
 use schema::{
     attested::AttestKind, clock::SharedClock, digest::Digest, generation::Generation, spec::NodeSpec, time::Duration,
 };
@@ -271,7 +274,7 @@ pub fn run(cli: Cli, clock: SharedClock) -> ExitCode {
         Command::Join(args) => join(&args),
         Command::Run(args) => daemon(&args, clock),
         Command::Diff(args) => show_diff(&args, &clock),
-        Command::Status(args) => status(&args),
+        Command::Status(args) => status(&args, &clock),
         Command::Commands(args) => show_commands(&args),
         Command::Inventory(args) => inventory(&args),
         Command::Probe { what: Probe::Nvml } => probe(nvml::probe()),
@@ -402,15 +405,19 @@ fn existing_state(place: &Place) -> anyhow::Result<StateDir> {
     Ok(StateDir::look(&path))
 }
 
-fn status(args: &StatusArgs) -> anyhow::Result<Exit> {
+fn status(args: &StatusArgs, clock: &SharedClock) -> anyhow::Result<Exit> {
     let state = existing_state(&args.place)?;
     let identity = state.identity()?.ok_or_else(|| AgentError::NotJoined(args.place.state()))?;
     let people = state.policies_of(&identity)?;
+    let certificate = NodeIdentity::of_own(&identity.identity.trust_domain, &identity.certificates());
     let status = print::Status {
         identity: identity.identity,
         endpoints: identity.endpoints,
         described: identity.described,
         daemon: state.daemon(),
+        certificate_ends: certificate.ok().map(|certificate| certificate.not_after),
+        contact: state.contact(),
+        now: clock.now(),
         people: people.as_ref().map(print::People::of),
         desired: state.desired()?.map(|desired| desired.generation),
         progress: state.progress()?,

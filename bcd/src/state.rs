@@ -34,7 +34,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 mod docs;
 
-pub use docs::{Desired, Identity, Memories, Progress};
+pub use docs::{Contact, Desired, Identity, Memories, Progress, RenewalTried};
 
 /// Why the state could not be read or written.
 #[derive(Debug, thiserror::Error)]

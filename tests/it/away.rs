@@ -81,6 +81,14 @@ fn a_machine_that_was_off_across_three_rotations_comes_back_by_itself_and_after_
     });
     assert_eq!(join["reason"], "renewal-too-late");
     assert!(!is_connected(&up, &name));
+    let why = up.cli().ok(&["why", &format!("node/{name}")]);
+    let yes = format!("better-compute joins approve {}", join["id"].as_str().expect("an id"));
+    assert!(why.contains(&yes), "{why}");
+    let told = until_some("bcd status says so too", || {
+        let told = node.said(&["status"]).1;
+        told.contains("renewal-too-late").then_some(told)
+    });
+    assert!(told.contains("\ncertificate     end") && told.contains("session         none"), "{told}");
     let _ = up.cli().ok(&["joins", "approve", join["id"].as_str().expect("an id")]);
     node.kill();
     node.run(&[]);

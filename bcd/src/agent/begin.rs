@@ -14,7 +14,7 @@ use crate::{
     hardware,
     policies::Policies,
     session::{Core, Me},
-    state::{StateDir, StateError},
+    state::{Contact, StateDir, StateError},
 };
 
 impl Agent {
@@ -82,6 +82,7 @@ impl Agent {
         if let Some(why) = policies.as_ref().and_then(Policies::halted) {
             tracing::error!("nothing destructive is done on this machine: {why}");
         }
+        let contact = Contact { session: None, ..state.contact() };
         let now = Instant::now();
         let mut agent = Self {
             core: Core::new(me, trust, desired.as_ref(), progress, desk)
@@ -106,6 +107,7 @@ impl Agent {
             renewing: false,
             renewal_began: None,
             refused_renewal: String::new(),
+            contact,
             left_open: None,
             link: None,
             links: 0,

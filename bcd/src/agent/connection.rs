@@ -9,13 +9,17 @@ use pki::{
     issue::TlsIdentity,
     tls::{LeftOpen, ServerTimes, agent_client},
 };
-use schema::{clock::SharedClock, time::Timestamp};
+use schema::{
+    clock::{Clock as _, SharedClock},
+    time::Timestamp,
+};
 
 use super::{Agent, AgentError, SAID_WITHIN, Side, chance, link::Link};
 use crate::{
-    join::{Renewal, Renewed},
+    dial::DialError,
+    join::{JoinError, Renewal, Renewed},
     session::{Again, Event},
-    state::Identity,
+    state::{Identity, RenewalTried},
 };
 
 /// How long a session has to last for back-off to begin anew.
@@ -24,6 +28,20 @@ const STEADY: Duration = Duration::from_secs(5);
 const RENEW_AGAIN: Duration = Duration::from_secs(60);
 /// How long renewals that nobody asked for wait while the time is not proven.
 const UNPROVEN: Duration = Duration::from_secs(3_600);
+
+/// How long the control plane keeps the steps from roots that were replaced.
+const STEPS_KEPT: schema::time::Duration = schema::time::Duration::from_secs(400 * 86_400);
+
+/// Why there is no certificate, and the way back of a machine that was away for longer than steps are kept.
+pub(super) fn refusal(error: &JoinError, long_away: bool) -> String {
+    match error {
+        JoinError::Dial(DialError::Untrusted { .. }) if long_away => format!(
+            "{error}; or this machine was away for too long and has missed a rotation of the authority: then it comes back with \
+             `bcd join --force` and a token of `better-compute token create --pool POOL --reclaim`"
+        ),
+        _ => error.to_string(),
+    }
+}
 
 impl Agent {
     pub(super) fn connect(&mut self) -> Result<(), AgentError> {
@@ -45,6 +63,10 @@ impl Agent {
 
     pub(super) fn close(&mut self, again: Again) {
         self.link = None;
+        if self.contact.session.take().is_some() {
+            self.contact.session_ended = Some(self.clock.now());
+            self.keep_contact();
+        }
         // A session that ends as soon as it begins is no success: two daemons with one identity must not race.
         if self.opened_at.take().is_some_and(|at| at.elapsed() >= STEADY) {
             self.backoff.reset();
@@ -121,14 +143,27 @@ impl Agent {
             hardware: Arc::clone(&self.config.hardware),
         };
         let sides = self.sides.clone();
+        let long_away = STEPS_KEPT.after(self.certificate.not_after) < self.clock.now();
         self.tasks.spawn(async move {
-            let renewed = renewal.run().await.map_err(|error| error.to_string());
+            let renewed = renewal.run().await.map_err(|error| refusal(&error, long_away));
             sides.send(Side::Renewed(Box::new(renewed))).await.ok();
         });
     }
 
+    /// What is kept for people may be missing.
+    pub(super) fn keep_contact(&self) {
+        if let Err(error) = self.state.keep_contact(&self.contact) {
+            tracing::debug!("{error}");
+        }
+    }
+
     pub(super) fn renewed(&mut self, result: Result<Renewed, String>) -> Result<(), AgentError> {
         self.renewing = false;
+        if result.is_ok() || self.refused_renewal.is_empty() || result.as_ref().err() != Some(&self.refused_renewal) {
+            let at = self.clock.now();
+            self.contact.renewal = Some(RenewalTried { at, refused: result.as_ref().err().cloned() });
+            self.keep_contact();
+        }
         match result {
             Ok(renewed) => {
                 let before = self.identity.clone();

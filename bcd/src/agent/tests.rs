@@ -12,8 +12,9 @@ use schema::{
 
 use super::*;
 use crate::{
+    dial::DialError,
     hardware::{Described, SAMPLE_8XH100},
-    join,
+    join::{self, JoinError},
     testing::{People, Plane, now},
 };
 
@@ -40,6 +41,46 @@ async fn status_of(said: &mut mpsc::UnboundedReceiver<Frame>, generation: u64) -
             }
         }
     }
+}
+
+/// Waits until the daemon has kept this of how it stands with the control plane.
+async fn stands(state: &StateDir, so: impl Fn(&Contact) -> bool) -> Contact {
+    loop {
+        let contact = state.contact();
+        if so(&contact) {
+            return contact;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn the_state_says_whether_there_is_a_session_and_how_the_last_renewal_went() {
+    let (endpoint, plane, mut said) = Plane::start().await;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let config = config(dir.path());
+    let state = StateDir::look(&config.state);
+    join::join(&plane.request(&endpoint, &config.state)).await.expect("admitted");
+    assert_eq!(state.contact(), Contact::default());
+
+    let cancel = CancellationToken::new();
+    let daemon = tokio::spawn(run(config, cancel.clone()));
+    status_of(&mut said, 0).await;
+    stands(&state, |contact| contact.session.is_some()).await;
+    cancel.cancel();
+    daemon.await.expect("no panic").expect("a clean end");
+}
+
+#[test]
+fn only_a_machine_that_was_away_for_long_is_told_the_way_back_from_roots_that_it_does_not_know() {
+    let untrusted = JoinError::Dial(DialError::Untrusted {
+        endpoint: "https://gw.example.org:7444".parse().expect("an address"),
+        source: rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer),
+    });
+    assert!(connection::refusal(&untrusted, true).contains("--reclaim"));
+    assert!(!connection::refusal(&untrusted, false).contains("--reclaim"));
+    let silent = JoinError::Unanswered("it took too long".to_owned());
+    assert_eq!(connection::refusal(&silent, true), silent.to_string());
 }
 
 #[tokio::test]

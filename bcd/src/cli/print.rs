@@ -7,13 +7,17 @@ use pki::{
     statement::JoinIdentity,
     trust::{policy::Policy, statement::FleetId},
 };
-use schema::{digest::Digest, generation::Generation, time::Moment};
+use schema::{
+    digest::Digest,
+    generation::Generation,
+    time::{Moment, Timestamp},
+};
 use serde::Serialize;
 
 use super::commands::{self, Commands};
 use crate::{
     policies::Policies,
-    state::{Daemon, Identity, Progress},
+    state::{Contact, Daemon, Identity, Progress, RenewalTried},
 };
 
 /// How many commands `bcd status` shows.
@@ -93,6 +97,11 @@ pub(super) struct Status {
     pub(super) endpoints: Vec<String>,
     pub(super) described: bool,
     pub(super) daemon: Daemon,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) certificate_ends: Option<Timestamp>,
+    pub(super) contact: Contact,
+    #[serde(skip)]
+    pub(super) now: Timestamp,
     pub(super) people: Option<People>,
     pub(super) desired: Option<Generation>,
     pub(super) progress: Option<Progress>,
@@ -100,6 +109,15 @@ pub(super) struct Status {
 }
 
 impl Status {
+    fn session(&self) -> String {
+        match (self.contact.session, self.contact.session_ended) {
+            (Some(since), _) if matches!(self.daemon, Daemon::Running { .. }) => format!("since {}", Moment(since)),
+            (None, Some(ended)) => format!("none since {}", Moment(ended)),
+            (Some(_), _) => "none, for no daemon runs".to_owned(),
+            (None, None) => "none yet".to_owned(),
+        }
+    }
+
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         let mut row = |name: &str, value: &str| writeln!(text, "{name:<16}{value}").expect("a string takes text");
@@ -118,6 +136,18 @@ impl Status {
             Some(people) => people.lines().iter().for_each(|line| row("trust", line)),
         }
         row("daemon", &self.daemon.to_string());
+        row("session", &self.session());
+        if let Some(ends) = self.certificate_ends {
+            let verb = if ends > self.now { "ends" } else { "ended" };
+            row("certificate", &format!("{verb} {}", Moment(ends)));
+        }
+        match &self.contact.renewal {
+            None => {}
+            Some(RenewalTried { at, refused: None }) => row("renewal", &format!("renewed {}", Moment(*at))),
+            Some(RenewalTried { at, refused: Some(why) }) => {
+                row("renewal", &format!("refused since {}: {why}", Moment(*at)));
+            }
+        }
         if let Some(commands) = &self.commands {
             let open = commands.commands.iter().filter(|entry| entry.ended.is_none()).count();
             row("commands", &format!("{} in the journal, {open} of them open", commands.commands.len()));

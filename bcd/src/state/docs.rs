@@ -34,6 +34,7 @@ const TIME: &str = "time.json";
 const DESIRED: &str = "desired.json";
 const PROGRESS: &str = "progress.json";
 const MEMORY: &str = "memory.json";
+const CONTACT: &str = "contact.json";
 const DRIFT: &str = "drift.json";
 /// More reports than a copy of the state can be behind.
 const LEAP: u64 = 1 << 20;
@@ -144,6 +145,29 @@ impl Progress {
     }
 }
 
+/// How this node last stood with the control plane. For people: what cannot be kept of it changes nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Contact {
+    /// Since when there is a session, while a daemon runs.
+    pub session: Option<Timestamp>,
+    /// When the last one ended.
+    pub session_ended: Option<Timestamp>,
+    /// How the last renewal of the certificate went.
+    pub renewal: Option<RenewalTried>,
+}
+
+/// How a renewal went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RenewalTried {
+    /// When that was said last.
+    pub at: Timestamp,
+    /// Why there was no certificate; `None` when there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
 /// The memories of all sections.
 pub type Memories = BTreeMap<Section, Memory>;
 
@@ -196,7 +220,7 @@ impl StateDir {
     /// # Errors
     /// When a file cannot be removed.
     pub fn forget_identity(&self) -> Result<(), StateError> {
-        [REQUEST, KEY, TRUST, DESIRED, PROGRESS, journal::FILE, IDENTITY]
+        [REQUEST, KEY, TRUST, DESIRED, PROGRESS, CONTACT, journal::FILE, IDENTITY]
             .into_iter()
             .try_for_each(|name| self.remove(name))
     }
@@ -298,6 +322,20 @@ impl StateDir {
     /// When it cannot be written.
     pub fn keep_progress(&self, progress: &Progress) -> Result<(), StateError> {
         self.save(PROGRESS, progress)
+    }
+
+    /// How this node last stood with the control plane; what cannot be read is not known.
+    #[must_use]
+    pub fn contact(&self) -> Contact {
+        self.load(CONTACT).ok().flatten().unwrap_or_default()
+    }
+
+    /// Keeps how this node stands with the control plane.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_contact(&self, contact: &Contact) -> Result<(), StateError> {
+        self.save(CONTACT, contact)
     }
 
     /// What was there before.
