@@ -19,6 +19,7 @@ pub mod keys;
 pub mod logging;
 pub mod logs;
 pub mod names;
+mod open_files;
 pub mod parts;
 pub mod ports;
 pub mod trust;

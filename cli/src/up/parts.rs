@@ -39,6 +39,7 @@ use super::{
     gateway_keys::GatewayHolder,
     identity::Identity,
     keys::KeyDir,
+    open_files,
     trust::{self, FleetPlace},
 };
 use crate::{
@@ -200,6 +201,7 @@ impl Parts {
 
     /// Answers the API.
     pub fn api(&mut self, listener: TcpListener, serving: Arc<ServingCertificate>, app: api::App) {
+        open_files::raise(api::serve::PLACES);
         let tls = Arc::new(pki::tls::api_server(serving, self.clock()));
         let cancel = self.cancel.clone();
         self.spawn("api", async move { api::run(api::Config { listener, tls, app }, cancel).await });
@@ -242,6 +244,8 @@ impl Parts {
         dev: bool,
         control_plane: Arc<dyn gateway::ControlPlane>,
     ) -> Result<(), Failure> {
+        let limits = gateway::Limits::default();
+        open_files::raise(limits.connections);
         let config = gateway::Config {
             gateway_id: GatewayId::generate(),
             listener: listener.into_std().during("cannot hand the port to the gateway")?,
@@ -251,7 +255,7 @@ impl Parts {
             db: self.db.clone(),
             control_plane,
             clock: self.clock(),
-            limits: gateway::Limits::default(),
+            limits,
             timing: gateway::Timing::default(),
         };
         let cancel = self.cancel.clone();

@@ -28,6 +28,9 @@ use tower::ServiceExt as _;
 
 use crate::door::{Door, TOLD_EVERY, Width};
 
+/// Connections that the port takes at the same time.
+pub const PLACES: usize = 1_024;
+
 /// How many connections at a time, and how long they may be of no use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
@@ -38,7 +41,7 @@ pub(super) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { width: Width { all: 1_024, each: 256 }, unused: Duration::from_secs(75) }
+        Self { width: Width { all: PLACES, each: 256 }, unused: Duration::from_secs(75) }
     }
 }
 
