@@ -39,7 +39,7 @@ Every machine is looked up first: when one is not there or would refuse, nothing
 What harms running work asks for --even-if-held on a machine that is suspended or frozen.
 A command begins before its deadline or not at all, and runs once. Ctrl-C stops watching and leaves it
 running; `better-compute commands` lists, shows and cancels. Exit code 1 when any did not succeed,
-4 when the control plane refuses.
+4 when the control plane refuses every one.
 `better-compute kinds --commands` says what each kind does and takes.";
 
 /// How many machines one line may touch when nobody says more: a slip of a selector stays small.
@@ -167,7 +167,7 @@ impl Run {
             farewell.into_iter().for_each(|text| output::note(format!("\n{text}")));
         }
         let good = |row: &Row| if self.no_wait { row.outcome.is_ok() } else { row.has_succeeded() };
-        Ok(if complete && rows.iter().all(good) { Exit::Ok } else { Exit::Failed })
+        Ok(if complete && rows.iter().all(good) { Exit::Ok } else { common_exit(rows) })
     }
 
     /// What the kind is told, complete; nothing where the batch says it.
@@ -285,6 +285,13 @@ impl Run {
     }
 }
 
+/// How it ends when not all went well: what all machines were told, where they were told the same.
+fn common_exit(rows: &[Row]) -> Exit {
+    let mut exits = rows.iter().map(|row| row.outcome.as_ref().map_or_else(|failure| failure.exit, |_| Exit::Failed));
+    let first = exits.next().unwrap_or(Exit::Failed);
+    if exits.all(|exit| exit == first) { first } else { Exit::Failed }
+}
+
 /// A machine that is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Machine {
@@ -326,6 +333,18 @@ mod tests {
         assert_eq!(told(&["--batch", "kernel-5"]), ("kernel-5".into(), false));
         assert_eq!(told(&["--batch", "kernel-5", "--payload", "reason=x"]), ("kernel-5".into(), true));
         assert_eq!(told(&[]), (Value::Null, true));
+    }
+
+    #[test]
+    fn what_is_refused_for_every_machine_ends_as_a_refusal_and_a_mixture_does_not() {
+        let row = |outcome| Row { node: "gpu-1".to_owned(), outcome };
+        let refused = || row(Err(Failure::refused("x", "no")));
+        let away = || row(Err(Failure::new(Exit::Unreachable, "away")));
+        assert_eq!(common_exit(&[refused(), refused()]), Exit::Refused);
+        assert_eq!(common_exit(&[away(), away()]), Exit::Unreachable);
+        assert_eq!(common_exit(&[refused(), away()]), Exit::Failed);
+        assert_eq!(common_exit(&[refused(), row(Ok(Value::Null))]), Exit::Failed);
+        assert_eq!(common_exit(&[]), Exit::Failed);
     }
 
     #[test]
