@@ -226,3 +226,29 @@ fn gateway(place: &KeyDir, out: &KeyDir, hosts: &[String], force: bool, clock: &
     out.store_gateway(&issued)?;
     output::plain(&format!("made the keys of the gateway {} in {}", issued.name, out.path().display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use schema::{clock::ManualClock, time::Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn keys_that_a_gateway_may_work_with_are_replaced_only_when_that_is_said() {
+        pki::install_provider();
+        let dir = tempfile::tempdir().unwrap();
+        let (place, out) = (KeyDir::at(dir.path().join("keys")), KeyDir::at(dir.path().join("gw")));
+        place.store_control_plane(&pki::keys::Keys::generate("bc.local", Timestamp::UNIX_EPOCH).unwrap()).unwrap();
+        let clock: SharedClock = Arc::new(ManualClock::new(Timestamp::UNIX_EPOCH));
+        let make = |force| gateway(&place, &out, &["gw.example.org".to_owned()], force, &clock);
+        make(false).unwrap();
+        let first = out.gateway().unwrap().name;
+        let refused = make(false).unwrap_err();
+        assert!(refused.message.contains("is not empty"), "{refused}");
+        assert_eq!(out.gateway().unwrap().name, first);
+        make(true).unwrap();
+        assert_ne!(out.gateway().unwrap().name, first);
+    }
+}

@@ -263,6 +263,15 @@ mod tests {
     }
 
     #[test]
+    fn who_said_something_within_twenty_seconds_is_heard() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let follower = |seen_at| Follower { name: String::new(), is_gateway: true, needs_keys: false, seen_at };
+        assert!(follower(Some(at(100))).is_heard(at(120)));
+        assert!(!follower(Some(at(100))).is_heard(at(121)));
+        assert!(!follower(None).is_heard(at(0)));
+    }
+
+    #[test]
     fn gateways_follow_only_the_keys_that_they_hold_something_of() {
         let some = holders("", &[("one/1", false, 2), ("gw", true, 2)]);
         assert_eq!(names(&some.behind(RotationKind::SecretStore, 3)), ["one/1"]);

@@ -354,6 +354,9 @@ impl Rotate {
         }
         output.line(format!("{kind}: {}", said(kind, done, &keys)))?;
         left_behind(kind, step, &left).iter().for_each(note);
+        if kind == RotationKind::CommandRoot && step == Step::Finish && holders.commands_before.count > 0 {
+            note(format!("left behind: {}: machines refuse them", holders.commands_before.in_words()));
+        }
         next(kind, done).iter().for_each(note);
         note("Copy the key directory to where its copies are, as after every step.");
         Ok(Tried::Done)
@@ -613,6 +616,15 @@ mod tests {
         assert_eq!(meant(&status, at(10 + AGAIN)).unwrap(), Step::Begin);
         let other = keys.rotation_status_of(RotationKind::Checkpoint);
         assert_eq!(meant(&other, at(130)).unwrap(), Step::Begin);
+    }
+
+    #[test]
+    fn a_failure_before_a_step_says_that_none_was_taken() {
+        let away =
+            Failure::new(Exit::Unreachable, "cannot talk to https://127.0.0.1:1: refused").hint("is it running?");
+        let told = untaken(RotationKind::NodeCa, away);
+        assert_eq!(told.message, "cannot talk to https://127.0.0.1:1: refused; no step of node-ca was taken");
+        assert_eq!((told.exit, told.hint.as_deref()), (Exit::Unreachable, Some("is it running?")));
     }
 
     #[test]
