@@ -19,7 +19,10 @@ use super::{PageOf, UnreadableView};
 use crate::{
     api::{ApiError, App, Code, table::Mutation, text},
     batch::resolve::Trust,
-    reconcile::command::{BatchRequired, QuorumPolicy, may_queue},
+    reconcile::{
+        command::{BatchRequired, QuorumPolicy, may_queue},
+        node::HARDWARE_CHANGED,
+    },
 };
 
 pub(in crate::api) use check::check;
@@ -131,8 +134,9 @@ pub(in crate::api) async fn run(mutation: Mutation<'_>, input: Run) -> Result<Co
     {
         batch::took(txn, place, &mut queued.command).await?;
     }
-    // Before a destructive one is signed people's approval is asked for, which the reconciler does.
-    let asks = kind.row().destructive && (app.pinned.get().is_some() || is_behind_pin(app).await?);
+    // Before a destructive one is signed people's approval is asked for, and which machine it is; the reconciler does that.
+    let asks = kind.row().destructive
+        && (app.pinned.get().is_some() || node.has_condition(HARDWARE_CHANGED) || is_behind_pin(app).await?);
     if queued.fresh && queued.command.not_before.is_some() && !asks {
         after.sign.push(Unsigned { id: queued.command.id, node_id: node.id, body: queued.body });
     }

@@ -4,6 +4,7 @@ use schema::command::{CommandKind, KINDS};
 use store::{commands, outbox};
 
 use super::*;
+use crate::reconcile::command::FastSigner;
 
 impl Desk {
     async fn with_node() -> Self {
@@ -53,6 +54,28 @@ async fn a_command_is_queued_shown_listed_and_taken_back() {
     let lines = audit::list(&desk.house.db, Some(id), None, 9).await.expect("audit");
     let actions: Vec<&str> = lines.iter().map(|line| line.action.as_str()).collect();
     assert_eq!(actions, ["commands.cancel", "commands.cancel", "commands.cancelled", "commands.run"]);
+}
+
+#[tokio::test]
+async fn a_boot_is_signed_at_once_but_for_a_machine_that_shows_other_hardware() {
+    let mut desk = Desk::new().await;
+    let machine = desk.house.machine("gpu-1").await;
+    let now = desk.house.db.now().await.expect("time");
+    let mut txn = desk.house.db.begin().await.expect("begin");
+    commands::witness(&mut txn, machine.id, machine.boot, machine.journal, now).await.expect("witness");
+    txn.commit().await.expect("commit");
+    let changed = r#"UPDATE nodes SET conditions = '[{"type": "HardwareChanged", "status": "true", "reason": "OtherIdentifiers", "since": "2026-11-29T12:00:00Z"}]'"#;
+    for (key, is_signed) in [("before", true), ("after", false)] {
+        let authority = desk.house.shared.signer.clone().expect("a signer");
+        let (signer, run) = FastSigner::new(desk.house.db.clone(), authority, None, CancellationToken::new());
+        desk.router = dispatch::router(App { signer: Some(signer), ..app(&desk.house) });
+        let id = desk.run("node.reboot", key).await["id"].as_str().expect("an id").parse().expect("an id");
+        desk.router = dispatch::router(app(&desk.house));
+        run.await;
+        let row = commands::find(&desk.house.db, id).await.expect("find").expect("a command");
+        assert_eq!(row.signed_at.is_some(), is_signed, "{key}");
+        store::testing::steal(&desk.house.db, changed).await.expect("another board");
+    }
 }
 
 #[tokio::test]
