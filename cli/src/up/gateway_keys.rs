@@ -78,7 +78,11 @@ impl GatewayHolder {
                              keys gateway --keys DIR --out DIR --name HOST`, and start it with them"
                         );
                     } else if text != said {
-                        tracing::warn!(trouble = text, "this gateway cannot follow the control plane's keys");
+                        tracing::warn!(
+                            trouble = text,
+                            "this gateway cannot follow the control plane's keys; where that runs, `better-compute keys status` says \
+                             whether this gateway needs new ones"
+                        );
                     }
                     said = text;
                 }

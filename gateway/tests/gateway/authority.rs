@@ -96,9 +96,14 @@ async fn a_gateway_apart_reaches_the_authority_over_internal_tls_and_says_when_i
 
     let foreign = client(&keys.serving);
     assert_eq!(foreign.anchor().await.unwrap_err().code(), Code::Unavailable);
+    // Who does not believe the control plane needs new keys, and who finds nobody there does not.
+    let others = pki::keys::Keys::generate(world.keys.trust_domain(), world.clock.now()).unwrap();
+    let tls = internal_client(&keys.internal, &others.internal_authorities(), Arc::clone(&world.clock)).unwrap();
+    assert!(AuthorityClient::new(address.to_string(), tls).follow_keys(0, None).await.unwrap_err().is_outside);
 
     serving.abort();
     accepting.abort();
     accepting.await.ok();
     assert_eq!(client(&keys.internal).trust(0).await.unwrap_err().code(), Code::Unavailable);
+    assert!(!client(&keys.internal).follow_keys(0, None).await.unwrap_err().is_outside);
 }
