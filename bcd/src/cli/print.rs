@@ -1,7 +1,11 @@
 //! All that is printed: results to standard output, errors to standard error.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the one module that prints")]
+#![expect(clippy::print_stderr, reason = "the one module that prints")]
 
-use std::{fmt::Write as _, path::Path};
+use std::{
+    fmt::Write as _,
+    io::{self, Write as _},
+    path::Path,
+};
 
 use pki::{
     statement::JoinIdentity,
@@ -23,14 +27,19 @@ use crate::{
 /// How many commands `bcd status` shows.
 const LAST: usize = 3;
 
-/// Prints a text.
+/// Prints a text. Who reads no further has read enough; where it cannot be written at all, that is said.
 pub(super) fn out(text: &str) {
-    print!("{text}");
+    let mut stdout = io::stdout().lock();
+    if let Err(failure) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+        && failure.kind() != io::ErrorKind::BrokenPipe
+    {
+        eprintln!("bcd: standard output cannot be written: {failure}");
+    }
 }
 
 /// Prints a document.
 pub(super) fn json(document: &impl Serialize) {
-    println!("{}", serde_json::to_string_pretty(document).expect("results serialise"));
+    out(&format!("{}\n", serde_json::to_string_pretty(document).expect("results serialise")));
 }
 
 /// Prints an error with what is behind it, once each.
@@ -51,9 +60,12 @@ pub(super) fn error(error: &anyhow::Error) {
 pub(super) fn joined(identity: &Identity, state: &Path) {
     let who = &identity.identity;
     let pool = who.pool.as_deref().unwrap_or("no pool yet");
-    println!("joined as {} ({}), pool {pool}", who.node_name, who.node_id);
-    println!("identity kept in {}", state.display());
-    println!("next: bcd run, with the same --root, --state and --hardware options");
+    out(&format!(
+        "joined as {} ({}), pool {pool}\nidentity kept in {}\nnext: bcd run, with the same --root, --state and --hardware options\n",
+        who.node_name,
+        who.node_id,
+        state.display()
+    ));
 }
 
 /// Whose word on destructive commands counts here.

@@ -6,7 +6,7 @@ use axum::{
     Json, Router,
     body::{Body, Bytes},
     extract::{Path, Request, State},
-    http::{HeaderValue, StatusCode, Uri},
+    http::{HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -35,7 +35,7 @@ pub(super) const LIMIT: Duration = Duration::from_secs(30);
 pub fn router(app: App) -> Router {
     Router::new()
         .route("/api/compute/{group}/{method}", post(call).fallback(only_post))
-        .route("/api/openapi.json", get(|| async { Json(openapi::document()) }))
+        .route("/api/openapi.json", get(description))
         .route("/healthz", get(health))
         .route("/hooks/source", post(webhook::receive).fallback(only_post))
         .fallback(unknown_path)
@@ -45,6 +45,10 @@ pub fn router(app: App) -> Router {
 /// An id that the answer, the log and the caller share.
 pub(super) fn request_id() -> String {
     RequestId::generate().to_string()
+}
+
+async fn description() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], openapi::served())
 }
 
 async fn health(State(app): State<Arc<App>>) -> Response {

@@ -57,7 +57,7 @@ pub(super) struct At(#[schemars(with = "String")] pub(super) Timestamp);
 pub(super) struct PageOf<T> {
     /// The items.
     pub(super) items: Vec<T>,
-    /// Pass it as `after` for the next page; absent on the last one.
+    /// Pass it as `after` for the next page, as `before` where the newest come first; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) next: Option<String>,
     /// Rows that belong here and cannot be read; absent when there are none.

@@ -1,5 +1,8 @@
 //! The OpenAPI description, generated from the table.
 
+use std::sync::LazyLock;
+
+use bytes::Bytes;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
@@ -7,6 +10,12 @@ use super::{
     Code,
     table::{METHODS, Method},
 };
+
+/// The document as it is served: written once, because whoever asks for it need be nobody in particular.
+pub(super) fn served() -> Bytes {
+    static SERVED: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
+    SERVED.clone()
+}
 
 /// The OpenAPI 3.1 document of every method.
 #[must_use]
@@ -87,4 +96,15 @@ fn error_schema() -> Value {
             },
         }},
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_is_written_once_and_served_as_often_as_it_is_asked_for() {
+        assert_eq!(served().as_ptr(), served().as_ptr());
+        assert_eq!(serde_json::from_slice::<Value>(&served()).expect("JSON"), document());
+    }
 }

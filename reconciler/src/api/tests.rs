@@ -433,6 +433,11 @@ async fn a_deleted_node_leaves_nothing_and_its_name_is_free() {
     let gone = desk.ok("nodes.delete", forced).await;
     assert_eq!(gone, json!({ "id": machine.id, "name": "gpu-1" }));
     assert_eq!(desk.refused("nodes.get", json!({ "node": "gpu-1" })).await["code"], "NOT_FOUND");
+    let told =
+        desk.ok("audit.list", json!({ "subject": format!("node/{}", machine.id), "action": "nodes.delete" })).await;
+    assert_eq!(told["items"].as_array().map(Vec::len), Some(1), "{told}");
+    let by_name = desk.refused("audit.list", json!({ "subject": "node/gpu-1" })).await;
+    assert!(by_name["why"].as_str().is_some_and(|why| why.contains("audit --action nodes.delete")), "{by_name}");
     desk.house.machine("gpu-1").await;
 }
 

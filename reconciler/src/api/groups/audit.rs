@@ -1,7 +1,7 @@
 //! `audit`: who did what, and the log as a file that proves itself.
 
 use pki::audit::{Checkpoint, Export, ExportEnd, link};
-use schema::time::Timestamp;
+use schema::{id::NodeId, time::Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -160,6 +160,15 @@ pub(in crate::api) struct MendView {
     outside_named: Value,
 }
 
+async fn found(app: &App, name: &str) -> Result<NodeId, ApiError> {
+    let node = super::nodes::find(app, name).await.map_err(|error| match error.code() {
+        Code::NotFound => error
+            .why("a machine that was deleted goes by its id here, node/node_…: `audit --action nodes.delete` has it"),
+        _ => error,
+    })?;
+    Ok(node.id)
+}
+
 pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<Line>, ApiError> {
     let limit = super::limit_up_to(1_000, input.limit)?;
     let since: Option<Timestamp> = input.since.as_deref().map(|text| super::parse("since", text)).transpose()?;
@@ -167,7 +176,10 @@ pub(in crate::api) async fn list(app: &App, input: Filter) -> Result<PageOf<Line
     let subject = match input.subject {
         Some(subject) => Some(match subject.strip_prefix("node/") {
             // The log knows machines by their ids: names move on.
-            Some(name) => super::nodes::find(app, name).await?.id.to_string(),
+            Some(name) => match name.parse::<NodeId>() {
+                Ok(id) => id.to_string(),
+                Err(_) => found(app, name).await?.to_string(),
+            },
             None => subject,
         }),
         None => None,
