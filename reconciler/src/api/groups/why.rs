@@ -9,8 +9,8 @@ use schema::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{
-    audit, batches, commands, joins, node_certs, node_holds, node_sections, nodes, outcomes, queue,
-    rows::UNREADABLE, sessions, trust,
+    audit, batches, commands, joins, node_certs, node_holds, node_sections, nodes, outcomes, queue, rows::UNREADABLE,
+    sessions, trust,
 };
 
 use super::brakes;
