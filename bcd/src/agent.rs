@@ -282,7 +282,7 @@ impl Agent {
     }
 
     fn wake_at(&self) -> Instant {
-        let until = self.until.map(|until| self.instant_of(until));
+        let until = self.until.filter(|_| self.clock.is_proven()).map(|until| self.instant_of(until));
         let renew_at = (!self.renewing).then_some(self.renew_at);
         let ask_at = self.ask_at.filter(|_| self.opened_at.is_some());
         [
@@ -361,7 +361,7 @@ impl Agent {
         if self.opened_at.is_some() && self.ask_at.is_some_and(|at| now >= at) {
             self.want_pass(false);
         }
-        if self.until.is_some_and(|until| self.clock.now() >= until) {
+        if self.until.zip(self.clock.proven()).is_some_and(|(until, now)| now >= until) {
             self.until = None;
             self.want_pass(true);
         }

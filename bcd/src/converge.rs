@@ -64,11 +64,13 @@ pub struct Host<'a> {
     pub state_dir: Option<&'a HostPath>,
     /// The values of secrets that were released to it.
     pub vault: Option<&'a Vault>,
+    /// The time is proven; otherwise it is what the machine's clock says, which may be years off.
+    pub knows_time: bool,
 }
 
 impl Host<'_> {
     fn facts(&self, spec: &NodeSpec) -> Facts {
-        Facts::gather(self.tree, spec, self.state_dir.cloned())
+        Facts { time_unknown: !self.knows_time, ..Facts::gather(self.tree, spec, self.state_dir.cloned()) }
     }
 
     /// The facts with what its files with secrets hold.

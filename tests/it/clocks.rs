@@ -163,6 +163,8 @@ fn whatever_a_machines_clock_says_it_joins_converges_and_does_nothing_late() {
     for (machine, id) in machines.iter().zip(&again) {
         assert_eq!(ended(&up, id), "succeeded", "{:?}", machine.then);
         assert_eq!(machine.node.boots(), 3, "{:?}", machine.then);
+        let log = machine.node.log();
+        assert!(!log.contains("removed /etc/ssh"), "{:?}: a key that is not over was taken away: {log}", machine.then);
     }
 }
 

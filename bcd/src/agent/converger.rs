@@ -41,6 +41,7 @@ pub struct Converger {
     looked: bool,
     /// None before there is a key.
     vault: Option<Vault>,
+    knows_time: bool,
 }
 
 /// How a pass ended.
@@ -86,7 +87,17 @@ impl Converger {
             format!("/{}", relative.to_str()?).parse().ok()
         });
         let vault = state.key().ok().flatten().map(|key| Vault::new(key.marks()));
-        Ok(Self { tree, runner, state: state.clone(), state_dir, boot, described: None, looked: false, vault })
+        Ok(Self {
+            tree,
+            runner,
+            state: state.clone(),
+            state_dir,
+            boot,
+            described: None,
+            looked: false,
+            vault,
+            knows_time: true,
+        })
     }
 
     /// The same for a machine that is described.
@@ -94,6 +105,11 @@ impl Converger {
     pub fn of_described(mut self, root: &Path) -> Self {
         self.described = Some(root.to_owned());
         self
+    }
+
+    /// Whether the time that passes go by is proven.
+    pub const fn knows_time(&mut self, proven: bool) {
+        self.knows_time = proven;
     }
 
     /// The host that is worked on.
@@ -104,6 +120,7 @@ impl Converger {
             runner: self.runner.as_ref(),
             state_dir: self.state_dir.as_ref(),
             vault: self.vault.as_ref(),
+            knows_time: self.knows_time,
         }
     }
 

@@ -31,6 +31,7 @@ impl Agent {
             return;
         };
         self.pass_wanted = None;
+        converger.knows_time(self.clock.is_proven());
         let before = self.core.progress().sections.clone();
         let (sides, now) = (self.sides.clone(), self.clock.now());
         tokio::task::spawn_blocking(move || {

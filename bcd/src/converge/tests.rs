@@ -102,7 +102,13 @@ impl World {
     }
 
     pub(crate) fn converge(&mut self, section: Section, spec: &NodeSpec) -> Ended {
-        let host = Host { tree: &self.tree, runner: &self.machine, state_dir: None, vault: self.vault.as_ref() };
+        let host = Host {
+            tree: &self.tree,
+            runner: &self.machine,
+            state_dir: None,
+            vault: self.vault.as_ref(),
+            knows_time: true,
+        };
         let (mut memory, mut ledger) = (self.kept.clone(), self.ledger.clone());
         let mut disk =
             Disk { tree: &self.tree, kept: &mut self.kept, ledger: &mut self.ledger, writes: &mut self.writes };
@@ -118,7 +124,13 @@ impl World {
     }
 
     pub(crate) fn steps(&self, spec: &NodeSpec) -> Planned {
-        let host = Host { tree: &self.tree, runner: &self.machine, state_dir: None, vault: self.vault.as_ref() };
+        let host = Host {
+            tree: &self.tree,
+            runner: &self.machine,
+            state_dir: None,
+            vault: self.vault.as_ref(),
+            knows_time: true,
+        };
         plan(host, Section::Host, spec, &self.kept, &self.ledger, self.now).0
     }
 

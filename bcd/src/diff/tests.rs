@@ -54,7 +54,7 @@ fn world() -> (tempfile::TempDir, Tree) {
 
 fn compute(tree: &Tree) -> Diff {
     let now = "2026-03-01T12:00:00Z".parse().expect("a time");
-    let host = Host { tree, runner: &Staged, state_dir: None, vault: None };
+    let host = Host { tree, runner: &Staged, state_dir: None, vault: None, knows_time: true };
     diff(host, Generation(3), &spec(), &Memories::new(), &Ledger::default(), now)
 }
 
@@ -113,7 +113,7 @@ fn programs_see_the_same() {
 fn an_empty_spec_changes_nothing() {
     let (_dir, tree) = world();
     let now = "2026-03-01T12:00:00Z".parse().expect("a time");
-    let host = Host { tree: &tree, runner: &Staged, state_dir: None, vault: None };
+    let host = Host { tree: &tree, runner: &Staged, state_dir: None, vault: None, knows_time: true };
     let diff = diff(host, Generation(1), &NodeSpec::default(), &Memories::new(), &Ledger::default(), now);
     assert_eq!((diff.is_empty(), diff.text().as_str()), (true, "nothing to change\n"));
 }

@@ -1,8 +1,8 @@
 //! The `access` section: SSH keys for when everything else fails.
 //!
 //! The keys stand in files of their own, one per account, and one line of SSH server configuration adds them to what the
-//! host reads anyway; nobody's `~/.ssh` is touched. A key with an end carries it for the SSH server and leaves the file
-//! by itself when it is over, control plane or not.
+//! host reads anyway; nobody's `~/.ssh` is touched. A key with an end carries it for the SSH server, which goes by the
+//! machine's clock, and leaves the file by itself when it is over by the proven time: a clock that is years ahead takes nobody's key away.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -40,7 +40,7 @@ pub(super) fn compile(access: &AccessSection, facts: &Facts, now: Timestamp) -> 
             }
         };
         if let Some(until) = key.until {
-            if until <= now {
+            if until <= now && !facts.time_unknown {
                 continue;
             }
             desired.until = Some(desired.until.map_or(until, |sooner| sooner.min(until)));
@@ -123,6 +123,18 @@ mod tests {
     fn a_key_past_its_end_is_not_there() {
         let desired = compile(&key(Some("2026-03-01T12:00:00Z")), &Facts::default(), now());
         assert_eq!(desired, Desired::default());
+    }
+
+    #[test]
+    fn a_key_is_not_over_by_a_time_that_nobody_proved() {
+        let facts = Facts { time_unknown: true, ..Facts::default() };
+        let desired = compile(&key(Some("2026-03-01T11:00:00Z")), &facts, now());
+        assert!(content(&desired, "/etc/ssh/better-compute/authorized_keys.d/root").is_some());
+        assert_eq!(
+            desired.until,
+            Some("2026-03-01T11:00:00Z".parse().expect("a time")),
+            "and is when the time is proven"
+        );
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct Facts {
     pub secrets: Known,
     /// Why the rest is not, for people.
     pub no_secrets: String,
+    /// The time is only what the machine's clock says.
+    pub time_unknown: bool,
 }
 
 impl Facts {
@@ -65,6 +67,7 @@ impl Facts {
             state_dir,
             secrets: Known::default(),
             no_secrets: String::new(),
+            time_unknown: false,
         }
     }
 }
