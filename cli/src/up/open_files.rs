@@ -12,7 +12,7 @@ const BESIDE: u64 = 256;
 pub(super) fn raise(connections: usize) {
     let wanted = connections as u64 + BESIDE;
     match granted() {
-        Ok(granted) if granted < wanted => tracing::warn!(
+        Ok(granted) if granted < wanted => tracing::info!(
             granted,
             wanted,
             "this process may have few files open, and each connection is one: raise the hard limit of open files (LimitNOFILE= of systemd, ulimit -Hn)"
