@@ -124,19 +124,11 @@ fn gateways_apart_follow_every_rotation_by_themselves() {
     let repo = Repo::of_examples(&world, "fleet");
     let mut apart = Apart::start(&world, &repo, 2);
     let (cli, keys) = (apart.cli(), world.path("keys").display().to_string());
-    let join = |apart: &Apart, name: &str, gateway: usize| {
-        let url = format!("https://{}", apart.gateways[gateway].address);
-        let mut node = Node::new(&world, name);
-        let (code, words) = node.join(&url, &apart.pin(), &apart.token("h100", 1));
-        assert_eq!(code, 0, "{words}");
-        node.run(&[]);
-        node
-    };
     let converged = |nodes: &str| {
         let said = cli.run(&["status", "--wait", "converged", "--nodes", nodes, "--timeout", "90s"]);
         assert_eq!(said.code, 0, "{}{}", said.out, said.err);
     };
-    let mut one = join(&apart, "one", 0);
+    let mut one = join(&world, &apart, "one", 0);
     converged("1");
     until("both gateways are known", || status(&cli, &keys)["holders"].as_array().is_some_and(|all| all.len() == 3));
 
@@ -144,10 +136,6 @@ fn gateways_apart_follow_every_rotation_by_themselves() {
         assert!(step(&cli, &keys, kind, &[]).contains("begun"));
         assert!(step(&cli, &keys, kind, &[]).contains("switched"));
         // A certificate of a node is renewed in half a day; whatever else has to follow did.
-        let followed = |status: &Value| {
-            let holders = status["holders"].as_array().expect("holders");
-            holders.iter().all(|holder| holder["revision"] == status["revision"])
-        };
         until("all follow", || followed(&status(&cli, &keys)));
         assert!(step(&cli, &keys, kind, &["--force"]).contains("finished"));
         until("all follow to the end", || followed(&status(&cli, &keys)));
@@ -160,7 +148,7 @@ fn gateways_apart_follow_every_rotation_by_themselves() {
     let _ = apart.control.process.stop();
     apart.control.restart();
     until("the API is back", || cli.run(&["status", "--format", "json"]).code == 0);
-    let two = join(&apart, "two", 1);
+    let two = join(&world, &apart, "two", 1);
     converged("2");
 
     let name = status(&cli, &keys)["holders"].as_array().expect("holders").iter().find_map(|holder| {
@@ -175,6 +163,16 @@ fn gateways_apart_follow_every_rotation_by_themselves() {
     });
     assert!(step(&cli, &keys, "internal-authority", &[]).contains("switched"), "nobody waits for it");
     drop((one, two));
+}
+
+/// A machine that came in by one of the gateways.
+fn join(world: &World, apart: &Apart, name: &str, gateway: usize) -> Node {
+    let url = format!("https://{}", apart.gateways[gateway].address);
+    let mut node = Node::new(world, name);
+    let (code, words) = node.join(&url, &apart.pin(), &apart.token("h100", 1));
+    assert_eq!(code, 0, "{words}");
+    node.run(&[]);
+    node
 }
 
 /// Whether everybody works with the present keys.
@@ -199,20 +197,12 @@ fn rotations_that_are_forced_in_one_breath_leave_no_gateway_behind_that_runs() {
     let repo = Repo::of_examples(&world, "fleet");
     let mut apart = Apart::start(&world, &repo, 2);
     let (cli, keys) = (apart.cli(), world.path("keys").display().to_string());
-    let join = |apart: &Apart, name: &str, gateway: usize| {
-        let url = format!("https://{}", apart.gateways[gateway].address);
-        let mut node = Node::new(&world, name);
-        let (code, words) = node.join(&url, &apart.pin(), &apart.token("h100", 1));
-        assert_eq!(code, 0, "{words}");
-        node.run(&[]);
-        node
-    };
     let converged = |nodes: &str| {
         let words = ["status", "--wait", "converged", "--commit", &repo.head(), "--nodes", nodes, "--timeout", "90s"];
         let said = cli.run(&words);
         assert_eq!(said.code, 0, "{}{}", said.out, said.err);
     };
-    let mut one = join(&apart, "one", 0);
+    let mut one = join(&world, &apart, "one", 0);
     converged("1");
     until("both gateways are known", || status(&cli, &keys)["holders"].as_array().is_some_and(|all| all.len() == 3));
     for kind in ["internal-authority", "node-ca"] {
@@ -221,7 +211,7 @@ fn rotations_that_are_forced_in_one_breath_leave_no_gateway_behind_that_runs() {
     }
     one.kill();
     one.run(&[]);
-    let two = join(&apart, "two", 1);
+    let two = join(&world, &apart, "two", 1);
     let _ = change(&repo, 12);
     converged("2");
 

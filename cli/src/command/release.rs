@@ -281,7 +281,7 @@ impl Sign {
         }
         output.line(format!("{} signed by {}", manifest.version, list(&by)))?;
         if missing > 0 {
-            note(format!("{missing} more of {} sign it before a machine takes it", voices.others(&by)?));
+            note(format!("a machine takes it when {missing} more signed it, of {}", voices.others(&by)?));
         }
         Ok(Exit::Ok)
     }

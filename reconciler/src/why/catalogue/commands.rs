@@ -240,8 +240,8 @@ pub(super) const ENTRIES: &[Entry] = &[
         "Too few of those whom `releases` of the trust policy names signed the release, with keys that still count. Without a policy, or \
          without `releases` in it, nobody counts.",
         Operator,
-        "whoever may signs it: `better-compute release sign MANIFEST`, and `release verify` says who is missing; without a trust policy \
-         install it with the machine's package manager",
+        "whoever may signs it: `better-compute release sign MANIFEST`, and `release verify` says who is missing; where the policy has no \
+         `releases`, it is added to trust/policy.kdl; without a policy install it with the machine's package manager",
     ),
     entry(
         Command,
