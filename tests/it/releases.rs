@@ -87,7 +87,7 @@ fn a_machine_takes_a_release_that_enough_of_its_people_signed_and_none_that_coun
 
     fleet.sign_as("ada");
     let (code, words) = release(&fleet, &["sign", &file, "--yes"]);
-    assert!(code == 0 && words.contains("1 more of bob, cleo, robot"), "{words}");
+    assert!(code == 0 && words.contains("1 more signed it, of bob, cleo, robot"), "{words}");
     let (code, words) = release(&fleet, &["verify", &file]);
     assert!(code == 4 && words.contains("ada signed it") && words.contains("(release-untrusted)"), "{words}");
     let (reason, message) = offered();
