@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use nix::{errno::Errno, sys::signal, unistd::Pid};
 use schema::digest::Digest;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
@@ -31,7 +32,8 @@ pub use probes::{spoil, steal, tables};
 /// Names the server that tests share, as a URL of a user who may create databases.
 const SHARED: &str = "BETTER_COMPUTE_TEST_PG";
 
-/// A database of one test. Once this is dropped, the next [`TestDb::create`] removes it.
+/// A database of one test. Once this is dropped, or the process that made it is gone, the next [`TestDb::create`] of any
+/// process on the server removes it: a run of all tests leaves no more behind than tests that run at a time.
 #[derive(Debug)]
 pub struct TestDb {
     db: Db,
@@ -47,10 +49,9 @@ impl TestDb {
     /// When there is no PostgreSQL: a test that needs one cannot go on.
     pub async fn create() -> Self {
         let server = tokio::task::spawn_blocking(server).await.expect("the test server starts");
-        let name = format!("test_{}", uuid::Uuid::new_v4().simple());
+        let name = format!("test_{}_{}", std::process::id(), uuid::Uuid::new_v4().simple());
         let mut admin = admin(server).await;
-        let ended = std::mem::take(&mut *DONE.lock().unwrap_or_else(PoisonError::into_inner));
-        for old in ended {
+        for old in ended(&mut admin).await {
             let drop = format!("DROP DATABASE IF EXISTS {old} WITH (FORCE)");
             admin.execute(AssertSqlSafe(drop)).await.expect("a database is dropped");
         }
@@ -138,8 +139,23 @@ impl Drop for TestDb {
     }
 }
 
-/// The databases of tests that have ended.
+/// The databases of this process's tests that have ended.
 static DONE: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The databases that no test uses any more: of this process, and of those that are gone. Where one process runs one test,
+/// there are only the latter.
+async fn ended(admin: &mut PgConnection) -> Vec<String> {
+    let mut ended = std::mem::take(&mut *DONE.lock().unwrap_or_else(PoisonError::into_inner));
+    let all: Vec<String> = sqlx::query_scalar("SELECT datname FROM pg_database WHERE datname LIKE 'test\\_%'")
+        .fetch_all(admin)
+        .await
+        .expect("databases are listed");
+    ended.extend(all.into_iter().filter(|name| {
+        let process = name.split('_').nth(1).and_then(|pid| pid.parse().ok()).map(Pid::from_raw);
+        process.is_some_and(|pid| signal::kill(pid, None) == Err(Errno::ESRCH))
+    }));
+    ended
+}
 
 #[derive(Debug)]
 struct Server {

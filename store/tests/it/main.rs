@@ -25,6 +25,7 @@ mod schedulable;
 mod secrets;
 mod sessions;
 mod statements;
+mod testing;
 mod trust;
 mod unreadable;
 

@@ -9,10 +9,11 @@ use store::{
 /// A database without our tables, next to a migrated one.
 async fn empty(test: &TestDb) -> (store::DbConfig, PgConnection) {
     let mut conn = PgConnection::connect(&test.config().url()).await.expect("a connection");
-    let name = format!("empty_{}", uuid::Uuid::new_v4().simple());
+    let current: String = sqlx::query_scalar("SELECT current_database()").fetch_one(&mut conn).await.expect("a name");
+    // Of the same process by its name, so that it goes with the other one.
+    let name = format!("{current}_empty");
     conn.execute(AssertSqlSafe(format!("CREATE DATABASE {name} TEMPLATE template0"))).await.expect("a database");
     let url = test.config().url();
-    let current: String = sqlx::query_scalar("SELECT current_database()").fetch_one(&mut conn).await.expect("a name");
     let config = store::DbConfig::from_url(&url.replace(&current, &name)).expect("a URL");
     (config, conn)
 }
