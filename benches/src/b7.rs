@@ -4,12 +4,14 @@
 //! The limit: one row's commit, and twice an echo over as many streams at the same rate. Target: at the 99th percentile no
 //! more than their sum. The load does not wait for answers.
 
-use std::{collections::HashMap, io::Write, time::Duration};
+use std::{collections::HashMap, io::Write, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use proto::agent::v1::{self as pb, node_frame::Frame as Up};
+use reconciler::reconcile::command::FastSigner;
 use store::testing::probes;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     Options,
@@ -121,15 +123,16 @@ async fn dispatches(house: &House, rate: usize) -> Result<Vec<f64>> {
     let _open = nodes.open_all(&house.machines, &[served.address]).await?;
     // What is measured begins with the commit that makes it dispatchable, so everything before it is done before.
     let ready = house.queue(house.machines.iter().cycle().take(rate * SECONDS)).await?;
+    let stop = CancellationToken::new();
+    let _stop = stop.clone().drop_guard();
+    let (signer, signing) = FastSigner::new(house.db.clone(), Arc::clone(&house.signer) as _, None, stop);
+    tokio::spawn(signing);
     let mut since = HashMap::new();
-    let mut signing = JoinSet::new();
-    for ((at, counts), signed) in moments(rate).zip(ready) {
+    for ((at, counts), command) in moments(rate).zip(ready) {
         tokio::time::sleep_until(at).await;
-        since.extend(counts.then(|| (signed.id, at.into_std())));
-        let db = house.db.clone();
-        signing.spawn(async move { House::sign(&db, &[signed]).await });
+        since.extend(counts.then(|| (command.id, at.into_std())));
+        signer.committed(command).await;
     }
-    signing.join_all().await.into_iter().collect::<Result<Vec<()>>>()?;
     let mut seconds = Vec::new();
     while seconds.len() < since.len() {
         if let Heard::Command(id, at) = next(&mut heard).await?

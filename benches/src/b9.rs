@@ -103,8 +103,8 @@ async fn turn(house: &House, kind: Kind, wrong: &mut Wrong) -> Result<Turn> {
     // Of each node that moves one command is in flight when its gateway dies, and one comes while it is away.
     let (mut in_flight, mut later) = (Vec::new(), Vec::new());
     if kind == Kind::Product {
-        in_flight = house.queue(house.machines[..half].iter()).await?;
-        later = house.queue(house.machines[..half].iter()).await?;
+        in_flight = house.signed(&house.queue(house.machines[..half].iter()).await?);
+        later = house.signed(&house.queue(house.machines[..half].iter()).await?);
         nodes.silent.store(true, Ordering::Relaxed);
         House::sign(&house.db, &in_flight).await?;
         wait_for(&in_flight, &mut heard).await?;

@@ -16,10 +16,11 @@ use pki::{
     issue::TlsIdentity,
     keys::Keys,
     node_key::NodeKey,
-    worker::{Signature, WorkerKey},
+    worker::Signature,
 };
 use prost::Message as _;
 use proto::agent::v1 as pb;
+use reconciler::{join::Signer, reconcile::SpecSigner as _};
 use schema::{
     clock::{Clock as _, SystemClock},
     command::{CommandKind, CommandUpdate, UpdateState},
@@ -29,7 +30,7 @@ use schema::{
 };
 use store::{
     Db,
-    commands::{self, NewCommand, Signed},
+    commands::{self, NewCommand, Signed, Unsigned},
     embedded::{Config, Embedded},
     migrate, node_certs, nodes,
 };
@@ -58,7 +59,7 @@ pub(crate) struct House {
     pub(crate) db: Db,
     pub(crate) keys: Keys,
     pub(crate) realm: Realm,
-    pub(crate) worker: Arc<WorkerKey>,
+    pub(crate) signer: Arc<Signer>,
     pub(crate) machines: Vec<Arc<Machine>>,
     pub(crate) last_words: LastWords,
     server: Embedded,
@@ -75,11 +76,11 @@ impl House {
         let now = SystemClock.now();
         let keys = Keys::generate(FLEET.0, now)?;
         let realm = Realm::new(FLEET.0, FLEET.1);
-        let worker = Arc::new(keys.command_root().certify(&realm, now));
+        let signer = Arc::new(Signer::new(keys.command_root().clone(), realm.clone(), now));
         std::fs::write(dir.path().join("keys"), keys.seal(SECRET))?;
         std::fs::write(dir.path().join("database"), server.db_config().url())?;
         let (machines, last_words) = (Vec::new(), LastWords::default());
-        let mut this = Self { db, keys, realm, worker, machines, last_words, server, dir };
+        let mut this = Self { db, keys, realm, signer, machines, last_words, server, dir };
         this.fill(count).await?;
         Ok(this)
     }
@@ -113,8 +114,8 @@ impl House {
         Ok(())
     }
 
-    /// Queues a command for each machine and signs it, without putting the signature down: nothing can be sent yet.
-    pub(crate) async fn queue(&self, machines: impl Iterator<Item = &Arc<Machine>>) -> Result<Vec<Signed>> {
+    /// Queues a command for each machine. Nothing can be sent before it is signed.
+    pub(crate) async fn queue(&self, machines: impl Iterator<Item = &Arc<Machine>>) -> Result<Vec<Unsigned>> {
         let machines: Vec<&Arc<Machine>> = machines.collect();
         let mut all = Vec::with_capacity(machines.len());
         for machines in machines.chunks(NODES_PER_COMMIT) {
@@ -132,14 +133,23 @@ impl House {
                     created_by: "bench".to_owned(),
                 };
                 let queued = commands::enqueue(&mut txn, &new).await?;
-                let signature = wire(self.worker.sign_command(machine.id, &queued.body)).encode_to_vec();
                 let id = queued.command.id;
-                all.push(Signed { id, body: None, signature, journal: None });
+                all.push(Unsigned { id, node_id: machine.id, body: queued.body });
                 self.last_words.lock().unwrap_or_else(PoisonError::into_inner).insert(id, self.last_word(machine, id));
             }
             txn.commit().await?;
         }
         Ok(all)
+    }
+
+    /// Signatures that are not put down yet.
+    pub(crate) fn signed(&self, commands: &[Unsigned]) -> Vec<Signed> {
+        let now = SystemClock.now();
+        let one = |command: &Unsigned| {
+            let signature = wire(self.signer.sign_command(command.node_id, &command.body, now)).encode_to_vec();
+            Signed { id: command.id, body: None, signature, journal: None }
+        };
+        commands.iter().map(one).collect()
     }
 
     fn last_word(&self, machine: &Machine, id: CommandId) -> pb::CommandUpdate {

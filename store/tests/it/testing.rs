@@ -12,9 +12,9 @@ async fn the_next_test_removes_the_databases_of_processes_that_are_gone_and_of_n
     let left = format!("test_{}_left", gone.id());
     conn.execute(AssertSqlSafe(format!("CREATE DATABASE {left} TEMPLATE template0"))).await.expect("a database");
 
-    let next = TestDb::create().await;
+    let _next = TestDb::create().await;
     let all: Vec<String> = sqlx::query_scalar("SELECT datname FROM pg_database")
-        .fetch_all(next.db().pool())
+        .fetch_all(&mut conn)
         .await
         .expect("databases are listed");
     assert!(!all.contains(&left), "{all:?}");
