@@ -10,14 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use pki::{
-    Realm,
-    csr::Csr,
-    issue::TlsIdentity,
-    keys::Keys,
-    node_key::NodeKey,
-    worker::Signature,
-};
+use pki::{Realm, csr::Csr, issue::TlsIdentity, keys::Keys, node_key::NodeKey, worker::Signature};
 use prost::Message as _;
 use proto::agent::v1 as pb;
 use reconciler::{join::Signer, reconcile::SpecSigner as _};

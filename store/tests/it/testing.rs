@@ -13,10 +13,8 @@ async fn the_next_test_removes_the_databases_of_processes_that_are_gone_and_of_n
     conn.execute(AssertSqlSafe(format!("CREATE DATABASE {left} TEMPLATE template0"))).await.expect("a database");
 
     let _next = TestDb::create().await;
-    let all: Vec<String> = sqlx::query_scalar("SELECT datname FROM pg_database")
-        .fetch_all(&mut conn)
-        .await
-        .expect("databases are listed");
+    let all: Vec<String> =
+        sqlx::query_scalar("SELECT datname FROM pg_database").fetch_all(&mut conn).await.expect("databases are listed");
     assert!(!all.contains(&left), "{all:?}");
     let own: String = sqlx::query_scalar("SELECT current_database()").fetch_one(&mut conn).await.expect("a name");
     assert!(all.contains(&own), "{all:?}");

@@ -107,6 +107,8 @@ pub struct FastSigner {
 /// So many wait here at most, and so many are signed at a time.
 const MOST: usize = 4_096;
 const AT_ONCE: usize = 256;
+/// One signs, one pokes.
+const OWN_CONNECTIONS: u32 = 2;
 /// How long signing so many may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -120,7 +122,9 @@ impl FastSigner {
     ) -> (Self, impl Future<Output = ()>) {
         let (waiting, commands) = mpsc::channel(MOST);
         let fast = Self { waiting, db: db.clone() };
-        let run = async move { run(&db, Signing { signer: &*signer, logs: logs.as_deref() }, commands, cancel).await };
+        // Hundreds of times a second when there is much to sign: nothing is planned again, and no other work is waited for.
+        let own = db.planning_once(OWN_CONNECTIONS);
+        let run = async move { run(&own, Signing { signer: &*signer, logs: logs.as_deref() }, commands, cancel).await };
         (fast, run)
     }
 
