@@ -19,7 +19,7 @@ use std::{
 use prost::Message as _;
 use proto::agent::v1 as pb;
 use schema::{cause::chain, command::Lane, generation::Epoch, id::NodeId};
-use store::{Db, DbError, commands};
+use store::{DbError, Dedicated, commands};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -74,18 +74,17 @@ impl Claims {
     /// Answers until it is cancelled.
     pub(crate) async fn run(
         &self,
-        db: &Db,
+        db: &Dedicated,
         registry: &Registry,
         (steps, words): (&Steps, &LastWords),
         cancel: CancellationToken,
     ) {
-        // The first claim over each of its two connections is planned, which takes as long as many others.
+        // The first claim is planned, which takes as long as many others.
         let nobody =
             [commands::Claim { node: NodeId::generate(), epoch: Epoch(0), number: 0, room: [0; Lane::ALL.len()] }];
-        let plan = || commands::claim(db, &nobody);
         tokio::select! {
             () = cancel.cancelled() => return,
-            _ = async { tokio::join!(plan(), plan()) } => {}
+            _ = commands::claim(db, &nobody) => {}
         }
         let answer = |most| self.answer(db, registry, (steps, words), most);
         writer::run(SESSIONS_PER_STATEMENT, Duration::ZERO, &self.wake, cancel, answer).await;
@@ -93,7 +92,7 @@ impl Claims {
 
     async fn answer(
         &self,
-        db: &Db,
+        db: &Dedicated,
         registry: &Registry,
         (steps, words): (&Steps, &LastWords),
         most: usize,
@@ -138,10 +137,10 @@ impl Claims {
     }
 }
 
-async fn take(db: &Db, asked: &HashMap<NodeId, Asked>, number: u64) -> Result<Taken, DbError> {
+async fn take(db: &Dedicated, asked: &HashMap<NodeId, Asked>, number: u64) -> Result<Taken, DbError> {
     if asked.values().any(|asked| asked.in_doubt) {
         let sessions: Vec<(NodeId, Epoch)> = asked.iter().map(|(node_id, asked)| (*node_id, asked.epoch)).collect();
-        return commands::in_flight(db, &sessions, number).await;
+        return commands::in_flight(db.pooled(), &sessions, number).await;
     }
     let mut claims: Vec<commands::Claim> = asked
         .iter()
@@ -200,7 +199,8 @@ mod tests {
         let test = store::testing::TestDb::create().await;
         // A role that may read nothing of commands.
         let url = format!("{}&options=-c%20role=pg_monitor", test.config().url());
-        let db = Db::connect(&store::DbConfig::from_url(&url).expect("a URL")).await.expect("a pool");
+        let db =
+            store::Db::connect(&store::DbConfig::from_url(&url).expect("a URL")).await.expect("a pool").dedicated();
         let registry = Registry::new(10, Timestamp::UNIX_EPOCH);
         let serial = serde_json::from_str("\"40ab\"").expect("a serial");
         let seat = Seat::new(NodeId::generate(), Epoch(1), IdentityGeneration(1), serial);

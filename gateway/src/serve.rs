@@ -221,7 +221,7 @@ fn spawn_writers(shared: &Arc<Shared>, stop: &CancellationToken) -> JoinSet<()> 
     writers.spawn(async move { this.questions.answer_specs(&this.db, &this.registry, stop).await });
     let (this, stop) = part();
     writers.spawn(async move { this.recorder.run(&this.db, &this.registry, &*this.clock, stop).await });
-    let ((this, stop), db) = (part(), shared.db.planning_once(OWN_CONNECTIONS));
+    let ((this, stop), db) = (part(), shared.db.planning_once(OWN_CONNECTIONS).dedicated());
     writers.spawn(async move { this.claims.run(&db, &this.registry, (&this.steps, &this.last_words), stop).await });
     let (this, stop) = part();
     writers.spawn(async move { this.steps.run(&this.db, stop).await });

@@ -50,8 +50,8 @@ pub use settle::{
     sweep,
 };
 pub use sign::{
-    Journal, Marked, OpenSigned, Queued, Signed, Unsigned, journals, mark_anew, marked, sent, sign, signed_open,
-    unsigned, withheld, withhold,
+    Journal, Marked, OpenSigned, Queued, Signed, Unsigned, journals, mark_anew, marked, sent, sign, sign_alone,
+    signed_open, unsigned, withheld, withhold,
 };
 pub use updates::{RawUpdate, StoredUpdate, UPDATES_AT_ONCE, remove_updates, store_updates, updates};
 

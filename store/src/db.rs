@@ -10,6 +10,7 @@ use sqlx::{
 
 use crate::{
     DbError,
+    dedicated::Dedicated,
     marks::{Marker, Slot},
     poke::{self, Poke},
 };
@@ -127,7 +128,7 @@ const GIVEN_UP: &str = "SET idle_in_transaction_session_timeout = '15s'; SET tcp
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 
 /// Who gave a connection back asked it. Where statements run very often, one that rested no longer than this is not asked again.
-const JUST_NOW: Duration = Duration::from_secs(1);
+pub(crate) const JUST_NOW: Duration = Duration::from_secs(1);
 
 /// A gateway asks for few rows of many, and a plan that was made while a table was small is kept when it has grown.
 const PLANS_ONCE: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off";
@@ -182,6 +183,12 @@ impl Db {
     pub fn planning_once(&self, connections: u32) -> Self {
         let config = self.config.clone().planning_once().with_max_connections(connections);
         Self { marker: Arc::clone(&self.marker), ..Self::lazy(&config.with_warm_connections(connections / 2)) }
+    }
+
+    /// A connection of this pool for one loop. It connects at its first use.
+    #[must_use]
+    pub fn dedicated(&self) -> Dedicated {
+        Dedicated::new(self.clone())
     }
 
     pub(crate) const fn pool(&self) -> &PgPool {
@@ -412,6 +419,28 @@ mod tests {
 
         silent.send_replace(true);
         db.ping().await.expect("one that is dead when it is taken is not used");
+    }
+
+    #[tokio::test]
+    async fn a_dedicated_connection_is_kept_until_its_owner_gives_up_in_the_middle() {
+        let test = crate::testing::TestDb::create().await;
+        let (config, silent, _dir) = wire(&test.config());
+        let line = Db::connect(&config).await.expect("a pool").dedicated();
+        let backend = async || {
+            let mut taken = line.take().await.expect("a connection");
+            let pid: i32 =
+                sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(taken.conn()).await.expect("an answer");
+            taken.done();
+            pid
+        };
+        let first = backend().await;
+        assert_eq!(backend().await, first);
+        assert_eq!(line.pooled().pool().num_idle(), 0, "nobody else gets it");
+
+        silent.send_replace(true);
+        let late = in_time(Duration::from_millis(50), line.now()).await.expect_err("nothing is said");
+        assert!(late.is_unavailable());
+        assert_ne!(backend().await, first, "another connection takes its place");
     }
 
     #[tokio::test]

@@ -18,6 +18,7 @@ pub mod clock;
 pub mod commands;
 pub mod control_plane;
 pub mod db;
+pub mod dedicated;
 pub mod embedded;
 pub mod error;
 pub mod fleet_holds;
@@ -63,6 +64,7 @@ pub mod workers;
 mod convert;
 
 pub use db::{Db, DbConfig, Txn};
+pub use dedicated::Dedicated;
 pub use error::DbError;
 pub use page::Page;
 pub use role::Role;

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
 
 use schema::id::NodeId;
 use sqlx::{
-    Executor as _, PgPool,
+    Executor as _, PgExecutor, PgPool,
     postgres::{PgListener, PgPoolOptions},
 };
 use tokio::time::{Instant, timeout_at};
@@ -67,9 +67,10 @@ impl FromStr for Poke {
     }
 }
 
-pub(crate) async fn send(pool: &PgPool, pokes: BTreeSet<Poke>) {
+/// Sends pokes; `false` when they were lost.
+pub(crate) async fn send(over: impl PgExecutor<'_>, pokes: BTreeSet<Poke>) -> bool {
     if pokes.is_empty() {
-        return;
+        return true;
     }
     let payloads: Vec<String> = pokes.iter().map(ToString::to_string).collect();
     let sent = sqlx::query!(
@@ -81,10 +82,12 @@ pub(crate) async fn send(pool: &PgPool, pokes: BTreeSet<Poke>) {
         CHANNEL,
         &payloads
     )
-    .fetch_one(pool);
-    if let Err(error) = in_time(SILENCE, sent).await {
+    .fetch_one(over);
+    let sent = in_time(SILENCE, sent).await;
+    if let Err(error) = &sent {
         tracing::debug!(%error, "a poke was lost");
     }
+    sent.is_ok()
 }
 
 /// What a listener heard.

@@ -204,6 +204,8 @@ impl Run {
             said.extend(found.iter().filter_map(|node| node.get("id")?.as_str().map(str::to_owned)));
         }
         let meant = meant::look_up(client, self.kind, &said).await?;
+        let (meant, left_out) = meant::leave_out(meant, &self.nodes);
+        left_out.into_iter().for_each(output::note);
         if let Some(failure) = meant::wrong(self.kind, &meant) {
             return Err(failure);
         }

@@ -11,7 +11,7 @@ use schema::{
 };
 
 use super::{known_kinds, updates};
-use crate::{Db, DbError, convert};
+use crate::{Db, DbError, Dedicated, convert};
 
 /// How many commands of each lane a session has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub(super) fn by_node(mut rows: Vec<DispatchRow>) -> Vec<(NodeId, Vec<Dispatch>)
 ///
 /// # Errors
 /// When the statement fails. When its answer is lost, [`in_flight`] has what it took, and it takes nothing later.
-pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatch>)>, DbError> {
+pub async fn claim(db: &Dedicated, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatch>)>, DbError> {
     if claims.is_empty() {
         return Ok(Vec::new());
     }
@@ -105,6 +105,7 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
     let epochs: Vec<i64> = claims.iter().map(|claim| claim.epoch.to_i64()).collect();
     let numbers: Vec<i64> = claims.iter().map(|claim| number(claim.number)).collect();
     let room = |lane: Lane| claims.iter().map(|claim| convert::int(claim.room[lane.index()])).collect::<Vec<i32>>();
+    let mut taken = db.take().await?;
     let rows = sqlx::query_as!(
         DispatchRow,
         // Each step looks up by node or by id what the one before found. Left to joins, the database would read all that waits in
@@ -169,8 +170,9 @@ pub async fn claim(db: &Db, claims: &[Claim]) -> Result<Vec<(NodeId, Vec<Dispatc
         &numbers,
         updates::MANY - 1,
     )
-    .fetch_all(db.pool())
+    .fetch_all(taken.conn())
     .await?;
+    taken.done();
     Ok(by_node(rows))
 }
 

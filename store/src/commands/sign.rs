@@ -8,8 +8,9 @@ use schema::{
     id::{CommandId, JournalId, NodeId},
     time::Timestamp,
 };
+use sqlx::PgConnection;
 
-use crate::{Db, DbError, Txn, poke::Poke};
+use crate::{Db, DbError, Dedicated, Txn, poke::Poke};
 
 /// A command that can be sent once it is signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,33 +87,58 @@ pub struct Signed {
 /// signed by this call.
 ///
 /// # Errors
-/// When a statement fails.
+/// When the statement fails.
 pub async fn sign(txn: &mut Txn, signed: &[Signed]) -> Result<Vec<CommandId>, DbError> {
-    let present = present_journals(txn, signed).await?;
-    let counts = |signed: &&Signed| signed.journal.is_none() || present.get(&signed.id) == signed.journal.as_ref();
-    let signed: Vec<&Signed> = signed.iter().filter(counts).collect();
+    let (ids, pokes) = put_down(txn.conn(), signed).await?;
+    pokes.into_iter().for_each(|poke| txn.poke(poke));
+    Ok(ids)
+}
+
+/// The same in one statement, without a transaction around it.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn sign_alone(db: &Dedicated, signed: &[Signed]) -> Result<Vec<CommandId>, DbError> {
+    let mut taken = db.take().await?;
+    let (ids, pokes) = put_down(taken.conn(), signed).await?;
+    taken.done();
+    db.poke(pokes).await;
+    Ok(ids)
+}
+
+async fn put_down(conn: &mut PgConnection, signed: &[Signed]) -> Result<(Vec<CommandId>, BTreeSet<Poke>), DbError> {
     let journals: Vec<Option<uuid::Uuid>> =
         signed.iter().map(|signed| signed.journal.map(JournalId::as_uuid)).collect();
     let ids: Vec<uuid::Uuid> = signed.iter().map(|signed| signed.id.as_uuid()).collect();
     let bodies: Vec<Option<Vec<u8>>> = signed.iter().map(|signed| signed.body.clone()).collect();
     let signatures: Vec<Vec<u8>> = signed.iter().map(|signed| signed.signature.clone()).collect();
     // The commit does not wait for the disk: a signature that a crash takes back is made again. Behind a SELECT the planner does
-    // not see how short the lists are, and so plans once for a connection. All rows are locked in the order of the ids, as
-    // everybody locks them.
+    // not see how short the lists are, and so plans once for a connection. The journals of the machines stay what they are until
+    // the commit; they are locked before any command is, because the list of ids waits for them. Then all rows are locked in the
+    // order of the ids, as everybody locks them.
     let rows = sqlx::query!(
         r#"WITH quick AS MATERIALIZED (
                SELECT set_config('synchronous_commit', 'off', true)
+           ), present AS MATERIALIZED (
+               SELECT c.id, b.journal_id
+               FROM UNNEST((SELECT $1::uuid[]), (SELECT $4::uuid[])) AS s (id, journal)
+               CROSS JOIN LATERAL (SELECT id, node_id FROM commands WHERE id = s.id AND s.journal IS NOT NULL LIMIT 1) AS c
+               JOIN nodes n ON n.id = c.node_id
+               JOIN node_boots b ON b.node_id = n.id
+               ORDER BY n.id
+               FOR KEY SHARE OF n FOR SHARE OF b
            ), s AS MATERIALIZED (
                SELECT c.id, s.body, s.signature, s.journal
                FROM quick
                CROSS JOIN (
                    SELECT *
-                   FROM UNNEST((SELECT $1::uuid[]), (SELECT $2::bytea[]), (SELECT $3::bytea[]), (SELECT $4::uuid[]))
-                        AS s (id, body, signature, journal)
+                   FROM UNNEST((SELECT $1::uuid[] WHERE (SELECT count(*) FROM present) >= 0), (SELECT $2::bytea[]),
+                               (SELECT $3::bytea[]), (SELECT $4::uuid[])) AS s (id, body, signature, journal)
                    ORDER BY id
                ) AS s
                CROSS JOIN LATERAL (SELECT id, state, signature FROM commands WHERE id = s.id LIMIT 1 FOR UPDATE) AS c
                WHERE c.state = 'pending' AND c.signature IS NULL
+                 AND (s.journal IS NULL OR EXISTS (SELECT FROM present p WHERE p.id = s.id AND p.journal_id = s.journal))
            )
            UPDATE commands c
            SET body = COALESCE(s.body, c.body), signature = s.signature, signed_at = compute_now(), for_journal = s.journal
@@ -124,33 +150,10 @@ pub async fn sign(txn: &mut Txn, signed: &[Signed]) -> Result<Vec<CommandId>, Db
         &signatures,
         &journals as _,
     )
-    .fetch_all(txn.conn())
+    .fetch_all(conn)
     .await?;
-    let nodes: BTreeSet<uuid::Uuid> = rows.iter().map(|row| row.node_id).collect();
-    nodes.into_iter().for_each(|node| txn.poke(Poke::Commands(NodeId::from_uuid(node))));
-    Ok(rows.into_iter().map(|row| CommandId::from_uuid(row.id)).collect())
-}
-
-/// The journals of the machines whose commands are for one, by command. They stay what they are until the commit.
-async fn present_journals(txn: &mut Txn, signed: &[Signed]) -> Result<HashMap<CommandId, JournalId>, DbError> {
-    let bound: Vec<uuid::Uuid> =
-        signed.iter().filter(|one| one.journal.is_some()).map(|one| one.id.as_uuid()).collect();
-    if bound.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let rows = sqlx::query!(
-        r#"SELECT c.id, b.journal_id
-           FROM commands c
-           JOIN nodes n ON n.id = c.node_id
-           JOIN node_boots b ON b.node_id = n.id
-           WHERE c.id = ANY ($1)
-           ORDER BY n.id
-           FOR KEY SHARE OF n FOR SHARE OF b"#,
-        &bound,
-    )
-    .fetch_all(txn.conn())
-    .await?;
-    Ok(rows.into_iter().map(|row| (CommandId::from_uuid(row.id), JournalId::from_uuid(row.journal_id))).collect())
+    let pokes = rows.iter().map(|row| Poke::Commands(NodeId::from_uuid(row.node_id))).collect();
+    Ok((rows.into_iter().map(|row| CommandId::from_uuid(row.id)).collect(), pokes))
 }
 
 /// The journal of a machine, as it last signed that.

@@ -86,7 +86,7 @@ async fn claim(db: &Db, node: NodeId, epoch: Epoch) -> Vec<Dispatch> {
 }
 
 async fn claim_up_to(db: &Db, node: NodeId, epoch: Epoch, room: [u32; 3]) -> Vec<Dispatch> {
-    let mut claimed = commands::claim(db, &[Claim { node, epoch, number: 1, room }]).await.expect("claim");
+    let mut claimed = commands::claim(&db.dedicated(), &[Claim { node, epoch, number: 1, room }]).await.expect("claim");
     assert!(claimed.len() <= 1);
     claimed.pop().filter(|(of, _)| *of == node).map(|(_, list)| list).unwrap_or_default()
 }

@@ -35,6 +35,16 @@ struct Refused {
     why: Option<String>,
 }
 
+impl Refused {
+    fn line(&self, of: &Meant) -> String {
+        let who = printable(of.name.as_deref().unwrap_or(&of.said));
+        match self.code.as_str() {
+            "NOT_FOUND" => format!("there is no node {who}"),
+            code => format!("{who}: {} ({code})", printable(&self.message)),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 struct Hold {
     gate: String,
@@ -79,18 +89,24 @@ pub(super) async fn look_up(client: &Client, kind: CommandKind, said: &[String])
     Ok(all)
 }
 
+/// Those that are asked, and a line about each of the others: nobody named them, they came with their pool, and they would
+/// refuse it. Where all that came would, none is left out.
+pub(super) fn leave_out(meant: Vec<Meant>, named: &[String]) -> (Vec<Meant>, Vec<String>) {
+    let (refusing, asked): (Vec<Meant>, Vec<Meant>) =
+        meant.into_iter().partition(|one| one.refused.is_some() && !named.contains(&one.said));
+    if asked.is_empty() {
+        return (refusing, Vec::new());
+    }
+    let line = |one: &Meant| Some(format!("note: left out: {}", one.refused.as_ref()?.line(one)));
+    let lines = refusing.iter().filter_map(line).collect();
+    (asked, lines)
+}
+
 /// Why nothing is queued: machines that are not there, or would refuse it.
 pub(super) fn wrong(kind: CommandKind, meant: &[Meant]) -> Option<Failure> {
     let refused: Vec<(&Meant, &Refused)> = meant.iter().filter_map(|one| Some((one, one.refused.as_ref()?))).collect();
-    let line = |(one, refused): &(&Meant, &Refused)| {
-        let who = printable(one.name.as_deref().unwrap_or(&one.said));
-        match refused.code.as_str() {
-            "NOT_FOUND" => format!("there is no node {who}"),
-            code => format!("{who}: {} ({code})", printable(&refused.message)),
-        }
-    };
     let first = refused.first()?;
-    let lines: Vec<String> = refused.iter().map(line).collect();
+    let lines: Vec<String> = refused.iter().map(|(one, refused)| refused.line(one)).collect();
     let absent = |(_, refused): &(&Meant, &Refused)| refused.code == "NOT_FOUND";
     let exit = if refused.iter().all(absent) { Exit::Failed } else { Exit::Refused };
     let mut failure = Failure::new(exit, lines.join("; "));
@@ -184,11 +200,28 @@ mod tests {
         assert_eq!(hint, "node.reboot was queued for none of the 2 machines that were said");
     }
 
+    fn revoked() -> serde_json::Value {
+        json!({ "code": "INVALID_STATE", "message": "the node's identity was revoked: sold", "why": "a token" })
+    }
+
+    #[test]
+    fn who_came_with_its_pool_and_would_refuse_is_left_out_unless_it_was_named_or_nobody_is_left() {
+        let sold = meant(json!({ "said": "node_2", "id": "node_2", "name": "gpu-2", "refused": revoked() }));
+        let pool = || vec![meant(json!({})), sold.clone()];
+        let (asked, lines) = leave_out(pool(), &[]);
+        assert_eq!(asked.iter().map(|one| one.said.as_str()).collect::<Vec<_>>(), ["gpu-1"]);
+        assert_eq!(lines, ["note: left out: gpu-2: the node's identity was revoked: sold (INVALID_STATE)"]);
+        assert!(wrong(CommandKind::NodeReboot, &asked).is_none());
+
+        let named = leave_out(pool(), &["node_2".to_owned()]);
+        assert!(wrong(CommandKind::NodeReboot, &named.0).is_some() && named.1.is_empty());
+        let alone = leave_out(vec![sold.clone()], &[]);
+        assert!(wrong(CommandKind::NodeReboot, &alone.0).is_some() && alone.1.is_empty());
+    }
+
     #[test]
     fn a_machine_that_would_refuse_says_why() {
-        let refused =
-            json!({ "code": "INVALID_STATE", "message": "the node's identity was revoked: sold", "why": "a token" });
-        let failure = wrong(CommandKind::DiagNvml, &[meant(json!({ "refused": refused }))]).unwrap();
+        let failure = wrong(CommandKind::DiagNvml, &[meant(json!({ "refused": revoked() }))]).unwrap();
         assert_eq!(failure.message, "gpu-1: the node's identity was revoked: sold (INVALID_STATE)");
         assert_eq!((failure.exit, failure.hint.as_deref()), (Exit::Refused, Some("a token")));
     }

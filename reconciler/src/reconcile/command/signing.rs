@@ -16,7 +16,7 @@ use schema::{
     time::Timestamp,
 };
 use store::{
-    Db, DbError, Role,
+    Db, DbError, Dedicated, Role,
     commands::{self, Journal, Signed, Unsigned},
     db,
     poke::Poke,
@@ -107,7 +107,7 @@ pub struct FastSigner {
 /// So many wait here at most, and so many are signed at a time.
 const MOST: usize = 4_096;
 const AT_ONCE: usize = 256;
-/// One signs, one pokes.
+/// One that it keeps, and one for what it asks seldom.
 const OWN_CONNECTIONS: u32 = 2;
 /// How long signing so many may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -123,7 +123,7 @@ impl FastSigner {
         let (waiting, commands) = mpsc::channel(MOST);
         let fast = Self { waiting, db: db.clone() };
         // Hundreds of times a second when there is much to sign: nothing is planned again, and no other work is waited for.
-        let own = db.planning_once(OWN_CONNECTIONS);
+        let own = db.planning_once(OWN_CONNECTIONS).dedicated();
         let run = async move { run(&own, Signing { signer: &*signer, logs: logs.as_deref() }, commands, cancel).await };
         (fast, run)
     }
@@ -136,7 +136,7 @@ impl FastSigner {
     }
 }
 
-async fn run(db: &Db, signing: Signing<'_>, mut commands: mpsc::Receiver<Unsigned>, cancel: CancellationToken) {
+async fn run(db: &Dedicated, signing: Signing<'_>, mut commands: mpsc::Receiver<Unsigned>, cancel: CancellationToken) {
     let mut waiting = Vec::new();
     loop {
         waiting.clear();
@@ -146,18 +146,17 @@ async fn run(db: &Db, signing: Signing<'_>, mut commands: mpsc::Receiver<Unsigne
         }
         if let Err(error) = db::in_time(PATIENCE, put_down(db, signing, &waiting)).await {
             tracing::debug!(commands = waiting.len(), %error, "commands are left to the reconciler to sign");
-            db.poke([Poke::Work(Role::Controllers)]).await;
+            db.pooled().poke([Poke::Work(Role::Controllers)]).await;
         }
     }
 }
 
-async fn put_down(db: &Db, signing: Signing<'_>, waiting: &[Unsigned]) -> Result<(), DbError> {
+async fn put_down(db: &Dedicated, signing: Signing<'_>, waiting: &[Unsigned]) -> Result<(), DbError> {
     let now = db.now().await?;
-    let journals = Journals::read(db, waiting.iter()).await?;
+    let journals = Journals::read(db.pooled(), waiting.iter()).await?;
     let signed = signing.all(waiting, &journals, now);
-    let mut txn = db.begin().await?;
-    commands::sign(&mut txn, &signed).await?;
-    txn.commit().await
+    commands::sign_alone(db, &signed).await?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -74,7 +74,12 @@ impl Bench {
 
     async fn claim(&self) -> Vec<Dispatch> {
         let claim = Claim { node: self.machine.id, epoch: self.epoch, number: 1, room: [8, 4, 2] };
-        commands::claim(&self.house.db, &[claim]).await.expect("claim").pop().map(|(_, list)| list).unwrap_or_default()
+        commands::claim(&self.house.db.dedicated(), &[claim])
+            .await
+            .expect("claim")
+            .pop()
+            .map(|(_, list)| list)
+            .unwrap_or_default()
     }
 
     /// A command in flight.

@@ -46,7 +46,8 @@ async fn many_sessions_are_served_by_one_claim_and_two_claims_share_nothing() {
         ready(test.db(), id, CommandKind::DiagNvml, "d").await;
         claims.push(Claim { node: id, epoch, number: 1, room: [8, 4, 2] });
     }
-    let (one, two) = tokio::join!(commands::claim(test.db(), &claims), commands::claim(test.db(), &claims));
+    let line = test.db().dedicated();
+    let (one, two) = tokio::join!(commands::claim(&line, &claims), commands::claim(&line, &claims));
     let taken: Vec<Dispatch> =
         one.expect("claim").into_iter().chain(two.expect("claim")).flat_map(|(_, list)| list).collect();
     let distinct: std::collections::BTreeSet<CommandId> = taken.iter().map(|dispatch| dispatch.id).collect();
@@ -120,7 +121,7 @@ async fn a_claim_that_arrives_after_its_session_was_asked_what_it_has_takes_noth
     let command = ready(test.db(), id, CommandKind::InventoryRefresh, "k").await;
     let numbered = async |number| {
         let claim = Claim { node: id, epoch, number, room: [8, 4, 2] };
-        commands::claim(test.db(), &[claim]).await.expect("claim").pop().map(|(_, list)| ids(&list))
+        commands::claim(&test.db().dedicated(), &[claim]).await.expect("claim").pop().map(|(_, list)| ids(&list))
     };
     assert!(commands::in_flight(test.db(), &[(id, epoch)], 2).await.expect("in flight").is_empty());
     assert_eq!((numbered(1).await, numbered(2).await), (None, None), "both were made before");

@@ -1,6 +1,7 @@
 //! Signatures are put down beside what they are of, and rows are locked in one order.
 
 use schema::id::JournalId;
+use store::poke::{Heard, Listener, Poke};
 
 use super::{resume::witness, *};
 
@@ -21,6 +22,21 @@ async fn a_signature_stands_beside_the_body_that_it_is_of_and_never_beside_anoth
     let late = [signed(whole, Some(b"another body"))];
     assert!(commit!(db, |txn| commands::sign(&mut txn, &late).await.expect("nothing")).is_empty());
     assert_eq!(sent(whole).await, b"the whole body");
+}
+
+#[tokio::test]
+async fn what_is_signed_alone_is_told_to_the_gateways_as_what_is_signed_in_a_transaction() {
+    let test = TestDb::create().await;
+    let (db, node) = (test.db(), node(test.db(), "a").await.id);
+    let first = enqueue(db, node, CommandKind::InventoryRefresh, "first").await.id;
+    let second = enqueue(db, node, CommandKind::DiagNvml, "second").await.id;
+    let mut listener = Listener::connect(db).await.expect("a listener");
+    let line = db.dedicated();
+    assert_eq!(commands::sign_alone(&line, &[signed(first, None)]).await.expect("signed"), [first]);
+    assert_eq!(listener.next().await, Heard::Poke(Poke::Commands(node)));
+    assert!(commands::sign_alone(&line, &[signed(first, None)]).await.expect("nothing").is_empty());
+    assert_eq!(commit!(db, |txn| commands::sign(&mut txn, &[signed(second, None)]).await.expect("signed")), [second]);
+    assert_eq!(listener.next().await, Heard::Poke(Poke::Commands(node)));
 }
 
 #[tokio::test]
