@@ -38,6 +38,7 @@ async fn size(options: &Options, count: usize, out: &mut impl Write) -> Result<b
     enough_files(count + 1_000)?;
     let house = House::with(count).await?;
     probes::raw_table(&house.db).await?;
+    probes::used_server(&house.db).await?;
     let (mut tail, mut middle, mut parts) = (Turns::default(), Vec::new(), Vec::new());
     for turn in 0..=options.pairs.max(1) {
         let commit = commits(&house, options.rate).await?;

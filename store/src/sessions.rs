@@ -58,17 +58,31 @@ pub async fn close(txn: &mut Txn, sessions: &[(NodeId, Epoch)]) -> Result<Vec<No
     Ok(closed.into_iter().map(NodeId::from_uuid).collect())
 }
 
-/// Notes that nodes were heard, in one statement, and answers those whose session is still this one. The others were
+/// How many sessions one statement says were heard. Whoever claims commands for one of them waits for it.
+const BEATS_PER_STATEMENT: usize = 256;
+
+/// Notes that nodes were heard, many in one statement, and answers those whose session is still this one. The others were
 /// taken over.
 ///
 /// # Errors
-/// When the statement fails.
+/// When a statement fails. Those before it were noted.
 pub async fn beat(db: &Db, sessions: &[(NodeId, Epoch)]) -> Result<Vec<NodeId>, DbError> {
+    let mut others = BTreeSet::new();
+    for some in sessions.chunks(BEATS_PER_STATEMENT) {
+        others.extend(beat_some(db, some).await?);
+    }
+    Ok(sessions.iter().map(|(node, _)| *node).filter(|node| !others.contains(node)).collect())
+}
+
+/// Answers those whose session is another one now: almost all are heard, so they are what travels.
+async fn beat_some(db: &Db, sessions: &[(NodeId, Epoch)]) -> Result<impl Iterator<Item = NodeId>, DbError> {
     let (ids, epochs) = columns(sessions);
-    // Almost all are heard, so the others are what travels.
+    // The commit does not wait for the disk: what a crash takes back was heard again before anybody is missed.
     let others = sqlx::query_scalar!(
-        r#"WITH b AS MATERIALIZED (
-               SELECT * FROM UNNEST($1::uuid[], $2::bigint[]) AS b (node_id, epoch)
+        r#"WITH quick AS MATERIALIZED (
+               SELECT set_config('synchronous_commit', 'off', true)
+           ), b AS MATERIALIZED (
+               SELECT b.* FROM quick, UNNEST($1::uuid[], $2::bigint[]) AS b (node_id, epoch)
            ), held AS MATERIALIZED (
                SELECT s.node_id
                FROM sessions s
@@ -91,8 +105,7 @@ pub async fn beat(db: &Db, sessions: &[(NodeId, Epoch)]) -> Result<Vec<NodeId>, 
     )
     .fetch_all(db.pool())
     .await?;
-    let others: BTreeSet<NodeId> = others.into_iter().map(NodeId::from_uuid).collect();
-    Ok(sessions.iter().map(|(node, _)| *node).filter(|node| !others.contains(node)).collect())
+    Ok(others.into_iter().map(NodeId::from_uuid))
 }
 
 /// A stored session.

@@ -37,6 +37,24 @@ pub async fn raw_table(db: &Db) -> Result<(), DbError> {
     Ok(())
 }
 
+/// Has the server make the files that it writes its log to, as one that has run for a while has them. A new server fills each
+/// with zeros when it comes to it, and every commit waits for that.
+///
+/// # Errors
+/// When a statement fails, for one because the user may not.
+pub async fn used_server(db: &Db) -> Result<(), DbError> {
+    const FILES: usize = 40;
+    for statement in ["ALTER SYSTEM SET min_wal_size = '1GB'", "SELECT pg_reload_conf()"] {
+        sqlx::query(statement).execute(db.pool()).await?;
+    }
+    for _ in 0..FILES {
+        let next = "SELECT pg_logical_emit_message(true, '', ''), pg_switch_wal()";
+        sqlx::query(next).execute(db.pool()).await?;
+    }
+    sqlx::query("CHECKPOINT").execute(db.pool()).await?;
+    Ok(())
+}
+
 /// One row and its commit.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ use sqlx::{Connection as _, PgConnection};
 use store::{
     Db, identities, node_certs, nodes,
     sessions::{self, OpenError, Opened, SessionOpen},
-    testing::TestDb,
+    testing::{TestDb, probes},
 };
 
 use crate::{certificate, commit, node, read, serial, session};
@@ -26,6 +26,26 @@ async fn open(db: &Db, session: &SessionOpen) -> Result<Opened, OpenError> {
 
 async fn close(db: &Db, id: NodeId, epoch: Epoch) -> Vec<NodeId> {
     commit!(db, |txn| sessions::close(&mut txn, &[(id, epoch)]).await.expect("close"))
+}
+
+#[tokio::test]
+async fn who_is_noted_as_heard_with_many_others_is_not_locked_until_all_are_noted() {
+    let test = TestDb::create().await;
+    let (db, mut all) = (test.db(), Vec::new());
+    for n in 0..300 {
+        all.push((node(db, &format!("m{n}")).await.id, Epoch(1)));
+    }
+    probes::open_all_sessions(db).await.expect("open sessions");
+    let ((first, _), (last, _)) = (all[0], all[299]);
+    let mut held = db.begin().await.expect("begin");
+    assert_eq!(sessions::close(&mut held, &[(last, Epoch(1))]).await.expect("closed"), [last]);
+    let others = async {
+        probes::somebody_waits(db).await.expect("asked");
+        assert_eq!(close(db, first, Epoch(1)).await, [first], "nobody has it");
+        drop(held);
+    };
+    let (heard, ()) = tokio::join!(sessions::beat(db, &all), others);
+    assert_eq!(heard.expect("heard").len(), 300);
 }
 
 #[tokio::test]
