@@ -1,8 +1,8 @@
-//! B7, dispatch: from the commit that makes a command dispatchable until its frame is at the node, at a steady rate over all
-//! sessions.
+//! B7, dispatch: from the moment when a command is committed until its frame is at the node, at a steady rate over all sessions.
 //!
-//! The limit: one row's commit, and twice an echo over as many streams at the same rate. Target: at the 99th percentile no
-//! more than their sum. The load does not wait for answers.
+//! The commands were queued before; the signer of the control plane gets each in its moment, as it does after a commit, and signs
+//! what waits at once. The limit: one row's commit, and twice an echo over as many streams at the same rate. Target: at the 99th
+//! percentile no more than their sum. The load does not wait for answers.
 
 use std::{collections::HashMap, io::Write, sync::Arc, time::Duration};
 
@@ -122,7 +122,7 @@ async fn dispatches(house: &House, rate: usize) -> Result<Vec<f64>> {
     let served = Served::start(Kind::Product, house.dir())?;
     let (nodes, mut heard) = Nodes::of(house);
     let _open = nodes.open_all(&house.machines, &[served.address]).await?;
-    // What is measured begins with the commit that makes it dispatchable, so everything before it is done before.
+    // What is measured begins when they are committed.
     let ready = house.queue(house.machines.iter().cycle().take(rate * SECONDS)).await?;
     let stop = CancellationToken::new();
     let _stop = stop.clone().drop_guard();

@@ -1,5 +1,5 @@
-//! Who was heard and who went away, written in batches: one statement for all heartbeats, one transaction for all that
-//! closed. Silence is judged elsewhere.
+//! Who was heard and who went away, written in batches: a statement for many heartbeats, a transaction for many that closed.
+//! Silence is judged elsewhere.
 
 use std::{
     collections::HashMap,
