@@ -2,7 +2,8 @@
 //!
 //! One module per table (or per few tables that change together), free async functions named resource first:
 //! [`nodes::lock`], [`queue::claim`]. Reads take a [`Db`], writes take a [`Txn`], which its caller begins and commits in
-//! one visible function and never holds across network, git or signing. Rows stay private; what comes out are types of
+//! one visible function and never holds across network, git or signing; what a loop says hundreds of times a second, each time
+//! in one statement, takes a [`Dedicated`] connection. Rows stay private; what comes out are types of
 //! `schema` and plain structs. Time is PostgreSQL's, through `compute_now()` only.
 //!
 //! Three ideas carry everything. Work is level-triggered: whoever changes state enqueues a key in the same transaction
