@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
@@ -34,6 +34,10 @@ impl Dedicated {
         Self { db, kept: Mutex::new(None) }
     }
 
+    fn lock(&self) -> MutexGuard<'_, Option<(PoolConnection<Postgres>, Instant)>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Its pool, for what is asked seldom.
     #[must_use]
     pub const fn pooled(&self) -> &Db {
@@ -42,10 +46,11 @@ impl Dedicated {
 
     /// The connection, for one statement.
     pub(crate) async fn take(&self) -> Result<Taken<'_>, DbError> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // One that rested for too long is back in the pool before another one is asked of it, which may have no other.
+        let kept = self.lock().take().filter(|(_, used)| used.elapsed() < JUST_NOW);
         let connection = match kept {
-            Some((connection, used)) if used.elapsed() < JUST_NOW => connection,
-            _ => self.db.pool().acquire().await?,
+            Some((connection, _)) => connection,
+            None => self.db.pool().acquire().await?,
         };
         Ok(Taken { connection, owner: self })
     }
@@ -85,6 +90,22 @@ impl Taken<'_> {
     /// What was asked was answered: it is kept for the next statement.
     pub(crate) fn done(self) {
         let Self { connection, owner } = self;
-        *owner.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some((connection, Instant::now()));
+        *owner.lock() = Some((connection, Instant::now()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_that_rested_for_too_long_is_asked_again_also_where_the_pool_has_no_other() {
+        let test = crate::testing::TestDb::create().await;
+        let config = test.config().with_max_connections(1);
+        let line = Db::connect(&config).await.expect("a pool").dedicated();
+        line.now().await.expect("a connection");
+        let rested = Instant::now().checked_sub(2 * JUST_NOW).expect("a machine that runs for longer");
+        line.lock().as_mut().expect("it is kept").1 = rested;
+        line.now().await.expect("the same one, by way of the pool");
     }
 }
