@@ -34,6 +34,12 @@ struct Machine {
     ran: Mutex<Vec<String>>,
 }
 
+impl Machine {
+    fn host<'a>(&'a self, tree: &'a Tree, vault: Option<&'a Vault>) -> Host<'a> {
+        Host { tree, runner: self, state_dir: None, vault, knows_time: true }
+    }
+}
+
 impl Runner for Machine {
     fn is_systemd(&self) -> bool {
         self.systemd
@@ -102,13 +108,7 @@ impl World {
     }
 
     pub(crate) fn converge(&mut self, section: Section, spec: &NodeSpec) -> Ended {
-        let host = Host {
-            tree: &self.tree,
-            runner: &self.machine,
-            state_dir: None,
-            vault: self.vault.as_ref(),
-            knows_time: true,
-        };
+        let host = self.machine.host(&self.tree, self.vault.as_ref());
         let (mut memory, mut ledger) = (self.kept.clone(), self.ledger.clone());
         let mut disk =
             Disk { tree: &self.tree, kept: &mut self.kept, ledger: &mut self.ledger, writes: &mut self.writes };
@@ -124,13 +124,7 @@ impl World {
     }
 
     pub(crate) fn steps(&self, spec: &NodeSpec) -> Planned {
-        let host = Host {
-            tree: &self.tree,
-            runner: &self.machine,
-            state_dir: None,
-            vault: self.vault.as_ref(),
-            knows_time: true,
-        };
+        let host = self.machine.host(&self.tree, self.vault.as_ref());
         plan(host, Section::Host, spec, &self.kept, &self.ledger, self.now).0
     }
 
